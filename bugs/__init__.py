@@ -1,0 +1,1 @@
+"""Specimens: one seeded real bug each, and correct oddities that must not be accused."""

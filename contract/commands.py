@@ -1,0 +1,285 @@
+"""The commands of the queue and pool levels: small immutable values that serialise to JSON.
+
+A command names a verb of the target and its arguments, nothing else; what must come back is the
+reference's business, what must hold afterwards is the invariants'. The same classes carry legal
+commands and deliberate misuse. Manager and kernel commands are not covered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from poolproof.contract.content import Key, TokenChain, key_from_json, key_to_json
+
+__all__ = [
+    "Acquire",
+    "Allocate",
+    "Append",
+    "AppendN",
+    "Cache",
+    "CacheChain",
+    "CachePartial",
+    "Command",
+    "Evict",
+    "Free",
+    "Lookup",
+    "LookupChain",
+    "PopLeft",
+    "PopLeftN",
+    "PrependN",
+    "Remove",
+    "Reset",
+    "Touch",
+    "Usage",
+    "command_from_json",
+    "command_to_json",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Base of all commands; `verb` is the method of the target that the command calls."""
+
+    verb: ClassVar[str]
+
+    def __str__(self) -> str:
+        arguments = (_shown(getattr(self, field.name)) for field in fields(self))
+        return f"{self.verb}({', '.join(arguments)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate(Command):
+    """`count` distinct blocks from the head of the free queue."""
+
+    verb: ClassVar[str] = "allocate"
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touch(Command):
+    """One more reference for each entry."""
+
+    verb: ClassVar[str] = "touch"
+    block_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Free(Command):
+    """One reference less for each entry, in eviction order."""
+
+    verb: ClassVar[str] = "free"
+    block_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cache(Command):
+    """Held, full blocks get their hashes and enter the prefix index."""
+
+    verb: ClassVar[str] = "cache"
+    block_ids: tuple[int, ...]
+    hashes: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup(Command):
+    """A block that carries the hash, or None."""
+
+    verb: ClassVar[str] = "lookup"
+    block_hash: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire(Command):
+    """The longest cached prefix of `hashes`, looked up and pinned at once."""
+
+    verb: ClassVar[str] = "acquire"
+    hashes: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evict(Command):
+    """The blocks lose hash and index entry; references and queue positions stay."""
+
+    verb: ClassVar[str] = "evict"
+    block_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reset(Command):
+    """Every hash goes, unless a block is held."""
+
+    verb: ClassVar[str] = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheChain(Command):
+    """The blocks of one request, of which the first `num_cached` are cached already.
+
+    Block i of the request gets the key of the chain's first (i + 1) * block_size tokens in cache
+    group `group`; null blocks among them are skipped.
+    """
+
+    verb: ClassVar[str] = "cache_chain"
+    chain: TokenChain
+    block_ids: tuple[int, ...]
+    num_cached: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookupChain(Command):
+    """One block for each group under the key of the chain's first `num_tokens` tokens, or None."""
+
+    verb: ClassVar[str] = "lookup_chain"
+    chain: TokenChain
+    num_tokens: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CachePartial(Command):
+    """A block becomes reachable under a key that ends inside it, after `num_tokens` tokens."""
+
+    verb: ClassVar[str] = "cache_partial"
+    chain: TokenChain
+    block_id: int
+    num_tokens: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage(Command):
+    """The share of the usable blocks that are held, between 0.0 and 1.0."""
+
+    verb: ClassVar[str] = "usage"
+
+
+@dataclass(frozen=True, slots=True)
+class PopLeft(Command):
+    """Queue level: the block at the head leaves the queue."""
+
+    verb: ClassVar[str] = "popleft"
+
+
+@dataclass(frozen=True, slots=True)
+class PopLeftN(Command):
+    """Queue level: the first `count` blocks leave the queue."""
+
+    verb: ClassVar[str] = "popleft_n"
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remove(Command):
+    """Queue level: a block leaves the queue from wherever it stands."""
+
+    verb: ClassVar[str] = "remove"
+    block_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append(Command):
+    """Queue level: a block joins at the tail."""
+
+    verb: ClassVar[str] = "append"
+    block_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendN(Command):
+    """Queue level: blocks join at the tail in the order given."""
+
+    verb: ClassVar[str] = "append_n"
+    block_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PrependN(Command):
+    """Queue level: blocks join at the head; the first given ends up first."""
+
+    verb: ClassVar[str] = "prepend_n"
+    block_ids: tuple[int, ...]
+
+
+_COMMANDS: dict[str, type[Command]] = {
+    cls.verb: cls
+    for cls in (
+        Acquire, Allocate, Append, AppendN, Cache, CacheChain, CachePartial, Evict, Free, Lookup,
+        LookupChain, PopLeft, PopLeftN, PrependN, Remove, Reset, Touch, Usage,
+    )
+}  # fmt: skip
+
+_TO_JSON: dict[str, Callable[[Any], Any]] = {
+    "block_ids": list,
+    "groups": list,
+    "hashes": lambda keys: [key_to_json(key) for key in keys],
+    "block_hash": key_to_json,
+    "chain": TokenChain.to_json,
+}
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is not an integer")
+    return value
+
+
+def _integers(values: Any) -> tuple[int, ...]:
+    if not isinstance(values, list):
+        raise TypeError(f"{values!r} is not a list of integers")
+    return tuple(_integer(value) for value in values)
+
+
+_FROM_JSON: dict[str, Callable[[Any], Any]] = {
+    "block_ids": _integers,
+    "groups": _integers,
+    "hashes": lambda values: tuple(key_from_json(value) for value in values),
+    "block_hash": key_from_json,
+    "chain": TokenChain.from_json,
+}
+
+
+def command_to_json(command: Command) -> dict[str, Any]:
+    """The command as a JSON object: its verb under "do", then its arguments."""
+    record: dict[str, Any] = {"do": command.verb}
+    for field in fields(command):
+        value = getattr(command, field.name)
+        convert = _TO_JSON.get(field.name)
+        record[field.name] = convert(value) if convert else value
+    return record
+
+
+def command_from_json(record: Any) -> Command:
+    """The command that `command_to_json` wrote.
+
+    Raises ValueError, with the reason, for an unknown verb or arguments that do not fit it.
+    """
+    if not isinstance(record, dict) or "do" not in record:
+        raise ValueError(f"not a command: {record!r}")
+    cls = _COMMANDS.get(record["do"])
+    if cls is None:
+        raise ValueError(f"unknown verb {record['do']!r}; known are {', '.join(sorted(_COMMANDS))}")
+    names = [field.name for field in fields(cls)]
+    if sorted(names) != sorted(name for name in record if name != "do"):
+        raise ValueError(f"{cls.verb} takes exactly {names}, not {sorted(set(record) - {'do'})}")
+    try:
+        arguments = {name: _FROM_JSON.get(name, _integer)(record[name]) for name in names}
+        build: Callable[..., Command] = cls  # each subclass has arguments of its own
+        return build(**arguments)
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"bad argument of {cls.verb}: {error}") from error
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()[:8]
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_shown(item) for item in value) + "]"
+    if isinstance(value, TokenChain):
+        extra = [f"lora {value.lora[0]}"] if value.lora else []
+        extra += [f"salt {value.salt}"] if value.salt else []
+        extra += [f"image {i.identifier}@{i.offset}" for i in value.images]
+        return f"<{' '.join([*map(str, value.tokens), *extra])}>"
+    return str(value)

@@ -1,0 +1,87 @@
+"""The profile: what real engines differ in without being wrong.
+
+A target declares its profile as a plain mapping; unknown keys and values are errors, a missing
+key takes the first value of its row and is reported as assumed. The rows and their meanings are
+the table of docs/contract.md. Nothing here looks at a target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+__all__ = ["Profile", "ProfileError"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "eviction": ("lru", "unhashed-first", "lifo", "unspecified"),
+    "duplicates": ("kept", "first", "last"),
+    "recache": ("replace", "forbidden"),
+    "null_in_lists": ("misuse", "ignored"),
+    "keys": ("block", "partial"),
+    "retention": ("exact", "may-drop"),
+    "events": ("none", "per-copy", "per-hash"),
+    "misuse": ("raises", "ignores", "undefined"),
+    "same_step_hit": ("forbidden", "allowed"),
+}
+
+
+class ProfileError(ValueError):
+    """A profile with an unknown key or value; the message names it and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One value for each row of the profile table.
+
+    `keys` may also be an integer: the number of lookahead tokens beyond the block that a key
+    covers. `assumed` names the rows that the target did not declare.
+    """
+
+    null_block: int | None = None
+    eviction: str = "lru"
+    duplicates: str = "kept"
+    recache: str = "replace"
+    null_in_lists: str = "misuse"
+    keys: str | int = "block"
+    retention: str = "exact"
+    events: str = "none"
+    misuse: str = "raises"
+    same_step_hit: str = "forbidden"
+    assumed: tuple[str, ...] = ()
+
+    @classmethod
+    def from_mapping(cls, declared: Mapping[str, Any]) -> Profile:
+        """The profile that a target declared. Raises ProfileError."""
+        if not isinstance(declared, Mapping):
+            raise ProfileError(f"profile must be a mapping of keys to values, not {declared!r}")
+        known = [field.name for field in fields(cls) if field.name != "assumed"]
+        for key, value in declared.items():
+            if key not in known:
+                raise ProfileError(f"unknown profile key {key!r}; known are {', '.join(known)}")
+            _check_value(key, value)
+        missing = tuple(key for key in known if key not in declared)
+        return cls(**dict(declared), assumed=missing)
+
+    def to_json(self) -> dict[str, Any]:
+        """The rows as a mapping that `from_mapping` reads back."""
+        return {field.name: getattr(self, field.name) for field in fields(self)
+                if field.name != "assumed"}  # fmt: skip
+
+
+def _check_value(key: str, value: Any) -> None:
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if key == "null_block":
+        if value is not None and not is_number:
+            raise ProfileError(
+                f"profile key 'null_block' must be None or a block id, not {value!r}"
+            )
+        return
+    if key == "keys" and is_number:
+        return
+    allowed = _CHOICES[key]
+    if value not in allowed:
+        also = ", or a number of lookahead tokens" if key == "keys" else ""
+        raise ProfileError(
+            f"profile key {key!r} must be one of {', '.join(allowed)}{also}, not {value!r}"
+        )

@@ -1,0 +1,105 @@
+"""The protocols that targets speak at the queue and pool levels, and what a target can do.
+
+A native target is any class with these methods; nothing has to be imported or inherited. The
+required part drives it, the optional part (looked up on the instance, must be callable) shows
+its inside. Managers and kernels are not covered here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+__all__ = [
+    "CHAIN_VERBS",
+    "CONTRACT_VERSION",
+    "POOL_OBSERVERS",
+    "Capabilities",
+    "PoolTarget",
+    "QueueTarget",
+    "TargetError",
+    "capabilities_of",
+]
+
+CONTRACT_VERSION = 1
+
+QUEUE_VERBS = ("popleft", "popleft_n", "remove", "append", "append_n", "prepend_n")
+QUEUE_REQUIRED = ("popleft", "remove", "append", "num_free", "free_order")
+POOL_REQUIRED = ("allocate", "free", "cache", "num_free")
+POOL_OPTIONAL_VERBS = ("evict", "reset")
+CHAIN_VERBS = ("cache_chain", "lookup_chain", "cache_partial", "usage")
+POOL_OBSERVERS = ("free_order", "free_neighbours", "ref_count", "block_hash", "take_events")
+
+
+class TargetError(Exception):
+    """A target that cannot be run at all; the message names the cause and the next step."""
+
+
+class PoolTarget(Protocol):
+    """A native pool; docs/contract.md says what each operation means in every profile."""
+
+    profile: dict[str, Any]
+
+    def allocate(self, n: int, /) -> list[int]: ...
+    def touch(self, block_ids: list[int], /) -> None: ...
+    def free(self, block_ids: list[int], /) -> None: ...
+    def cache(self, block_ids: list[int], hashes: list[Any], /) -> None: ...
+    def lookup(self, block_hash: Any, /) -> int | None: ...
+    def num_free(self) -> int: ...
+
+
+class QueueTarget(Protocol):
+    """A native free queue over block ids; batch forms are optional."""
+
+    def popleft(self) -> int: ...
+    def remove(self, block_id: int, /) -> None: ...
+    def append(self, block_id: int, /) -> None: ...
+    def num_free(self) -> int: ...
+    def free_order(self) -> list[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Which verbs a target has and what it lets us see."""
+
+    level: str
+    verbs: frozenset[str]
+    observers: frozenset[str]
+
+    def sees(self, observer: str) -> bool:
+        """Whether the target offers this optional method."""
+        return observer in self.observers
+
+
+def capabilities_of(instance: object) -> Capabilities:
+    """What `instance` can do. Raises TargetError when a required method is missing."""
+
+    def has(name: str) -> bool:
+        return callable(getattr(instance, name, None))
+
+    name = type(instance).__name__
+    if has("popleft") and not has("allocate"):
+        _require(name, "queue", [verb for verb in QUEUE_REQUIRED if not has(verb)])
+        return Capabilities(
+            "queue",
+            frozenset(verb for verb in QUEUE_VERBS if has(verb)),
+            frozenset({"free_neighbours"} if has("free_neighbours") else ()),
+        )
+    missing = [verb for verb in POOL_REQUIRED if not has(verb)]
+    if not has("acquire"):
+        missing += [verb for verb in ("lookup", "touch") if not has(verb)]
+    _require(name, "pool", missing)
+    verbs = (*POOL_REQUIRED, "acquire", "lookup", "touch", *POOL_OPTIONAL_VERBS, *CHAIN_VERBS)
+    return Capabilities(
+        "pool",
+        frozenset(verb for verb in verbs if has(verb) and verb != "num_free"),
+        frozenset(observer for observer in POOL_OBSERVERS if has(observer)),
+    )
+
+
+def _require(name: str, level: str, missing: list[str]) -> None:
+    if missing:
+        raise TargetError(
+            f"{name} lacks {', '.join(f'{verb}()' for verb in missing)}, which a {level} target "
+            f"needs; run `poolproof new FILE` for a skeleton with every method"
+        )

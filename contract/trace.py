@@ -1,0 +1,212 @@
+"""Trace files: a failure, or any run, as JSON lines that every driver writes and reads.
+
+The first line is a header, then one command a line, then the violation if there was one. Loading
+a trace never runs code from it: it holds plain values and is checked field by field. Files are
+written to a neighbour and renamed, so that a file is whole or absent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from poolproof.contract.commands import Command, command_from_json, command_to_json
+from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.violation import Severity, Violation
+
+__all__ = ["TRACE_VERSION", "Trace", "TraceError", "read_trace", "write_atomically", "write_trace"]
+
+FORMAT = "poolproof-trace"
+TRACE_VERSION = 1
+
+
+class TraceError(ValueError):
+    """A file that is not a trace that we can read; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A run: what was built, which commands it was given, what broke.
+
+    `options` holds what the target was built with beyond the fixed fields (block size of token
+    chains, seed of the driver).
+    """
+
+    target: str
+    level: str
+    profile: Profile
+    num_blocks: int
+    enable_caching: bool
+    commands: tuple[Command, ...]
+    violation: Violation | None = None
+    fingerprint: str | None = None
+    target_version: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_commands(self, commands: Iterable[Command]) -> Trace:
+        """The same set-up with other commands and no violation yet."""
+        return replace(self, commands=tuple(commands), violation=None, fingerprint=None)
+
+    def header(self) -> dict[str, Any]:
+        """The first line of the file."""
+        return {
+            "format": FORMAT,
+            "version": TRACE_VERSION,
+            "target": self.target,
+            "target_version": self.target_version,
+            "level": self.level,
+            "profile": self.profile.to_json(),
+            "assumed": list(self.profile.assumed),
+            "num_blocks": self.num_blocks,
+            "enable_caching": self.enable_caching,
+            "options": dict(self.options),
+        }
+
+    def lines(self) -> list[str]:
+        """The file's lines, without line ends."""
+        records = [self.header(), *map(command_to_json, self.commands)]
+        if self.violation is not None:
+            records.append({"violation": _violation_to_json(self.violation, self.fingerprint)})
+        return [json.dumps(record, separators=(", ", ": ")) for record in records]
+
+
+def write_trace(trace: Trace, path: Path) -> None:
+    """Write a trace file, whole or not at all. Raises OSError."""
+    write_atomically(path, "\n".join(trace.lines()) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace `path` by a file with this text, or leave what was there. Raises OSError."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp makes files private; a report is for others to read, as umask allows.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink()
+        raise
+
+
+def read_trace(path: Path) -> Trace:
+    """The trace in a file. Raises TraceError, whose message names the line and the cause."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TraceError(f"cannot read trace {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path} is not a trace: byte {error.start} is not UTF-8 text") from error
+    records = [
+        (number, _record(path, number, line))
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip()
+    ]
+    if not records:
+        raise TraceError(f"{path} is not a trace: it is empty")
+    trace = _header(path, records[0][1])
+    return _body(path, trace, records[1:])
+
+
+def _record(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise TraceError(
+            f"{path} line {number} is not JSON ({error.msg} at column {error.colno}); "
+            "the file is damaged or cut short"
+        ) from error
+    if not isinstance(record, dict):
+        raise TraceError(f"{path} line {number} is not a JSON object")
+    return record
+
+
+def _header(path: Path, record: dict[str, Any]) -> Trace:
+    if record.get("format") != FORMAT:
+        raise TraceError(f'{path} is not a trace: line 1 lacks "format": "{FORMAT}"')
+    version = record.get("version")
+    if not isinstance(version, int) or version < 1:
+        raise TraceError(f"{path} line 1: version {version!r} is not a version number")
+    if version > TRACE_VERSION:
+        raise TraceError(
+            f"{path} has trace version {version}, this Poolproof reads up to {TRACE_VERSION}; "
+            "upgrade Poolproof to read it"
+        )
+    try:
+        profile = replace(
+            Profile.from_mapping(record["profile"]), assumed=tuple(record.get("assumed", ()))
+        )
+        num_blocks, level = record["num_blocks"], record["level"]
+        target, options = record["target"], record.get("options", {})
+        caching = record["enable_caching"]
+    except KeyError as error:
+        raise TraceError(f"{path} line 1: the header lacks {error}") from error
+    except ProfileError as error:
+        raise TraceError(f"{path} line 1: {error}") from error
+    if isinstance(num_blocks, bool) or not isinstance(num_blocks, int) or num_blocks < 1:
+        raise TraceError(f"{path} line 1: num_blocks must be 1 or more, not {num_blocks!r}")
+    if level not in ("queue", "pool"):
+        raise TraceError(f"{path} line 1: level {level!r} is not one that this version replays")
+    if not isinstance(target, str) or not isinstance(options, dict):
+        raise TraceError(f"{path} line 1: target must be text and options an object")
+    if not isinstance(caching, bool):
+        raise TraceError(f"{path} line 1: enable_caching must be true or false")
+    return Trace(
+        target, level, profile, num_blocks, caching, (),
+        target_version=record.get("target_version"), options=options,
+    )  # fmt: skip
+
+
+def _body(path: Path, trace: Trace, records: list[tuple[int, dict[str, Any]]]) -> Trace:
+    commands: list[Command] = []
+    violation: Violation | None = None
+    fingerprint: str | None = None
+    for number, record in records:
+        if violation is not None:
+            raise TraceError(f"{path} line {number}: nothing may follow the violation")
+        if "violation" in record:
+            violation, fingerprint = _violation_from_json(path, number, record["violation"])
+            continue
+        try:
+            commands.append(command_from_json(record))
+        except ValueError as error:
+            raise TraceError(f"{path} line {number}: {error}") from error
+    return replace(trace, commands=tuple(commands), violation=violation, fingerprint=fingerprint)
+
+
+def _violation_to_json(violation: Violation, fingerprint: str | None) -> dict[str, Any]:
+    return {
+        "invariant": violation.invariant,
+        "severity": violation.severity.value,
+        "sentence": violation.sentence,
+        "blocks": list(violation.blocks),
+        "command_index": violation.command_index,
+        "frames": list(violation.frames),
+        "fingerprint": fingerprint,
+    }
+
+
+def _violation_from_json(path: Path, number: int, value: Any) -> tuple[Violation, str | None]:
+    try:
+        violation = Violation(
+            invariant=str(value["invariant"]),
+            severity=Severity(value["severity"]),
+            sentence=str(value["sentence"]),
+            blocks=tuple(int(block) for block in value["blocks"]),
+            command_index=int(value["command_index"]),
+            frames=tuple(str(frame) for frame in value["frames"]),
+        )
+        fingerprint = value.get("fingerprint")
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise TraceError(f"{path} line {number}: the violation is damaged ({error})") from error
+    return violation, None if fingerprint is None else str(fingerprint)

@@ -1,0 +1,55 @@
+"""What a check reports: which invariant broke, how bad it is, and the sentence a person reads.
+
+Severities stand worst first, as `--fail-on` and the certificate order them. What each invariant
+demands is said in the package `invariants`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["Severity", "Violation", "ViolationError"]
+
+
+class Severity(enum.Enum):
+    """How much harm a violation does to the people behind the requests, worst first."""
+
+    WRONG_DATA_OF_ANOTHER = "wrong-data-of-another"
+    WRONG_DATA_OF_ONES_OWN = "wrong-data-of-ones-own"
+    STALL = "stall"
+    CRASH = "crash"
+    LEAK = "leak"
+    FALSE_REFUSAL = "false-refusal"
+    LOST_HIT = "lost-hit"
+    ORDER = "order"
+    EVENTS = "events"
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst."""
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken promise, found after one command.
+
+    `command_index` counts from 0 and names the command after which it was seen; `frames` are the
+    target's own stack frames when it raised.
+    """
+
+    invariant: str
+    severity: Severity
+    sentence: str
+    blocks: tuple[int, ...] = ()
+    command_index: int = -1
+    frames: tuple[str, ...] = ()
+
+
+class ViolationError(Exception):
+    """Carries a violation from the check that saw it to the driver that reports it."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(f"{violation.invariant}: {violation.sentence}")
+        self.violation = violation

@@ -1,0 +1,1 @@
+"""Exhaustive exploration, inductive proof and symbolic checks."""

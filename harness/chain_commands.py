@@ -1,0 +1,90 @@
+"""Applies the commands on token chains: caching, lookup over groups, partial entries, usage.
+
+These exist for targets that hash real tokens themselves (vLLM V1's shape); the reference
+compares contents, the target its own hashes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poolproof.contract.commands import CacheChain, CachePartial, LookupChain, Usage
+from poolproof.contract.profile import Profile
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.harness.pool_commands import PoolCommands
+from poolproof.reference.dict_pool import DictPool
+
+__all__ = ["ChainCommands"]
+
+
+class ChainCommands(PoolCommands):
+    """`PoolCommands` with the commands on token chains."""
+
+    def __init__(self, target: Any, profile: Profile, reference: DictPool) -> None:
+        super().__init__(target, profile, reference)
+        self.apply |= {
+            CacheChain: self._cache_chain,
+            CachePartial: self._cache_partial,
+            LookupChain: self._lookup_chain,
+            Usage: self._usage,
+        }
+
+    def _cache_chain(self, command: CacheChain) -> None:
+        chain, ids, pool = command.chain, command.block_ids, self.reference
+        size = pool.block_size
+        keys = [
+            chain.prefix((position + 1) * size, command.group)
+            for position in range(command.num_cached, len(ids))
+        ]
+        self.know(keys)
+        self.facts.before_cache_chain(command, pool)
+        dropped = [key for block in ids for key in pool.keys[block]]
+        self.call(command, chain, list(ids), command.num_cached, command.group)
+        for position, key in enumerate(keys, start=command.num_cached):
+            pool.cache_full(ids[position], key, (position + 1) * size)
+        self.touched, self.touched_keys = ids, (*keys, *dropped)
+
+    def _cache_partial(self, command: CachePartial) -> None:
+        key = command.chain.prefix(command.num_tokens, command.group)
+        self.know((key,))
+        block = command.block_id
+        old = list(self.reference.keys[block])
+        self.call(command, command.chain, block, command.num_tokens, command.group)
+        self.reference.cache_partial(block, key, command.num_tokens)
+        self.touched, self.touched_keys = (block,), (key, *old)
+        self.facts.after_cache_partial(old, self.reference.keys[block])
+
+    def _lookup_chain(self, command: LookupChain) -> None:
+        keys = [command.chain.prefix(command.num_tokens, group) for group in command.groups]
+        self.know(keys)
+        answer = self.call(command, command.chain, command.num_tokens, list(command.groups))
+        self.touched, self.touched_keys = (), keys
+        hit = all(self.reference.lookup(key) for key in keys)
+        if answer is None and not hit:
+            self.facts.add("a lookup over groups missed")
+        elif isinstance(answer, list) and len(answer) == len(keys):
+            for key, block in zip(keys, answer, strict=True):
+                self.judge_lookup(command, key, block)
+            if len(keys) > 1:
+                self.facts.add("a lookup over several groups hit")
+        else:
+            self.judge_lookup(command, keys[0], answer)
+            raise ViolationError(
+                Violation(
+                    "IDX", Severity.LOST_HIT,
+                    f"{command} answered {answer!r}, although every one of its groups has a "
+                    "block under that key",
+                )
+            )  # fmt: skip
+
+    def _usage(self, command: Usage) -> None:
+        answer = self.call(command)
+        expected = self.reference.usage()
+        if not isinstance(answer, float | int) or abs(answer - expected) > 1e-9:
+            raise ViolationError(
+                Violation(
+                    "OWN", Severity.FALSE_REFUSAL,
+                    f"usage() answered {answer!r}, but the share of held blocks is {expected}",
+                )
+            )  # fmt: skip
+        self.touched, self.touched_keys = (), ()

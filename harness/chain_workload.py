@@ -1,0 +1,120 @@
+"""The grammar of token chains: real tokens, extra keys, cache groups and partial entries.
+
+Random tokens are useless for identity bugs, so a run has a handful of chains that share
+prefixes, repeat blocks under other parents, and differ in nothing but a LoRA adapter, a salt or
+an image. Extends the pool grammar; its keys are content, not opaque hashes.
+"""
+
+from __future__ import annotations
+
+from poolproof.contract.commands import (
+    CacheChain,
+    CachePartial,
+    Command,
+    Lookup,
+    LookupChain,
+    Usage,
+)
+from poolproof.contract.content import Image, TokenChain
+from poolproof.contract.target import Capabilities
+from poolproof.harness.choices import Choices
+from poolproof.harness.pool_workload import PoolWorkload
+from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.legality import undefined_in
+
+__all__ = ["NUM_GROUPS", "ChainWorkload"]
+
+NUM_GROUPS = 2
+_BLOCKS_PER_CHAIN = 3
+_LORAS = (None, ("adapter", "/a"), ("adapter", "/b"), ("other", "/a"))
+# A salt spelled like an adapter's name: untagged keys would collide (vllm#44701).
+_SALTS = (None, None, "tenant", "adapter")
+
+
+class ChainWorkload(PoolWorkload):
+    """Chooses commands over a few token chains of up to three blocks."""
+
+    def __init__(
+        self,
+        choices: Choices,
+        pool: DictPool,
+        can: Capabilities,
+        *,
+        block_size: int,
+        hash_block_size: int,
+    ) -> None:
+        super().__init__(choices, pool, can, ())
+        self.block_size = block_size
+        self.hash_block_size = hash_block_size
+        self.chains = [self._chain() for _ in range(6)]
+        full = [
+            chain.prefix(length, group)
+            for chain in self.chains
+            for length in range(block_size, len(chain.tokens) + 1, block_size)
+            for group in range(NUM_GROUPS)
+        ]
+        self.hashes = list(dict.fromkeys(full))
+        del self.verbs["cache"]
+        self.verbs |= {
+            "cache_chain": self.cache_chain,
+            "lookup_chain": self.lookup_chain,
+            "usage": self.usage,
+        }
+        if self.profile.keys == "partial" and "cache_partial" in can.verbs:
+            self.verbs["cache_partial"] = self.cache_partial
+        self.set_weights({"cache_chain": 7, "cache_partial": 5, "lookup_chain": 2, "usage": 1})
+
+    def cache_chain(self) -> Command | None:
+        """Held blocks become the blocks of a chain, behind some that are cached already."""
+        chain = self.chains[self.below(len(self.chains))]
+        most = len(chain.tokens) // self.block_size
+        ids = self._distinct_held(1 + self.below(most))
+        if not ids:
+            return None
+        ids = list(self._with_null(tuple(ids)))[:most]
+        num_cached = self.below(len(ids))
+        command = CacheChain(chain, tuple(ids), num_cached, self.below(NUM_GROUPS))
+        return None if undefined_in(self.pool, command) else command
+
+    def cache_partial(self) -> Command | None:
+        """A held block becomes reachable at a boundary inside it."""
+        ids = self._distinct_held(1)
+        if not ids:
+            return None
+        chain = self.chains[self.below(len(self.chains))]
+        step = self.hash_block_size
+        num_tokens = step * (1 + self.below(len(chain.tokens) // step))
+        command = CachePartial(chain, ids[0], num_tokens, self.below(NUM_GROUPS))
+        return None if undefined_in(self.pool, command) else command
+
+    def lookup(self) -> Command:
+        return Lookup(self.hashes[self.below(len(self.hashes))])
+
+    def lookup_chain(self) -> Command:
+        """One boundary of a chain, in one group or in all of them."""
+        chain = self.chains[self.below(len(self.chains))]
+        blocks = len(chain.tokens) // self.block_size
+        groups = ((0,), (1,), (0, 1), (0, 1))[self.below(4)]
+        return LookupChain(chain, self.block_size * (1 + self.below(blocks)), groups)
+
+    def usage(self) -> Command:
+        return Usage()
+
+    def _chain(self) -> TokenChain:
+        blocks = 1 + self.below(_BLOCKS_PER_CHAIN)
+        tokens: list[int] = []
+        for _ in range(blocks):
+            symbol = self.below(2)
+            tokens += [symbol] * (self.block_size - 1) + [self.below(2)]
+        images: tuple[Image, ...] = ()
+        if self.below(3) == 0:
+            offset = self.below(len(tokens) - 1)
+            length = min(2, len(tokens) - offset)
+            images = (Image(f"image-{self.below(2)}", offset, length),)
+        plain = self.below(2)
+        return TokenChain(
+            tuple(tokens),
+            None if plain else _LORAS[self.below(len(_LORAS))],
+            None if plain else _SALTS[self.below(len(_SALTS))],
+            images,
+        )

@@ -1,0 +1,332 @@
+"""Applies one pool command to a target and its reference, and judges what the target answered.
+
+The answer is judged here (I2, ADM, ORD, MISUSE, hits of the index); the state after it is
+checked by `pool_session.py`. Commands on token chains are in `chain_commands.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from itertools import islice
+from typing import Any
+
+from poolproof.contract.commands import (
+    Acquire,
+    Allocate,
+    Cache,
+    Command,
+    Evict,
+    Free,
+    Lookup,
+    Reset,
+    Touch,
+)
+from poolproof.contract.content import Key
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import Capabilities, capabilities_of
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.harness.facts import PoolFacts
+from poolproof.harness.target_call import crash
+from poolproof.invariants.adm import accepted_too_much, refused_what_fits
+from poolproof.invariants.i2_stable_ids import hands_out_free_blocks
+from poolproof.invariants.misuse import did_not_ignore, did_not_raise, raised_wrong_type
+from poolproof.invariants.ord import allocated_from_head
+from poolproof.reference.dict_pool import DictPool
+
+__all__ = ["PoolCommands"]
+
+REFUSALS = (MemoryError, ValueError)
+
+
+class PoolCommands:
+    """A target, its reference, and a method for each command.
+
+    After a command, `taken` are the blocks on which it took a reference, `remapped` the (old,
+    new) pairs that a `cache` call merged, `touched` and `touched_keys` what it may have changed,
+    and `refused` whether it had to change nothing.
+    """
+
+    def __init__(self, target: Any, profile: Profile, reference: DictPool) -> None:
+        self.target = target
+        self.can: Capabilities = capabilities_of(target)
+        self.profile = profile
+        self.reference = reference
+        self.facts = PoolFacts()
+        self.keys: list[Key] = []
+        self.taken: Sequence[int] = ()
+        self.remapped: list[tuple[int, int]] = []
+        self.touched: Sequence[int] = ()
+        self.touched_keys: Sequence[Key] = ()
+        self.refused = False
+        self._known_keys: set[Key] = set()
+        # Looked up once: a target's methods may be set on the instance, and lookups cost.
+        self._methods = {verb: getattr(target, verb) for verb in self.can.verbs}
+        self._target_allocate = target.allocate
+        self._target_free = target.free
+        self._target_cache = target.cache
+        self._target_touch = self._methods.get("touch")
+        self._target_lookup = self._methods.get("lookup")
+        self.apply: dict[type[Command], Callable[[Any], None]] = {
+            Allocate: self._allocate,
+            Touch: self._touch,
+            Free: self._free,
+            Cache: self._cache,
+            Lookup: self._lookup,
+            Acquire: self._acquire,
+            Evict: self._evict,
+            Reset: self._reset,
+        }
+
+    def diagnose(self) -> Violation | None:
+        """Read the whole pool and name the first invariant that is broken."""
+        raise NotImplementedError  # the session does it
+
+    def know(self, keys: Sequence[Key]) -> None:
+        """Keys that full checks look up from now on."""
+        for key in keys:
+            if key not in self._known_keys:
+                self._known_keys.add(key)
+                self.keys.append(key)
+
+    def call(self, command: Command, *arguments: Any) -> Any:
+        """Call the target with arguments that are legal. Raises ViolationError if it raises."""
+        try:
+            return self._methods[command.verb](*arguments)
+        except ViolationError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ViolationError(crash(str(command), error)) from error
+
+    def misuse(self, command: Command, reason: str) -> None:
+        """Call the target with misuse and see that it answers as the profile promises."""
+        arguments = [getattr(command, field.name) for field in fields(command)]
+        arguments = [list(value) if isinstance(value, tuple) else value for value in arguments]
+        ignores = self.profile.misuse == "ignores"
+        self.touched, self.touched_keys, self.taken = (), (), ()
+        self.facts.add("misuse was tried")
+        try:
+            self._methods[command.verb](*arguments)
+        except (Exception, SystemExit) as error:
+            shown = f"{type(error).__name__}: {error}"
+            if ignores:
+                raise ViolationError(did_not_ignore(command, reason, shown)) from error
+            if not isinstance(error, ValueError):
+                raise ViolationError(raised_wrong_type(command, reason, shown)) from error
+        else:
+            if not ignores:
+                raise ViolationError(did_not_raise(command, reason))
+
+    def _allocate(self, command: Allocate) -> None:
+        count = command.count
+        pool = self.reference
+        free = pool.free
+        try:
+            answer = self._target_allocate(count)
+        except REFUSALS as error:
+            if count <= len(free):
+                reason = f"{type(error).__name__}: {error}"
+                raise ViolationError(refused_what_fits(count, len(free), reason)) from error
+            self.touched, self.touched_keys, self.refused = (), (), True
+            self.facts.add("an allocation was refused")
+            return
+        except (Exception, SystemExit) as error:
+            raise ViolationError(crash(str(command), error)) from error
+        if count > len(free):
+            raise ViolationError(accepted_too_much(count, len(free), answer))
+        if type(answer) is tuple and len(answer) == 2:
+            answer = answer[0]  # the blocks; beside them stand the hashes that it evicted
+        expected = list(islice(free, count))
+        if answer != expected:
+            self._judge_allocation(answer, expected)
+        all_keys = pool.keys
+        evicted = [key for block in answer for key in all_keys[block]]
+        pool.allocate(count, answer)
+        self.touched, self.touched_keys, self.taken = answer, evicted, answer
+        if evicted:
+            self.facts.add("an allocation evicted a cached block")
+        if not free:
+            self.facts.add("the queue was emptied")
+        if count != 1:
+            self.facts.add(
+                "several blocks were allocated at once" if count else "zero blocks were allocated"
+            )
+
+    def _judge_allocation(self, answer: Any, expected: list[int]) -> None:
+        if not isinstance(answer, list | tuple) or len(answer) != len(expected):
+            raise ViolationError(
+                Violation(
+                    "ADM", Severity.CRASH,
+                    f"allocate({len(expected)}) must answer a list of {len(expected)} blocks, "
+                    f"but answered {answer!r}",
+                )
+            )  # fmt: skip
+        ledger = self.reference.ledger()
+        violation = hands_out_free_blocks(answer, self.reference.num_blocks, ledger)
+        if violation is None and ledger.ordered:
+            violation = allocated_from_head(answer, expected, self.profile.eviction)
+        if violation is not None:
+            raise ViolationError(violation)
+
+    def _touch(self, command: Touch) -> None:
+        ids = command.block_ids
+        pool = self.reference
+        free = pool.free
+        for block in ids:
+            if block in free:
+                self._revives(block)
+        assert self._target_touch is not None
+        try:
+            self._target_touch(list(ids))
+        except (Exception, SystemExit) as error:
+            raise ViolationError(crash(str(command), error)) from error
+        pool.touch(ids)
+        self.touched, self.touched_keys, self.taken = ids, (), ids
+        if pool.null_block in ids:
+            self.facts.add("the null block stood in a list")
+            self.taken = [block for block in ids if block != pool.null_block]
+        for block in ids:
+            if len(pool.holders[block]) > 1:
+                self.facts.add("a block had two owners or more")
+        if len(ids) > 1 and len(set(ids)) < len(ids):
+            self.facts.add("a block stood twice in one touch")
+
+    def _revives(self, block: int) -> None:
+        """A free cached block is about to leave the queue."""
+        self.facts.after_revival(self.reference.free, block)
+
+    def _free(self, command: Free) -> None:
+        ids = command.block_ids
+        pool = self.reference
+        try:
+            self._target_free(list(ids))
+        except (Exception, SystemExit) as error:
+            raise ViolationError(crash(str(command), error)) from error
+        freed = pool.release(ids)
+        self.touched, self.touched_keys = ids, ()
+        if len(ids) > 1:
+            self.facts.after_free_of_several(ids, freed, pool)
+        elif not freed:
+            self.facts.add("a shared block was freed by one owner")
+
+    def _cache(self, command: Cache) -> None:
+        ids, hashes = command.block_ids, command.hashes
+        pool = self.reference
+        self.know(hashes)
+        dropped: list[Key] = []
+        if pool.enable_caching:
+            self.facts.before_cache(ids, hashes, pool)
+            dropped = [key for block in ids for key in pool.keys[block]]
+        try:
+            answer = self._target_cache(list(ids), list(hashes))
+        except (Exception, SystemExit) as error:
+            raise ViolationError(crash(str(command), error)) from error
+        pool.cache(ids, hashes)
+        if answer is not None and isinstance(answer, list) and answer != list(ids):
+            self._remap(command, answer)
+        self.touched, self.touched_keys = ids, (*hashes, *dropped)
+
+    def _remap(self, command: Cache, answer: list[Any]) -> None:
+        """A pool that merges duplicates hands the caller another block for the same hash."""
+        if len(answer) != len(command.block_ids):
+            raise ViolationError(
+                Violation(
+                    "I2", Severity.WRONG_DATA_OF_ONES_OWN,
+                    f"{command} must answer one block for each of {len(command.block_ids)}, "
+                    f"but answered {answer!r}",
+                )
+            )  # fmt: skip
+        for old, new, key in zip(command.block_ids, answer, command.hashes, strict=True):
+            if new == old:
+                continue
+            if new not in self.reference.lookup(key):
+                raise ViolationError(
+                    Violation(
+                        "I2", Severity.WRONG_DATA_OF_ANOTHER,
+                        f"{command} remapped block {old} to {new!r}, which does not carry that "
+                        "hash",
+                    )
+                )  # fmt: skip
+            self.reference.touch([new])
+            self.reference.forget_keys([old])
+            self.reference.release([old])
+            self.remapped.append((old, new))
+
+    def _lookup(self, command: Lookup) -> None:
+        key = command.block_hash
+        self.know((key,))
+        answer = self.call(command, key)
+        self.judge_lookup(command, key, answer)
+        self.touched, self.touched_keys = (), (key,)
+
+    def judge_lookup(self, command: Command, key: Key, answer: Any) -> None:
+        """See that the answer is a block that carries the key, or None if there is none."""
+        carriers = self.reference.lookup(key)
+        if answer in carriers:
+            self.facts.add("a lookup hit")
+        elif answer is None and not carriers:
+            self.facts.add("a lookup missed")
+        else:
+            violation = self.diagnose()  # also follows a `may-drop` target
+            if violation is None and answer is None and not self.reference.lookup(key):
+                return
+            raise ViolationError(
+                violation
+                or Violation(
+                    "IDX",
+                    Severity.LOST_HIT if answer is None else Severity.WRONG_DATA_OF_ANOTHER,
+                    f"{command} answered {answer!r}, but the blocks that carry the key are "
+                    f"{list(carriers)}",
+                )
+            )
+
+    def _acquire(self, command: Acquire) -> None:
+        hashes = command.hashes
+        self.know(hashes)
+        answer = self.call(command, list(hashes))
+        expected = 0
+        while expected < len(hashes) and self.reference.lookup(hashes[expected]):
+            expected += 1
+        right = isinstance(answer, list) and len(answer) == expected and all(
+            block in self.reference.lookup(key)
+            for block, key in zip(answer, hashes, strict=False)
+        )  # fmt: skip
+        if not right:
+            raise ViolationError(
+                Violation(
+                    "IDX",
+                    Severity.WRONG_DATA_OF_ANOTHER if answer else Severity.LOST_HIT,
+                    f"{command} answered {answer!r}; the longest cached prefix has {expected} "
+                    "blocks, each of which must carry its hash",
+                )
+            )
+        for block in answer:
+            if block in self.reference.free:
+                self._revives(block)
+        self.reference.touch(answer)
+        self.touched, self.touched_keys, self.taken = answer, hashes, answer
+        self.facts.add("a lookup hit" if answer else "a lookup missed")
+
+    def _evict(self, command: Evict) -> None:
+        ids = command.block_ids
+        self.facts.before_evict(ids, self.reference)
+        dropped = [key for block in ids for key in self.reference.keys[block]]
+        self.call(command, list(ids))
+        self.reference.evict(ids)
+        self.touched, self.touched_keys = ids, dropped
+
+    def _reset(self, command: Reset) -> None:
+        answer = self.call(command)
+        expected = self.reference.reset()
+        if answer is not expected:
+            raise ViolationError(
+                Violation(
+                    "IDX" if expected else "ATOM",
+                    Severity.LOST_HIT if expected else Severity.WRONG_DATA_OF_ANOTHER,
+                    f"reset() answered {answer!r}, but "
+                    + ("nobody holds a block" if expected else "blocks are still held"),
+                )
+            )
+        self.facts.add("a reset was done" if expected else "a reset was refused")
+        self.refused = not expected
+        self.touched, self.touched_keys = (), self.keys[-8:]

@@ -1,0 +1,186 @@
+"""One pool under test beside its reference: applies a command, then checks the state.
+
+Every driver (random, Hypothesis, replay, minimiser, breadth-first search) goes through here, so
+all of them mean the same by a step. A session does not choose commands and does not know where
+they come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.observation import Neighbours
+from poolproof.contract.profile import Profile
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.harness.chain_commands import ChainCommands
+from poolproof.harness.event_mirror import EventMirror
+from poolproof.harness.pool_check import FullCheck, IncrementalCheck, observe
+from poolproof.harness.target_call import crash, is_our_own_bug
+from poolproof.invariants.atom import changed_by_refusal
+from poolproof.invariants.catalogue import broken_in_state
+from poolproof.invariants.leak import all_free_at_end
+from poolproof.invariants.misuse import changed_by_misuse
+from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.legality import misuse_of, undefined_in
+
+__all__ = ["SMALL_POOL", "PoolSession"]
+
+SMALL_POOL = 64
+"""Up to this many blocks everything is read after every command."""
+
+
+class PoolSession(ChainCommands):
+    """A target and its reference, in step.
+
+    After each command either everything is read (`full_every` = 1) or what the command touched,
+    and everything at every `full_every`-th command. `checked=False` only applies commands, to
+    measure what the checks cost.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        profile: Profile,
+        num_blocks: int,
+        *,
+        enable_caching: bool = True,
+        full_every: int | None = None,
+        block_size: int = 1,
+        checked: bool = True,
+    ) -> None:
+        reference = DictPool(num_blocks, profile, enable_caching=enable_caching)
+        reference.block_size = block_size
+        super().__init__(target, profile, reference)
+        self.num_commands = 0
+        self._full_every = full_every or (1 if num_blocks <= SMALL_POOL else 1000)
+        self._checked = checked
+        self._full = FullCheck(target, self.can, reference, self.keys)
+        self._incremental = IncrementalCheck(target, self.can, reference)
+        self._gap: Neighbours = None
+        shows_events = profile.events != "none" and self.can.sees("take_events")
+        self._events = EventMirror(profile) if shows_events else None
+        self._may_drop = profile.retention == "may-drop"
+
+    def step(self, command: Command) -> Violation | None:
+        """Apply a command that is legal in this state; the violation that it shows, or None."""
+        self.num_commands = self.reference.command_number = self.num_commands + 1
+        self.refused = False
+        self.taken = ()
+        try:
+            self.apply[type(command)](command)
+            if self._checked:
+                self._check(command)
+        except ViolationError as found:
+            return self._numbered(found.violation)
+        except Exception as error:
+            if is_our_own_bug(error):
+                raise
+            return self._numbered(crash(f"reading the pool after {command}", error))
+        return None
+
+    def step_misuse(self, command: Command, reason: str) -> Violation | None:
+        """Apply misuse and see that the profile's promise about it holds."""
+        self.num_commands = self.reference.command_number = self.num_commands + 1
+        try:
+            self.misuse(command, reason)
+        except ViolationError as found:
+            return self._numbered(found.violation)
+        try:
+            self._check(command)
+        except ViolationError as found:
+            return self._numbered(changed_by_misuse(command, reason, found.violation))
+        return None
+
+    def step_any(self, command: Command) -> Violation | None:
+        """Apply a command from anywhere, be it legal or misuse that the profile defines."""
+        assert self.is_defined(command), f"{command} is not defined in this state"
+        reason = misuse_of(self.reference, command)
+        return self.step(command) if reason is None else self.step_misuse(command, reason)
+
+    def is_defined(self, command: Command) -> bool:
+        """Whether the target has the verb and the profile says what it does in this state."""
+        if command.verb not in self.can.verbs or type(command) not in self.apply:
+            return False
+        if misuse_of(self.reference, command) is not None:
+            return self.profile.misuse != "undefined"
+        return undefined_in(self.reference, command) is None
+
+    def first_look(self) -> Violation | None:
+        """Before any command: the fresh pool must be whole."""
+        try:
+            return self.diagnose()
+        except Exception as error:
+            if is_our_own_bug(error):
+                raise
+            return crash("reading a fresh pool", error)
+
+    def nobody_holds(self) -> bool:
+        """Whether every reference was given back."""
+        usable = self.reference.num_blocks - (self.profile.null_block is not None)
+        return len(self.reference.free) == usable
+
+    def end(self) -> Violation | None:
+        """Once nobody holds anything: every block must be free."""
+        assert self.nobody_holds(), "a reference is still outstanding"
+        self.facts.add("everything was freed at the end")
+        reclaimable = sum(1 for keys in self.reference.keys.values() if keys)
+        try:
+            num_free = self.target.num_free()
+        except Exception as error:
+            return self._numbered(crash("num_free()", error))
+        found = all_free_at_end(num_free, len(self.reference.free), reclaimable)
+        return self._numbered(found) if found else None
+
+    def diagnose(self) -> Violation | None:
+        """Read the whole pool and ask the invariants; the first that is broken, or None."""
+        if self._may_drop:
+            self._forget_what_vanished()
+        seen = observe(self.target, self.can, self.reference.num_blocks, self.keys)
+        return broken_in_state(seen, self.reference.ledger())
+
+    def _numbered(self, violation: Violation) -> Violation:
+        return replace(violation, command_index=self.num_commands - 1)
+
+    def _check(self, command: Command) -> None:
+        if self._may_drop:
+            self._forget_what_vanished()
+        if self._full_every == 1 or self.num_commands % self._full_every == 0:
+            passed = self._full.passes()
+        else:
+            passed = self._incremental.passes(self.touched, self.touched_keys, self._gap)
+            self._gap = None
+        if not passed:
+            violation = self.diagnose() or Violation(
+                "CRASH", Severity.CRASH,
+                f"after {command}, two reads of the unchanged pool show different states",
+            )  # fmt: skip
+            if self.refused:
+                violation = changed_by_refusal(command, violation)
+            raise ViolationError(violation)
+        if self._events is not None:
+            self._events.replay(self.target.take_events())
+            differs = self._events.differs_from(self.reference)
+            if differs is not None:
+                raise ViolationError(differs)
+
+    def _revives(self, block: int) -> None:
+        super()._revives(block)
+        if self._full_every > 1 and self._incremental.neighbours is not None:
+            # With several blocks leaving at once the gap of the first may be another of them;
+            # then the next full observation has to find it.
+            self._gap = self._incremental.neighbours(block) if self._gap is None else None
+
+    def _forget_what_vanished(self) -> None:
+        """A `may-drop` target may have dropped free cached blocks; the reference follows it."""
+        pool = self.reference
+        for block in [b for b, keys in pool.keys.items() if keys and b in pool.free]:
+            if self.can.sees("block_hash"):
+                gone = self.target.block_hash(block) is None
+            else:
+                key = pool.keys[block][0]
+                held = any(b not in pool.free for b in pool.carriers[key])
+                gone = not held and self.target.lookup(key) is None
+            if gone:
+                pool.forget_keys([block])

@@ -1,0 +1,253 @@
+"""The grammar of pool workloads: the next command, chosen from what is legal now.
+
+Tuned to what found real bugs (docs/workloads.md): tiny pools that are nearly full, a handful of
+hashes, exact fits and one more than fits, lists with repeats, caching again, misuse where the
+profile says what it does. Every method asks `Choices` for integers and returns one legal
+command, or None when the state offers none. Token chains are in `chain_workload.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from poolproof.contract.commands import (
+    Acquire,
+    Allocate,
+    Cache,
+    Command,
+    Evict,
+    Free,
+    Lookup,
+    Reset,
+    Touch,
+)
+from poolproof.contract.content import Key
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import Capabilities
+from poolproof.harness.choices import Choices
+from poolproof.reference.dict_pool import DictPool
+
+__all__ = ["PoolWorkload", "alphabet"]
+
+
+def alphabet(size: int, seed: int | str) -> list[Key]:
+    """`size` hashes of 16 random bytes each; a target that tests for one value gains nothing."""
+    source = random.Random(f"alphabet {seed}")
+    return [source.randbytes(16) for _ in range(size)]
+
+
+class PoolWorkload:
+    """Chooses commands for one session, and remembers which references are outstanding.
+
+    `references` holds a block id for each outstanding reference, so that a random one is found in
+    constant time however large the pool is. `note` must be told what each command took.
+    """
+
+    def __init__(
+        self, choices: Choices, pool: DictPool, can: Capabilities, hashes: Sequence[Key]
+    ) -> None:
+        self.below = choices.below
+        self.pool = pool
+        self.can = can
+        self.profile: Profile = pool.profile
+        self.hashes = hashes
+        self.references: list[int] = []
+        self.verbs: dict[str, Callable[[], Command | None]] = {
+            "allocate": self.allocate,
+            "touch": self.touch,
+            "free": self.free,
+            "cache": self.cache,
+            "lookup": self.lookup,
+        }
+        if "acquire" in can.verbs:
+            self.verbs["acquire"] = self.acquire
+        if "touch" not in can.verbs:
+            del self.verbs["touch"]
+        if "lookup" not in can.verbs:
+            del self.verbs["lookup"]
+        if "evict" in can.verbs:
+            self.verbs["evict"] = self.evict
+        if "reset" in can.verbs:
+            self.verbs["reset"] = self.reset
+        self._urn: list[Callable[[], Command | None]] = []
+        self.set_weights({})
+
+    def set_weights(self, weights: dict[str, int]) -> None:
+        """How often each verb is drawn, relative to the others; the rest keep their usual weight.
+
+        A refusal, a reset and an eviction from the index are rarer than the daily round.
+        """
+        usual = {"allocate": 6, "touch": 5, "free": 7, "cache": 6, "lookup": 1, "acquire": 4,
+                 "evict": 2, "reset": 1}  # fmt: skip
+        self._urn = [
+            method
+            for verb, method in self.verbs.items()
+            for _ in range(weights.get(verb, usual.get(verb, 2)))
+        ]
+
+    def bias(self) -> None:
+        """Draw weights for this run: mostly the usual ones, sometimes one verb dominates."""
+        if self.below(3) == 0:
+            verbs = list(self.verbs)
+            self.set_weights({verbs[self.below(len(verbs))]: 40})
+
+    def next(self) -> Command:
+        """The next legal command."""
+        urn = self._urn
+        for _ in range(20):
+            command = urn[self.below(len(urn))]()
+            if command is not None:
+                return command
+        return Allocate(0)
+
+    def allocate(self) -> Command:
+        """Small counts mostly, sometimes exactly what is free, or one more than that."""
+        free = len(self.pool.free)
+        kind = self.below(8)
+        if kind == 0:
+            return Allocate(min(free + 1 + self.below(2), self.pool.num_blocks + 1))
+        if kind == 1 and free <= 16:
+            return Allocate(free)
+        return Allocate(self.below(min(free, 3) + 1))
+
+    def touch(self) -> Command | None:
+        """Blocks found under a hash, or held ones; an id may stand twice."""
+        ids: list[int] = []
+        for _ in range(1 + self.below(3)):
+            block = self._touchable()
+            if block is not None:
+                ids.append(block)
+        return Touch(tuple(ids)) if ids else None
+
+    def free(self) -> Command | None:
+        """Some outstanding references, sometimes all of them, in any order."""
+        count = len(self.references)
+        if not count:
+            return None
+        wanted = count if count <= 12 and self.below(8) == 0 else 1 + self.below(min(count, 4))
+        ids = tuple(self._draw_references(wanted))
+        return Free(self._with_null(ids))
+
+    def cache(self) -> Command | None:
+        """Distinct held blocks get hashes from the small alphabet."""
+        ids = self._distinct_held(1 + self.below(3))
+        if self.profile.recache == "forbidden":
+            ids = [block for block in ids if not self.pool.keys[block]]
+        if not ids:
+            return None
+        ids = list(self._with_null(tuple(ids)))
+        hashes = self.hashes
+        return Cache(tuple(ids), tuple(hashes[self.below(len(hashes))] for _ in ids))
+
+    def lookup(self) -> Command:
+        return Lookup(self.hashes[self.below(len(self.hashes))])
+
+    def acquire(self) -> Command:
+        """A chain of distinct hashes that starts anywhere in the alphabet."""
+        start = self.below(len(self.hashes))
+        length = 1 + self.below(min(3, len(self.hashes)))
+        rotated = [*self.hashes[start:], *self.hashes[:start]]
+        return Acquire(tuple(rotated[:length]))
+
+    def evict(self) -> Command | None:
+        """Cached blocks, free or held, and now and then an unhashed one (a no-op)."""
+        ids = []
+        for _ in range(1 + self.below(2)):
+            kind = self.below(4)
+            carriers = self._carriers()
+            if kind and carriers:
+                ids.append(carriers[self.below(len(carriers))])
+            elif self.references:
+                ids.append(self.references[self.below(len(self.references))])
+        return Evict(tuple(dict.fromkeys(ids))) if ids else None
+
+    def reset(self) -> Command:
+        return Reset()
+
+    def misuse(self) -> Command | None:
+        """A command that the profile calls misuse (`legality.misuse_of` says why)."""
+        num_blocks = self.pool.num_blocks
+        outside = (num_blocks, num_blocks + 7, -1)[self.below(3)]
+        held = self._distinct_held(2)
+        free = next(reversed(self.pool.free), None)
+        some = self.hashes[0]
+        kinds: list[Command] = [
+            Allocate(-1 - self.below(2)),
+            Free((outside,)),
+            Touch((outside,)),
+        ]
+        if free is not None:
+            kinds += [Free((free,)), Free((*held, free))]
+        if held:
+            kinds.append(Free((*held[:1] * (len(self.pool.holders[held[0]]) + 1),)))
+        if self.pool.enable_caching:
+            kinds += [Cache((outside,), (some,)), Cache((), (some,))]
+            if free is not None:
+                kinds += [Cache((free,), (some,)), Cache((*held, free), (some,) * (len(held) + 1))]
+            if held:
+                kinds += [Cache((held[0],), ()), Cache((held[0], held[0]), (some, some))]
+            if "evict" in self.can.verbs:
+                kinds.append(Evict((outside,)))
+        null = self.pool.null_block
+        if null is not None and self.profile.null_in_lists == "misuse":
+            kinds += [Free((null,)), Touch((null,))]
+            if self.pool.enable_caching:
+                kinds.append(Cache((null,), (some,)))
+        command = kinds[self.below(len(kinds))]
+        return command if command.verb in self.can.verbs else None
+
+    def drain(self) -> Command | None:
+        """The next `free` on the way to a pool that nobody holds."""
+        count = len(self.references)
+        if not count:
+            return None
+        return Free(tuple(self._draw_references(min(count, 1 + self.below(4)))))
+
+    def note(self, taken: Sequence[int], remapped: Sequence[tuple[int, int]]) -> None:
+        """Note the references that an executed command took, and those a cache call moved.
+
+        A `free` gives its references back when it is drawn.
+        """
+        self.references.extend(taken)
+        for old, new in remapped:
+            self.references[self.references.index(old)] = new
+
+    def _carriers(self) -> Sequence[int]:
+        return self.pool.carriers.get(self.hashes[self.below(len(self.hashes))], ())
+
+    def _touchable(self) -> int | None:
+        kind = self.below(8)
+        null = self.pool.null_block
+        if kind == 0 and null is not None and self.profile.null_in_lists == "ignored":
+            return null
+        if kind < 5:
+            carriers = self._carriers()
+            if carriers:
+                return carriers[self.below(len(carriers))]
+        references = self.references
+        return references[self.below(len(references))] if references else None
+
+    def _draw_references(self, count: int) -> list[int]:
+        """Take `count` random outstanding references out of the list."""
+        references = self.references
+        ids = []
+        for _ in range(count):
+            position = self.below(len(references))
+            references[position], references[-1] = references[-1], references[position]
+            ids.append(references.pop())
+        return ids
+
+    def _distinct_held(self, count: int) -> list[int]:
+        references = self.references
+        if not references:
+            return []
+        drawn = [references[self.below(len(references))] for _ in range(count)]
+        return list(dict.fromkeys(drawn))
+
+    def _with_null(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        null = self.pool.null_block
+        if null is None or self.profile.null_in_lists != "ignored" or self.below(8):
+            return ids
+        position = self.below(len(ids) + 1)
+        return (*ids[:position], null, *ids[position:])

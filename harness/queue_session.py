@@ -1,0 +1,146 @@
+"""One free queue under test beside its reference: applies a command, then reads everything.
+
+Queues are small structures with pointers; at every step the whole walk and every link is
+compared, so there is no incremental form here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from poolproof.contract.commands import (
+    Append,
+    AppendN,
+    Command,
+    PopLeft,
+    PopLeftN,
+    PrependN,
+    Remove,
+)
+from poolproof.contract.observation import QueueObservation
+from poolproof.contract.target import Capabilities, capabilities_of
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.harness.target_call import crash, is_our_own_bug
+from poolproof.invariants.queue_order import broken_in_queue
+from poolproof.reference.dict_queue import DictQueue
+from poolproof.reference.legality import queue_misuse_of
+
+__all__ = ["QueueSession"]
+
+
+class QueueSession:
+    """A queue and its reference, in step. Only legal commands are driven."""
+
+    def __init__(self, target: Any, num_blocks: int) -> None:
+        self.target = target
+        self.can: Capabilities = capabilities_of(target)
+        self.reference = DictQueue(num_blocks)
+        self.num_commands = 0
+        self.facts: set[str] = set()
+        self._apply: dict[type[Command], Callable[[Any], None]] = {
+            PopLeft: self._popleft,
+            PopLeftN: self._popleft_n,
+            Remove: self._remove,
+            Append: self._append,
+            AppendN: self._append_n,
+            PrependN: self._prepend_n,
+        }
+
+    def step(self, command: Command) -> Violation | None:
+        """Apply a legal command; the violation that it shows, or None."""
+        self.num_commands += 1
+        try:
+            self._apply[type(command)](command)
+            violation = self.diagnose()
+        except ViolationError as found:
+            violation = found.violation
+        except Exception as error:
+            if is_our_own_bug(error):
+                raise
+            violation = crash(f"reading the queue after {command}", error)
+        return violation and replace(violation, command_index=self.num_commands - 1)
+
+    step_any = step
+
+    def is_defined(self, command: Command) -> bool:
+        """Whether the target has the verb and its preconditions hold."""
+        return command.verb in self.can.verbs and queue_misuse_of(self.reference, command) is None
+
+    def first_look(self) -> Violation | None:
+        """Before any command: the fresh queue must be whole."""
+        try:
+            return self.diagnose()
+        except Exception as error:
+            if is_our_own_bug(error):
+                raise
+            return crash("reading a fresh queue", error)
+
+    def diagnose(self) -> Violation | None:
+        """Read the whole queue; the first invariant that is broken, or None."""
+        sees_links = self.can.sees("free_neighbours")
+        blocks = range(self.reference.num_blocks)
+        seen = QueueObservation(
+            num_blocks=self.reference.num_blocks,
+            num_free=self.target.num_free(),
+            free_order=list(self.target.free_order()),
+            neighbours=list(map(self.target.free_neighbours, blocks)) if sees_links else None,
+        )
+        if seen.num_free == len(seen.free_order) == len(self.reference.order) == 0:
+            self.facts.add("the queue was emptied")
+        return broken_in_queue(seen, self.reference.ledger())
+
+    def _call(self, command: Command, *arguments: Any) -> Any:
+        try:
+            return getattr(self.target, command.verb)(*arguments)
+        except (Exception, SystemExit) as error:
+            raise ViolationError(crash(str(command), error)) from error
+
+    def _judge_popped(self, command: Command, answer: Any, expected: Any) -> None:
+        if answer != expected:
+            raise ViolationError(
+                Violation(
+                    "ORD", Severity.ORDER,
+                    f"{command} answered {answer!r}, but the head of the queue is {expected!r}",
+                )
+            )  # fmt: skip
+
+    def _popleft(self, command: PopLeft) -> None:
+        answer = self._call(command)
+        self._judge_popped(command, answer, self.reference.popleft())
+
+    def _popleft_n(self, command: PopLeftN) -> None:
+        answer = self._call(command, command.count)
+        self._judge_popped(command, answer, self.reference.popleft_n(command.count))
+        if command.count > 1:
+            self.facts.add("several blocks were popped at once")
+
+    def _remove(self, command: Remove) -> None:
+        order = self.reference.order
+        middle = command.block_id not in (next(iter(order)), next(reversed(order)))
+        self.facts.add("a block left the middle" if middle else "a block left an end")
+        self._call(command, command.block_id)
+        self.reference.remove(command.block_id)
+
+    def _append(self, command: Append) -> None:
+        if not self.reference.order:
+            self.facts.add("a block joined the empty queue")
+        self._call(command, command.block_id)
+        self.reference.append(command.block_id)
+
+    def _append_n(self, command: AppendN) -> None:
+        self._joins(command.block_ids)
+        self._call(command, list(command.block_ids))
+        self.reference.append_n(command.block_ids)
+
+    def _prepend_n(self, command: PrependN) -> None:
+        self._joins(command.block_ids)
+        self._call(command, list(command.block_ids))
+        self.reference.prepend_n(command.block_ids)
+
+    def _joins(self, block_ids: tuple[int, ...]) -> None:
+        if len(block_ids) > 1:
+            self.facts.add("several blocks joined at once")
+        if block_ids and not self.reference.order:
+            self.facts.add("a block joined the empty queue")

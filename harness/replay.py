@@ -1,0 +1,85 @@
+"""Replays a trace against a target and says whether the violation shows.
+
+Commands that are not defined in the state that is reached (the target or the profile changed
+since the trace was made) are left out and counted, never passed over in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.queue_session import QueueSession
+from poolproof.harness.target_call import crash
+
+__all__ = ["Replay", "apply_all", "replay", "start_session"]
+
+Session = PoolSession | QueueSession
+Make = Callable[[int, bool], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a replay showed: the commands that were applied, how many were not, what broke."""
+
+    applied: tuple[Command, ...]
+    num_left_out: int
+    violation: Violation | None
+
+
+def start_session(trace: Trace, make: Make) -> Session | Violation:
+    """A session set up as the trace's header says; a violation if the target cannot be built."""
+    try:
+        target = make(trace.num_blocks, trace.enable_caching)
+        if trace.level == "queue":
+            return QueueSession(target, trace.num_blocks)
+        return PoolSession(
+            target,
+            trace.profile,
+            trace.num_blocks,
+            enable_caching=trace.enable_caching,
+            block_size=int(trace.options.get("block_size", 1)),
+        )
+    except (Exception, SystemExit) as error:
+        return crash(f"constructing the target with {trace.num_blocks} blocks", error)
+
+
+def replay(trace: Trace, make: Make, announce: Callable[[Command], None] | None = None) -> Replay:
+    """Apply the trace's commands to a fresh target; `announce` hears each before it is applied.
+
+    At pool level, once every reference was given back, the pool is also checked for leaks.
+    """
+    return apply_all(trace, make, trace.commands, announce)
+
+
+def apply_all(
+    trace: Trace,
+    make: Make,
+    commands: Iterable[Command],
+    announce: Callable[[Command], None] | None = None,
+) -> Replay:
+    """`replay` with other commands than the trace's own."""
+    session = start_session(trace, make)
+    if isinstance(session, Violation):
+        return Replay((), 0, session)
+    applied: list[Command] = []
+    left_out = 0
+    violation = session.first_look()
+    for command in commands:
+        if violation is not None:
+            break
+        if not session.is_defined(command):
+            left_out += 1
+            continue
+        applied.append(command)
+        if announce is not None:
+            announce(command)
+        violation = session.step_any(command)
+    if violation is None and isinstance(session, PoolSession) and session.nobody_holds():
+        violation = session.end()
+    return Replay(tuple(applied), left_out, violation)

@@ -1,0 +1,1 @@
+"""Optimised KV-cache block allocators, usable on their own by an engine."""

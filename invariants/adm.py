@@ -1,0 +1,30 @@
+"""ADM: admission is exact in both directions; nothing fails after OK, nothing that fits is refused.
+
+At pool level admission is the comparison with num_free(); the manager's formulas are checked at
+manager level.
+"""
+
+from __future__ import annotations
+
+from poolproof.contract.violation import Severity, Violation
+
+__all__ = ["accepted_too_much", "refused_what_fits"]
+
+
+def refused_what_fits(count: int, num_free: int, reason: str) -> Violation:
+    """An allocation that had to succeed was refused."""
+    return Violation(
+        "ADM",
+        Severity.FALSE_REFUSAL,
+        f"allocate({count}) was refused ({reason}), although {num_free} blocks are free",
+    )
+
+
+def accepted_too_much(count: int, num_free: int, answer: object) -> Violation:
+    """An allocation that had to be refused was answered."""
+    return Violation(
+        "ADM",
+        Severity.WRONG_DATA_OF_ANOTHER,
+        f"allocate({count}) must be refused, since only {num_free} blocks are free, "
+        f"but it answered {answer!r}",
+    )

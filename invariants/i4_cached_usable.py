@@ -1,0 +1,36 @@
+"""I4: cached is not unusable; a cached block that nobody holds waits in the free queue, intact.
+
+From there an allocation evicts it or a touch revives it. A free block that was cached must
+therefore still be queued, still carry its hash, and still be found.
+"""
+
+from __future__ import annotations
+
+from poolproof.contract.observation import PoolLedger, PoolObservation
+from poolproof.contract.violation import Severity, Violation
+from poolproof.invariants.wording import key_name
+
+__all__ = ["cached_free_blocks_revivable"]
+
+
+def cached_free_blocks_revivable(seen: PoolObservation, known: PoolLedger) -> Violation | None:
+    """A violation of I4 in this state, or None."""
+    queued = None if seen.free_order is None else set(seen.free_order)
+    for block, keys in known.keys.items():
+        if not keys or known.holders[block]:
+            continue
+        if queued is not None and block not in queued:
+            return _lost(block, f"is cached under {key_name(keys[0])}, held by nobody, and not in "
+                         "the free queue: it can be neither evicted nor revived")  # fmt: skip
+        if seen.block_hashes is not None and seen.block_hashes[block] is None:
+            return _lost(block, f"was cached under {key_name(keys[0])} and is free, but its hash "
+                         "is gone although nobody evicted it")  # fmt: skip
+        for key in keys:
+            if seen.lookups is not None and key in seen.lookups and seen.lookups[key] is None:
+                return _lost(block, f"is free and cached under {key_name(key)}, but lookup of "
+                             "that hash finds nothing")  # fmt: skip
+    return None
+
+
+def _lost(block: int, what: str) -> Violation:
+    return Violation("I4", Severity.LOST_HIT, f"block {block} {what}", (block,))

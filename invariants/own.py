@@ -1,0 +1,74 @@
+"""OWN: a block's reference count is the number of its owners, and the counter counts the queue.
+
+Over sets of ids and owners, never over sums: a sum stays balanced while a block has two owners
+(sglang#27731). Free, held and null blocks partition the ids; the counter, the length of the walk
+and the number of distinct ids in it are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from poolproof.contract.observation import PoolLedger, PoolObservation
+from poolproof.contract.violation import Severity, Violation
+from poolproof.invariants.wording import owners
+
+__all__ = ["counts_match_owners"]
+
+
+def counts_match_owners(seen: PoolObservation, known: PoolLedger) -> Violation | None:
+    """A violation of OWN in this state, or None."""
+    return (
+        _reference_counts(seen, known)
+        or _walk_without_repeats(seen)
+        or _counter(seen, known)
+    )  # fmt: skip
+
+
+def _reference_counts(seen: PoolObservation, known: PoolLedger) -> Violation | None:
+    if seen.ref_counts is None:
+        return None
+    for block, count in enumerate(seen.ref_counts):
+        expected = len(known.holders[block])
+        if block != known.null_block and count != expected:
+            return Violation(
+                "OWN",
+                Severity.WRONG_DATA_OF_ANOTHER if count < expected else Severity.LEAK,
+                f"block {block} shows a reference count of {count}, but has {expected} owners "
+                f"({owners(known.holders[block])})",
+                (block,),
+            )
+    return None
+
+
+def _walk_without_repeats(seen: PoolObservation) -> Violation | None:
+    repeated = [b for b, times in Counter(seen.free_order or ()).items() if times > 1]
+    if repeated:
+        return Violation(
+            "OWN",
+            Severity.WRONG_DATA_OF_ANOTHER,
+            f"block {repeated[0]} stands in the free queue more than once: it will be handed "
+            "out twice",
+            tuple(repeated),
+        )
+    strangers = [b for b in seen.free_order or () if not 0 <= b < seen.num_blocks]
+    if strangers:
+        return Violation(
+            "OWN",
+            Severity.CRASH,
+            f"the free queue holds {strangers[0]}, which is no block of this pool",
+        )
+    return None
+
+
+def _counter(seen: PoolObservation, known: PoolLedger) -> Violation | None:
+    walked = None if seen.free_order is None else len(seen.free_order)
+    expected = len(known.free_order)
+    if seen.num_free == expected and walked in (None, expected):
+        return None
+    walk = "" if walked is None else f", a walk of the free queue meets {walked}"
+    return Violation(
+        "OWN",
+        Severity.CRASH if seen.num_free > expected else Severity.FALSE_REFUSAL,
+        f"num_free() says {seen.num_free}{walk}, and {expected} blocks are held by nobody",
+    )

@@ -1,0 +1,38 @@
+"""The queue level: the invariants that speak of a free queue alone (OWN, LINK, ORD)."""
+
+from __future__ import annotations
+
+from poolproof.contract.observation import (
+    PoolLedger,
+    PoolObservation,
+    QueueLedger,
+    QueueObservation,
+)
+from poolproof.contract.violation import Violation
+from poolproof.invariants.i1_free_iff_unheld import free_iff_unheld
+from poolproof.invariants.link import links_inverse
+from poolproof.invariants.ord import eviction_order
+from poolproof.invariants.own import counts_match_owners
+
+__all__ = ["broken_in_queue"]
+
+
+def broken_in_queue(seen: QueueObservation, known: QueueLedger) -> Violation | None:
+    """The first invariant that a queue breaks in this state, or None.
+
+    A queue is seen as a pool in which the blocks outside the queue are held.
+    """
+    inside = set(known.free_order)
+    pool = PoolObservation(seen.num_blocks, seen.num_free, seen.free_order)
+    ledger = PoolLedger(
+        holders={b: () if b in inside else (0,) for b in range(seen.num_blocks)},
+        keys={},
+        carriers={},
+        free_order=known.free_order,
+    )
+    return (
+        counts_match_owners(pool, ledger)
+        or free_iff_unheld(pool, ledger)
+        or (links_inverse(seen.free_order, seen.neighbours) if seen.neighbours else None)
+        or eviction_order(pool, ledger)
+    )

@@ -1,0 +1,41 @@
+"""How violations name blocks, owners and keys, so that all sentences read alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poolproof.contract.content import ContentKey, Key
+
+__all__ = ["block_list", "key_name", "owners"]
+
+
+def owners(command_numbers: Sequence[int]) -> str:
+    """Who holds a block: "command #3", "commands #3 and #5", or "nobody"."""
+    names = [f"#{number}" for number in command_numbers]
+    if not names:
+        return "nobody"
+    if len(names) == 1:
+        return f"command {names[0]}"
+    return f"commands {', '.join(names[:-1])} and {names[-1]}"
+
+
+def block_list(blocks: Sequence[int]) -> str:
+    """Blocks with their verb, "block 3 is" or "blocks 3 and 5 are"; at most six are named."""
+    if len(blocks) == 1:
+        return f"block {blocks[0]} is"
+    if len(blocks) > 6:
+        return f"{len(blocks)} blocks ({', '.join(map(str, blocks[:6]))}, ...) are"
+    return f"blocks {', '.join(map(str, blocks[:-1]))} and {blocks[-1]} are"
+
+
+def key_name(key: Key | None) -> str:
+    """A key in a sentence: the first eight digits of a hash, or the tokens of a content key."""
+    if key is None:
+        return "no hash"
+    if isinstance(key, ContentKey):
+        parts = [" ".join(map(str, key.tokens))]
+        parts += [f"lora {key.lora[0]} at {key.lora[1]}"] if key.lora else []
+        parts += [f"salt {key.salt}"] if key.salt else []
+        parts += [f"image {identifier} at token {offset}" for identifier, offset in key.images]
+        return f"the key of <{', '.join(parts)}> in group {key.group}"
+    return f"hash {key.hex()[:8]}"

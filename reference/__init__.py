@@ -1,0 +1,1 @@
+"""The specification: naive models that are obviously right, and the shadow KV memory."""

@@ -1,0 +1,1 @@
+"""The Hypothesis state machines, and the pytest files that run them."""

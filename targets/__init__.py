@@ -1,0 +1,1 @@
+"""Adapters that put real engines behind the contract."""

@@ -1,0 +1,103 @@
+"""setup.py computes the packages and their data; a list that misses one is silent, so it is tried.
+
+A small tree of the same layout is built with the real setup.py in a child process.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Takes the arguments that setup.py passes on, without building anything.
+PRINT_ARGUMENTS = """
+import json, runpy, sys, types
+seen = {}
+fake = types.ModuleType("setuptools")
+fake.setup = seen.update
+sys.modules["setuptools"] = fake
+runpy.run_path("setup.py", run_name="__main__")
+seen.pop("options")
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    for name in (
+        "interface/__init__.py",
+        "interface/py.typed",
+        "interface/templates/page.html.j2",
+        "interface/templates/parts/row.html.j2",
+        "contract/__init__.py",
+        "contract/words.py",
+        "contract/deep/deeper/module.py",
+        "contract/deep/deeper/trace[1].jsonl",
+        "contract/__pycache__/words.cpython-311.pyc",
+        "contract/.hypothesis/example",
+        "tests/test_x.py",
+        "scripts/tool.py",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    return tmp_path
+
+
+def run(tree: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", PRINT_ARGUMENTS],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def arguments(tree: Path) -> dict[str, object]:
+    done = run(tree)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_nested_folders_join_at_any_depth(tree: Path) -> None:
+    assert arguments(tree)["packages"] == [
+        "poolproof",
+        "poolproof.contract",
+        "poolproof.contract.deep",
+        "poolproof.contract.deep.deeper",
+    ]
+
+
+def test_a_new_folder_joins_by_its_init(tree: Path) -> None:
+    (tree / "kernels").mkdir()
+    (tree / "kernels" / "__init__.py").touch()
+    found = arguments(tree)
+    assert "poolproof.kernels" in found["packages"]  # type: ignore[operator]
+    assert found["package_dir"]["poolproof.kernels"] == "kernels"  # type: ignore[index]
+
+
+def test_every_other_file_is_data_and_what_tools_leave_is_not(tree: Path) -> None:
+    assert arguments(tree)["package_data"] == {
+        "poolproof": ["py.typed", "templates/page.html.j2", "templates/parts/row.html.j2"],
+        "poolproof.contract": [],
+        "poolproof.contract.deep": [],
+        # A bracket is a pattern to setuptools, unless it is escaped.
+        "poolproof.contract.deep.deeper": ["trace[[]1].jsonl"],
+    }
+
+
+@pytest.mark.parametrize("twin", ["contract.py", "contract/x.py"])
+def test_two_sources_for_one_package_are_refused(tree: Path, twin: str) -> None:
+    path = tree / "interface" / twin
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    done = run(tree)
+    assert done.returncode == 1
+    assert "would both be poolproof.contract; rename one of them" in done.stderr
+    assert "Traceback" not in done.stderr
