@@ -1,0 +1,132 @@
+"""Which keys each block carries, and which blocks carry each key: one truth kept both ways.
+
+Everything that gives a block a key or takes one away goes through here, so that the blocks' own
+keys, the prefix index and the events cannot disagree; index entries that outlive a block's key,
+and the reverse, are the classic corruption of prefix caches (kvcached#363, vllm#4764). Reference
+counts and arguments are checked before, in `poolproof.impl.pool_checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+
+from poolproof.impl.block_key import BlockKey
+from poolproof.impl.event_log import EventLog
+from poolproof.impl.prefix_index import PrefixIndex
+
+
+class CachedKeys:
+    """The keys of `num_blocks` blocks.
+
+    `primary[b]` is the key of block b, or None; a block has further keys only besides a primary
+    one. `duplicates` is "kept", "first" or "last", as told in `BlockPool`.
+    """
+
+    def __init__(self, num_blocks: int, duplicates: str, events: EventLog | None) -> None:
+        self.index = PrefixIndex()
+        self.primary: list[BlockKey | None] = [None] * num_blocks
+        # The tokens that a primary key covers where it is a partial one; absent: all.
+        self.partial_tokens: dict[int, int] = {}
+        self._further: dict[int, dict[BlockKey, None]] = {}
+        self._duplicates = duplicates
+        self._events = events
+
+    def keys_of(self, block_id: int) -> list[BlockKey]:
+        """Every key of the block, the primary one first."""
+        key = self.primary[block_id]
+        return [] if key is None else [key, *self._further.get(block_id, ())]
+
+    def add_full(self, block_id: int, key: BlockKey) -> None:
+        """Make the key the only one of a full block. The same key again changes nothing."""
+        if self.primary[block_id] == key and block_id not in self.partial_tokens:
+            return
+        self.drop(block_id)
+        self._insert(block_id, key)
+
+    def add_unhashed_n(self, block_ids: list[int], keys: Sequence[BlockKey]) -> None:
+        """`add_full` for distinct blocks without any key, one after the other."""
+        primary = self.primary
+        if self._events is not None:
+            for block_id, key in zip(block_ids, keys, strict=True):
+                self._insert(block_id, key)
+            return
+        # No block loses a key here, so every key that nobody carries can go in first, with one dict
+        # operation a block. The rest meet a rival and are settled in order.
+        rivalled = []
+        enter = self.index.first.setdefault
+        for block_id, key in zip(block_ids, keys, strict=True):
+            if enter(key, block_id) == block_id:
+                primary[block_id] = key
+            else:
+                rivalled.append((block_id, key))
+        for block_id, key in rivalled:
+            self._insert(block_id, key)
+
+    def add_partial(self, block_id: int, key: BlockKey, num_tokens: int) -> None:
+        """Add a key that covers `num_tokens` of the prefix, see `BlockPool.cache_partial`."""
+        if key in self.keys_of(block_id):
+            return
+        covered = self.partial_tokens.get(block_id)
+        if covered is not None and covered < num_tokens:
+            self.drop(block_id)
+        self._insert(block_id, key)
+        if self.primary[block_id] == key:
+            self.partial_tokens[block_id] = num_tokens
+
+    def drop(self, block_id: int) -> None:
+        """Take every key from the block; none is fine."""
+        for key in self.keys_of(block_id):
+            last_copy = self.index.remove(key, block_id)
+            if self._events is not None:
+                self._events.removed(key, last_copy)
+        self.primary[block_id] = None
+        self._further.pop(block_id, None)
+        self.partial_tokens.pop(block_id, None)
+
+    def drop_n(self, block_ids: list[int]) -> None:
+        """`drop` for blocks, one after the other."""
+        first, copies = self.index.first, self.index.copies
+        if not first:
+            return
+        if self._events is not None or self._further or self.partial_tokens:
+            for block_id in block_ids:
+                self.drop(block_id)
+            return
+        primary = self.primary
+        for block_id in block_ids:
+            key = primary[block_id]
+            if key is not None:
+                primary[block_id] = None
+                if copies and key in copies:
+                    self.index.remove(key, block_id)
+                else:
+                    del first[key]
+
+    def clear(self) -> None:
+        """Take every key from every block: index and blocks together, or hits on nothing remain.
+
+        The containers stay the same objects, since others look into them.
+        """
+        self.index.clear()
+        self.primary[:] = repeat(None, len(self.primary))
+        self._further.clear()
+        self.partial_tokens.clear()
+        if self._events is not None:
+            self._events.cleared()
+
+    def _insert(self, block_id: int, key: BlockKey) -> None:
+        """Add a key that the block does not carry, and settle with the block that does."""
+        rival = None if self._duplicates == "kept" else self.index.lookup(key)
+        if rival is not None and self._duplicates == "first":
+            self.drop(block_id)
+            return
+        if self.primary[block_id] is None:
+            self.primary[block_id] = key
+        else:
+            self._further.setdefault(block_id, {})[key] = None
+        first_copy = self.index.insert(key, block_id)
+        if self._events is not None:
+            self._events.stored(key, first_copy)
+        if rival is not None:
+            self.drop(rival)
