@@ -111,6 +111,10 @@ class DictPool:
         """All blocks that carry the key; a target may answer with any of them."""
         return self.carriers.get(key, ())
 
+    def longest_prefix(self, keys: Sequence[Key]) -> int:
+        """How many of the keys, from the first on, some block carries."""
+        return next((i for i, key in enumerate(keys) if not self.lookup(key)), len(keys))
+
     def evict(self, block_ids: Iterable[int]) -> None:
         """The blocks lose their keys; references and queue positions stay."""
         if self.enable_caching:
@@ -133,6 +137,12 @@ class DictPool:
         """These blocks lose their keys (also: a `may-drop` target was seen to have lost them)."""
         for block_id in block_ids:
             self._drop_keys(block_id)
+
+    def forget_vanished(self, key: Key) -> None:
+        """A `may-drop` target was seen to miss the key: its carriers lose it, if all are free."""
+        carriers = list(self.lookup(key))
+        if all(block_id in self.free for block_id in carriers):
+            self.forget_keys(carriers)
 
     def ledger(self) -> PoolLedger:
         """What the invariants compare a pool with."""
@@ -163,11 +173,10 @@ class DictPool:
         if key in self.keys[block_id]:
             return
         self._drop_keys(block_id)
-        others = [b for b in self.carriers.get(key, ()) if b != block_id]
-        if others and self.profile.duplicates == "first":
+        if self.profile.duplicates == "first" and key in self.carriers:
             return
         if self.profile.duplicates == "last":
-            self.forget_keys(others)
+            self.forget_keys(list(self.carriers.get(key, ())))
         self._add_key(block_id, key)
 
     def _add_key(self, block_id: int, key: Key) -> None:

@@ -20,6 +20,7 @@ from poolproof.contract.commands import (
     Command,
     Evict,
     Free,
+    LookupChain,
     PopLeft,
     PopLeftN,
     PrependN,
@@ -41,22 +42,17 @@ def misuse_of(pool: DictPool, command: Command) -> str | None:
             return _bad_id(pool, ids)
         case Free(block_ids=ids):
             return _bad_id(pool, ids) or _too_many_frees(pool, ids)
-        case Cache(block_ids=ids, hashes=hashes) if pool.enable_caching:
-            if len(ids) != len(hashes):
-                return f"{len(ids)} blocks come with {len(hashes)} hashes"
-            return _bad_id(pool, ids) or _repeated(pool, ids) or _not_held(pool, ids)
-        case CacheChain(block_ids=ids) if pool.enable_caching:
-            return _bad_id(pool, ids) or _repeated(pool, ids) or _not_held(pool, ids)
-        case CachePartial(block_id=block_id) if pool.enable_caching:
-            return _bad_id(pool, [block_id]) or _not_held(pool, [block_id])
-        case Evict(block_ids=ids) if pool.enable_caching:
-            return _bad_id(pool, ids)
+        case Cache() | CacheChain() | CachePartial() | Evict() if pool.enable_caching:
+            return _misuse_of_cache(pool, command)
         case _:
             return None
 
 
 def undefined_in(pool: DictPool, command: Command) -> str | None:
     """Why no profile defines what the command does in this state; None if one does."""
+    # Without caching these calls do nothing, and promise nothing about what they are given.
+    if not pool.enable_caching and (reason := _misuse_of_cache(pool, command)):
+        return reason
     match command:
         case Touch(block_ids=ids) if _bad_id(pool, ids) is None:
             for block_id in ids:
@@ -64,12 +60,15 @@ def undefined_in(pool: DictPool, command: Command) -> str | None:
                     return f"block {block_id} is free and carries no hash"
         case Cache(block_ids=ids, hashes=hashes) if pool.profile.recache == "forbidden":
             for block_id, _ in zip(ids, hashes, strict=False):
-                if pool.enable_caching and pool.keys.get(block_id):
+                if pool.keys.get(block_id):
                     return f"block {block_id} has a hash and the profile forbids another"
         case CacheChain():
             return _bad_promotion(pool, command)
         case CachePartial():
             return _outside_the_block(pool, command)
+        case LookupChain(chain=chain, num_tokens=num_tokens, groups=groups):
+            if not groups or not 0 < num_tokens <= len(chain.tokens):
+                return "the chain is shorter than the key, or no group is asked for"
         case Acquire(hashes=hashes) if len(set(hashes)) != len(hashes):
             return "a hash stands twice in one chain"
         case _:
@@ -92,6 +91,19 @@ def queue_misuse_of(queue: DictQueue, command: Command) -> str | None:
             return _not_joinable(queue, ids)
         case _:
             return f"{command.verb} is not a command of a queue"
+
+
+def _misuse_of_cache(pool: DictPool, command: Command) -> str | None:
+    match command:
+        case Cache(block_ids=ids, hashes=hashes) if len(ids) != len(hashes):
+            return f"{len(ids)} blocks come with {len(hashes)} hashes"
+        case Cache(block_ids=ids) | CacheChain(block_ids=ids):
+            return _bad_id(pool, ids) or _repeated(pool, ids) or _not_held(pool, ids)
+        case CachePartial(block_id=block_id):
+            return _bad_id(pool, [block_id]) or _not_held(pool, [block_id])
+        case Evict(block_ids=ids):
+            return _bad_id(pool, ids)
+    return None
 
 
 def _touchable(pool: DictPool, block_id: int) -> bool:
@@ -141,7 +153,7 @@ def _not_held(pool: DictPool, ids: Iterable[int]) -> str | None:
 
 
 def _bad_promotion(pool: DictPool, command: CacheChain) -> str | None:
-    """A hashed block may get a full key only where its partial key covers fewer tokens."""
+    """A hashed block may get a full key only in place of a partial key inside the same block."""
     ids, num_tokens = command.block_ids, len(command.chain.tokens)
     if not 0 <= command.num_cached <= len(ids) or num_tokens < len(ids) * pool.block_size:
         return "the chain does not fill the blocks"
@@ -150,13 +162,16 @@ def _bad_promotion(pool: DictPool, command: CacheChain) -> str | None:
         if not 0 <= block_id < pool.num_blocks or not pool.keys[block_id]:
             continue
         length = pool.key_length.get(block_id)
-        if length is None or length >= (position + 1) * pool.block_size:
-            return f"block {block_id} has a full hash and the profile forbids another"
+        start = position * pool.block_size
+        if length is None or not start < length < start + pool.block_size:
+            return f"block {block_id} has a hash that is no part of its full one"
     return None
 
 
 def _outside_the_block(pool: DictPool, command: CachePartial) -> str | None:
     """A further key of a block must end inside the same block of a sequence."""
+    if pool.profile.duplicates != "kept":
+        return "the profile merges duplicates and does not say what that means for parts of blocks"
     if not 0 < command.num_tokens <= len(command.chain.tokens):
         return "the chain is shorter than the key"
     length = pool.key_length.get(command.block_id)

@@ -1,0 +1,92 @@
+"""The built-in targets `impl` and `impl-queue`: Poolproof's own allocator.
+
+For the native grammar the instance is the bare `BlockPool`, with no wrapper that would cost time
+or hide anything; for the grammar of token chains it is the subclass in `impl_chains.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
+from poolproof.impl.block_pool import BlockPool
+from poolproof.impl.free_queue import FreeQueue
+from poolproof.targets.builtin_profile import builtin_profile
+from poolproof.targets.impl_chains import ChainedBlockPool
+from poolproof.targets.target import Target, source_of
+
+__all__ = ["impl_pool", "impl_queue"]
+
+_BLOCK_SIZE = 4
+_HASH_BLOCK_SIZE = 2
+
+# Rows that the pool has no argument for, with the one value that it has.
+_FIXED = {"retention": "exact", "same_step_hit": "forbidden"}
+
+
+def impl_pool(name: str, overrides: Mapping[str, Any]) -> Target:
+    """`BlockPool` under a profile. Raises TargetError for one that it does not have."""
+    profile = builtin_profile(name, {"events": "per-copy"}, overrides)
+    arguments = _arguments(name, profile)
+
+    def make(num_blocks: int, enable_caching: bool) -> BlockPool:
+        return BlockPool(num_blocks, enable_caching=enable_caching, **arguments)
+
+    def make_chained(num_blocks: int, enable_caching: bool) -> ChainedBlockPool:
+        return ChainedBlockPool(
+            num_blocks,
+            enable_caching=enable_caching,
+            block_size=_BLOCK_SIZE,
+            hash_block_size=_HASH_BLOCK_SIZE,
+            **arguments,
+        )
+
+    return Target(
+        name=name,
+        level="pool",
+        shape="native",
+        profile=profile,
+        version=None,
+        source=source_of(BlockPool),
+        make=make,
+        make_chained=make_chained,
+        companion_queue=impl_queue("impl-queue", {}),
+        real_class=BlockPool,
+        block_size=_BLOCK_SIZE,
+        hash_block_size=_HASH_BLOCK_SIZE,
+    )
+
+
+def impl_queue(name: str, overrides: Mapping[str, Any]) -> Target:
+    """`FreeQueue`, whose misuse always raises. Raises TargetError for another profile."""
+    profile = builtin_profile(name, {}, overrides)
+    if profile.misuse != "raises":
+        raise TargetError(f"{name}: the queue of impl always raises on misuse; leave the row out")
+
+    def make(num_blocks: int, enable_caching: bool) -> FreeQueue:  # noqa: ARG001 -- a queue caches nothing
+        return FreeQueue(num_blocks)
+
+    return Target(
+        name=name,
+        level="queue",
+        shape="queue",
+        profile=profile,
+        version=None,
+        source=source_of(FreeQueue),
+        make=make,
+        real_class=FreeQueue,
+    )
+
+
+def _arguments(name: str, profile: Profile) -> dict[str, Any]:
+    rows = profile.to_json()
+    for key, value in _FIXED.items():
+        if rows.pop(key) != value:
+            raise TargetError(f"{name}: impl has {key}={value} only; `reference` takes every row")
+    try:
+        BlockPool(2, **{**rows, "null_block": None})
+    except ValueError as error:
+        raise TargetError(f"{name}: {error}; `reference` takes every row") from error
+    return rows

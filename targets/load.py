@@ -1,0 +1,128 @@
+"""From a target string to a target: built-in names, classes in modules, classes in files.
+
+Nothing is constructed to prove that it works: what a constructor raises is a finding about the
+target and comes out of `Target.make`. `TargetError` is for what cannot be run at all; its message
+names the cause and the next step.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from poolproof.contract.target import TargetError
+from poolproof.targets.impl_pool import impl_pool, impl_queue
+from poolproof.targets.import_class import import_class, version_of
+from poolproof.targets.installed_vllm import installed_vllm, installed_vllm_queue
+from poolproof.targets.native_target import ask_instance, declared_profile, native_target
+from poolproof.targets.profile_text import split_overrides
+from poolproof.targets.reference_pool import reference_pool, reference_queue
+from poolproof.targets.target import Target
+from poolproof.targets.vllm_queue import has_queue_shape, vllm_queue_target
+from poolproof.targets.vllm_requests import prepare_vllm
+from poolproof.targets.vllm_target import vllm_target
+
+__all__ = ["APIS", "BUILT_INS", "load_target"]
+
+APIS = ("native", "vllm-v1", "queue")
+"""The shapes that `api` may force."""
+
+BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
+    "impl": impl_pool,
+    "impl-queue": impl_queue,
+    "reference": reference_pool,
+    "reference-queue": reference_queue,
+    "vllm": installed_vllm,
+    "vllm-queue": installed_vllm_queue,
+}
+
+_VLLM_SHAPE = ("get_new_blocks", "free_blocks", "touch", "cache_full_blocks")
+_SHAPES_IN_WORDS = (
+    "a native pool has allocate() and free(), a pool in vLLM V1's shape get_new_blocks() and "
+    "free_blocks(), a queue popleft()"
+)
+
+
+def load_target(text: str, *, api: str | None = None) -> Target:
+    """The target that a string names.
+
+    Args:
+        text: a built-in name, `package.module:Class` or `path/to/file.py:Class`; rows of the
+            profile may follow in brackets, as in `impl[eviction=lifo]`.
+        api: "native", "vllm-v1" or "queue", where the class alone does not tell.
+
+    Raises TargetError, whose message says in one or two lines what is wrong and what to do.
+    """
+    if api is not None and api not in APIS:
+        raise TargetError(f"unknown --api {api!r}; it is one of {', '.join(APIS)}")
+    if text.startswith("cmd:"):
+        raise TargetError(
+            f"{text!r}: this version does not drive programs yet; give a Python class as "
+            "path/to/file.py:Class that talks to the program"
+        )
+    base, overrides = split_overrides(text.strip())
+    build = BUILT_INS.get(base)
+    if build is not None:
+        target = build(text, overrides)
+        if api not in {None, target.shape}:
+            raise TargetError(f"{base} is a {target.shape} target; leave out --api {api}")
+        return target
+    if ":" not in base:
+        raise TargetError(_unknown(base))
+    # A fork of vLLM would print its start-up lines into the certificate.
+    prepare_vllm()
+    cls = import_class(base)
+    shape = api or _shape_of(cls)
+    version = version_of(cls)
+    if shape == "vllm-v1":
+        declared = declared_profile(cls)
+        return vllm_target(text, cls, {**declared, **overrides}, version)
+    if shape == "queue" and has_queue_shape(cls):
+        return vllm_queue_target(text, cls, version)
+    return native_target(text, cls, "queue" if shape == "queue" else "pool", overrides, version)
+
+
+def _shape_of(cls: type) -> str:
+    """The shape of the class, or of an instance where the class has none."""
+    shape = _shape_by_methods(cls)
+    if shape is None:
+        shape = ask_instance(cls, "pool", _shape_by_methods)
+    if shape is None:
+        public = [name for name in vars(cls) if not name.startswith("_")]
+        raise TargetError(
+            f"{cls.__name__} has none of the known shapes: {_SHAPES_IN_WORDS}; it has "
+            f"{', '.join(public[:8]) or 'no public method'}. `poolproof new FILE` writes a skeleton"
+        )
+    return shape
+
+
+def _shape_by_methods(subject: object) -> str | None:
+    def has(*names: str) -> bool:
+        return all(callable(getattr(subject, name, None)) for name in names)
+
+    if has("allocate", "free", "cache", "num_free"):
+        return "native"
+    if has(*_VLLM_SHAPE):
+        return "vllm-v1"
+    if has("allocate", "free"):
+        return "native"
+    if has("popleft") and not has("allocate"):
+        return "queue"
+    # One half of a shape is enough to say which methods the class lacks.
+    if has("get_new_blocks") or has("free_blocks"):
+        return "vllm-v1"
+    return "native" if has("allocate") or has("free") else None
+
+
+def _unknown(name: str) -> str:
+    if not name:
+        return f"no target was given; the built-in ones are {', '.join(BUILT_INS)}"
+    if name.endswith(".py") or "/" in name:
+        return f"{name!r} names a file but no class in it; write {name}:Class"
+    close = difflib.get_close_matches(name, BUILT_INS, n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return (
+        f"unknown target {name!r}; {hint}Built in are {', '.join(BUILT_INS)}; your own class is "
+        "path/to/file.py:Class or package.module:Class"
+    )

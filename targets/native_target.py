@@ -1,0 +1,111 @@
+"""The `Target` of a class that speaks the native contract itself; instances come without adapter.
+
+What can be read from the class is: its methods, its constructor's signature, its profile. An
+instance is built only where the class leaves something open (methods or a profile that the
+constructor sets); what that raises is left for the run to report.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.target import TargetError, capabilities_of
+from poolproof.targets.apart import NoAnswerError, apart
+from poolproof.targets.target import Make, Target, source_of
+
+__all__ = ["ask_instance", "declared_profile", "native_target"]
+
+_Answer = TypeVar("_Answer")
+
+
+def native_target(
+    name: str, cls: type, level: str, overrides: Mapping[str, Any], version: str | None
+) -> Target:
+    """A native pool or queue class as a target.
+
+    Raises TargetError for a missing method, a constructor with other arguments, or a profile with
+    an unknown row.
+    """
+    _check_constructor(cls, level)
+    _check_methods(cls, level)
+    declared = declared_profile(cls, level)
+    try:
+        Profile.from_mapping(declared)
+        profile = Profile.from_mapping({**declared, **overrides})
+    except ProfileError as error:
+        raise TargetError(f"{name}: {error}") from error
+    return Target(
+        name=name,
+        level=level,
+        shape="native" if level == "pool" else "queue",
+        profile=profile,
+        version=version,
+        source=source_of(cls),
+        make=_maker(cls, level),
+        real_class=cls,
+    )
+
+
+def declared_profile(cls: type, level: str = "pool") -> Mapping[str, Any]:
+    """The rows that the class states, or that its constructor seems to set; else none."""
+    found = getattr(cls, "profile", None)
+    if found is None or inspect.isdatadescriptor(found) or callable(found):
+        found = None
+        if _mentions_profile(cls):
+            found = ask_instance(cls, level, lambda instance: getattr(instance, "profile", None))
+    return {} if found is None else found
+
+
+def ask_instance(cls: type, level: str, question: Callable[[Any], _Answer]) -> _Answer | None:
+    """The answer of an instance of four blocks; None where it cannot be built or asked.
+
+    Raises TargetError where the question does.
+    """
+    try:
+        return apart(lambda: question(_maker(cls, level)(4, True)))
+    except NoAnswerError:
+        return None
+
+
+def _maker(cls: type, level: str) -> Make:
+    if level == "queue":
+        return lambda num_blocks, enable_caching: cls(num_blocks)  # noqa: ARG005 -- see Target.make
+    return lambda num_blocks, enable_caching: cls(num_blocks, enable_caching=enable_caching)
+
+
+def _check_constructor(cls: type, level: str) -> None:
+    call = "num_blocks" if level == "queue" else "num_blocks, enable_caching=True"
+    try:
+        signature = inspect.signature(cls)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(4, **({} if level == "queue" else {"enable_caching": True}))
+    except TypeError as error:
+        raise TargetError(
+            f"{cls.__name__}{signature} cannot be built as {cls.__name__}({call}): {error}"
+        ) from error
+
+
+def _check_methods(cls: type, level: str) -> None:
+    """Methods may also be set on instances, so the class alone convicts nobody."""
+    try:
+        found: str | None = capabilities_of(cls).level
+    except TargetError:
+        found = ask_instance(cls, level, lambda instance: capabilities_of(instance).level)
+    if found not in {None, level}:
+        raise TargetError(f"{cls.__name__} is a {found}, not a {level}; leave out --api")
+
+
+def _mentions_profile(cls: type) -> bool:
+    """Whether any method of the class names an attribute `profile`."""
+    for base in cls.__mro__[:-1]:
+        for value in vars(base).values():
+            function = value.fget if isinstance(value, property) else value
+            code = getattr(function, "__code__", None)
+            if code is not None and "profile" in code.co_names:
+                return True
+    return isinstance(getattr(cls, "profile", None), property)

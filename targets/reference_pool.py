@@ -1,0 +1,67 @@
+"""The built-in targets `reference` and `reference-queue`: the specification against itself.
+
+They take every profile, `unspecified` and `may-drop` included, although the model itself is
+never unspecific and never drops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from poolproof.reference.native_pool import NativeDictPool
+from poolproof.reference.native_queue import NativeDictQueue
+from poolproof.targets.builtin_profile import builtin_profile
+from poolproof.targets.target import Target, source_of
+
+__all__ = ["reference_pool", "reference_queue"]
+
+_BLOCK_SIZE = 4
+
+
+def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
+    """`DictPool` under a profile. Raises TargetError for a profile that does not exist."""
+    profile = builtin_profile(name, {"events": "per-copy"}, overrides)
+
+    def make(num_blocks: int, enable_caching: bool) -> NativeDictPool:
+        return NativeDictPool(num_blocks, enable_caching=enable_caching, profile=profile)
+
+    def make_chained(num_blocks: int, enable_caching: bool) -> NativeDictPool:
+        return NativeDictPool(
+            num_blocks, enable_caching=enable_caching, profile=profile, block_size=_BLOCK_SIZE
+        )
+
+    return Target(
+        name=name,
+        level="pool",
+        shape="native",
+        profile=profile,
+        version=None,
+        source=source_of(NativeDictPool),
+        make=make,
+        make_chained=make_chained,
+        companion_queue=reference_queue("reference-queue", {}),
+        real_class=NativeDictPool,
+        notes=("the keys of token chains are the contents themselves: nothing is hashed",),
+        block_size=_BLOCK_SIZE,
+        hash_block_size=2,
+    )
+
+
+def reference_queue(name: str, overrides: Mapping[str, Any]) -> Target:
+    """`DictQueue` under a profile. Raises TargetError for a profile that does not exist."""
+    profile = builtin_profile(name, {}, overrides)
+
+    def make(num_blocks: int, enable_caching: bool) -> NativeDictQueue:  # noqa: ARG001 -- a queue caches nothing
+        return NativeDictQueue(num_blocks, profile=profile)
+
+    return Target(
+        name=name,
+        level="queue",
+        shape="queue",
+        profile=profile,
+        version=None,
+        source=source_of(NativeDictQueue),
+        make=make,
+        real_class=NativeDictQueue,
+    )

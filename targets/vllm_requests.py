@@ -1,0 +1,113 @@
+"""Requests for the caching methods of vLLM's shape: stand-ins, and vLLM's own.
+
+An opaque hash has no tokens behind it, so it travels in a `StandInRequest`, which carries
+`block_hashes` and, at rest, every other attribute that published versions of these methods read.
+A token chain becomes a real `vllm.v1.request.Request` with real LoRA, salt and multimodal inputs
+and vLLM's own hasher, so that its real hashes and extra keys are what is compared; for a class
+that was written without vLLM it becomes a stand-in whose hashes are SHA-256 over the content.
+
+Not covered: prompt embeddings, and requests that grow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from poolproof.contract.content import TokenChain
+
+__all__ = ["RequestOf", "StandInRequest", "prepare_vllm", "stand_in_requests", "vllm_requests"]
+
+RequestOf = Callable[[TokenChain], Any]
+"""A request for a chain, with `block_hashes` at the grain of the hash block size."""
+
+
+class StandInRequest:
+    """What the caching methods read of a request; everything but hashes and tokens is at rest."""
+
+    def __init__(self, block_hashes: list[bytes], tokens: Sequence[int]) -> None:
+        self.request_id = "stand-in"
+        self.block_hashes = block_hashes
+        self.prompt_token_ids = self.all_token_ids = list(tokens)
+        self.output_token_ids: list[int] = []
+        self.num_tokens = len(tokens)
+        self.lora_request = None
+        self.mm_features: list[Any] = []
+        self.mm_positions: list[Any] = []
+        self.mm_hashes: list[Any] = []
+        self.cache_salt = None
+        self.prompt_embeds = None
+        self.session_id = None
+
+
+def stand_in_requests(hash_block_size: int) -> RequestOf:
+    """Requests for a class that was written without vLLM."""
+
+    def request_of(chain: TokenChain) -> StandInRequest:
+        contents = (
+            chain.prefix(length, 0)
+            for length in range(hash_block_size, len(chain.tokens) + 1, hash_block_size)
+        )
+        hashes = [hashlib.sha256(repr(content).encode()).digest() for content in contents]
+        return StandInRequest(hashes, chain.tokens)
+
+    return request_of
+
+
+def vllm_requests(hash_block_size: int) -> RequestOf:
+    """Requests of the vLLM that is installed here, hashed by it with SHA-256."""
+    utilities = importlib.import_module("vllm.v1.core.kv_cache_utils")
+    request_class = importlib.import_module("vllm.v1.request").Request
+    lora_class = importlib.import_module("vllm.lora.request").LoRARequest
+    inputs = importlib.import_module("vllm.multimodal.inputs")
+    sha256 = importlib.import_module("vllm.utils.hashing").sha256
+    sampling = importlib.import_module("vllm.sampling_params").SamplingParams(max_tokens=1)
+    utilities.init_none_hash(sha256)
+    hasher = utilities.get_request_block_hasher(hash_block_size, sha256)
+    # vLLM wants one number for each adapter, and the adapter is its name and path.
+    adapters: dict[tuple[str, str], int] = {}
+
+    def request_of(chain: TokenChain) -> Any:
+        lora = None
+        if chain.lora is not None:
+            name, path = chain.lora
+            number = adapters.setdefault(chain.lora, len(adapters) + 1)
+            lora = lora_class(lora_name=name, lora_int_id=number, lora_path=path)
+        features = [
+            inputs.MultiModalFeatureSpec(
+                data=None,
+                modality="image",
+                identifier=image.identifier,
+                mm_position=inputs.PlaceholderRange(offset=image.offset, length=image.length),
+            )
+            for image in chain.images
+        ]
+        return request_class(
+            request_id="poolproof",
+            prompt_token_ids=list(chain.tokens),
+            sampling_params=sampling,
+            pooling_params=None,
+            mm_features=features,
+            lora_request=lora,
+            cache_salt=chain.salt,
+            block_hasher=hasher,
+        )
+
+    return request_of
+
+
+def prepare_vllm() -> None:
+    """Set what an import of vLLM reads from the environment, where the user has not.
+
+    Log lines below errors stay out of the output: it warns while it is imported, and of each
+    refused reset, of which a campaign has thousands. Events carry whole hashes.
+    """
+    os.environ.setdefault("VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES", "0")
+    if "VLLM_LOGGING_LEVEL" not in os.environ:
+        os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"
+        # Some lines come before vLLM has read that variable.
+        logging.getLogger("vllm").setLevel(logging.ERROR)

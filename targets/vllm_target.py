@@ -1,0 +1,192 @@
+"""The `Target` of a class in vLLM V1's shape, with the profile that it declares or shows.
+
+What such a class does not declare is what the published engine does, except where versions
+differ: the place in the free queue of a freed block without a hash, whether block 0 is the null
+block, and whether events name their cache group are looked at once on a small instance. What it
+raises there is left for the run itself to report.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.target import TargetError
+from poolproof.targets.apart import NoAnswerError, apart
+from poolproof.targets.target import Target, source_of
+from poolproof.targets.vllm_queue import queue_beside, vllm_queue_target
+from poolproof.targets.vllm_requests import (
+    RequestOf,
+    prepare_vllm,
+    stand_in_requests,
+    vllm_requests,
+)
+from poolproof.targets.vllm_shape import VLLM_REQUIRED, VllmShape, shape_of
+from poolproof.targets.vllm_v1 import VllmPool
+
+__all__ = ["vllm_target"]
+
+_PUBLISHED: dict[str, Any] = {
+    "null_block": 0,
+    "eviction": "unhashed-first",
+    "duplicates": "kept",
+    "recache": "forbidden",
+    "null_in_lists": "ignored",
+    "keys": "partial",
+    "retention": "exact",
+    "events": "per-copy",
+    "misuse": "undefined",
+    "same_step_hit": "forbidden",
+}
+
+
+def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str | None) -> Target:
+    """The target of a class in this shape.
+
+    `declared` are the rows that the class or the user states. Raises TargetError for a missing
+    method or an argument that the adapter does not know, and for a profile that does not exist.
+    """
+    missing = [verb for verb in VLLM_REQUIRED if not callable(getattr(cls, verb, None))]
+    if missing:
+        raise TargetError(
+            f"{cls.__name__} lacks {', '.join(f'{verb}()' for verb in missing)}, which a pool in "
+            "vLLM V1's shape has; add it, or write a native target (`poolproof new FILE`)"
+        )
+    shape = shape_of(cls)
+    is_real = _uses_vllm(cls)
+    if is_real:
+        prepare_vllm()
+    notes = list(shape.notes)
+    rows = {**_PUBLISHED, **_observed(shape, declared, notes), **declared}
+    if not shape.cache_partial:
+        rows["keys"] = declared.get("keys", "block")
+    try:
+        profile = Profile.from_mapping(rows)
+    except ProfileError as error:
+        raise TargetError(f"{name}: {error}") from error
+    if is_real and profile.events != "none":
+        notes.append("events carry whole hashes here, where vLLM by default publishes 64 bits")
+    if not is_real:
+        notes.append("written without vLLM: token chains are hashed by SHA-256, not by an engine")
+
+    @cache
+    def requests() -> RequestOf:
+        make_requests = vllm_requests if is_real else stand_in_requests
+        return make_requests(shape.hash_block_size)
+
+    def make(num_blocks: int, enable_caching: bool) -> VllmPool:
+        return VllmPool(
+            shape,
+            requests(),
+            num_blocks,
+            enable_caching=enable_caching,
+            with_events=profile.events != "none",
+        )
+
+    queue_class = queue_beside(cls)
+    queue: Target | None = None
+    if queue_class is not None:
+        queue = vllm_queue_target(_queue_name(name, queue_class), queue_class, version)
+    return Target(
+        name=name,
+        level="pool",
+        shape="vllm-v1",
+        profile=profile,
+        version=version,
+        source=source_of(cls),
+        make=make,
+        make_chained=make if shape.has_groups else None,
+        companion_queue=queue,
+        real_class=cls,
+        notes=tuple(notes),
+        block_size=shape.block_size,
+        hash_block_size=shape.hash_block_size,
+    )
+
+
+def _queue_name(name: str, queue: type) -> str:
+    """A target string that finds the queue again."""
+    base = name.rsplit("[", 1)[0] if name.endswith("]") else name
+    if base == "vllm":
+        return "vllm-queue"
+    if queue.__module__.startswith("vllm."):
+        return f"{queue.__module__}:{queue.__qualname__}"
+    return f"{base.rsplit(':', 1)[0]}:{queue.__qualname__}"
+
+
+def _uses_vllm(cls: type) -> bool:
+    """Whether the class comes from vLLM, is derived from it, or stands beside parts of it."""
+    if any(base.__module__.split(".")[0] == "vllm" for base in cls.__mro__):
+        return True
+    module = sys.modules.get(cls.__module__)
+    neighbours = vars(module).values() if module else ()
+    origins = (getattr(value, "__module__", None) for value in neighbours)
+    return any(isinstance(origin, str) and origin.split(".")[0] == "vllm" for origin in origins)
+
+
+def _observed(shape: VllmShape, declared: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The rows in which versions of the shape differ, seen on small instances."""
+    if set(declared) >= {"null_block", "eviction", "events"}:
+        return {}
+    rows: dict[str, Any] = {}
+    how = "is a guess, because a freed block went to no known place"
+    try:
+        rows = apart(lambda: _look(shape))
+    except NoAnswerError as error:
+        how = f"is a guess, because looking at a small instance ended in {error}"
+    if "eviction" in rows:
+        how = "was observed on a small instance"
+    rows.setdefault("eviction", _PUBLISHED["eviction"] if shape.cache_partial else "lru")
+    rows.setdefault("events", "per-copy" if _has_events(shape) else "none")
+    if "eviction" not in declared:
+        notes.append(
+            f"eviction {rows['eviction']!r} {how}; a class states it as "
+            "`profile = {'eviction': ...}`"
+        )
+    if rows["events"] == "none" and "events" not in declared:
+        notes.append("no events, or none that name cache group and whole hash: EVT is not checked")
+    return rows
+
+
+def _look(shape: VllmShape) -> dict[str, Any]:
+    """What is seen on pools of six blocks; a row that cannot be told is left out."""
+    pool: Any = shape.build(6, enable_caching=True)
+    null = getattr(pool, "null_block", None)
+    rows: dict[str, Any] = {"null_block": None if null is None else null.block_id}
+    eviction = _eviction_of(shape, null is not None)
+    if eviction is not None:
+        rows["eviction"] = eviction
+    if _has_events(shape) and not _events_are_whole(pool, shape):
+        rows["events"] = "none"
+    return rows
+
+
+def _eviction_of(shape: VllmShape, has_null: bool) -> str | None:
+    """Where two freed blocks without a hash go: ahead of two others, in which order, or behind."""
+    pool: Any = shape.build(4 + has_null, enable_caching=True)
+    first, second = pool.get_new_blocks(2)
+    pool.free_blocks([first, second])
+    order = [block.block_id for block in pool.get_new_blocks(4)]
+    freed = [first.block_id, second.block_id]
+    if order[2:] == freed:
+        return "lru"
+    if order[:2] == freed:
+        return "unhashed-first"
+    return "lifo" if order[:2] == freed[::-1] else None
+
+
+def _has_events(shape: VllmShape) -> bool:
+    return "enable_kv_cache_events" in shape.constructor and hasattr(shape.cls, "take_events")
+
+
+def _events_are_whole(pool: Any, shape: VllmShape) -> bool:
+    """Whether the event of a cached block names its cache group and all of its hash."""
+    blocks = pool.get_new_blocks(1)
+    shape.call_cache_full(pool, shape.opaque_request([bytes(16)]), blocks, 0, 0)
+    events = pool.take_events()
+    return bool(events) and all(
+        hasattr(event, "group_idx") and list(event.block_hashes) == [bytes(16)] for event in events
+    )

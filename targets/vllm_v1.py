@@ -1,0 +1,229 @@
+"""Any class with the published shape of vLLM V1's `BlockPool`, behind the native contract.
+
+Block ids cross the boundary, never block objects: `blocks[i]` of the pool is block i. Calls,
+refusals and exceptions pass through unchanged; the adapter repairs nothing. With caching off it
+calls neither `cache_full_blocks` nor `evict_blocks`, because the engine's manager does not.
+
+Not driven: residency metrics, reuse watchers (`unpin_blocks`), `move_block_hashes`,
+re-announcements, block masks, several pools that free each other's blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from poolproof.contract.content import Key, TokenChain
+from poolproof.contract.target import TargetError
+from poolproof.targets.hash_book import HashBook
+from poolproof.targets.linked_blocks import LinkedBlocks
+from poolproof.targets.vllm_events import translate_events
+from poolproof.targets.vllm_requests import RequestOf
+from poolproof.targets.vllm_shape import VllmShape
+
+__all__ = ["VllmPool"]
+
+
+class VllmPool:
+    """One instance of the class and its book of hashes.
+
+    Optional methods that the instance cannot serve are set to None, which the contract reads as
+    absent. A hash that the pool shows and was never given comes back as it is.
+    """
+
+    def __init__(
+        self,
+        shape: VllmShape,
+        request_of: RequestOf,
+        num_blocks: int,
+        *,
+        enable_caching: bool,
+        with_events: bool,
+    ) -> None:
+        self._shape = shape
+        self._request_of = request_of
+        self._caching = enable_caching
+        self._pool: Any = shape.build(num_blocks, enable_caching=enable_caching)
+        self._blocks: Any = _blocks_of(self._pool)
+        self._book = HashBook()
+        self._requests: dict[TokenChain, Any] = {}
+        self._shown: dict[Any, Key] = {}
+        self._get_cached_block = self._pool.get_cached_block
+        self._hide_what_is_missing(with_events=with_events)
+        queue: Any = getattr(self._pool, "free_block_queue", None)
+        links = LinkedBlocks.find(queue, self._blocks, num_blocks)
+        self.free_order: Any = None
+        self.free_neighbours: Any = None
+        if links is not None:
+            self.free_order = links.free_order
+            self.free_neighbours = links.free_neighbours
+        elif callable(getattr(queue, "get_all_free_blocks", None)):
+            self.free_order = lambda: [block.block_id for block in queue.get_all_free_blocks()]
+
+    def allocate(self, n: int, /) -> Any:
+        blocks = self._pool.get_new_blocks(n)
+        return None if blocks is None else [block.block_id for block in blocks]
+
+    def touch(self, block_ids: list[int], /) -> None:
+        blocks = self._select(block_ids)
+        self._pool.touch((blocks,) if self._shape.nested_touch else blocks)
+
+    def free(self, block_ids: list[int], /) -> None:
+        self._pool.free_blocks(self._select(block_ids))
+
+    def cache(self, block_ids: list[int], hashes: list[bytes], /) -> None:
+        """Blocks get opaque hashes, through a stand-in request."""
+        if not self._caching:
+            return
+        for block_hash in hashes:
+            self._book.learn_opaque(block_hash)
+        request = self._shape.opaque_request(hashes)
+        self._shape.call_cache_full(self._pool, request, self._select(block_ids), 0, 0)
+
+    def lookup(self, key: Key, /) -> int | None:
+        real = self._book.real(key)
+        if real is None:
+            return None
+        found = self._find(real[0], [real[1]])
+        return None if found is None else found[0]
+
+    def evict(self, block_ids: list[int], /) -> None:
+        if self._caching:
+            self._pool.evict_blocks(set(block_ids))
+
+    def reset(self) -> Any:
+        return self._pool.reset_prefix_cache()
+
+    def num_free(self) -> Any:
+        return self._pool.get_num_free_blocks()
+
+    def ref_count(self, block_id: int, /) -> Any:
+        return self._blocks[block_id].ref_cnt
+
+    def block_hash(self, block_id: int, /) -> Any:
+        """The key under which the block shows itself cached."""
+        shown = self._blocks[block_id].block_hash
+        if shown is None:
+            return None
+        key = self._shown.get(shown)
+        return self._key_behind(shown) if key is None else key
+
+    def take_events(self) -> list[dict[str, Any]]:
+        return translate_events(self._pool.take_events(), self._book)
+
+    def cache_chain(
+        self, chain: TokenChain, block_ids: list[int], num_cached: int, group: int, /
+    ) -> None:
+        """The blocks of one request get the real hashes of its tokens and extra keys."""
+        request = self._request(chain)
+        if self._caching:
+            blocks = self._select(block_ids)
+            self._shape.call_cache_full(self._pool, request, blocks, num_cached, group)
+
+    def lookup_chain(self, chain: TokenChain, num_tokens: int, groups: Sequence[int], /) -> Any:
+        """One block for each group under the hash of the chain's first tokens, or None."""
+        request = self._request(chain)
+        full, rest = divmod(num_tokens, self._shape.hash_block_size)
+        # An engine has no hash to ask for inside a hash block, nor for no tokens at all.
+        if rest or not full:
+            return None
+        return self._find(request.block_hashes[full - 1], list(groups))
+
+    def cache_partial(
+        self, chain: TokenChain, block_id: int, num_tokens: int, group: int, /
+    ) -> None:
+        """A block becomes reachable under a key that ends inside it."""
+        request = self._request(chain)
+        if self._caching:
+            block = self._select([block_id])[0]
+            self._shape.call_cache_partial(self._pool, request, block, num_tokens, group)
+
+    def usage(self) -> Any:
+        return self._pool.get_usage()
+
+    def _hide_what_is_missing(self, *, with_events: bool) -> None:
+        hidden: Any = None
+        for ours, theirs in (
+            ("evict", "evict_blocks"),
+            ("reset", "reset_prefix_cache"),
+            ("cache_partial", "cache_partial_block"),
+            ("usage", "get_usage"),
+            ("take_events", "take_events"),
+        ):
+            if not callable(getattr(self._pool, theirs, None)):
+                setattr(self, ours, hidden)
+        if not callable(getattr(self._pool, "get_num_free_blocks", None)):
+            queue: Any = getattr(self._pool, "free_block_queue", None)
+            if not hasattr(queue, "num_free_blocks"):
+                raise TargetError(
+                    f"{type(self._pool).__name__} has neither get_num_free_blocks() nor "
+                    "free_block_queue.num_free_blocks; the adapter must be able to ask how many "
+                    "blocks are free"
+                )
+            self.num_free = lambda: queue.num_free_blocks  # type: ignore[method-assign]  # the test above
+        if not self._shape.has_groups:
+            self.cache_chain = self.lookup_chain = self.cache_partial = hidden  # type: ignore[method-assign]  # absent, as the contract writes it
+        if not with_events:
+            self.take_events = hidden  # type: ignore[method-assign]  # the same
+        block = self._blocks[0]
+        if not hasattr(block, "ref_cnt"):
+            self.ref_count = hidden  # type: ignore[method-assign]  # the same
+        if not hasattr(block, "block_hash"):
+            self.block_hash = hidden  # type: ignore[method-assign]  # the same
+
+    def _select(self, block_ids: Sequence[int]) -> list[Any]:
+        """The block objects; an id that has none cannot even be said to such a pool."""
+        blocks = self._blocks
+        try:
+            selected = [blocks[block_id] for block_id in block_ids]
+        except (IndexError, KeyError):
+            selected = []
+        if len(selected) != len(block_ids) or (block_ids and min(block_ids) < 0):
+            raise ValueError(f"one of {list(block_ids)} is no block of this pool")
+        return selected
+
+    def _find(self, block_hash: bytes, groups: list[int]) -> list[int] | None:
+        if self._shape.has_groups:
+            blocks = self._get_cached_block(block_hash, groups)
+        else:
+            blocks = self._get_cached_block(block_hash)
+        if blocks is None:
+            return None
+        if not isinstance(blocks, list | tuple):
+            blocks = [blocks]
+        return [block.block_id for block in blocks] or None
+
+    def _request(self, chain: TokenChain) -> Any:
+        request = self._requests.get(chain)
+        if request is None:
+            request = self._request_of(chain)
+            self._book.learn_chain(chain, request.block_hashes, self._shape.hash_block_size)
+            self._requests[chain] = request
+        return request
+
+    def _key_behind(self, shown: Any) -> Any:
+        """Unpack hash and group: packed bytes, a pair, or the bare hash in group 0."""
+        key: Key | None = None
+        if isinstance(shown, bytes):
+            key = self._book.key(shown[:-4], int.from_bytes(shown[-4:], "big"))
+            if key is None:
+                key = self._book.key(shown, 0)
+        elif isinstance(shown, tuple) and len(shown) == 2:
+            key = self._book.key(*shown)
+        if key is None:
+            return shown
+        self._shown[shown] = key
+        return key
+
+
+def _blocks_of(pool: Any) -> Any:
+    blocks: Any = getattr(pool, "blocks", None)
+    try:
+        if blocks[0].block_id == 0:
+            return blocks
+    except (TypeError, LookupError, AttributeError):
+        pass
+    raise TargetError(
+        f"{type(pool).__name__} shows no list `blocks` of objects with a block_id; the adapter for "
+        "vLLM V1's shape names blocks through it (or write a native target: `poolproof new FILE`)"
+    )

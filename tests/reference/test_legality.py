@@ -1,0 +1,254 @@
+"""Each kind of misuse is told in words; what no profile defines is told apart from it."""
+
+import pytest
+
+from poolproof.contract.commands import (
+    Acquire,
+    Allocate,
+    Append,
+    AppendN,
+    Cache,
+    CacheChain,
+    CachePartial,
+    Evict,
+    Free,
+    Lookup,
+    LookupChain,
+    PopLeft,
+    PopLeftN,
+    PrependN,
+    Remove,
+    Reset,
+    Touch,
+)
+from poolproof.contract.content import TokenChain
+from poolproof.contract.profile import Profile
+from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.dict_queue import DictQueue
+from poolproof.reference.legality import misuse_of, queue_misuse_of, undefined_in
+
+A, B = b"a", b"b"
+CHAIN = TokenChain((1, 2, 3, 4, 5, 6, 7, 8))
+
+
+def pool_with(*, enable_caching=True, **rows):
+    """Blocks 0 to 5, 0 is null; 1 (twice) and 2 are held, 3 is free under A, 4 and 5 free."""
+    pool = DictPool(6, Profile(null_block=0, **rows), enable_caching=enable_caching)
+    pool.block_size = 4
+    pool.allocate(3)
+    pool.touch([1])
+    pool.cache([3], [A])
+    pool.release([3])
+    return pool
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (Allocate(-1), "the count -1 is negative"),
+        (Touch((1, 6)), "block 6 does not exist (there are 6)"),
+        (Touch((-1,)), "block -1 does not exist (there are 6)"),
+        (Touch((0,)), "block 0 is the null block"),
+        (Free((9,)), "block 9 does not exist (there are 6)"),
+        (Free((0,)), "block 0 is the null block"),
+        (Free((4,)), "block 4 is freed 1 times and held 0 times"),
+        (Free((1, 2, 1, 1)), "block 1 is freed 3 times and held 2 times"),
+        (Cache((1,), ()), "1 blocks come with 0 hashes"),
+        (Cache((), (A,)), "0 blocks come with 1 hashes"),
+        (Cache((6,), (A,)), "block 6 does not exist (there are 6)"),
+        (Cache((0,), (A,)), "block 0 is the null block"),
+        (Cache((1, 1), (A, B)), "block 1 stands 2 times in one call"),
+        (Cache((1, 3), (A, B)), "block 3 is cached although nobody holds it"),
+        (CacheChain(CHAIN, (1, 1), 0, 0), "block 1 stands 2 times in one call"),
+        (CacheChain(CHAIN, (6,), 0, 0), "block 6 does not exist (there are 6)"),
+        (CacheChain(CHAIN, (4,), 0, 0), "block 4 is cached although nobody holds it"),
+        (CachePartial(CHAIN, 6, 2, 0), "block 6 does not exist (there are 6)"),
+        (CachePartial(CHAIN, 4, 2, 0), "block 4 is cached although nobody holds it"),
+        (Evict((6,)), "block 6 does not exist (there are 6)"),
+        (Evict((0,)), "block 0 is the null block"),
+    ],
+)
+def test_misuse_is_told_in_words(command, reason):
+    assert misuse_of(pool_with(), command) == reason
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Allocate(0),
+        Allocate(99),
+        Touch((1, 1, 3)),
+        Free((1, 2, 1)),
+        Cache((1, 2), (A, A)),
+        Cache((), ()),
+        CacheChain(CHAIN, (1, 2), 0, 0),
+        CachePartial(CHAIN, 1, 2, 0),
+        Evict((1, 3, 4)),
+        Lookup(B),
+        Acquire((A, B)),
+        LookupChain(CHAIN, 8, (0, 1)),
+        Reset(),
+    ],
+)
+def test_legal_commands_are_no_misuse_and_defined(command):
+    assert misuse_of(pool_with(), command) is None
+    assert undefined_in(pool_with(), command) is None
+
+
+@pytest.mark.parametrize(
+    "command", [Touch((0, 1)), Free((0, 0, 1)), Cache((0, 1, 0), (A, B, A)), Evict((0,))]
+)
+def test_an_ignored_null_block_may_stand_in_lists(command):
+    pool = pool_with(null_in_lists="ignored")
+    assert misuse_of(pool, command) is None
+    assert undefined_in(pool, command) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Cache((9,), (A,)),
+        Cache((1,), ()),
+        CacheChain(CHAIN, (9,), 0, 0),
+        CachePartial(CHAIN, 9, 2, 0),
+        Evict((9,)),
+    ],
+)
+def test_without_caching_what_would_be_misuse_is_undefined(command):
+    pool = pool_with(enable_caching=False)
+    assert misuse_of(pool, command) is None
+    assert undefined_in(pool, command) == misuse_of(pool_with(), command)
+
+
+def test_without_caching_a_legal_cache_is_a_defined_no_op():
+    assert undefined_in(pool_with(enable_caching=False), Cache((1,), (A,))) is None
+
+
+def test_touching_a_free_block_without_hash_is_undefined():
+    assert undefined_in(pool_with(), Touch((1, 4))) == "block 4 is free and carries no hash"
+
+
+def test_touching_outside_the_pool_is_misuse_and_nothing_else():
+    assert undefined_in(pool_with(), Touch((4, 99))) is None
+
+
+def test_another_hash_is_undefined_where_the_profile_forbids_it():
+    pool = pool_with(recache="forbidden")
+    pool.touch([3])
+    reason = "block 3 has a hash and the profile forbids another"
+    assert undefined_in(pool, Cache((1, 3), (B, B))) == reason
+    assert undefined_in(pool, Cache((3,), (A,))) == reason
+    assert undefined_in(pool, Cache((1, 2), (B, B))) is None
+    assert undefined_in(pool, Cache((99,), (B,))) is None
+
+
+def test_a_chain_of_hashes_has_no_repeats():
+    assert undefined_in(pool_with(), Acquire((A, B, A))) == "a hash stands twice in one chain"
+
+
+@pytest.mark.parametrize(("num_tokens", "groups"), [(0, (0,)), (9, (0,)), (4, ())])
+def test_a_chain_is_looked_up_at_one_of_its_tokens(num_tokens, groups):
+    assert undefined_in(pool_with(), LookupChain(CHAIN, num_tokens, groups)) == (
+        "the chain is shorter than the key, or no group is asked for"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        CacheChain(CHAIN, (1, 2), -1, 0),
+        CacheChain(CHAIN, (1, 2), 3, 0),
+        CacheChain(TokenChain((1, 2, 3, 4, 5)), (1, 2), 0, 0),
+    ],
+)
+@pytest.mark.parametrize("enable_caching", [True, False])
+def test_a_chain_fills_its_blocks(command, enable_caching):
+    pool = pool_with(enable_caching=enable_caching)
+    assert undefined_in(pool, command) == "the chain does not fill the blocks"
+
+
+def test_a_full_block_is_not_cached_in_full_again():
+    pool = pool_with()
+    pool.cache_full(1, CHAIN.prefix(4, 0), 4)
+    reason = "block 1 has a hash that is no part of its full one"
+    assert undefined_in(pool, CacheChain(CHAIN, (1, 2), 0, 0)) == reason
+    assert undefined_in(pool, CacheChain(CHAIN, (1, 2), 1, 0)) is None
+
+
+def test_a_block_with_an_opaque_hash_is_not_promoted():
+    pool = pool_with()
+    pool.cache([1], [B])
+    assert undefined_in(pool, CacheChain(CHAIN, (1,), 0, 0)) is not None
+
+
+def test_a_partial_entry_is_promoted():
+    pool = pool_with(keys="partial")
+    pool.cache_partial(1, CHAIN.prefix(2, 0), 2)
+    assert undefined_in(pool, CacheChain(CHAIN, (1, 2), 0, 0)) is None
+
+
+def test_a_chain_over_a_missing_block_is_misuse_and_nothing_else():
+    assert undefined_in(pool_with(), CacheChain(CHAIN, (99,), 0, 0)) is None
+
+
+def test_a_partial_key_ends_inside_its_chain():
+    assert undefined_in(pool_with(), CachePartial(CHAIN, 1, 0, 0)) == (
+        "the chain is shorter than the key"
+    )
+    assert undefined_in(pool_with(), CachePartial(CHAIN, 1, 9, 0)) == (
+        "the chain is shorter than the key"
+    )
+
+
+def test_a_further_key_ends_inside_the_same_block_of_a_sequence():
+    pool = pool_with(keys="partial")
+    pool.cache_partial(1, CHAIN.prefix(2, 0), 2)
+    assert undefined_in(pool, CachePartial(CHAIN, 1, 3, 0)) is None
+    assert undefined_in(pool, CachePartial(CHAIN, 1, 6, 0)) == (
+        "block 1 holds other positions of a sequence"
+    )
+
+
+def test_a_block_with_an_opaque_hash_takes_no_partial_key():
+    pool = pool_with(keys="partial")
+    pool.cache([1], [B])
+    assert undefined_in(pool, CachePartial(CHAIN, 1, 2, 0)) == (
+        "block 1 carries a hash of unknown length"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (PopLeft(), None),
+        (PopLeftN(0), None),
+        (PopLeftN(2), None),
+        (PopLeftN(3), "3 blocks are not queued"),
+        (PopLeftN(-1), "-1 blocks are not queued"),
+        (Remove(1), None),
+        (Remove(0), "block 0 is not queued"),
+        (Append(0), None),
+        (Append(1), "block 1 is queued already"),
+        (Append(4), "block 4 does not exist"),
+        (AppendN((3, 0)), None),
+        (AppendN((0, 0)), "a block stands twice in [0, 0]"),
+        (PrependN((0, 1)), "block 1 is queued already"),
+        (PrependN((-1,)), "block -1 does not exist"),
+        (Allocate(1), "allocate is not a command of a queue"),
+    ],
+)
+def test_a_queue_has_preconditions(command, reason):
+    queue = DictQueue(4)
+    queue.remove(0)
+    queue.remove(3)
+    assert queue_misuse_of(queue, command) == reason
+
+
+def test_an_empty_queue_cannot_be_popped():
+    assert queue_misuse_of(DictQueue(0), PopLeft()) == "the queue is empty"
+
+
+@pytest.mark.parametrize("duplicates", ["first", "last"])
+def test_partial_keys_are_undefined_where_duplicates_are_merged(duplicates):
+    pool = pool_with(keys="partial", duplicates=duplicates)
+    assert undefined_in(pool, CachePartial(CHAIN, 1, 2, 0)).startswith("the profile merges")
