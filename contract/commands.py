@@ -241,6 +241,11 @@ _FROM_JSON: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def _argument(name: str, value: Any) -> Any:
+    convert = _FROM_JSON.get(name)
+    return convert(value) if convert else _integer(value)
+
+
 def command_to_json(command: Command) -> dict[str, Any]:
     """The command as a JSON object: its verb under "do", then its arguments."""
     record: dict[str, Any] = {"do": command.verb}
@@ -258,17 +263,15 @@ def command_from_json(record: Any) -> Command:
     """
     if not isinstance(record, dict) or "do" not in record:
         raise ValueError(f"not a command: {record!r}")
-    cls = _COMMANDS.get(record["do"])
+    cls = _COMMANDS.get(str(record["do"]))
     if cls is None:
         raise ValueError(f"unknown verb {record['do']!r}; known are {', '.join(sorted(_COMMANDS))}")
     names = [field.name for field in fields(cls)]
     if sorted(names) != sorted(name for name in record if name != "do"):
         raise ValueError(f"{cls.verb} takes exactly {names}, not {sorted(set(record) - {'do'})}")
     try:
-        arguments = {name: _FROM_JSON.get(name, _integer)(record[name]) for name in names}
-        build: Callable[..., Command] = cls  # each subclass has arguments of its own
-        return build(**arguments)
-    except (TypeError, KeyError, ValueError) as error:
+        return cls(*(_argument(name, record[name]) for name in names))
+    except (TypeError, LookupError, ValueError, OverflowError) as error:
         raise ValueError(f"bad argument of {cls.verb}: {error}") from error
 
 

@@ -23,9 +23,8 @@ Neighbours = tuple[int | None, int | None] | None
 class PoolObservation:
     """What a pool shows of itself; a part that it does not show is None.
 
-    `free_order` is the walk from the head; `backward_order` the walk from the tail, read through
-    the neighbours. `block_hashes` and `ref_counts` are indexed by block id. `lookups` holds the
-    answer for each key that was asked.
+    `free_order` is the walk from the head. `block_hashes` and `ref_counts` are indexed by block
+    id. `lookups` holds the answer for each key that was asked.
     """
 
     num_blocks: int

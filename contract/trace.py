@@ -126,6 +126,8 @@ def _record(path: Path, number: int, line: str) -> dict[str, Any]:
             f"{path} line {number} is not JSON ({error.msg} at column {error.colno}); "
             "the file is damaged or cut short"
         ) from error
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits
+        raise TraceError(f"{path} line {number} cannot be read as JSON: {error}") from error
     if not isinstance(record, dict):
         raise TraceError(f"{path} line {number} is not a JSON object")
     return record
@@ -143,9 +145,8 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
             "upgrade Poolproof to read it"
         )
     try:
-        profile = replace(
-            Profile.from_mapping(record["profile"]), assumed=tuple(record.get("assumed", ()))
-        )
+        profile = Profile.from_mapping(record["profile"])
+        assumed = record.get("assumed", [])
         num_blocks, level = record["num_blocks"], record["level"]
         target, options = record["target"], record.get("options", {})
         caching = record["enable_caching"]
@@ -161,8 +162,17 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
         raise TraceError(f"{path} line 1: target must be text and options an object")
     if not isinstance(caching, bool):
         raise TraceError(f"{path} line 1: enable_caching must be true or false")
+    if not isinstance(assumed, list) or not all(isinstance(row, str) for row in assumed):
+        raise TraceError(f"{path} line 1: assumed must be a list of profile keys")
+    if profile.null_block is not None and profile.null_block >= num_blocks:
+        raise TraceError(
+            f"{path} line 1: null_block {profile.null_block} is none of {num_blocks} blocks"
+        )
+    block_size = options.get("block_size", 1)
+    if isinstance(block_size, bool) or not isinstance(block_size, int) or block_size < 1:
+        raise TraceError(f"{path} line 1: block_size must be 1 or more, not {block_size!r}")
     return Trace(
-        target, level, profile, num_blocks, caching, (),
+        target, level, replace(profile, assumed=tuple(assumed)), num_blocks, caching, (),
         target_version=record.get("target_version"), options=options,
     )  # fmt: skip
 
@@ -207,6 +217,6 @@ def _violation_from_json(path: Path, number: int, value: Any) -> tuple[Violation
             frames=tuple(str(frame) for frame in value["frames"]),
         )
         fingerprint = value.get("fingerprint")
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (TypeError, LookupError, ValueError, AttributeError, OverflowError) as error:
         raise TraceError(f"{path} line {number}: the violation is damaged ({error})") from error
     return violation, None if fingerprint is None else str(fingerprint)

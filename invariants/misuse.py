@@ -13,12 +13,13 @@ from poolproof.contract.violation import Severity, Violation
 __all__ = ["changed_by_misuse", "did_not_ignore", "did_not_raise", "raised_wrong_type"]
 
 
-def did_not_raise(command: Command, reason: str) -> Violation:
-    """Misuse passed without the promised ValueError."""
+def did_not_raise(command: Command, reason: str, left_behind: Violation | None) -> Violation:
+    """Misuse passed without the promised ValueError; what it left behind is quoted."""
+    damage = f" and left this: {left_behind.sentence}" if left_behind else ""
     return Violation(
         "MISUSE",
-        Severity.CRASH,
-        f"{command} is misuse ({reason}) and must raise a ValueError, but it went through",
+        left_behind.severity if left_behind else Severity.CRASH,
+        f"{command} is misuse ({reason}) and must raise a ValueError, but it went through{damage}",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poolproof.contract.content import ContentKey, Key
+from poolproof.contract.content import ContentKey
 
 __all__ = ["block_list", "key_name", "owners"]
 
@@ -28,8 +28,11 @@ def block_list(blocks: Sequence[int]) -> str:
     return f"blocks {', '.join(map(str, blocks[:-1]))} and {blocks[-1]} are"
 
 
-def key_name(key: Key | None) -> str:
-    """A key in a sentence: the first eight digits of a hash, or the tokens of a content key."""
+def key_name(key: object) -> str:
+    """A key in a sentence: the first eight digits of a hash, or the tokens of a content key.
+
+    A target may show anything at all where a hash belongs; that is named as it is.
+    """
     if key is None:
         return "no hash"
     if isinstance(key, ContentKey):
@@ -38,4 +41,6 @@ def key_name(key: Key | None) -> str:
         parts += [f"salt {key.salt}"] if key.salt else []
         parts += [f"image {identifier} at token {offset}" for identifier, offset in key.images]
         return f"the key of <{', '.join(parts)}> in group {key.group}"
-    return f"hash {key.hex()[:8]}"
+    if isinstance(key, bytes):
+        return f"hash {key.hex()[:8]}"
+    return f"{key!r:.80}, which is no hash that was ever given"

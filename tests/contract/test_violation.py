@@ -1,0 +1,17 @@
+"""Severities are ordered, and a violation travels as an exception."""
+
+from poolproof.contract.violation import Severity, Violation, ViolationError
+
+
+def test_wrong_data_of_another_is_worst_and_events_are_last():
+    ranks = [severity.rank for severity in Severity]
+    assert ranks == list(range(9))
+    assert Severity.WRONG_DATA_OF_ANOTHER.rank == 0
+    assert Severity.EVENTS.rank == 8
+
+
+def test_an_error_carries_its_violation():
+    violation = Violation("I1", Severity.LEAK, "block 3 is lost")
+    error = ViolationError(violation)
+    assert error.violation is violation
+    assert str(error) == "I1: block 3 is lost"

@@ -1,0 +1,173 @@
+"""The invariants over answers and events: what they accuse, and in which words."""
+
+import pytest
+
+from poolproof.contract.commands import Allocate, Free
+from poolproof.contract.content import ContentKey
+from poolproof.contract.violation import Severity, Violation
+from poolproof.invariants.adm import accepted_too_much, refused_what_fits
+from poolproof.invariants.atom import changed_by_refusal
+from poolproof.invariants.evt import events_give_index
+from poolproof.invariants.i2_stable_ids import hands_out_free_blocks
+from poolproof.invariants.leak import all_free_at_end
+from poolproof.invariants.misuse import (
+    changed_by_misuse,
+    did_not_ignore,
+    did_not_raise,
+    raised_wrong_type,
+)
+from poolproof.invariants.ord import allocated_from_head
+from poolproof.invariants.wording import block_list, key_name, owners
+
+A, B = b"\xaa" * 16, b"\xbb" * 16
+
+
+def said(violation):
+    return violation.invariant, violation.severity, violation.blocks, violation.sentence
+
+
+def test_i2_free_blocks_may_be_handed_out(known):
+    assert hands_out_free_blocks([4, 5], 6, known) is None
+    assert hands_out_free_blocks([], 6, known) is None
+
+
+@pytest.mark.parametrize("block", [6, -1, "3", 3.0, True, None])
+def test_i2_only_block_ids_may_be_handed_out(known, block):
+    found = hands_out_free_blocks([3, block], 6, known)
+    assert said(found) == (
+        "I2", Severity.CRASH, (),
+        f"allocate handed out {block!r}, which is no block (ids run from 0 to 5)",
+    )  # fmt: skip
+
+
+def test_i2_the_null_block_may_not_be_handed_out(known):
+    assert said(hands_out_free_blocks([0], 6, known)) == (
+        "I2", Severity.WRONG_DATA_OF_ANOTHER, (0,),
+        "allocate handed out the null block 0, which every table may point to",
+    )  # fmt: skip
+
+
+def test_i2_no_block_may_be_handed_out_twice(known):
+    assert said(hands_out_free_blocks([3, 4, 3], 6, known)) == (
+        "I2", Severity.WRONG_DATA_OF_ONES_OWN, (3,),
+        "allocate handed out block 3 twice in one answer",
+    )  # fmt: skip
+
+
+def test_i2_a_held_block_may_not_be_handed_out(known):
+    assert said(hands_out_free_blocks([4, 1], 6, known)) == (
+        "I2", Severity.WRONG_DATA_OF_ANOTHER, (1,),
+        ("allocate handed out block 1, which is still held by commands #2 and #5: two owners now "
+        "write to it"),
+    )  # fmt: skip
+
+
+def test_ord_blocks_come_from_the_head():
+    assert allocated_from_head((4, 3), [4, 3], "lru") is None
+    assert said(allocated_from_head([3, 4], [4, 3], "lifo")) == (
+        "ORD", Severity.ORDER, (3, 4),
+        "allocate handed out [3, 4]; the head of the free queue under eviction=lifo is [4, 3]",
+    )  # fmt: skip
+
+
+def test_adm_what_fits_is_refused():
+    assert said(refused_what_fits(2, 3, "MemoryError: full")) == (
+        "ADM", Severity.FALSE_REFUSAL, (),
+        "allocate(2) was refused (MemoryError: full), although 3 blocks are free",
+    )  # fmt: skip
+
+
+def test_adm_too_much_is_accepted():
+    assert said(accepted_too_much(2, 1, [4, 1])) == (
+        "ADM", Severity.WRONG_DATA_OF_ANOTHER, (),
+        "allocate(2) must be refused, since only 1 blocks are free, but it answered [4, 1]",
+    )  # fmt: skip
+
+
+def test_atom_quotes_what_a_refusal_changed():
+    difference = Violation("OWN", Severity.CRASH, "num_free() says 4", (3,), 7)
+    assert changed_by_refusal(Allocate(9), difference) == Violation(
+        "ATOM", Severity.CRASH,
+        "allocate(9) was refused and yet changed the state: num_free() says 4", (3,), 7,
+    )  # fmt: skip
+
+
+def test_leak_tells_lost_from_reclaimable():
+    assert all_free_at_end(5, 5, 2) is None
+    assert said(all_free_at_end(3, 5, 2)) == (
+        "LEAK", Severity.LEAK, (),
+        ("every owner has ended, but only 3 of 5 blocks are free: 0 live, 2 reclaimable by the "
+        "prefix cache, 2 lost"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("replayed", "expected", "copies"),
+    [({A: 2}, {A: 1}, (2, "aaaaaaaa", 1)), ({}, {B: 1}, (0, "bbbbbbbb", 1)),
+     ({A: 1, B: -1}, {A: 1}, (-1, "bbbbbbbb", 0))],
+)  # fmt: skip
+def test_evt_compares_copies_of_each_key(replayed, expected, copies):
+    assert said(events_give_index(replayed, expected)) == (
+        "EVT", Severity.EVENTS, (),
+        "the event stream leaves {} copies of hash {}, the index has {}".format(*copies),
+    )  # fmt: skip
+
+
+def test_evt_equal_copies_pass():
+    assert events_give_index({A: 1, B: 2}, {B: 2, A: 1}) is None
+
+
+def test_misuse_names_the_command_and_the_reason():
+    command, reason = Free((9,)), "block 9 does not exist"
+    intro = f"free([9]) is misuse ({reason}) "
+    assert said(did_not_raise(command, reason, None))[3] == (
+        intro + "and must raise a ValueError, but it went through"
+    )
+    assert said(raised_wrong_type(command, reason, "KeyError: 9"))[3] == (
+        intro + "and must raise a ValueError, but it raised KeyError: 9"
+    )
+    assert said(did_not_ignore(command, reason, "KeyError: 9"))[3] == (
+        intro + "that the profile ignores, but it raised KeyError: 9"
+    )
+    for found in (did_not_raise(command, reason, None), did_not_ignore(command, reason, "x")):
+        assert (found.invariant, found.severity) == ("MISUSE", Severity.CRASH)
+
+
+def test_misuse_that_went_through_is_as_bad_as_what_it_left_behind():
+    left = Violation("I1", Severity.LEAK, "block 3 is lost", (3,))
+    found = did_not_raise(Free((9,)), "why", left)
+    assert (found.invariant, found.severity) == ("MISUSE", Severity.LEAK)
+    assert found.sentence.endswith("but it went through and left this: block 3 is lost")
+
+
+def test_misuse_that_changed_something_keeps_what_and_how_bad():
+    difference = Violation("I1", Severity.LEAK, "block 3 is lost", (3,))
+    assert said(changed_by_misuse(Free((9,)), "why", difference)) == (
+        "MISUSE", Severity.LEAK, (3,),
+        "free([9]) is misuse (why) and must change nothing: block 3 is lost",
+    )  # fmt: skip
+
+
+def test_owners_are_commands():
+    assert owners([]) == "nobody"
+    assert owners([3]) == "command #3"
+    assert owners([3, 5]) == "commands #3 and #5"
+    assert owners([3, 5, 8]) == "commands #3, #5 and #8"
+
+
+def test_of_many_blocks_six_are_named():
+    assert block_list([3]) == "block 3 is"
+    assert block_list([3, 5, 8]) == "blocks 3, 5 and 8 are"
+    assert block_list(range(9)) == "9 blocks (0, 1, 2, 3, 4, 5, ...) are"
+
+
+def test_a_key_is_named_by_what_it_stands_for():
+    assert key_name(None) == "no hash"
+    assert key_name(b"\x01\x02\x03\x04\x05") == "hash 01020304"
+    assert key_name(("odd", 3)) == "('odd', 3), which is no hash that was ever given"
+    plain = ContentKey((1, 2), None, None, (), 1)
+    assert key_name(plain) == "the key of <1 2> in group 1"
+    full = ContentKey((1,), ("name", "/path"), "tenant", (("cat", 4),), 0)
+    assert key_name(full) == (
+        "the key of <1, lora name at /path, salt tenant, image cat at token 4> in group 0"
+    )
