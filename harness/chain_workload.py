@@ -60,7 +60,8 @@ class ChainWorkload(PoolWorkload):
             "lookup_chain": self.lookup_chain,
             "usage": self.usage,
         }
-        if self.profile.keys == "partial" and "cache_partial" in can.verbs:
+        defined = self.profile.keys == "partial" and self.profile.duplicates == "kept"
+        if defined and "cache_partial" in can.verbs:
             self.verbs["cache_partial"] = self.cache_partial
         self.set_weights({"cache_chain": 7, "cache_partial": 5, "lookup_chain": 2, "usage": 1})
 
@@ -71,7 +72,7 @@ class ChainWorkload(PoolWorkload):
         ids = self._distinct_held(1 + self.below(most))
         if not ids:
             return None
-        ids = list(self._with_null(tuple(ids)))[:most]
+        ids = list(self._with_null(ids))[:most]
         num_cached = self.below(len(ids))
         command = CacheChain(chain, tuple(ids), num_cached, self.below(NUM_GROUPS))
         return None if undefined_in(self.pool, command) else command

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from poolproof.contract.content import Key
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.invariants.evt import events_give_index
@@ -24,31 +23,44 @@ class EventMirror:
 
     def __init__(self, profile: Profile) -> None:
         self._per_hash = profile.events == "per-hash"
-        self._copies: Counter[Key] = Counter()
+        self._copies: Counter[Any] = Counter()
 
-    def replay(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Apply events in order. Raises ViolationError for one that is no event."""
-        for event in events:
-            try:
-                kind, keys = event["type"], event["hashes"]
-            except (TypeError, KeyError) as error:
-                raise ViolationError(
-                    Violation(
-                        "EVT", Severity.EVENTS,
-                        f"take_events() gave {event!r}; an event is a mapping with the entries "
-                        "'type', 'hashes' and 'group'",
-                    )
-                ) from error  # fmt: skip
-            if kind == "cleared":
-                self._copies.clear()
-            elif kind == "stored":
-                for key in keys:
-                    self._copies[key] = 1 if self._per_hash else self._copies[key] + 1
-            elif kind == "removed":
-                for key in keys:
-                    self._copies[key] -= 1
-                    if not self._copies[key]:
-                        del self._copies[key]
+    def replay(self, events: Any) -> None:
+        """Apply a list of events in order. Raises ViolationError for what is none."""
+        if not isinstance(events, list | tuple):
+            raise ViolationError(
+                Violation(
+                    "EVT", Severity.EVENTS,
+                    f"take_events() answered {events!r:.200}; it must answer a list of events",
+                )
+            )  # fmt: skip
+        event: Any = None
+        try:
+            for event in events:
+                self._replay_one(event)
+        except (TypeError, KeyError) as error:
+            raise ViolationError(
+                Violation(
+                    "EVT", Severity.EVENTS,
+                    f"take_events() gave {event!r:.200}; an event is a mapping with the entries "
+                    "'type', 'hashes' (a list of hashes) and 'group'",
+                )
+            ) from error  # fmt: skip
+
+    def _replay_one(self, event: Mapping[str, Any]) -> None:
+        kind, group = event["type"], event["group"]
+        if kind == "cleared":
+            self._copies.clear()
+        elif kind in ("stored", "removed"):
+            for key in event["hashes"]:
+                # Opaque hashes are cached in group 0; content keys name their group themselves.
+                where = key if group == getattr(key, "group", 0) else (key, group)
+                if kind == "stored":
+                    self._copies[where] = 1 if self._per_hash else self._copies[where] + 1
+                else:
+                    self._copies[where] -= 1
+                    if not self._copies[where]:
+                        del self._copies[where]
 
     def differs_from(self, pool: DictPool) -> Violation | None:
         """The violation of EVT between the replayed stream and the index, or None."""

@@ -16,7 +16,7 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities
 from poolproof.reference.dict_pool import DictPool
 
-__all__ = ["PoolFacts", "required_facts"]
+__all__ = ["PoolFacts", "required_chain_facts", "required_facts"]
 
 
 class PoolFacts(set[str]):
@@ -34,7 +34,7 @@ class PoolFacts(set[str]):
             self.add("a block stood twice in one free")
         if len(freed) > 1 and len({bool(pool.keys[block]) for block in freed}) == 2:
             self.add("hashed and unhashed blocks were freed in one call")
-        if len(freed) < len(ids):
+        if any(pool.holders[block] for block in ids):
             self.add("a shared block was freed by one owner")
 
     def before_cache(self, ids: Sequence[int], hashes: Sequence[Key], pool: DictPool) -> None:
@@ -74,7 +74,7 @@ class PoolFacts(set[str]):
 
 
 def required_facts(profile: Profile, can: Capabilities) -> list[str]:
-    """The facts that a pool campaign with caching on must reach under this profile."""
+    """The facts that a campaign with opaque hashes must reach under this profile."""
     facts = [
         "several blocks were allocated at once",
         "zero blocks were allocated",
@@ -106,14 +106,20 @@ def required_facts(profile: Profile, can: Capabilities) -> list[str]:
         facts.append("the null block stood in a list")
     if profile.misuse != "undefined":
         facts.append("misuse was tried")
-    if "cache_chain" in can.verbs:
-        facts += [
-            "a chain of tokens was cached",
-            "a chain was cached behind cached blocks",
-            "a lookup over several groups hit",
-            "a lookup over groups missed",
-        ]
-    if "cache_partial" in can.verbs and profile.keys == "partial":
+    return facts
+
+
+def required_chain_facts(profile: Profile, can: Capabilities) -> list[str]:
+    """The facts that a campaign with token chains must reach under this profile."""
+    facts = [
+        "a chain of tokens was cached",
+        "a chain was cached behind cached blocks",
+        "a lookup over several groups hit",
+        "a lookup over groups missed",
+        "an allocation evicted a cached block",
+        "a free cached block was touched",
+    ]
+    if "cache_partial" in can.verbs and profile.keys == "partial" and profile.duplicates == "kept":
         facts += [
             "a partial entry was made",
             "a partial entry was promoted to a full one",

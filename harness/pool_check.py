@@ -3,38 +3,59 @@
 `FullCheck` reads everything that a pool shows; `IncrementalCheck` reads what a command touched,
 so that its cost does not grow with the pool. Both only answer yes or no. On a no, the caller
 reads the whole pool and asks the invariants for the sentence: those are the specification, these
-are its fast form (tests/harness/test_fast_check.py holds the two together).
+are its fast form (tests/harness/test_pool_check.py holds the two together).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import compress, islice
+from itertools import islice
 from typing import Any
 
 from poolproof.contract.content import Key
 from poolproof.contract.observation import Neighbours, PoolObservation
 from poolproof.contract.target import Capabilities
+from poolproof.harness.reading import (
+    read,
+    read_block_or_none,
+    read_blocks,
+    read_count,
+    read_neighbours,
+)
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["FullCheck", "IncrementalCheck", "observe"]
 
 
 def observe(
-    target: Any, can: Capabilities, num_blocks: int, keys: Iterable[Key]
+    target: Any,
+    can: Capabilities,
+    num_blocks: int,
+    keys: Iterable[Key],
+    null_block: int | None = None,
 ) -> PoolObservation:
-    """Everything that the target shows, with a lookup for each of `keys`."""
+    """Everything that the target shows, with a lookup for each of `keys`.
+
+    The null block's count and links mean nothing and are not read: they stand as 0 and None.
+    Raises ViolationError for a method that raises or whose answer is of a wrong type.
+    """
     blocks = range(num_blocks)
+    free_order = ref_counts = block_hashes = neighbours = lookups = None
+    num_free = read_count(target.num_free)
+    if can.sees("free_order"):
+        free_order = read_blocks(target.free_order)
+    if can.sees("ref_count"):
+        count = target.ref_count
+        ref_counts = [0 if b == null_block else read_count(count, b) for b in blocks]
+    if can.sees("block_hash"):
+        block_hashes = [read(target.block_hash, b) for b in blocks]
+    if can.sees("free_neighbours"):
+        links = target.free_neighbours
+        neighbours = [None if b == null_block else read_neighbours(links, b) for b in blocks]
+    if "lookup" in can.verbs:
+        lookups = {key: read_block_or_none(target.lookup, key) for key in keys}
     return PoolObservation(
-        num_blocks=num_blocks,
-        num_free=target.num_free(),
-        free_order=list(target.free_order()) if can.sees("free_order") else None,
-        ref_counts=list(map(target.ref_count, blocks)) if can.sees("ref_count") else None,
-        block_hashes=list(map(target.block_hash, blocks)) if can.sees("block_hash") else None,
-        neighbours=(
-            list(map(target.free_neighbours, blocks)) if can.sees("free_neighbours") else None
-        ),
-        lookups={key: target.lookup(key) for key in keys} if "lookup" in can.verbs else None,
+        num_blocks, num_free, free_order, ref_counts, block_hashes, neighbours, lookups
     )
 
 
@@ -44,69 +65,76 @@ class FullCheck:
     def __init__(
         self, target: Any, can: Capabilities, reference: DictPool, keys: list[Key]
     ) -> None:
+        blocks = [b for b in range(reference.num_blocks) if b != reference.null_block]
         self._reference = reference
         self._keys = keys
-        self._blocks = [b for b in range(reference.num_blocks) if b != reference.null_block]
-        self._holders = [reference.holders[b] for b in self._blocks]
-        self._block_keys = [reference.keys[b] for b in self._blocks]
+        self._blocks = blocks
+        self._holders = [reference.holders[b] for b in blocks]
+        self._block_keys = [reference.keys[b] for b in blocks]
         self._ordered = reference.profile.eviction != "unspecified"
-        self._num_free: Callable[[], int] = target.num_free
-        self._lookup = target.lookup if "lookup" in can.verbs else None
-        self._free_order = target.free_order if can.sees("free_order") else None
-        self._ref_count = target.ref_count if can.sees("ref_count") else None
-        self._block_hash = target.block_hash if can.sees("block_hash") else None
-        self._neighbours = target.free_neighbours if can.sees("free_neighbours") else None
-        null = reference.null_block
-        self._null_hash = target.block_hash if self._block_hash and null is not None else None
+        # The neighbours that follow from the last order; many commands leave it as it is.
+        self._order: list[int] | None = None
+        self._links: list[Neighbours] = []
+        self._null = reference.null_block
+        self._reads: tuple[
+            Callable[[], int],
+            Callable[[], Iterable[int]] | None,
+            Callable[[int], int] | None,
+            Callable[[int], Key | None] | None,
+            Callable[[int], Neighbours] | None,
+            Callable[[Key], int | None] | None,
+        ] = (
+            target.num_free,
+            target.free_order if can.sees("free_order") else None,
+            target.ref_count if can.sees("ref_count") else None,
+            target.block_hash if can.sees("block_hash") else None,
+            target.free_neighbours if can.sees("free_neighbours") else None,
+            target.lookup if "lookup" in can.verbs else None,
+        )
 
     def passes(self) -> bool:
-        """Whether all that is seen equals the reference, and I1 holds in the target's own words."""
-        free = self._reference.free
-        if self._num_free() != len(free):
+        """Whether all that is seen equals the reference, in which every invariant holds."""
+        pool = self._reference
+        free, blocks = pool.free, self._blocks
+        num_free, free_order, ref_count, block_hash, neighbours, lookup = self._reads
+        if num_free() != len(free):
             return False
-        order: list[int] = []
-        if self._free_order is not None:
-            order = list(self._free_order())
-            if order != list(free) and (self._ordered or len(order) != len(free)
-                                        or set(order) != free.keys()):  # fmt: skip
-                return False
-        blocks = self._blocks
-        held: Iterable[int] = ()
-        if self._ref_count is not None:
-            counts = list(map(self._ref_count, blocks))
-            if counts != list(map(len, self._holders)):
-                return False
-            if self._free_order is not None:
-                if counts.count(0) != len(order) or any(map(self._ref_count, order)):
+        order = list(free)
+        if free_order is not None:
+            shown_order = list(free_order())
+            if shown_order != order:
+                if self._ordered or set(shown_order) != set(order):
                     return False
-                held = compress(blocks, counts)
-        if self._block_hash is not None:
-            shown = list(map(self._block_hash, blocks))
-            if shown != [keys[0] if keys else None for keys in self._block_keys]:
-                return False
-            if self._null_hash and self._null_hash(self._reference.null_block) is not None:
-                return False
-        if self._neighbours is not None and self._free_order is not None:
-            links = list(zip([None, *order], [*order[1:], None], strict=False))
-            if list(map(self._neighbours, order)) != links[: len(order)]:
-                return False
-            if any(map(self._neighbours, held)):
-                return False
-        return self._lookups_pass()
-
-    def _lookups_pass(self) -> bool:
-        lookup = self._lookup
-        if lookup is None:
-            return True
-        carriers_of = self._reference.carriers
-        for key in self._keys:
-            answer = lookup(key)
-            carriers = carriers_of.get(key)
-            if answer is None:
-                if carriers is not None:
+                if len(shown_order) != len(order):
                     return False
-            elif carriers is None or answer not in carriers:
+                order = shown_order
+        if ref_count is not None:
+            counts = list(map(ref_count, blocks))
+            # The second half is I1 in the target's own words, with no help from the reference.
+            if counts != list(map(len, self._holders)) or counts.count(0) != len(order):
                 return False
+        if block_hash is not None:
+            hashes = [keys[0] if keys else None for keys in self._block_keys]
+            if list(map(block_hash, blocks)) != hashes:
+                return False
+            if self._null is not None and block_hash(self._null) is not None:
+                return False
+        if neighbours is not None and free_order is not None:
+            if order != self._order:
+                pairs = zip([None, *order], [*order[1:], None], strict=False)
+                links: dict[int, Neighbours] = dict(zip(order, pairs, strict=False))
+                self._order, self._links = order, list(map(links.get, blocks))
+            if list(map(neighbours, blocks)) != self._links:
+                return False
+        if lookup is not None:
+            carriers_of = pool.carriers
+            for key in self._keys:
+                block = lookup(key)
+                if block is None:
+                    if key in carriers_of:
+                        return False
+                elif block not in carriers_of.get(key, ()):
+                    return False
         return True
 
 
@@ -136,6 +164,8 @@ class IncrementalCheck:
         length = 1
         for block in touched:
             if block == null:
+                if self._block_hash and self._block_hash(block) is not None:
+                    return False
                 continue
             length += 1
             if self._ref_count and self._ref_count(block) != len(reference.holders[block]):

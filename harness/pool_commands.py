@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from itertools import islice
+from operator import index
 from typing import Any
 
 from poolproof.contract.commands import (
@@ -27,7 +28,7 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.facts import PoolFacts
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import crash, raised
 from poolproof.invariants.adm import accepted_too_much, refused_what_fits
 from poolproof.invariants.i2_stable_ids import hands_out_free_blocks
 from poolproof.invariants.misuse import did_not_ignore, did_not_raise, raised_wrong_type
@@ -93,8 +94,6 @@ class PoolCommands:
         """Call the target with arguments that are legal. Raises ViolationError if it raises."""
         try:
             return self._methods[command.verb](*arguments)
-        except ViolationError:
-            raise
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
 
@@ -103,19 +102,29 @@ class PoolCommands:
         arguments = [getattr(command, field.name) for field in fields(command)]
         arguments = [list(value) if isinstance(value, tuple) else value for value in arguments]
         ignores = self.profile.misuse == "ignores"
-        self.touched, self.touched_keys, self.taken = (), (), ()
+        existing = range(self.reference.num_blocks)
+        named = getattr(command, "block_ids", ())
+        self.touched, self.taken = [block for block in named if block in existing], ()
+        self.touched_keys = getattr(command, "hashes", ())
+        self.know(self.touched_keys)
         self.facts.add("misuse was tried")
         try:
             self._methods[command.verb](*arguments)
         except (Exception, SystemExit) as error:
-            shown = f"{type(error).__name__}: {error}"
             if ignores:
-                raise ViolationError(did_not_ignore(command, reason, shown)) from error
+                raise ViolationError(did_not_ignore(command, reason, raised(error))) from error
             if not isinstance(error, ValueError):
-                raise ViolationError(raised_wrong_type(command, reason, shown)) from error
+                raise ViolationError(raised_wrong_type(command, reason, raised(error))) from error
         else:
             if not ignores:
-                raise ViolationError(did_not_raise(command, reason))
+                raise ViolationError(did_not_raise(command, reason, self._left_behind()))
+
+    def _left_behind(self) -> Violation | None:
+        """What misuse that went through has broken, as far as it can still be read."""
+        try:
+            return self.diagnose()
+        except Exception:
+            return None
 
     def _allocate(self, command: Allocate) -> None:
         count = command.count
@@ -125,8 +134,8 @@ class PoolCommands:
             answer = self._target_allocate(count)
         except REFUSALS as error:
             if count <= len(free):
-                reason = f"{type(error).__name__}: {error}"
-                raise ViolationError(refused_what_fits(count, len(free), reason)) from error
+                refusal = refused_what_fits(count, len(free), raised(error))
+                raise ViolationError(refusal) from error
             self.touched, self.touched_keys, self.refused = (), (), True
             self.facts.add("an allocation was refused")
             return
@@ -134,15 +143,16 @@ class PoolCommands:
             raise ViolationError(crash(str(command), error)) from error
         if count > len(free):
             raise ViolationError(accepted_too_much(count, len(free), answer))
-        if type(answer) is tuple and len(answer) == 2:
+        if type(answer) is tuple and len(answer) == 2 and isinstance(answer[0], list | tuple):
             answer = answer[0]  # the blocks; beside them stand the hashes that it evicted
-        expected = list(islice(free, count))
-        if answer != expected:
-            self._judge_allocation(answer, expected)
+        # Ours from here on: the target may keep its list and change it later.
+        taken = list(islice(free, count))
+        if type(answer) is not list or answer != taken:
+            taken = self._judge_allocation(answer, taken)
         all_keys = pool.keys
-        evicted = [key for block in answer for key in all_keys[block]]
-        pool.allocate(count, answer)
-        self.touched, self.touched_keys, self.taken = answer, evicted, answer
+        evicted = [key for block in taken for key in all_keys[block]]
+        pool.allocate(count, taken)
+        self.touched, self.touched_keys, self.taken = taken, evicted, taken
         if evicted:
             self.facts.add("an allocation evicted a cached block")
         if not free:
@@ -152,7 +162,8 @@ class PoolCommands:
                 "several blocks were allocated at once" if count else "zero blocks were allocated"
             )
 
-    def _judge_allocation(self, answer: Any, expected: list[int]) -> None:
+    def _judge_allocation(self, answer: Any, expected: list[int]) -> list[int]:
+        """The blocks of an answer that is not plainly the expected one, as plain integers."""
         if not isinstance(answer, list | tuple) or len(answer) != len(expected):
             raise ViolationError(
                 Violation(
@@ -161,12 +172,15 @@ class PoolCommands:
                     f"but answered {answer!r}",
                 )
             )  # fmt: skip
+        # Other integers (numpy's, say) are as good as Python's; what is none stays for I2 to name.
+        blocks = [index(b) if hasattr(b, "__index__") else b for b in answer]
         ledger = self.reference.ledger()
-        violation = hands_out_free_blocks(answer, self.reference.num_blocks, ledger)
+        violation = hands_out_free_blocks(blocks, self.reference.num_blocks, ledger)
         if violation is None and ledger.ordered:
-            violation = allocated_from_head(answer, expected, self.profile.eviction)
+            violation = allocated_from_head(blocks, expected, self.profile.eviction)
         if violation is not None:
             raise ViolationError(violation)
+        return blocks
 
     def _touch(self, command: Touch) -> None:
         ids = command.block_ids
@@ -222,11 +236,12 @@ class PoolCommands:
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
         pool.cache(ids, hashes)
-        if answer is not None and isinstance(answer, list) and answer != list(ids):
-            self._remap(command, answer)
         self.touched, self.touched_keys = ids, (*hashes, *dropped)
+        if isinstance(answer, list | tuple) and list(answer) != list(ids):
+            self._remap(command, answer)
+            self.touched = (*ids, *(new for _, new in self.remapped))
 
-    def _remap(self, command: Cache, answer: list[Any]) -> None:
+    def _remap(self, command: Cache, answer: Sequence[Any]) -> None:
         """A pool that merges duplicates hands the caller another block for the same hash."""
         if len(answer) != len(command.block_ids):
             raise ViolationError(
@@ -247,10 +262,10 @@ class PoolCommands:
                         "hash",
                     )
                 )  # fmt: skip
-            self.reference.touch([new])
+            self.reference.touch([index(new)])
             self.reference.forget_keys([old])
             self.reference.release([old])
-            self.remapped.append((old, new))
+            self.remapped.append((old, index(new)))
 
     def _lookup(self, command: Lookup) -> None:
         key = command.block_hash
@@ -284,10 +299,12 @@ class PoolCommands:
         hashes = command.hashes
         self.know(hashes)
         answer = self.call(command, list(hashes))
-        expected = 0
-        while expected < len(hashes) and self.reference.lookup(hashes[expected]):
-            expected += 1
-        right = isinstance(answer, list) and len(answer) == expected and all(
+        expected = self.reference.longest_prefix(hashes)
+        if self.profile.retention == "may-drop" and isinstance(answer, list | tuple):
+            for missed in hashes[len(answer) : expected][:1]:
+                self.reference.forget_vanished(missed)
+            expected = self.reference.longest_prefix(hashes)
+        right = isinstance(answer, list | tuple) and len(answer) == expected and all(
             block in self.reference.lookup(key)
             for block, key in zip(answer, hashes, strict=False)
         )  # fmt: skip
@@ -300,12 +317,13 @@ class PoolCommands:
                     "blocks, each of which must carry its hash",
                 )
             )
-        for block in answer:
+        taken = list(map(index, answer))
+        for block in taken:
             if block in self.reference.free:
                 self._revives(block)
-        self.reference.touch(answer)
-        self.touched, self.touched_keys, self.taken = answer, hashes, answer
-        self.facts.add("a lookup hit" if answer else "a lookup missed")
+        self.reference.touch(taken)
+        self.touched, self.touched_keys, self.taken = taken, hashes, taken
+        self.facts.add("a lookup hit" if taken else "a lookup missed")
 
     def _evict(self, command: Evict) -> None:
         ids = command.block_ids

@@ -11,12 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from poolproof.contract.commands import Command
-from poolproof.contract.observation import Neighbours
+from poolproof.contract.observation import Neighbours, PoolObservation
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.chain_commands import ChainCommands
 from poolproof.harness.event_mirror import EventMirror
 from poolproof.harness.pool_check import FullCheck, IncrementalCheck, observe
+from poolproof.harness.reading import read, read_count
 from poolproof.harness.target_call import crash, is_our_own_bug
 from poolproof.invariants.atom import changed_by_refusal
 from poolproof.invariants.catalogue import broken_in_state
@@ -58,31 +59,41 @@ class PoolSession(ChainCommands):
         self._checked = checked
         self._full = FullCheck(target, self.can, reference, self.keys)
         self._incremental = IncrementalCheck(target, self.can, reference)
-        self._gap: Neighbours = None
+        self._gaps: list[Neighbours] = []
         shows_events = profile.events != "none" and self.can.sees("take_events")
         self._events = EventMirror(profile) if shows_events else None
         self._may_drop = profile.retention == "may-drop"
+        self._reads_everything = (
+            checked and self._full_every == 1 and self._events is None and not self._may_drop
+        )
 
     def step(self, command: Command) -> Violation | None:
         """Apply a command that is legal in this state; the violation that it shows, or None."""
         self.num_commands = self.reference.command_number = self.num_commands + 1
         self.refused = False
         self.taken = ()
+        if self.remapped:
+            self.remapped = []
+        if self._gaps:
+            self._gaps = []
         try:
             self.apply[type(command)](command)
-            if self._checked:
+            # Campaigns spend their time here, so the common case goes without a further call.
+            if not self._reads_everything:
                 self._check(command)
+            elif not self._full.passes():
+                self._explain(command)
         except ViolationError as found:
             return self._numbered(found.violation)
-        except Exception as error:
-            if is_our_own_bug(error):
-                raise
-            return self._numbered(crash(f"reading the pool after {command}", error))
+        except (Exception, SystemExit) as error:
+            return self._numbered(self._blame(f"reading the pool after {command}", error))
         return None
 
     def step_misuse(self, command: Command, reason: str) -> Violation | None:
         """Apply misuse and see that the profile's promise about it holds."""
         self.num_commands = self.reference.command_number = self.num_commands + 1
+        self.refused = False
+        self._gaps = []
         try:
             self.misuse(command, reason)
         except ViolationError as found:
@@ -91,6 +102,9 @@ class PoolSession(ChainCommands):
             self._check(command)
         except ViolationError as found:
             return self._numbered(changed_by_misuse(command, reason, found.violation))
+        except (Exception, SystemExit) as error:
+            broken = self._blame(f"reading the pool after {command}", error)
+            return self._numbered(changed_by_misuse(command, reason, broken))
         return None
 
     def step_any(self, command: Command) -> Violation | None:
@@ -111,10 +125,8 @@ class PoolSession(ChainCommands):
         """Before any command: the fresh pool must be whole."""
         try:
             return self.diagnose()
-        except Exception as error:
-            if is_our_own_bug(error):
-                raise
-            return crash("reading a fresh pool", error)
+        except ViolationError as found:
+            return found.violation
 
     def nobody_holds(self) -> bool:
         """Whether every reference was given back."""
@@ -127,60 +139,101 @@ class PoolSession(ChainCommands):
         self.facts.add("everything was freed at the end")
         reclaimable = sum(1 for keys in self.reference.keys.values() if keys)
         try:
-            num_free = self.target.num_free()
-        except Exception as error:
-            return self._numbered(crash("num_free()", error))
+            num_free = read_count(self.target.num_free)
+        except ViolationError as unreadable:
+            return self._numbered(unreadable.violation)
         found = all_free_at_end(num_free, len(self.reference.free), reclaimable)
         return self._numbered(found) if found else None
 
     def diagnose(self) -> Violation | None:
-        """Read the whole pool and ask the invariants; the first that is broken, or None."""
+        """Read the whole pool and ask the invariants; the first that is broken, or None.
+
+        Raises ViolationError for a pool that cannot be read.
+        """
         if self._may_drop:
             self._forget_what_vanished()
-        seen = observe(self.target, self.can, self.reference.num_blocks, self.keys)
-        return broken_in_state(seen, self.reference.ledger())
+        violation = broken_in_state(self._observe(), self.reference.ledger())
+        while violation is not None and self._may_drop and self._forget_what_vanished():
+            # A block vanished while we were reading.
+            violation = broken_in_state(self._observe(), self.reference.ledger())
+        return violation
+
+    def _observe(self) -> PoolObservation:
+        pool = self.reference
+        return observe(self.target, self.can, pool.num_blocks, self.keys, pool.null_block)
+
+    def _blame(self, what: str, error: BaseException) -> Violation:
+        """The violation behind an exception that a check met. Raises the one that is our bug."""
+        if not is_our_own_bug(error):
+            return crash(what, error)
+        # An answer of a wrong type, or compiled code that raises, shows in our own frames; reading
+        # again with care tells them from a mistake of ours.
+        try:
+            self._observe()
+        except ViolationError as found:
+            return found.violation
+        raise error
 
     def _numbered(self, violation: Violation) -> Violation:
         return replace(violation, command_index=self.num_commands - 1)
 
     def _check(self, command: Command) -> None:
+        """Raises ViolationError when the state after the command is not what it must be."""
+        if not self._checked:
+            return
         if self._may_drop:
             self._forget_what_vanished()
         if self._full_every == 1 or self.num_commands % self._full_every == 0:
             passed = self._full.passes()
         else:
-            passed = self._incremental.passes(self.touched, self.touched_keys, self._gap)
-            self._gap = None
+            # Of several blocks that leave at once, one may be the neighbour of another; then the
+            # next full observation has to find what became of the gaps.
+            gap = self._gaps[0] if len(self._gaps) == 1 else None
+            passed = self._incremental.passes(self.touched, self.touched_keys, gap)
         if not passed:
-            violation = self.diagnose() or Violation(
-                "CRASH", Severity.CRASH,
-                f"after {command}, two reads of the unchanged pool show different states",
-            )  # fmt: skip
-            if self.refused:
-                violation = changed_by_refusal(command, violation)
-            raise ViolationError(violation)
+            self._explain(command)
         if self._events is not None:
-            self._events.replay(self.target.take_events())
+            self._events.replay(read(self.target.take_events))
             differs = self._events.differs_from(self.reference)
             if differs is not None:
                 raise ViolationError(differs)
 
+    def _explain(self, command: Command) -> None:
+        """The fast check said no: read again with care and raise what the invariants say."""
+        violation = self.diagnose()
+        if violation is None and not self._may_drop:
+            violation = Violation(
+                "CRASH",
+                Severity.CRASH,
+                f"after {command}, two reads of the unchanged pool show different states",
+            )
+        if violation is not None and self.refused:
+            violation = changed_by_refusal(command, violation)
+        if violation is not None:
+            raise ViolationError(violation)
+
     def _revives(self, block: int) -> None:
         super()._revives(block)
         if self._full_every > 1 and self._incremental.neighbours is not None:
-            # With several blocks leaving at once the gap of the first may be another of them;
-            # then the next full observation has to find it.
-            self._gap = self._incremental.neighbours(block) if self._gap is None else None
+            self._gaps.append(self._incremental.neighbours(block))
 
-    def _forget_what_vanished(self) -> None:
-        """A `may-drop` target may have dropped free cached blocks; the reference follows it."""
+    def _forget_what_vanished(self) -> bool:
+        """A `may-drop` target may have dropped free cached blocks; the reference follows it.
+
+        Returns whether it did.
+        """
         pool = self.reference
+        forgotten = False
         for block in [b for b, keys in pool.keys.items() if keys and b in pool.free]:
             if self.can.sees("block_hash"):
-                gone = self.target.block_hash(block) is None
+                gone = read(self.target.block_hash, block) is None
+            elif "lookup" not in self.can.verbs:
+                break  # only `acquire` can tell, and its answer is judged there
             else:
                 key = pool.keys[block][0]
                 held = any(b not in pool.free for b in pool.carriers[key])
-                gone = not held and self.target.lookup(key) is None
+                gone = not held and read(self.target.lookup, key) is None
             if gone:
                 pool.forget_keys([block])
+                forgotten = True
+        return forgotten

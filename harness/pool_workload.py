@@ -30,18 +30,31 @@ from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["PoolWorkload", "alphabet"]
 
+LENGTHS = (1, 1, 1, 1, 1, 2, 2, 3)
+"""How long the lists in commands are, each as likely as the others."""
+
 
 def alphabet(size: int, seed: int | str) -> list[Key]:
-    """`size` hashes of 16 random bytes each; a target that tests for one value gains nothing."""
+    """`size` hashes of 16 random bytes each; a target that tests for one value gains nothing.
+
+    The second differs from the first in four bytes alone, so that a target whose index keeps only
+    the end of a hash takes the one for the other. These are the first bytes, which reports show.
+    """
     source = random.Random(f"alphabet {seed}")
-    return [source.randbytes(16) for _ in range(size)]
+    hashes = [source.randbytes(16) for _ in range(size)]
+    hashes[1:2] = [key[:4] + hashes[0][4:] for key in hashes[1:2]]
+    return [*hashes]
+
+
+SMALL_ALLOCATIONS = (Allocate(0), Allocate(1), Allocate(2), Allocate(3))
 
 
 class PoolWorkload:
     """Chooses commands for one session, and remembers which references are outstanding.
 
     `references` holds a block id for each outstanding reference, so that a random one is found in
-    constant time however large the pool is. `note` must be told what each command took.
+    constant time however large the pool is: whoever applies a command appends the blocks that it
+    took, a `free` gives its references back when it is drawn.
     """
 
     def __init__(
@@ -53,6 +66,8 @@ class PoolWorkload:
         self.profile: Profile = pool.profile
         self.hashes = hashes
         self.references: list[int] = []
+        ignored = self.profile.null_in_lists == "ignored"
+        self._null_allowed = pool.null_block if ignored else None
         self.verbs: dict[str, Callable[[], Command | None]] = {
             "allocate": self.allocate,
             "touch": self.touch,
@@ -94,30 +109,29 @@ class PoolWorkload:
 
     def next(self) -> Command:
         """The next legal command."""
-        urn = self._urn
-        for _ in range(20):
-            command = urn[self.below(len(urn))]()
+        urn, below = self._urn, self.below
+        tries = 20
+        while tries:
+            command = urn[below(len(urn))]()
             if command is not None:
                 return command
+            tries -= 1
         return Allocate(0)
 
     def allocate(self) -> Command:
-        """Small counts mostly, sometimes exactly what is free, or one more than that."""
+        """Small counts mostly, sometimes exactly what is free, or one or two more than that."""
         free = len(self.pool.free)
-        kind = self.below(8)
-        if kind == 0:
-            return Allocate(min(free + 1 + self.below(2), self.pool.num_blocks + 1))
-        if kind == 1 and free <= 16:
+        kind = self.below(32)
+        if kind < 24:
+            return SMALL_ALLOCATIONS[kind % (min(free, 3) + 1)]
+        if kind < 28 and free <= 16:
             return Allocate(free)
-        return Allocate(self.below(min(free, 3) + 1))
+        return Allocate(min(free + 1 + kind % 2, self.pool.num_blocks + 1))
 
     def touch(self) -> Command | None:
         """Blocks found under a hash, or held ones; an id may stand twice."""
-        ids: list[int] = []
-        for _ in range(1 + self.below(3)):
-            block = self._touchable()
-            if block is not None:
-                ids.append(block)
+        touchable = self._touchable
+        ids = [block for _ in range(LENGTHS[self.below(8)]) if (block := touchable()) is not None]
         return Touch(tuple(ids)) if ids else None
 
     def free(self) -> Command | None:
@@ -125,20 +139,21 @@ class PoolWorkload:
         count = len(self.references)
         if not count:
             return None
-        wanted = count if count <= 12 and self.below(8) == 0 else 1 + self.below(min(count, 4))
-        ids = tuple(self._draw_references(wanted))
-        return Free(self._with_null(ids))
+        kind = self.below(32)
+        wanted = count if kind > 28 and count <= 12 else min(count, LENGTHS[kind & 7])
+        ids = self._draw_references(wanted)
+        return Free(tuple(ids) if self._null_allowed is None else self._with_null(ids))
 
     def cache(self) -> Command | None:
         """Distinct held blocks get hashes from the small alphabet."""
-        ids = self._distinct_held(1 + self.below(3))
+        ids = self._distinct_held(LENGTHS[self.below(8)])
         if self.profile.recache == "forbidden":
             ids = [block for block in ids if not self.pool.keys[block]]
         if not ids:
             return None
-        ids = list(self._with_null(tuple(ids)))
-        hashes = self.hashes
-        return Cache(tuple(ids), tuple(hashes[self.below(len(hashes))] for _ in ids))
+        blocks = tuple(ids) if self._null_allowed is None else self._with_null(ids)
+        hashes, below = self.hashes, self.below
+        return Cache(blocks, tuple([hashes[below(len(hashes))] for _ in blocks]))
 
     def lookup(self) -> Command:
         return Lookup(self.hashes[self.below(len(self.hashes))])
@@ -174,21 +189,22 @@ class PoolWorkload:
         some = self.hashes[0]
         kinds: list[Command] = [
             Allocate(-1 - self.below(2)),
-            Free((outside,)),
-            Touch((outside,)),
+            # Legal entries before the wrong one: a target that checks as it goes has changed them.
+            Free((*held, outside)),
+            Touch((*held, outside)),
         ]
         if free is not None:
             kinds += [Free((free,)), Free((*held, free))]
         if held:
             kinds.append(Free((*held[:1] * (len(self.pool.holders[held[0]]) + 1),)))
         if self.pool.enable_caching:
-            kinds += [Cache((outside,), (some,)), Cache((), (some,))]
+            kinds += [Cache((*held, outside), (some,) * (len(held) + 1)), Cache((), (some,))]
             if free is not None:
                 kinds += [Cache((free,), (some,)), Cache((*held, free), (some,) * (len(held) + 1))]
             if held:
                 kinds += [Cache((held[0],), ()), Cache((held[0], held[0]), (some, some))]
             if "evict" in self.can.verbs:
-                kinds.append(Evict((outside,)))
+                kinds.append(Evict((*held, outside)))
         null = self.pool.null_block
         if null is not None and self.profile.null_in_lists == "misuse":
             kinds += [Free((null,)), Touch((null,))]
@@ -204,12 +220,14 @@ class PoolWorkload:
             return None
         return Free(tuple(self._draw_references(min(count, 1 + self.below(4)))))
 
-    def note(self, taken: Sequence[int], remapped: Sequence[tuple[int, int]]) -> None:
-        """Note the references that an executed command took, and those a cache call moved.
+    def put_back(self, command: Command) -> None:
+        """Take back a command that was drawn and is not applied."""
+        if isinstance(command, Free):
+            null = self.pool.null_block
+            self.references.extend(block for block in command.block_ids if block != null)
 
-        A `free` gives its references back when it is drawn.
-        """
-        self.references.extend(taken)
+    def remap(self, remapped: Sequence[tuple[int, int]]) -> None:
+        """Follow a `cache` call that moved references from old blocks to new ones."""
         for old, new in remapped:
             self.references[self.references.index(old)] = new
 
@@ -218,36 +236,37 @@ class PoolWorkload:
 
     def _touchable(self) -> int | None:
         kind = self.below(8)
-        null = self.pool.null_block
-        if kind == 0 and null is not None and self.profile.null_in_lists == "ignored":
-            return null
+        if kind == 0 and self._null_allowed is not None:
+            return self._null_allowed
         if kind < 5:
             carriers = self._carriers()
             if carriers:
-                return carriers[self.below(len(carriers))]
+                return carriers[0] if len(carriers) == 1 else carriers[self.below(len(carriers))]
         references = self.references
         return references[self.below(len(references))] if references else None
 
     def _draw_references(self, count: int) -> list[int]:
         """Take `count` random outstanding references out of the list."""
-        references = self.references
+        references, below = self.references, self.below
         ids = []
         for _ in range(count):
-            position = self.below(len(references))
-            references[position], references[-1] = references[-1], references[position]
-            ids.append(references.pop())
+            position = below(len(references))
+            ids.append(references[position])
+            last = references.pop()
+            if position < len(references):
+                references[position] = last
         return ids
 
     def _distinct_held(self, count: int) -> list[int]:
-        references = self.references
+        references, below = self.references, self.below
         if not references:
             return []
-        drawn = [references[self.below(len(references))] for _ in range(count)]
-        return list(dict.fromkeys(drawn))
+        if count == 1:
+            return [references[below(len(references))]]
+        return list(dict.fromkeys([references[below(len(references))] for _ in range(count)]))
 
-    def _with_null(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        null = self.pool.null_block
-        if null is None or self.profile.null_in_lists != "ignored" or self.below(8):
-            return ids
-        position = self.below(len(ids) + 1)
-        return (*ids[:position], null, *ids[position:])
+    def _with_null(self, ids: list[int]) -> tuple[int, ...]:
+        """Now and then the null block stands among the ids, where the profile lets it."""
+        if self._null_allowed is not None and self.below(4) == 0:
+            ids.insert(self.below(len(ids) + 1), self._null_allowed)
+        return tuple(ids)

@@ -22,7 +22,8 @@ from poolproof.contract.commands import (
 from poolproof.contract.observation import QueueObservation
 from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.harness.target_call import crash, is_our_own_bug
+from poolproof.harness.reading import read_blocks, read_count, read_neighbours
+from poolproof.harness.target_call import crash
 from poolproof.invariants.queue_order import broken_in_queue
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.legality import queue_misuse_of
@@ -56,10 +57,6 @@ class QueueSession:
             violation = self.diagnose()
         except ViolationError as found:
             violation = found.violation
-        except Exception as error:
-            if is_our_own_bug(error):
-                raise
-            violation = crash(f"reading the queue after {command}", error)
         return violation and replace(violation, command_index=self.num_commands - 1)
 
     step_any = step
@@ -72,20 +69,24 @@ class QueueSession:
         """Before any command: the fresh queue must be whole."""
         try:
             return self.diagnose()
-        except Exception as error:
-            if is_our_own_bug(error):
-                raise
-            return crash("reading a fresh queue", error)
+        except ViolationError as found:
+            return found.violation
 
     def diagnose(self) -> Violation | None:
-        """Read the whole queue; the first invariant that is broken, or None."""
+        """Read the whole queue; the first invariant that is broken, or None.
+
+        Raises ViolationError for a queue that cannot be read.
+        """
         sees_links = self.can.sees("free_neighbours")
-        blocks = range(self.reference.num_blocks)
+        links = [
+            read_neighbours(self.target.free_neighbours, block)
+            for block in range(self.reference.num_blocks if sees_links else 0)
+        ]
         seen = QueueObservation(
             num_blocks=self.reference.num_blocks,
-            num_free=self.target.num_free(),
-            free_order=list(self.target.free_order()),
-            neighbours=list(map(self.target.free_neighbours, blocks)) if sees_links else None,
+            num_free=read_count(self.target.num_free),
+            free_order=read_blocks(self.target.free_order),
+            neighbours=links if sees_links else None,
         )
         if seen.num_free == len(seen.free_order) == len(self.reference.order) == 0:
             self.facts.add("the queue was emptied")
@@ -98,6 +99,8 @@ class QueueSession:
             raise ViolationError(crash(str(command), error)) from error
 
     def _judge_popped(self, command: Command, answer: Any, expected: Any) -> None:
+        if isinstance(answer, tuple):
+            answer = list(answer)
         if answer != expected:
             raise ViolationError(
                 Violation(

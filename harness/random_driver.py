@@ -7,12 +7,13 @@ reports are elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from poolproof.contract.commands import Command
+from poolproof.contract.commands import Command, Reset
 from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.chain_workload import ChainWorkload
@@ -23,6 +24,9 @@ from poolproof.harness.target_call import crash
 from poolproof.reference.legality import misuse_of
 
 __all__ = ["PoolCampaign", "RunPlan", "RunResult", "plan_of", "run_pool"]
+
+MISUSE_EVERY = 48
+"""On average one command in so many is misuse, where the profile says what misuse does."""
 
 MakePool = Callable[[int, bool], Any]
 
@@ -50,7 +54,10 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class PoolCampaign:
-    """A target to run against, and how."""
+    """A target to run against, and how.
+
+    With a `chain_block_size` its runs speak token chains instead of opaque hashes.
+    """
 
     name: str
     make: MakePool
@@ -66,24 +73,44 @@ class PoolCampaign:
         """Run number `number`; `announce` hears each command before it is applied."""
         return run_pool(self, plan_of(self, number), announce)
 
+    def setup(self, number: int) -> Trace:
+        """The header of the trace that run number `number` makes if it fails."""
+        return setup_of(self, plan_of(self, number))
+
+
+def setup_of(campaign: PoolCampaign, plan: RunPlan) -> Trace:
+    """The header of the trace that the run makes if it fails."""
+    return Trace(
+        target=campaign.name,
+        level="pool",
+        profile=campaign.profile,
+        num_blocks=plan.num_blocks,
+        enable_caching=plan.enable_caching,
+        commands=(),
+        options={
+            "seed": plan.seed,
+            "block_size": campaign.chain_block_size if plan.chains else 1,
+            **campaign.options,
+        },
+    )
+
 
 def plan_of(campaign: PoolCampaign, number: int) -> RunPlan:
     """Sizes, length and kind of one run.
 
-    Pools have 2 to 12 usable blocks; one run in 32 is long, one in 8 has caching off; with token
-    chains, every other run speaks them.
+    Pools have 2 to 12 usable blocks; one run in 32 is long, one in 8 has caching off.
     """
     seed = f"{campaign.seed}/{number}"
     choices = SeededChoices(f"plan {seed}")
-    null = campaign.profile.null_block is not None
+    null = campaign.profile.null_block
     long = choices.below(32) == 0
     return RunPlan(
         seed=seed,
-        num_blocks=2 + choices.below(11) + null,
+        num_blocks=max(2 + choices.below(11) + (null is not None), 0 if null is None else null + 1),
         enable_caching=choices.below(8) != 0,
         num_steps=1000 + choices.below(1000) if long else 20 + choices.below(100),
         num_hashes=2 + choices.below(3),
-        chains=bool(campaign.chain_block_size) and number % 2 == 1,
+        chains=campaign.chain_block_size > 0,
     )
 
 
@@ -104,48 +131,66 @@ def run_pool(
             block_size=campaign.chain_block_size if plan.chains else 1,
             checked=campaign.checked,
         )
+    except TargetError:
+        raise
     except (Exception, SystemExit) as error:
         unbuilt = crash(f"constructing the target with {plan.num_blocks} blocks", error)
         return RunResult(0, set(), _trace(campaign, plan, [], unbuilt))
-    violation = session.first_look()
     commands: list[Command] = []
+    violation = session.first_look()
     if violation is None:
-        for command, reason in _commands(campaign, plan, session):
-            commands.append(command)
-            if announce is not None:
-                announce(command)
-            if reason is None:
-                violation = session.step(command)
-            else:
-                violation = session.step_misuse(command, reason)
-            if violation is not None:
-                break
-        else:
-            violation = session.end()
+        violation = _drive(campaign, plan, session, commands, announce)
     trace = None if violation is None else _trace(campaign, plan, commands, violation)
     return RunResult(session.num_commands, session.facts, trace)
 
 
-def _commands(
-    campaign: PoolCampaign, plan: RunPlan, session: PoolSession
-) -> Iterator[tuple[Command, str | None]]:
-    """The run's commands, each with its reason when it is misuse."""
+def _drive(
+    campaign: PoolCampaign,
+    plan: RunPlan,
+    session: PoolSession,
+    commands: list[Command],
+    announce: Callable[[Command], None] | None,
+) -> Violation | None:
+    """Choose and apply the run's commands, then give everything back; what broke, or None."""
     workload = _workload(campaign, plan, session)
     workload.bias()
-    misuse_rate = 32 if campaign.profile.misuse != "undefined" else 0
-    below, pool = workload.below, session.reference
-    for _ in range(plan.num_steps):
-        if misuse_rate and below(misuse_rate) == 0:
-            command = workload.misuse()
-            reason = command and misuse_of(pool, command)
-            if command is not None and reason:
-                yield command, reason
-                continue
-        command = workload.next()
-        yield command, None
-        workload.note(session.taken, session.remapped)
-    while (command := workload.drain()) is not None:
-        yield command, None
+    step, next_command, references = session.step, workload.next, workload.references
+    misuse_at = _misuse_places(workload, plan, campaign.profile)
+    for place in range(plan.num_steps):
+        command = next_command()
+        reason = None
+        if place in misuse_at:
+            wrong = workload.misuse()
+            reason = wrong and misuse_of(session.reference, wrong)
+            if wrong is not None and reason:
+                workload.put_back(command)
+                command = wrong
+        commands.append(command)
+        if announce is not None:
+            announce(command)
+        violation = step(command) if not reason else session.step_misuse(command, reason)
+        if violation is not None:
+            return violation
+        references.extend(session.taken)
+        if session.remapped:
+            workload.remap(session.remapped)
+    last = [Reset()] if "reset" in session.can.verbs else []
+    while (draining := workload.drain() or (last.pop() if last else None)) is not None:
+        commands.append(draining)
+        if announce is not None:
+            announce(draining)
+        violation = step(draining)
+        if violation is not None:
+            return violation
+    return session.end()
+
+
+def _misuse_places(workload: PoolWorkload, plan: RunPlan, profile: Profile) -> frozenset[int]:
+    """The places in the run at which misuse is tried, one in 48 on average."""
+    if profile.misuse == "undefined":
+        return frozenset()
+    count = plan.num_steps // MISUSE_EVERY + workload.below(2)
+    return frozenset(workload.below(plan.num_steps) for _ in range(count))
 
 
 def _workload(campaign: PoolCampaign, plan: RunPlan, session: PoolSession) -> PoolWorkload:
@@ -165,17 +210,4 @@ def _workload(campaign: PoolCampaign, plan: RunPlan, session: PoolSession) -> Po
 def _trace(
     campaign: PoolCampaign, plan: RunPlan, commands: list[Command], violation: Violation
 ) -> Trace:
-    return Trace(
-        target=campaign.name,
-        level="pool",
-        profile=campaign.profile,
-        num_blocks=plan.num_blocks,
-        enable_caching=plan.enable_caching,
-        commands=tuple(commands),
-        violation=violation,
-        options={
-            "seed": plan.seed,
-            "block_size": campaign.chain_block_size if plan.chains else 1,
-            **campaign.options,
-        },
-    )
+    return replace(setup_of(campaign, plan), commands=tuple(commands), violation=violation)

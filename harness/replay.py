@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.pool_session import PoolSession
@@ -33,7 +34,10 @@ class Replay:
 
 
 def start_session(trace: Trace, make: Make) -> Session | Violation:
-    """A session set up as the trace's header says; a violation if the target cannot be built."""
+    """A session set up as the trace's header says; a violation if the target cannot be built.
+
+    Raises TargetError for a target that lacks required methods.
+    """
     try:
         target = make(trace.num_blocks, trace.enable_caching)
         if trace.level == "queue":
@@ -45,6 +49,8 @@ def start_session(trace: Trace, make: Make) -> Session | Violation:
             enable_caching=trace.enable_caching,
             block_size=int(trace.options.get("block_size", 1)),
         )
+    except TargetError:
+        raise
     except (Exception, SystemExit) as error:
         return crash(f"constructing the target with {trace.num_blocks} blocks", error)
 

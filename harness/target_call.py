@@ -10,12 +10,12 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from poolproof.contract.violation import Severity, Violation
+from poolproof.contract.violation import Severity, Violation, ViolationError
 
-__all__ = ["crash", "is_our_own_bug", "target_frames"]
+__all__ = ["crash", "is_our_own_bug", "raised", "target_frames"]
 
 _OUR_FOLDERS = frozenset(
-    str(Path(__file__).resolve().parent.parent / name)
+    str(Path(__file__).parent.parent / name)
     for name in ("contract", "harness", "invariants", "reference")
 )
 
@@ -38,13 +38,25 @@ def is_our_own_bug(error: BaseException) -> bool:
     return innermost is None or _is_ours(innermost.tb_frame.f_code.co_filename)
 
 
+def raised(error: BaseException) -> str:
+    """What was raised, on one line: the type and the first line of its message."""
+    try:
+        lines = str(error).splitlines()
+    except Exception:  # a target's exception may be as broken as the target
+        lines = []
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
 def crash(what: str, error: BaseException) -> Violation:
-    """The violation that a legal call raised."""
-    message = str(error).splitlines()
-    shown = f"{type(error).__name__}: {message[0][:300]}" if message else type(error).__name__
+    """The violation that a legal call raised.
+
+    An adapter that sees something wrong itself (two contents under one hash) raises the finding.
+    """
+    if isinstance(error, ViolationError):
+        return error.violation
     verb = "tried to exit the process with" if isinstance(error, SystemExit) else "raised"
     return Violation(
-        "CRASH", Severity.CRASH, f"{what} is legal here but {verb} {shown}",
+        "CRASH", Severity.CRASH, f"{what} is legal here but {verb} {raised(error)}",
         frames=target_frames(error),
     )  # fmt: skip
 

@@ -1,0 +1,37 @@
+"""Runs a target in child processes, so that its crash, hang or hunger for memory is a finding.
+
+One child, the importer, imports the target once; workers fork from it, each with a time limit for
+a call and a memory limit. This package knows nothing of pools; `harness/lost_run.py` turns a lost
+worker into a trace. It is no security boundary: a target can do whatever its user can.
+"""
+
+from poolproof.harness.isolation.beacon import Beacon
+from poolproof.harness.isolation.in_process import InProcess
+from poolproof.harness.isolation.isolation import Isolation, Server
+from poolproof.harness.isolation.limits import Limits
+from poolproof.harness.isolation.outcome import (
+    Died,
+    Failed,
+    Finished,
+    Hung,
+    ImporterError,
+    Lost,
+    Outcome,
+    OutOfMemory,
+)
+
+__all__ = [
+    "Beacon",
+    "Died",
+    "Failed",
+    "Finished",
+    "Hung",
+    "ImporterError",
+    "InProcess",
+    "Isolation",
+    "Limits",
+    "Lost",
+    "OutOfMemory",
+    "Outcome",
+    "Server",
+]

@@ -1,0 +1,85 @@
+"""Counters in shared memory, by which a job shows its progress at the price of one addition.
+
+A beacon is written by one worker and read by the watchman and the caller; nothing is locked, for
+each cell has one writer and a torn read only delays a verdict by one look.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+
+__all__ = ["Beacon", "BeaconArena"]
+
+_CELLS = 8
+_BUMPS, _MARK, _STARTED, _ENDED = range(4)
+
+
+class Beacon:
+    """What a job shows of its progress.
+
+    `bump()` says that a command is about to be applied. It takes and ignores one argument, so
+    that it serves as the `announce` hook of a driver.
+    """
+
+    __slots__ = ("_cells", "bump")
+
+    def __init__(self, cells: memoryview) -> None:
+        def bump(_: object = None) -> None:
+            cells[_BUMPS] += 1
+
+        self._cells = cells
+        # A closure and not a method: it is called at every command, and this is half the price.
+        self.bump: Callable[..., None] = bump
+
+    def mark(self, number: int) -> None:
+        """Note a number (which run of a chunk this is) for whoever finds the worker dead."""
+        self._cells[_MARK] = number
+        self._cells[_BUMPS] += 1
+
+    def begin(self) -> None:
+        """A call begins: the time limit runs."""
+        self._cells[_BUMPS] = self._cells[_MARK] = 0
+        self._cells[_STARTED] += 1
+
+    def end(self) -> None:
+        """The call has ended: until the next one begins, no time limit runs."""
+        self._cells[_ENDED] = self._cells[_STARTED]
+
+    def reset(self) -> None:
+        """Back to zero, for another worker."""
+        for index in range(_CELLS):
+            self._cells[index] = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is running."""
+        return bool(self._cells[_STARTED] != self._cells[_ENDED])
+
+    @property
+    def calls(self) -> int:
+        """How many calls have begun."""
+        return int(self._cells[_STARTED])
+
+    @property
+    def progress(self) -> int:
+        """Bumps in the current call, or in the last one."""
+        return int(self._cells[_BUMPS])
+
+    @property
+    def last_mark(self) -> int:
+        """The number that was noted last in the call, 0 if none."""
+        return int(self._cells[_MARK])
+
+
+class BeaconArena:
+    """The beacons of all workers, in memory that is shared with whatever forks from here."""
+
+    NUM_SLOTS = 256
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, self.NUM_SLOTS * _CELLS * 8)
+        self._cells = memoryview(self._memory).cast("Q")
+
+    def __getitem__(self, slot: int) -> Beacon:
+        return Beacon(self._cells[slot * _CELLS : (slot + 1) * _CELLS])

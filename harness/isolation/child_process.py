@@ -1,0 +1,141 @@
+"""What a forked child does before anything else, and how its last output is read.
+
+A child stands in a session of its own, so that Ctrl-C reaches only its parent and its whole
+family is killed at once; it reads nothing, prints into a file, leaves no core dump, and dies with
+its parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import io
+import os
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from typing import BinaryIO
+
+__all__ = [
+    "MOST_OUTPUT_BYTES",
+    "become_child",
+    "fork_process",
+    "kill_family",
+    "kill_orphans",
+    "open_output",
+    "print_stack",
+    "read_tail",
+]
+
+MOST_OUTPUT_BYTES = 1 << 20
+# A stack of 100 frames, as many as are printed, and some lines before it.
+_TAIL_BYTES = 1 << 15
+_STACK_SIGNAL = getattr(signal, "SIGUSR1", None)
+_STACK_PATIENCE_S = 0.5
+_PR_SET_PDEATHSIG = 1
+# Loaded here and not after the fork, where a lock of the loader could be held for ever.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def fork_process() -> int:
+    """fork(), without the warning about other threads."""
+    with warnings.catch_warnings():
+        # An engine's import may start threads; that a lock of theirs stays held in the child is
+        # what the time limit is for.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def become_child(output: int, parent: int) -> None:
+    """Turn a freshly forked process into a child as described above."""
+    os.setsid()
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays open
+    sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc] # final in typeshed alone
+    sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[misc] # the same
+    _print_stack_of_crash()
+    _no_core_dump()
+
+
+def _stream(descriptor: int) -> io.TextIOWrapper:
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True
+    )
+
+
+def _print_stack_of_crash() -> None:
+    """The stack of a crash goes to the output, and on request that of a hang."""
+    faulthandler.disable()
+    for number in (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL):
+        # An engine's own handler may take a second to name the frames of its C++ code.
+        signal.signal(number, signal.SIG_DFL)
+    faulthandler.enable(2, all_threads=False)
+    if _STACK_SIGNAL is not None:
+        faulthandler.register(_STACK_SIGNAL, file=2, all_threads=False)
+
+
+def _no_core_dump() -> None:
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
+def open_output() -> BinaryIO:
+    """A nameless file that takes what a child prints; it may be emptied while the child writes."""
+    import fcntl
+
+    stream = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
+    flags = fcntl.fcntl(stream, fcntl.F_GETFL)
+    # With O_APPEND a writer goes on at the new end after the file was cut.
+    fcntl.fcntl(stream, fcntl.F_SETFL, flags | os.O_APPEND)
+    return stream
+
+
+def read_tail(output: BinaryIO) -> str:
+    """The end of what a child has printed."""
+    size = os.fstat(output.fileno()).st_size
+    tail = os.pread(output.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    return tail.decode("utf-8", errors="backslashreplace")
+
+
+def print_stack(pid: int, output: int) -> None:
+    """Make a child print its stack into `output`, even from within a call that never returns."""
+    if _STACK_SIGNAL is None:
+        return
+    size = before = os.fstat(output).st_size
+    os.kill(pid, _STACK_SIGNAL)
+    until = time.monotonic() + _STACK_PATIENCE_S
+    while size == before and time.monotonic() < until:
+        time.sleep(0.002)
+        size = os.fstat(output).st_size
+    # The lines are written one by one, and on a busy machine with pauses.
+    while size != before:
+        time.sleep(0.05)
+        before, size = size, os.fstat(output).st_size
+
+
+def kill_orphans(pid: int) -> None:
+    """Kill what a child started and left behind; the child itself ended a moment ago."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def kill_family(pid: int) -> None:
+    """Kill a child that has not been waited for yet, and everything that it started."""
+    kill_orphans(pid)
+    # Also alone: a child that was forked a moment ago may not lead its session yet.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,211 @@
+"""Jobs in worker processes that fork from one import of the target.
+
+    with Isolation(load, Limits(call_timeout_s=10), workers=2) as isolation:
+        for outcome in isolation.map(run_chunk, chunks):
+            ...
+
+Needs fork(); `InProcess` has the same interface and no limits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from multiprocessing.connection import wait
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from poolproof.harness.isolation.importer import Importer, WorkerHandle
+from poolproof.harness.isolation.limits import Limits
+from poolproof.harness.isolation.outcome import Outcome
+from poolproof.harness.isolation.wire import Job, read_answer, request
+
+__all__ = ["Isolation", "Server"]
+
+C = TypeVar("C")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class Isolation(Generic[C]):
+    """Runs jobs beside the target in child processes, with limits.
+
+    `prepare` imports the target, once, in the importer; what it returns stays there and is the
+    first argument of every job. Entering raises ImporterError when the import fails. A job is a
+    function of a module, `job(context, argument, beacon)`, and has to call `beacon.bump()` at
+    least once in `limits.call_timeout_s`. At most `workers` of them run at once for each `map`;
+    maps may be nested.
+    """
+
+    is_available = hasattr(os, "fork")
+
+    def __init__(
+        self, prepare: Callable[[], C], limits: Limits | None = None, *, workers: int = 1
+    ) -> None:
+        if not self.is_available:
+            raise OSError("this system has no fork(); run the target in process instead")
+        if workers < 1:
+            raise ValueError(f"workers must be 1 or more, not {workers}")
+        self.limits = limits or Limits()
+        self.workers = workers
+        self._prepare = prepare
+        self._importer: Importer | None = None
+
+    @property
+    def statement(self) -> str:
+        """How the target is isolated, as the certificate says it."""
+        return f"in child processes, {self.limits.statement}"
+
+    def __enter__(self) -> Isolation[C]:
+        self._importer = Importer(self._prepare, self.limits)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill all processes and wait for them."""
+        if self._importer is not None:
+            self._importer.close()
+            self._importer = None
+
+    def map(self, job: Job[C, A, R], arguments: Iterable[A]) -> Iterator[Outcome[R]]:
+        """The outcome for each argument, in order; each argument gets a worker of its own.
+
+        Closing the iterator early kills what still runs.
+        """
+        waiting: dict[int, Outcome[R]] = {}
+        position = 0
+        for index, outcome in self.as_completed(job, arguments):
+            waiting[index] = outcome
+            while position in waiting:
+                yield waiting.pop(position)
+                position += 1
+
+    def as_completed(
+        self, job: Job[C, A, R], arguments: Iterable[A]
+    ) -> Iterator[tuple[int, Outcome[R]]]:
+        """Like `map`, as they come, each with the position of its argument.
+
+        Arguments are taken only when a worker is free, so they may be endless.
+        """
+        importer = self._running_importer()
+        todo = enumerate(arguments)
+        running: dict[WorkerHandle, int] = {}
+        try:
+            while True:
+                while len(running) < self.workers and (item := next(todo, None)) is not None:
+                    index, argument = item
+                    call = request(job, argument)
+                    worker = importer.fork(self.limits.call_timeout_s, self.limits.memory_mib)
+                    running[worker] = index
+                    _send(worker, call)
+                if not running:
+                    return
+                for worker in _that_have_news(importer, running):
+                    outcome = _outcome(importer, worker)
+                    index = running.pop(worker)
+                    worker.close()
+                    yield index, outcome
+        finally:
+            for worker in running:
+                importer.kill(worker)
+
+    def serve(self, job: Job[C, A, R], *, call_timeout_s: float | None = None) -> Server[A, R]:
+        """A worker that answers many calls and is replaced only when it is lost.
+
+        For many small calls, such as the candidates of a minimiser, which may want a shorter time
+        limit. What one call leaves behind in the target's module the next one finds.
+        """
+        limits = self.limits
+        if call_timeout_s is not None:
+            limits = replace(limits, call_timeout_s=call_timeout_s)
+        return Server(self._running_importer(), job, limits)
+
+    def _running_importer(self) -> Importer:
+        if self._importer is None:
+            raise RuntimeError("the isolation is not entered; use it in a `with` statement")
+        return self._importer
+
+
+class Server(Generic[A, R]):
+    """One worker for many calls: `server(argument)` is the outcome. A context manager."""
+
+    def __init__(self, importer: Importer, job: Job[Any, A, R], limits: Limits) -> None:
+        self._importer = importer
+        self._job = job
+        self._limits = limits
+        self._worker: WorkerHandle | None = None
+
+    def __call__(self, argument: A) -> Outcome[R]:
+        """Run the job with this argument."""
+        call = request(self._job, argument)
+        self._importer.hear()
+        if self._worker is not None and self._worker.verdict is not None:
+            # It died between two calls, of which neither is guilty.
+            self.close()
+        if self._worker is None:
+            self._worker = self._importer.fork(self._limits.call_timeout_s, self._limits.memory_mib)
+        worker = self._worker
+        try:
+            _send(worker, call)
+            while not _that_have_news(self._importer, [worker]):
+                pass
+            outcome: Outcome[R] = _outcome(self._importer, worker)
+        except BaseException:
+            self.close()
+            raise
+        if worker.verdict is not None:
+            self.close()
+        return outcome
+
+    def __enter__(self) -> Server[A, R]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the worker; the next call gets a new one."""
+        if self._worker is not None:
+            self._importer.kill(self._worker)
+            self._worker = None
+
+
+def _send(worker: WorkerHandle, call: bytes) -> None:
+    try:
+        worker.line.send_bytes(call)
+    except OSError:
+        # It died as soon as it was born; the verdict is on its way.
+        return
+
+
+def _that_have_news(importer: Importer, workers: Iterable[WorkerHandle]) -> list[WorkerHandle]:
+    """Those that have answered or are lost; waits until something happens, perhaps elsewhere."""
+    workers = list(workers)
+    if all(worker.verdict is None for worker in workers):
+        ready = wait([importer.control, *(worker.line for worker in workers)])
+        if importer.control in ready:
+            importer.hear()
+    return [worker for worker in workers if worker.verdict is not None or worker.line.poll()]
+
+
+def _outcome(importer: Importer, worker: WorkerHandle) -> Outcome[Any]:
+    """The worker's answer if it is whole, otherwise what the watchman says."""
+    try:
+        if worker.line.poll():
+            return read_answer(worker.line.recv_bytes())
+    except (EOFError, OSError):
+        importer.await_verdict(worker)
+    return worker.lost()

@@ -1,0 +1,76 @@
+"""How long a call may take and how much memory a worker may use, and how memory is read.
+
+Memory is read from /proc, so the memory limit holds on Linux only; elsewhere only the time limits
+hold, and `Limits.statement` says so.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Limits", "bound_address_space", "memory_in_use_mib"]
+
+_MIB = 1 << 20
+_PRIVATE = ("RssAnon:", "RssShmem:", "VmSwap:")
+_SLACK_MIB = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a target may use.
+
+    `call_timeout_s` is for one command: the time for which a worker may show no progress.
+    `memory_mib` is counted above what the importer used after the import. The import has limits
+    of its own, the memory from zero.
+    """
+
+    call_timeout_s: float = 10.0
+    memory_mib: int = 1024
+    import_timeout_s: float = 120.0
+    import_memory_mib: int = 8192
+
+    def __post_init__(self) -> None:
+        for name in ("call_timeout_s", "memory_mib", "import_timeout_s", "import_memory_mib"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be more than 0, not {getattr(self, name)!r}")
+
+    @property
+    def statement(self) -> str:
+        """The limits as the certificate states them."""
+        memory = f"{self.memory_mib} MiB" if _reads_memory() else "memory without a limit here"
+        return f"{self.call_timeout_s:g} s for each call, {memory}"
+
+
+def memory_in_use_mib(pid: int) -> int:
+    """Memory that a process uses for itself, in MiB; 0 where it cannot be read or has ended.
+
+    Pages of files do not count: the kernel can drop them at any time.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0
+    lines = (line.split() for line in status.splitlines() if line.startswith(_PRIVATE))
+    return sum(int(words[1]) for words in lines) // 1024
+
+
+def bound_address_space(memory_mib: int) -> None:
+    """Bound this process's address space well above what it has plus its memory limit.
+
+    The watchman reads memory a few times a second; this stops what grows faster than that.
+    """
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    bound = pages * resource.getpagesize() + (2 * memory_mib + _SLACK_MIB) * _MIB
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY or bound < hard:
+        resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+
+
+def _reads_memory() -> bool:
+    return sys.platform == "linux" and Path("/proc/self/status").exists()

@@ -1,0 +1,166 @@
+"""What can become of a call that runs in a child process.
+
+`Finished` and `Failed` come from the worker itself, the others are what the watchman saw. A worker
+that is lost leaves behind how far it had come and the end of what it printed, the stack of the
+moment included.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+__all__ = [
+    "Died",
+    "Failed",
+    "Finished",
+    "Hung",
+    "ImporterError",
+    "Lost",
+    "OutOfMemory",
+    "Outcome",
+    "stack_of",
+]
+
+R = TypeVar("R")
+
+_STACK = "Stack (most recent call first):"
+_BEACON = Path(__file__).with_name("beacon.py")
+_FRAME = re.compile(r'^  File "(?P<path>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)$')
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[R]):
+    """The job returned."""
+
+    value: R
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The job raised: a bug of ours, or what `prepare` says is wrong with the target."""
+
+    exception_type: str
+    message: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """Base of what happens to a worker that did not answer.
+
+    `progress` counts the beacon's bumps in the call, `mark` is what the job noted last.
+    `output_tail` is the end of standard output and standard error.
+    """
+
+    progress: int = 0
+    mark: int = 0
+    output_tail: str = ""
+
+    def sentence(self, what: str) -> str:
+        """What happened, when `what` was the culprit: "free([3]) did not return within 10 s"."""
+        raise NotImplementedError
+
+    def stack(self) -> list[tuple[Path, int, str]]:
+        """(file, line, function) of the job's Python frames at the end, innermost first.
+
+        Empty where the process ended without a word, as os._exit does.
+        """
+        found: list[tuple[Path, int, str]] = []
+        lines = self.output_tail.splitlines()
+        starts = [i for i, line in enumerate(lines) if line == _STACK]
+        for line in lines[starts[-1] + 1 :] if starts else ():
+            frame = _FRAME.match(line)
+            if frame is None:
+                break
+            path = Path(frame["path"])
+            # Between two lines the interpreter knows of none.
+            number = int(frame["line"]) if frame["line"].isdigit() else 0
+            if path == _BEACON:
+                continue
+            # Outside the job stand the worker's own frames, and what its parents were doing.
+            if path.parent == _BEACON.parent:
+                break
+            found.append((path, number, frame["name"]))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hung(Lost):
+    """No progress for longer than the time limit."""
+
+    seconds: float
+
+    def sentence(self, what: str) -> str:
+        return f"{what} did not return within {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfMemory(Lost):
+    """More memory than the limit, in MiB."""
+
+    mib: int
+
+    def sentence(self, what: str) -> str:
+        return f"{what} used more than {self.mib} MiB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Died(Lost):
+    """The process ended before its answer was complete.
+
+    `status` is an exit status, or the negative number of the signal that killed the process.
+    """
+
+    status: int
+
+    @property
+    def how(self) -> str:
+        """Such as "killed by SIGSEGV" or "exited with status 3"."""
+        if self.status < 0:
+            return f"killed by {_signal_name(-self.status)}"
+        return f"exited with status {self.status}"
+
+    def sentence(self, what: str) -> str:
+        if self.status < 0:
+            return f"{what} killed the process with {_signal_name(-self.status)}"
+        return f"{what} ended the process with exit status {self.status}"
+
+    @staticmethod
+    def status_of(wait_status: int) -> int:
+        """`status` out of what waitpid() says."""
+        return os.waitstatus_to_exitcode(wait_status)
+
+
+Outcome = Finished[R] | Hung | OutOfMemory | Died | Failed
+
+
+class ImporterError(Exception):
+    """The target could not be imported, or its importer was lost later; `outcome` says how."""
+
+    def __init__(self, outcome: Hung | OutOfMemory | Died | Failed) -> None:
+        if isinstance(outcome, Failed):
+            text = f"importing the target raised {outcome.exception_type}: {outcome.message}"
+        else:
+            text = outcome.sentence("importing the target")
+        super().__init__(text)
+        self.outcome = outcome
+
+
+def stack_of(error: BaseException) -> str:
+    """Where an exception was raised, in the form in which a lost worker prints its stack."""
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    lines = [f'  File "{frame.filename}", line {frame.lineno} in {frame.name}' for frame in frames]
+    return "\n".join([_STACK, *lines, ""])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

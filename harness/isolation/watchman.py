@@ -1,0 +1,230 @@
+"""The importer's side: imports the target, then forks workers, watches, kills and reaps them.
+
+The caller may be busy with a result for any time; the limits hold all the same, because the
+process that imported the target is the one that watches. A worker's time runs only while a call
+is running and while the watchman itself is awake, so that a suspended or overloaded machine makes
+nobody guilty.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, NoReturn
+
+from poolproof.harness.isolation.beacon import Beacon, BeaconArena
+from poolproof.harness.isolation.child_process import (
+    MOST_OUTPUT_BYTES,
+    become_child,
+    fork_process,
+    kill_family,
+    kill_orphans,
+    print_stack,
+)
+from poolproof.harness.isolation.limits import memory_in_use_mib
+from poolproof.harness.isolation.outcome import Died, Failed, Hung, OutOfMemory
+from poolproof.harness.isolation.wire import failure
+from poolproof.harness.isolation.worker import leave_as_python_does, work
+
+__all__ = ["POLL_S", "Ended", "Fork", "Kill", "Ready", "import_and_watch"]
+
+POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The target is imported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """To the watchman: a new worker, please; its line and its output follow as descriptors."""
+
+    slot: int
+    call_timeout_s: float
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """To the watchman: this worker is not needed any more."""
+
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A worker exists no more."""
+
+    slot: int
+    verdict: Hung | OutOfMemory | Died | Failed
+
+
+def import_and_watch(
+    prepare: Callable[[], Any],
+    control: Connection[Any, Any],
+    descriptors: socket.socket,
+    arena: BeaconArena,
+) -> NoReturn:
+    """Run `prepare`, then serve the caller until it closes the line. Does not return."""
+    try:
+        context = prepare()
+    except Exception as error:
+        control.send(failure(error))
+        os._exit(1)
+    except BaseException as error:
+        leave_as_python_does(error)
+    # What the import left behind lives for ever: no worker's collector needs to look at it, nor
+    # copy its pages by doing so.
+    gc.collect()
+    gc.freeze()
+    control.send(Ready())
+    try:
+        _Watchman(context, control, descriptors, arena).serve()
+    except (EOFError, OSError):
+        # The caller is gone.
+        os._exit(1)
+    os._exit(0)
+
+
+@dataclass(slots=True)
+class _Child:
+    """A worker as the watchman sees it: how far it was, and for how long it has stood there."""
+
+    pid: int
+    order: Fork
+    beacon: Beacon
+    output: int
+    seen: tuple[int, int] = (0, 0)
+    still_s: float = 0.0
+
+
+class _Watchman:
+    def __init__(
+        self,
+        context: Any,
+        control: Connection[Any, Any],
+        descriptors: socket.socket,
+        arena: BeaconArena,
+    ) -> None:
+        self._context = context
+        self._control = control
+        self._descriptors = descriptors
+        self._arena = arena
+        self._children: dict[int, _Child] = {}
+        self._memory_of_import_mib = memory_in_use_mib(os.getpid())
+        self._bell, self._rope = os.pipe()
+        for end in (self._bell, self._rope):
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, _ignore)
+        signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Until the caller closes the line; then nobody is left alive."""
+        try:
+            looked_at = time.monotonic()
+            while True:
+                rung = wait([self._control, self._bell], POLL_S if self._children else None)
+                if self._bell in rung:
+                    os.read(self._bell, 4096)
+                if self._control in rung:
+                    try:
+                        self._obey(self._control.recv())
+                    except EOFError:
+                        return
+                now = time.monotonic()
+                # Judged by what this process itself was awake for.
+                awake_s = min(now - looked_at, 4 * POLL_S)
+                looked_at = now
+                for child in list(self._children.values()):
+                    self._look_at(child, awake_s)
+        finally:
+            for child in self._children.values():
+                kill_family(child.pid)
+                os.waitpid(child.pid, 0)
+
+    def _obey(self, order: Fork | Kill) -> None:
+        if isinstance(order, Fork):
+            self._fork(order)
+        elif order.slot in self._children:
+            self._lose(self._children[order.slot], None)
+
+    def _fork(self, order: Fork) -> None:
+        _, received, _, _ = socket.recv_fds(self._descriptors, 1, 2)
+        line, output = received
+        beacon = self._arena[order.slot]
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        parent = os.getpid()
+        try:
+            pid = fork_process()
+        except OSError as error:
+            self._control.send(Ended(order.slot, failure(error)))
+            os.close(line)
+            os.close(output)
+            return
+        if pid == 0:
+            self._be_worker(order, line, output, beacon, parent)
+        os.close(line)
+        self._children[order.slot] = _Child(pid, order, beacon, output)
+
+    def _be_worker(
+        self, order: Fork, line: int, output: int, beacon: Beacon, parent: int
+    ) -> NoReturn:
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            become_child(output, parent)
+            self._control.close()
+            self._descriptors.close()
+            os.close(self._bell)
+            os.close(self._rope)
+            for sibling in self._children.values():
+                os.close(sibling.output)
+            work(self._context, Connection(line), beacon, output, order.memory_mib)
+        except BaseException as error:
+            leave_as_python_does(error)
+
+    def _look_at(self, child: _Child, awake_s: float) -> None:
+        pid, status = os.waitpid(child.pid, os.WNOHANG)
+        if pid:
+            kill_orphans(pid)
+            self._forget(child, Died(status=Died.status_of(status)))
+            return
+        if os.fstat(child.output).st_size > MOST_OUTPUT_BYTES:
+            os.ftruncate(child.output, 0)
+        seen = (child.beacon.calls, child.beacon.progress)
+        if not child.beacon.busy:
+            child.still_s = 0.0
+            return
+        child.still_s = child.still_s + awake_s if seen == child.seen else 0.0
+        child.seen = seen
+        limit_mib = child.order.memory_mib
+        if memory_in_use_mib(child.pid) > self._memory_of_import_mib + limit_mib:
+            self._lose(child, OutOfMemory(mib=limit_mib))
+        elif child.still_s >= child.order.call_timeout_s:
+            self._lose(child, Hung(seconds=child.order.call_timeout_s))
+
+    def _lose(self, child: _Child, verdict: Hung | OutOfMemory | None) -> None:
+        """Kill a worker: for the verdict, or because nobody needs it any more."""
+        if verdict is not None:
+            print_stack(child.pid, child.output)
+        kill_family(child.pid)
+        _, status = os.waitpid(child.pid, 0)
+        self._forget(child, verdict or Died(status=Died.status_of(status)))
+
+    def _forget(self, child: _Child, verdict: Hung | OutOfMemory | Died) -> None:
+        os.close(child.output)
+        del self._children[child.order.slot]
+        self._control.send(Ended(child.order.slot, verdict))
+
+
+def _ignore(*_: object) -> None:
+    """A handler, for with SIG_DFL or SIG_IGN the bell would not ring."""

@@ -1,0 +1,174 @@
+"""A run whose worker hung, died or ate all memory: which command did it, and the trace to it.
+
+Nothing but a number comes back from a lost worker. Runs are deterministic, so the run is done
+again with a journal, a trace file in the making that gets each command before it is applied; its
+last command is the culprit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar, final
+
+from poolproof.contract.commands import Command, command_to_json
+from poolproof.contract.trace import Trace, read_trace
+from poolproof.contract.violation import Severity, Violation
+from poolproof.harness.isolation import Beacon, Failed, Hung, Lost, Outcome
+
+__all__ = ["Again", "Journal", "as_violation", "find_culprit", "read_journal"]
+
+A = TypeVar("A")
+
+_OUR_PACKAGE = Path(__file__).parent
+_MOST_FRAMES = 5
+_READING = frozenset({"diagnose", "end", "first_look", "passes", "_check", "_observe"})
+"""Functions of the sessions that read the target, rather than give it a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again(Generic[A]):
+    """The argument of a job that repeats a run: what to run, and where to keep the journal."""
+
+    run: A
+    journal: Path
+
+
+class Isolated(Protocol):
+    """What is needed of `Isolation` or `InProcess`."""
+
+    def map(
+        self, job: Callable[[Any, Any, Beacon], Any], arguments: Iterable[Any], /
+    ) -> Iterator[Outcome[Any]]: ...
+
+
+@final
+class Journal:
+    """Writes a trace file line by line; each line outlives the process. A context manager."""
+
+    def __init__(self, path: Path, beacon: Beacon) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._beacon = beacon
+
+    def begin(self, setup: Trace) -> None:
+        """A run begins with this set-up; what was written of an earlier one is dropped."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        self._write(setup.header())
+
+    def announce(self, command: Command) -> None:
+        """A command is about to be applied."""
+        self._write(command_to_json(command))
+
+    def _write(self, record: dict[str, Any]) -> None:
+        os.write(self._file, (json.dumps(record) + "\n").encode())
+        self._beacon.bump()
+
+    def close(self) -> None:
+        """The file stays."""
+        os.close(self._file)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_journal(path: Path) -> Trace | None:
+    """The trace as far as it was written; None if no run had begun."""
+    try:
+        written = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    whole, _, _ = written.rpartition(b"\n")
+    if not whole:
+        return None
+    path.write_bytes(whole + b"\n")
+    return read_trace(path)
+
+
+def find_culprit(
+    isolation: Isolated,
+    job: Callable[[Any, Again[A], Beacon], object],
+    run: A,
+    lost: Lost,
+    setup: Trace,
+) -> Trace:
+    """Repeat a lost run and return its trace, with the violation that stands for the loss.
+
+    `job(context, again, beacon)` does `again.run` as it was done when it was lost, with a
+    `Journal(again.journal, beacon)` that hears each command. `setup` is the trace's header for
+    when the job is lost before it has begun its journal. Raises RuntimeError if the job itself
+    raises, which is a bug of ours.
+    """
+    with tempfile.TemporaryDirectory(prefix="poolproof-") as folder:
+        journal = Path(folder, "journal.jsonl")
+        (outcome,) = isolation.map(job, [Again(run, journal)])
+        trace = read_journal(journal) or setup
+    if isinstance(outcome, Failed):
+        raise RuntimeError(f"repeating a lost run failed:\n{outcome.traceback}")
+    if not isinstance(outcome, Lost):
+        violation = _not_seen_again(trace, lost)
+    else:
+        violation = as_violation(trace, outcome)
+        if type(outcome) is not type(lost):
+            sentence = f"{violation.sentence} (the first time, {lost.sentence('the run')})"
+            violation = replace(violation, sentence=sentence)
+    return replace(trace, violation=violation)
+
+
+def as_violation(trace: Trace, lost: Lost) -> Violation:
+    """The violation of a trace whose last command never came back."""
+    if trace.commands:
+        what = str(trace.commands[-1])
+        if any(_is_ours(path) and name in _READING for path, _, name in lost.stack()):
+            what = f"reading the {trace.level} after {what}"
+    else:
+        what = f"constructing the target with {trace.num_blocks} blocks"
+    return Violation(
+        "CRASH",
+        _severity(lost),
+        lost.sentence(what),
+        command_index=len(trace.commands) - 1,
+        frames=_target_frames(lost),
+    )
+
+
+def _not_seen_again(trace: Trace, lost: Lost) -> Violation:
+    return Violation(
+        "CRASH",
+        _severity(lost),
+        f"{lost.sentence('a command of this run')}, but the same run ended when it was repeated: "
+        "the target does not behave the same way twice",
+        command_index=len(trace.commands) - 1,
+        frames=_target_frames(lost),
+    )
+
+
+def _severity(lost: Lost) -> Severity:
+    return Severity.STALL if isinstance(lost, Hung) else Severity.CRASH
+
+
+def _target_frames(lost: Lost) -> tuple[str, ...]:
+    """The frames that the harness was waiting for, as "file:line function", innermost first."""
+    frames: list[str] = []
+    for path, line, name in lost.stack():
+        if _is_ours(path):
+            break
+        frames.append(f"{path.name}:{line} {name}")
+    return tuple(frames[:_MOST_FRAMES])
+
+
+def _is_ours(path: Path) -> bool:
+    return path.parent == _OUR_PACKAGE

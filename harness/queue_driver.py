@@ -1,0 +1,69 @@
+"""The plain driver of the queue level: seeded runs of the queue grammar against a free queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import Trace
+from poolproof.harness.choices import SeededChoices
+from poolproof.harness.queue_session import QueueSession
+from poolproof.harness.queue_workload import QueueWorkload
+from poolproof.harness.random_driver import RunResult
+from poolproof.harness.target_call import crash
+
+__all__ = ["QueueCampaign"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCampaign:
+    """A free queue to run against; `make(num_blocks, enable_caching)` ignores the latter."""
+
+    name: str
+    make: Callable[[int, bool], Any]
+    seed: int = 0
+
+    def setup(self, number: int) -> Trace:
+        """The header of the trace that run number `number` makes if it fails; 1 to 8 blocks."""
+        seed = f"{self.seed}/{number}"
+        return Trace(
+            target=self.name,
+            level="queue",
+            profile=Profile(),
+            num_blocks=1 + SeededChoices(f"queue size {seed}").below(8),
+            enable_caching=True,
+            commands=(),
+            options={"seed": seed},
+        )
+
+    def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
+        """Run number `number`: 10 to 70 commands; `announce` hears each before it is applied."""
+        setup = self.setup(number)
+        try:
+            session = QueueSession(self.make(setup.num_blocks, True), setup.num_blocks)
+        except TargetError:
+            raise
+        except (Exception, SystemExit) as error:
+            unbuilt = crash(f"constructing the queue with {setup.num_blocks} blocks", error)
+            return RunResult(0, set(), replace(setup, violation=unbuilt))
+        choices = SeededChoices(f"queue {setup.options['seed']}")
+        workload = QueueWorkload(choices, session.reference, session.can)
+        workload.bias()
+        commands: list[Command] = []
+        violation = session.first_look()
+        for _ in range(10 + choices.below(61)):
+            command = workload.next()
+            if violation is not None or command is None:
+                break
+            commands.append(command)
+            if announce is not None:
+                announce(command)
+            violation = session.step(command)
+        trace = None
+        if violation is not None:
+            trace = replace(setup, commands=tuple(commands), violation=violation)
+        return RunResult(len(commands), session.facts, trace)

@@ -1,0 +1,84 @@
+"""Reads what a target shows of itself with care: what is no answer becomes a violation.
+
+The fast checks trust the types of what they read. Where one of them trips over an answer (a None
+for a count, a list that is none) or over compiled code that raises, the target is read again
+through here, so that the finding names the method and what it answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import index
+from typing import Any
+
+from poolproof.contract.observation import Neighbours
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.harness.target_call import crash
+
+__all__ = ["read", "read_block_or_none", "read_blocks", "read_count", "read_neighbours"]
+
+
+def read(method: Callable[..., Any], *arguments: Any) -> Any:
+    """The method's answer, whatever it is. Raises ViolationError if it raises."""
+    try:
+        return method(*arguments)
+    except (Exception, SystemExit) as error:
+        raise ViolationError(crash(_shown(method, arguments), error)) from error
+
+
+def read_count(method: Callable[..., Any], *arguments: Any) -> int:
+    """An integer. Raises ViolationError for anything else."""
+    answer = read(method, *arguments)
+    try:
+        return index(answer)
+    except TypeError as error:
+        raise _no_answer(method, arguments, answer, "an integer") from error
+
+
+def read_block_or_none(method: Callable[..., Any], *arguments: Any) -> int | None:
+    """An integer or None. Raises ViolationError for anything else."""
+    answer = read(method, *arguments)
+    try:
+        return None if answer is None else index(answer)
+    except TypeError as error:
+        raise _no_answer(method, arguments, answer, "a block id or None") from error
+
+
+def read_blocks(method: Callable[[], Any]) -> list[int]:
+    """A list of integers, of which we keep a copy. Raises ViolationError for anything else."""
+    answer = read(method)
+    try:
+        return [index(block) for block in answer]
+    except TypeError as error:
+        raise _no_answer(method, (), answer, "a list of block ids") from error
+    except (Exception, SystemExit) as error:
+        raise ViolationError(crash(_shown(method, ()), error)) from error
+
+
+def read_neighbours(method: Callable[[int], Any], block: int) -> Neighbours:
+    """None or a tuple of two, each an integer or None. Raises ViolationError for anything else."""
+    answer = read(method, block)
+    if answer is None:
+        return None
+    if isinstance(answer, tuple) and len(answer) == 2:
+        before, after = answer
+        if all(side is None or isinstance(side, int) for side in (before, after)):
+            return before, after
+    raise _no_answer(method, (block,), answer, "None or a tuple of two neighbours")
+
+
+def _shown(method: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
+    name = getattr(method, "__name__", "the method")
+    shown = (a.hex()[:8] if isinstance(a, bytes) else str(a) for a in arguments)
+    return f"{name}({', '.join(shown)})"
+
+
+def _no_answer(
+    method: Callable[..., Any], arguments: tuple[Any, ...], answer: Any, expected: str
+) -> ViolationError:
+    call = _shown(method, arguments)
+    return ViolationError(
+        Violation(
+            "CRASH", Severity.CRASH, f"{call} answered {answer!r:.200}; it must answer {expected}"
+        )
+    )

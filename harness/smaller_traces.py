@@ -1,0 +1,162 @@
+"""Smaller variants of a failing trace for the minimiser to try, one idea a function.
+
+All work on commands in relative form, so that what is left keeps its meaning. Whether a variant
+still fails, and the same way, is found out by `minimise.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from itertools import combinations
+from typing import Any
+
+from poolproof.contract.commands import (
+    Allocate,
+    Cache,
+    Command,
+    Evict,
+    Free,
+    PopLeftN,
+    Touch,
+)
+from poolproof.harness.relative import RelativeCommand
+
+__all__ = [
+    "Candidate",
+    "for_one_block_less",
+    "hashes_of",
+    "lowered",
+    "neighbours_merged",
+    "one_reference_less",
+    "two_commands_less",
+]
+
+Candidate = Sequence[RelativeCommand]
+
+MOST_FOR_PAIRS = 24
+"""Longer traces are not searched for pairs of commands to delete, whose number grows squared."""
+
+
+def two_commands_less(commands: Candidate) -> Iterator[Candidate]:
+    """The commands without two of them, where neither can go alone."""
+    if len(commands) <= MOST_FOR_PAIRS:
+        for pair in combinations(range(len(commands)), 2):
+            yield [item for place, item in enumerate(commands) if place not in pair]
+
+
+def neighbours_merged(commands: Candidate) -> Iterator[Candidate]:
+    """Two calls of one verb that follow each other as one call."""
+    for place in range(len(commands) - 1):
+        merged = _merged(commands[place], commands[place + 1])
+        if merged is not None:
+            yield (*commands[:place], merged, *commands[place + 2 :])
+
+
+def one_reference_less(concrete: Sequence[Command], commands: Candidate) -> Iterator[Candidate]:
+    """The commands with one reference less that a touch takes and a later free gives back.
+
+    Without the one alone the other is misuse, which would hide what comes after.
+    """
+    for taking, touch in enumerate(concrete):
+        if not isinstance(touch, Touch):
+            continue
+        for block in dict.fromkeys(touch.block_ids):
+            for giving, free in enumerate(concrete[taking + 1 :], start=taking + 1):
+                if isinstance(free, Free) and block in free.block_ids:
+                    fewer = list(commands)
+                    fewer[taking] = _without(fewer[taking], touch.block_ids.index(block))
+                    fewer[giving] = _without(fewer[giving], free.block_ids.index(block))
+                    emptied = {place for place in (taking, giving) if not fewer[place].roles}
+                    yield [item for place, item in enumerate(fewer) if place not in emptied]
+                    break
+
+
+def for_one_block_less(commands: Candidate) -> Iterator[Candidate]:
+    """What may still fail in a pool with one block less.
+
+    As it is; with an allocation that asks for one block less, for a bug that needs a nearly empty
+    queue; and with one command, one block of a list, or two commands less, for one that needs
+    every block free or held.
+    """
+    yield commands
+    for place, item in enumerate(commands):
+        if isinstance(item.command, Allocate) and not item.roles and item.command.count > 0:
+            fewer = RelativeCommand(Allocate(item.command.count - 1))
+            yield (*commands[:place], fewer, *commands[place + 1 :])
+    for place in range(len(commands)):
+        yield [*commands[:place], *commands[place + 1 :]]
+    for place, item in enumerate(commands):
+        if hasattr(item.command, "block_ids") and len(item.roles) > 1:
+            for role in range(len(item.roles)):
+                yield [*commands[:place], _without(item, role), *commands[place + 1 :]]
+    yield from two_commands_less(commands)
+
+
+def lowered(item: RelativeCommand, context: Sequence[Command]) -> Iterator[RelativeCommand]:
+    """One command with smaller arguments, the smallest first.
+
+    `context` are the commands of the trace, whose hashes may stand in for each other.
+    """
+    command, roles = item.command, item.roles
+    if isinstance(command, Allocate) and roles:
+        kind, amount = roles[0]
+        yield RelativeCommand(Allocate(1))
+        if kind == "beyond" and amount > 1:
+            yield RelativeCommand(command, ((kind, 1),))
+    elif isinstance(command, Allocate | PopLeftN):
+        for count in range(max(command.count, 0)):
+            yield RelativeCommand(type(command)(count))
+    if len(roles) > 1 and hasattr(command, "block_ids"):
+        for place in range(len(roles)):
+            yield _without(item, place)
+    for place, (role, rank) in enumerate(roles):
+        for lower in range(rank) if role != "raw" else ():
+            yield RelativeCommand(command, (*roles[:place], (role, lower), *roles[place + 1 :]))
+    yield from _with_other_hashes(item, context)
+
+
+def hashes_of(command: Command) -> tuple[Any, ...]:
+    """The hashes that stand in a command."""
+    names = {field.name for field in fields(command)}
+    if "hashes" in names:
+        hashes: tuple[Any, ...] = getattr(command, "hashes")  # noqa: B009 - only some have it
+        return hashes
+    return (getattr(command, "block_hash"),) if "block_hash" in names else ()  # noqa: B009
+
+
+def _merged(first: RelativeCommand, second: RelativeCommand) -> RelativeCommand | None:
+    """One command that does what two of the same verb do, where the verb takes several."""
+    one, two = first.command, second.command
+    roles = (*first.roles, *second.roles)
+    if isinstance(one, Allocate) and isinstance(two, Allocate) and not roles:
+        return RelativeCommand(Allocate(one.count + two.count))
+    if isinstance(one, Cache) and isinstance(two, Cache):
+        return RelativeCommand(replace(one, hashes=(*one.hashes, *two.hashes)), roles)
+    if type(one) is type(two) and isinstance(one, Touch | Free | Evict):
+        return RelativeCommand(one, roles)
+    return None
+
+
+def _without(item: RelativeCommand, place: int) -> RelativeCommand:
+    """The command without one of its blocks (and without that block's hash)."""
+    changes: dict[str, Any] = {}
+    hashes = getattr(item.command, "hashes", None)
+    if hashes is not None and len(hashes) == len(item.roles):
+        changes["hashes"] = (*hashes[:place], *hashes[place + 1 :])
+    roles = (*item.roles[:place], *item.roles[place + 1 :])
+    return RelativeCommand(replace(item.command, **changes), roles)
+
+
+def _with_other_hashes(
+    item: RelativeCommand, context: Sequence[Command]
+) -> Iterator[RelativeCommand]:
+    """The command with hashes that stand earlier in the trace."""
+    own = hashes_of(item.command)
+    earlier = list(dict.fromkeys(key for command in context for key in hashes_of(command)))
+    name = "hashes" if hasattr(item.command, "hashes") else "block_hash"
+    for place, key in enumerate(own):
+        for other in earlier[: earlier.index(key)] if key in earlier else ():
+            hashes = (*own[:place], other, *own[place + 1 :])
+            value = hashes if name == "hashes" else hashes[0]
+            yield RelativeCommand(replace(item.command, **{name: value}), item.roles)

@@ -1,0 +1,326 @@
+"""A whole workload: hit rates, evictions, violations and their traces."""
+
+from itertools import islice
+
+import pytest
+
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import read_trace, write_trace
+from poolproof.harness.replay import replay
+from poolproof.harness.request_generator import RequestMix, generate_requests
+from poolproof.harness.request_trace import Request
+from poolproof.harness.request_workload import RequestWorkload
+from poolproof.impl.block_pool import BlockPool
+from poolproof.reference.native_pool import NativeDictPool
+
+MIX = RequestMix(mean_user_length=300, max_input_length=3000)
+REQUESTS = list(islice(generate_requests(3, MIX), 60))
+EVENTS = Profile(events="per-copy")
+
+
+def run(cls, profile=None, served=None, **options):
+    profile = profile or Profile()
+    rows = profile.to_json()
+    del rows["retention"], rows["same_step_hit"]
+
+    def make(num_blocks, enable_caching):
+        if issubclass(cls, BlockPool):
+            return cls(num_blocks, enable_caching=enable_caching, **rows)
+        return cls(num_blocks, enable_caching=enable_caching, profile=profile)
+
+    workload = RequestWorkload(
+        **{"requests": REQUESTS, "num_blocks": 150, "block_size": 64, "concurrent": 8, **options}
+    )
+    return workload.run("target", make, profile, served)
+
+
+class LosesLinks(BlockPool):
+    """Forgets that a free block that is touched has to leave the queue."""
+
+    def touch(self, block_ids):
+        for block_id in block_ids:
+            self._ref_counts[block_id] += 1
+
+
+class KeepsEvictedHash(BlockPool):
+    """A recycled block stays in the index (bugs.md D1)."""
+
+    def allocate(self, n):
+        kept = dict(self._cached.index.first)
+        taken = super().allocate(n)
+        for key, block_id in kept.items():
+            self._cached.index.first.setdefault(key, block_id)
+        return taken
+
+
+class LeaksOne(BlockPool):
+    """The first block of every request is forgotten."""
+
+    def free(self, block_ids):
+        super().free(block_ids[:-1])
+
+
+class LosesEvents(BlockPool):
+    """The first announcement after the 40th question never comes."""
+
+    questions = 0
+    lost = False
+
+    def take_events(self):
+        events = super().take_events()
+        self.questions += 1
+        if not events or self.lost or self.questions < 40:
+            return events
+        self.lost = True
+        return []
+
+
+@pytest.mark.parametrize("check_every", [1, 7, None])
+def test_a_right_pool_holds(check_every):
+    result = run(BlockPool, check_every=check_every)
+    assert result.violation is None
+    assert result.counts.num_requests == 60
+    assert result.trace is None
+
+
+@pytest.mark.parametrize("check_every", [1, 7, None])
+@pytest.mark.parametrize("eviction", ["lru", "unhashed-first", "lifo"])
+def test_checks_do_not_change_what_the_pool_is_asked(check_every, eviction):
+    profile = Profile(eviction=eviction, events="per-copy")
+    expected = run(NativeDictPool, profile, check_every=None)
+    found = run(BlockPool, profile, check_every=check_every)
+    for name in ("blocks", "blocks_hit", "tokens_hit", "num_ended_early", "peak_held"):
+        assert getattr(found.counts, name) == getattr(expected.counts, name), name
+    assert expected.counts.blocks_hit > 0
+
+
+def test_evictions_are_counted_alike_with_and_without_checks():
+    checked, unchecked = run(BlockPool), run(BlockPool, check_every=None)
+    assert checked.evictions == unchecked.evictions > 0
+
+
+def test_evictions_are_unknown_where_hashes_are_not_shown():
+    class Hidden(BlockPool):
+        block_hash = None
+
+    assert run(Hidden, check_every=None).evictions is None
+    assert run(Hidden).evictions == run(BlockPool).evictions
+
+
+def test_evictions_are_unknown_without_checks_where_duplicates_are_merged():
+    assert run(BlockPool, Profile(duplicates="first"), check_every=None).evictions is None
+
+
+@pytest.mark.parametrize("num_blocks", [60, 150])
+@pytest.mark.parametrize("check_every", [1, 7])
+@pytest.mark.parametrize(
+    ("broken", "invariants"),
+    [
+        (LosesLinks, {"I1", "LINK", "OWN", "I2"}),
+        (KeepsEvictedHash, {"IDX"}),
+        (LeaksOne, {"LEAK", "OWN", "I1"}),
+    ],
+)
+def test_a_broken_pool_is_found(broken, invariants, check_every, num_blocks):
+    result = run(broken, check_every=check_every, num_blocks=num_blocks)
+    assert result.violation is not None
+    assert result.violation.invariant in invariants
+
+
+def test_a_lost_event_is_found_when_the_whole_pool_is_read():
+    assert run(BlockPool, EVENTS, full_every=5).violation is None
+    result = run(LosesEvents, EVENTS, full_every=5)
+    assert result.violation is not None
+    assert result.violation.invariant == "EVT"
+
+
+def test_a_leak_is_found_without_checks():
+    class LeaksAtEnd(BlockPool):
+        def num_free(self):
+            return super().num_free() - (self._queue.length == self.num_blocks and self.used)
+
+        used = False
+
+        def free(self, block_ids):
+            self.used = True
+            super().free(block_ids)
+
+    result = run(LeaksAtEnd, check_every=None)
+    assert result.violation is not None
+    assert result.violation.invariant == "LEAK"
+
+
+@pytest.mark.parametrize("check_every", [1, 7])
+def test_the_trace_shows_the_violation_again(tmp_path, check_every):
+    result = run(KeepsEvictedHash, check_every=check_every)
+    path = tmp_path / "trace.jsonl"
+    write_trace(result.trace, path)
+    trace = read_trace(path)
+    again = replay(trace, lambda n, caching: KeepsEvictedHash(n, enable_caching=caching))
+    assert again.num_left_out == 0
+    assert again.violation is not None
+    assert again.violation.invariant == result.violation.invariant
+
+
+def test_every_judged_step_is_in_the_trace():
+    result = run(LosesLinks)
+    assert len(result.trace.commands) == result.num_steps
+
+
+@pytest.mark.parametrize("check_every", [1, None])
+def test_what_the_target_raises_is_a_violation(check_every):
+    class Raises(BlockPool):
+        def touch(self, block_ids):
+            raise KeyError("lost")
+
+    result = run(Raises, check_every=check_every)
+    assert result.violation.invariant == "CRASH"
+    assert "lost" in result.violation.sentence
+
+
+@pytest.mark.parametrize("check_every", [1, None])
+def test_a_constructor_that_raises_is_a_violation(check_every):
+    class Unbuilt(BlockPool):
+        def __init__(self, num_blocks, **rows):
+            raise RuntimeError("no GPU")
+
+    result = run(Unbuilt, check_every=check_every)
+    assert "constructing the target with 150 blocks" in result.violation.sentence
+
+
+def test_a_target_without_a_required_method_cannot_be_run():
+    class Lacking(BlockPool):
+        free = None
+
+    with pytest.raises(TargetError) as caught:
+        run(Lacking)
+    assert "free()" in str(caught.value)
+
+
+def test_requests_too_large_for_the_pool_are_counted():
+    large = Request(0, 2048, 1, (1, 2, 3, 4))
+    result = run(BlockPool, requests=[large, Request(0, 64, 1, (9,))], num_blocks=3)
+    assert result.counts.num_skipped == 1
+    assert result.violation is None
+
+
+def test_served_is_called_after_each_request():
+    calls = []
+    run(BlockPool, served=lambda: calls.append(1))
+    assert len(calls) == 60
+
+
+@pytest.mark.parametrize("size", [0, -16, 3, 48, 1024])
+def test_a_block_size_that_does_not_divide_512_is_refused(size):
+    with pytest.raises(ValueError) as caught:
+        run(BlockPool, block_size=size)
+    assert f"block size {size} does not divide 512" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["num_blocks", "concurrent", "check_every", "full_every"])
+def test_a_size_below_one_is_refused(name):
+    with pytest.raises(ValueError) as caught:
+        run(BlockPool, **{name: 0})
+    assert str(caught.value) == f"{name} must be at least 1, not 0"
+
+
+class CountsReads(BlockPool):
+    def __init__(self, num_blocks, **rows):
+        super().__init__(num_blocks, **rows)
+        self.counter_reads = self.whole_reads = 0
+        CountsReads.last = self
+
+    def num_free(self):
+        self.counter_reads += 1
+        return super().num_free()
+
+    def free_order(self):
+        self.whole_reads += 1
+        return super().free_order()
+
+
+def test_sampling_compares_the_state_for_few_requests():
+    run(CountsReads, check_every=1)
+    every = CountsReads.last.counter_reads
+    run(CountsReads, check_every=10)
+    assert CountsReads.last.counter_reads < every / 5
+
+
+def test_the_whole_pool_is_read_at_the_stated_rate_and_at_the_end():
+    run(CountsReads, full_every=10)
+    assert CountsReads.last.whole_reads == 6 + 1
+
+
+def test_a_leak_is_found_at_the_end_although_the_last_requests_are_not_compared():
+    class LeaksAtEnd(BlockPool):
+        used = False
+
+        def allocate(self, n):
+            self.used = True
+            return super().allocate(n)
+
+        def num_free(self):
+            return super().num_free() - (self.used and self._queue.length == self.num_blocks)
+
+    small = [Request(0, 64, 1, (number,)) for number in range(3)]
+    result = run(LeaksAtEnd, requests=small, check_every=9)
+    assert result.violation is not None
+    assert result.violation.invariant == "LEAK"
+
+
+def test_events_are_taken_without_checks_so_that_they_do_not_pile_up():
+    pools = []
+
+    class Kept(BlockPool):
+        def __init__(self, num_blocks, **rows):
+            super().__init__(num_blocks, **rows)
+            pools.append(self)
+
+    run(Kept, EVENTS, check_every=None)
+    assert pools[0].take_events() == []
+
+
+@pytest.mark.parametrize("check_every", [1, None])
+def test_a_pool_that_merges_duplicates_holds(check_every):
+    class Merging(NativeDictPool):
+        merged = 0
+
+        def cache(self, block_ids, hashes, /):
+            answer = []
+            for block_id, block_hash in zip(block_ids, hashes, strict=True):
+                carrier = self.lookup(block_hash)
+                if carrier is None:
+                    super().cache([block_id], [block_hash])
+                    answer.append(block_id)
+                else:
+                    self.touch([carrier])
+                    self.free([block_id])
+                    answer.append(carrier)
+                    Merging.merged += 1
+            return answer
+
+    twice = [Request(0, 512, 1, (1,)), Request(0, 512, 1, (1,)), Request(0, 512, 1, (2,))]
+    result = run(Merging, requests=twice, num_blocks=20, check_every=check_every)
+    assert result.violation is None
+    assert Merging.merged == 1
+
+
+@pytest.mark.parametrize("check_every", [1, None])
+def test_a_pool_with_acquire_in_place_of_lookup_is_served(check_every):
+    class Acquiring(NativeDictPool):
+        lookup = touch = None
+
+        def acquire(self, hashes, /):
+            found = []
+            for block_hash in hashes:
+                block_id = NativeDictPool.lookup(self, block_hash)
+                if block_id is None:
+                    break
+                found.append(block_id)
+            NativeDictPool.touch(self, found)
+            return found
+
+    result = run(Acquiring, check_every=check_every)
+    assert result.violation is None
+    assert result.counts.blocks_hit == run(BlockPool).counts.blocks_hit
