@@ -1,0 +1,80 @@
+"""What is right is not accused: the clean pool, the oddities and our own pool pass campaigns."""
+
+import pytest
+
+from poolproof.bugs.clean_pool import CleanPool
+from poolproof.bugs.clean_queue import CleanQueue
+from poolproof.bugs.oddities import ODDITIES
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import capabilities_of
+from poolproof.harness.choices import SeededChoices
+from poolproof.harness.facts import required_facts
+from poolproof.harness.queue_session import QueueSession
+from poolproof.harness.queue_workload import QueueWorkload
+from poolproof.harness.random_driver import PoolCampaign
+from poolproof.impl.block_pool import BlockPool
+
+
+def passes(name, make, profile, num_runs):
+    """Run a campaign and return the facts that it reached."""
+    campaign = PoolCampaign(name, make, profile)
+    facts = set()
+    for number in range(num_runs):
+        result = campaign.run(number)
+        assert result.trace is None, (result.trace.violation, result.trace.commands[-5:])
+        facts |= result.facts
+    return facts
+
+
+def clean_under(profile):
+    return lambda num_blocks, caching: CleanPool(num_blocks, enable_caching=caching, rules=profile)
+
+
+def test_the_clean_pool_passes(profile):
+    passes("clean", clean_under(profile), profile, 200)
+
+
+@pytest.mark.deep
+def test_the_clean_pool_passes_under_any_profile(any_profile):
+    passes("clean", clean_under(any_profile), any_profile, 50)
+
+
+def test_our_own_pool_passes(profile):
+    if profile.eviction == "unspecified":
+        pytest.skip("our pool always keeps an order")
+    options = profile.to_json()
+    for row in ("retention", "same_step_hit"):
+        del options[row]
+    passes(
+        "impl",
+        lambda num_blocks, caching: BlockPool(num_blocks, enable_caching=caching, **options),
+        profile,
+        200,
+    )
+
+
+@pytest.mark.parametrize("cls", ODDITIES, ids=lambda cls: cls.__name__)
+def test_an_oddity_passes_and_reaches_every_fact(cls):
+    profile = Profile.from_mapping(cls.profile)
+    facts = passes(cls.__name__, lambda n, on: cls(n, enable_caching=on), profile, 200)
+    assert set(required_facts(profile, capabilities_of(cls(4)))) <= facts
+
+
+def test_the_clean_queue_passes():
+    for seed in range(200):
+        choices = SeededChoices(seed)
+        num_blocks = 1 + choices.below(8)
+        session = QueueSession(CleanQueue(num_blocks), num_blocks)
+        workload = QueueWorkload(choices, session.reference, session.can)
+        assert session.first_look() is None
+        for _ in range(40):
+            command = workload.next()
+            assert command is None or session.step(command) is None
+
+
+def test_the_clean_queue_says_when_it_has_too_few_blocks():
+    queue = CleanQueue(2)
+    with pytest.raises(ValueError) as refused:
+        queue.popleft_n(3)
+    assert str(refused.value) == "3 blocks asked for, 2 are free"
+    assert queue.free_order() == [0, 1]
