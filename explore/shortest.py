@@ -1,0 +1,204 @@
+"""Breadth-first search for the shortest failing command sequence.
+
+Level by level every defined command of a fixed grammar is tried in every state reached so far;
+states that cannot be told apart are continued once. The first failure is therefore a shortest
+one, and among the shortest the first in the grammar's order, so that the same bug gives the same
+trace whatever led to it. Shortest means: of this grammar, and as far as merging states is sound
+(`recorded_session.py` says when it is not). Every try builds a fresh target and replays the
+commands before it unchecked, because targets in general can be neither copied nor undone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from poolproof.contract.commands import Command
+from poolproof.contract.content import Key
+from poolproof.contract.profile import Profile
+from poolproof.contract.violation import Violation
+from poolproof.explore.pool_grammar import PoolGrammar
+from poolproof.explore.queue_grammar import QueueGrammar
+from poolproof.explore.recorded_session import RecordedPool, RecordedQueue
+from poolproof.harness.target_call import crash
+
+__all__ = ["ShortestResult", "shortest_failure", "shortest_queue_failure"]
+
+Make = Callable[[int, bool], Any]
+Commands = tuple[Command, ...]
+
+
+class _Session(Protocol):
+    """What a search needs of a session."""
+
+    replaying: bool
+    is_exact: bool
+
+    def first_look(self) -> Violation | None: ...
+    def step(self, command: Command) -> Violation | None: ...
+    def step_any(self, command: Command) -> Violation | None: ...
+    def look(self) -> Violation | None: ...
+    def state(self) -> Hashable: ...
+
+
+AnySession = TypeVar("AnySession", bound=_Session)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestResult:
+    """What a search found: the failing `commands` with their `violation`, or None twice.
+
+    No sequence of up to `depth` commands fails. `exhausted` says that there are no further
+    states, `num_states` counts them up to renaming, `num_tries` the commands that were executed
+    and checked. A search that ended before `max_commands`, neither failing nor exhausted, ran
+    into `max_states`.
+    """
+
+    commands: Commands | None
+    violation: Violation | None
+    depth: int
+    exhausted: bool
+    num_states: int
+    num_tries: int
+    duration_s: float
+
+
+def shortest_failure(
+    make: Make,
+    profile: Profile,
+    num_blocks: int,
+    *,
+    enable_caching: bool = True,
+    hashes: int = 2,
+    max_commands: int = 6,
+    max_states: int = 100_000,
+    max_count: int = 3,
+    max_list: int = 2,
+) -> ShortestResult:
+    """The shortest sequence of pool commands after which a target breaks an invariant.
+
+    `make(num_blocks, enable_caching)` builds a fresh target; `hashes` is how many different
+    hashes commands may name.
+    """
+    alphabet: list[Key] = [bytes([number]) * 16 for number in range(1, hashes + 1)]
+
+    def start() -> RecordedPool:
+        target = make(num_blocks, enable_caching)
+        return RecordedPool(target, profile, num_blocks, enable_caching=enable_caching)
+
+    grammar = PoolGrammar(alphabet, max_count=max_count, max_list=max_list)
+    return _Search(start, grammar.commands, max_commands, max_states).run()
+
+
+def shortest_queue_failure(
+    make: Make,
+    num_blocks: int,
+    *,
+    max_commands: int = 6,
+    max_states: int = 100_000,
+    max_count: int = 3,
+    max_list: int = 2,
+) -> ShortestResult:
+    """The shortest sequence of queue commands after which a target breaks an invariant."""
+
+    def start() -> RecordedQueue:
+        return RecordedQueue(make(num_blocks, True), num_blocks)
+
+    grammar = QueueGrammar(max_count=max_count, max_list=max_list)
+    return _Search(start, grammar.commands, max_commands, max_states).run()
+
+
+class _Search(Generic[AnySession]):
+    """One search; `run` once."""
+
+    def __init__(
+        self,
+        start: Callable[[], AnySession],
+        commands_in: Callable[[AnySession], Iterable[Command]],
+        max_commands: int,
+        max_states: int,
+    ) -> None:
+        self._start = start
+        self._commands_in = commands_in
+        self._max_commands = max_commands
+        self._max_states = max_states
+        self._num_tries = 0
+        self._began_s = time.perf_counter()
+
+    def run(self) -> ShortestResult:
+        try:
+            session = self._start()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a target may raise anything
+            return self._result(-1, set(), (), crash("constructing the target", error))
+        violation = session.first_look()
+        if violation is not None:
+            return self._result(-1, set(), (), violation)
+        states = {session.state()}
+        level: list[tuple[Hashable, Commands]] = [(session.state(), ())]
+        for depth in range(self._max_commands):
+            following: list[tuple[Hashable, Commands]] = []
+            for state, prefix in level:
+                failed = self._expand(state, prefix, states, following)
+                if failed is not None:
+                    return self._result(depth, states, *failed)
+                if len(states) > self._max_states:
+                    return self._result(depth, states)
+            level = following
+            if not level:
+                break
+        return self._result(self._max_commands, states, exhausted=not level)
+
+    def _expand(
+        self,
+        state: Hashable,
+        prefix: Commands,
+        states: set[Hashable],
+        following: list[tuple[Hashable, Commands]],
+    ) -> tuple[Commands, Violation] | None:
+        """Try every command after `prefix`; the first that fails, with its violation, or None."""
+        session = self._replayed(prefix)
+        reached = state
+        for command in list(self._commands_in(session)):
+            # Nothing changed, pickle says: the session serves for the next command as well.
+            if reached != state or not session.is_exact:
+                session = self._replayed(prefix)
+            if self._try(session, command) is not None:
+                # Once more from the start, so that the finding counts this trace's commands only.
+                violation = self._try(self._replayed(prefix), command)
+                if violation is not None:
+                    return (*prefix, command), violation
+            reached = session.state()
+            if reached not in states:
+                states.add(reached)
+                following.append((reached, (*prefix, command)))
+        return None
+
+    def _try(self, session: AnySession, command: Command) -> Violation | None:
+        self._num_tries += 1
+        return session.step_any(command) or session.look()
+
+    def _replayed(self, prefix: Commands) -> AnySession:
+        """A fresh session after commands that are known to show nothing."""
+        session = self._start()
+        session.replaying = True
+        for command in prefix:
+            violation = session.step(command)
+            assert violation is None, f"the target is not deterministic: {violation}"
+        session.replaying = False
+        return session
+
+    def _result(
+        self,
+        depth: int,
+        states: set[Hashable],
+        commands: Commands | None = None,
+        violation: Violation | None = None,
+        *,
+        exhausted: bool = False,
+    ) -> ShortestResult:
+        duration_s = time.perf_counter() - self._began_s
+        return ShortestResult(
+            commands, violation, depth, exhausted, len(states), self._num_tries, duration_s
+        )
