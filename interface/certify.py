@@ -1,0 +1,168 @@
+"""Certifies one target: runs the stages, collects what broke, and states what was done.
+
+The order is fixed and so are the budgets (`levels.py`): look at the target, check the ruler,
+drive queue, pool and token chains (Hypothesis's machines first, then the plain driver), then see
+which methods were never called. Whether the findings fail the run is decided by `verdict.py`.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from poolproof import __version__
+from poolproof.certificate import Certificate, NotRun
+from poolproof.certify_jobs import Chunk, Description, describe, methods_entered
+from poolproof.contract.target import CONTRACT_VERSION, TargetError
+from poolproof.contract.trace import Trace
+from poolproof.coverage_statement import not_covered, not_run
+from poolproof.driving import Driving, value_of
+from poolproof.finding_collector import FindingCollector
+from poolproof.harness.isolation import Failed, Finished, ImporterError, InProcess, Isolation
+from poolproof.options import CertifyOptions
+from poolproof.progress import Progress
+from poolproof.ruler import check_ruler
+from poolproof.targets.target import Target
+
+__all__ = ["certify"]
+
+_SAMPLE_RUNS = 20
+"""Runs that are profiled to see which methods are entered; profiling is slow."""
+
+
+def certify(load: Callable[[], Target], options: CertifyOptions, progress: Progress) -> Certificate:
+    """The certificate of the target that `load` loads, without a verdict yet.
+
+    `load` is called in a child process unless `options.in_process`. Raises TargetError when the
+    target cannot be run at all.
+    """
+    isolation: Any = (
+        InProcess(load)
+        if options.in_process
+        else Isolation(load, options.limits, workers=options.workers)
+    )
+    began = time.monotonic()
+    try:
+        with isolation:
+            certificate = _Certification(isolation, options, progress).run()
+    except ImporterError as error:
+        loading = error.outcome
+        if isinstance(loading, Failed) and loading.exception_type.endswith("TargetError"):
+            raise TargetError(loading.message) from error
+        raise TargetError(str(error)) from error
+    return replace(certificate, limits=(isolation.statement,), seconds=time.monotonic() - began)
+
+
+class _Certification:
+    """One certification in progress."""
+
+    def __init__(self, isolation: Any, options: CertifyOptions, progress: Progress) -> None:
+        self._isolation = isolation
+        self._options = options
+        self._progress = progress
+
+    def run(self) -> Certificate:
+        self._progress.begin("looking at the target")
+        about: Description = value_of(self._isolation, describe, None)
+        driving = Driving(self._isolation, about, self._options, self._progress)
+        if about.unbuilt is not None:
+            driving.collector.add_lost("construction", _unbuilt(about))
+            return self._certificate(about, driving)
+        assert about.can is not None
+        has_queue = about.has_queue or about.level == "queue"
+        self._progress.begin("checking the ruler")
+        caught, missed = check_ruler(
+            about.profile, about.can, pool=about.level == "pool", queue=has_queue
+        )
+        driving.drive(
+            ["queue"] * has_queue
+            + ["pool"] * (about.level == "pool")
+            + ["chains"] * about.takes_chains
+        )
+        certificate = replace(
+            self._certificate(about, driving),
+            canaries_caught=caught,
+            canaries_missed=missed,
+            never_called=self._never_called(about, driving),
+            behaves_as=self._behaves_as(about, driving),
+            hardening=self._harden(about, driving).findings if self._options.hardening else (),
+        )
+        self._progress.end()
+        return certificate
+
+    def _certificate(self, about: Description, driving: Driving) -> Certificate:
+        options = self._options
+        return Certificate(
+            poolproof_version=__version__,
+            contract_version=CONTRACT_VERSION,
+            target=about.name,
+            target_version=about.version,
+            source=about.source,
+            shape=about.shape,
+            profile=about.profile,
+            level=options.level,
+            seed=options.seed,
+            workers=1 if options.in_process else options.workers,
+            limits=(),
+            python=f"{platform.python_implementation()} {platform.python_version()}",
+            platform=platform.platform(terse=True),
+            stages=tuple(driving.stages),
+            findings=driving.collector.findings,
+            notes=about.notes,
+            not_run=tuple(NotRun(what, why) for what, why in not_run(about, options)),
+            not_covered=not_covered(about),
+        )
+
+    def _never_called(self, about: Description, driving: Driving) -> tuple[str, ...]:
+        """Public methods of the class that none of a sample of runs entered."""
+        if about.level != "pool" or not about.public_methods or driving.lost:
+            return ()
+        self._progress.begin("methods never called")
+        entered: set[str] = set()
+        for kind in ("pool", "chains") if about.takes_chains else ("pool",):
+            outcome = driving.one(methods_entered, Chunk(kind, self._options.seed, 0, _SAMPLE_RUNS))
+            if isinstance(outcome, Finished):
+                entered |= outcome.value
+        return tuple(name for name in about.public_methods if name not in entered)
+
+    def _behaves_as(self, about: Description, driving: Driving) -> str | None:
+        """The eviction profile under which a target that breaks nothing but ORD holds."""
+        findings = driving.collector.findings
+        if not findings or any(f.violation.invariant != "ORD" for f in findings):
+            return None
+        for eviction in ("lru", "unhashed-first", "lifo", "unspecified"):
+            if eviction == about.profile.eviction:
+                continue
+            profile = replace(about.profile, eviction=eviction)
+            self._progress.begin(f"trying eviction={eviction}")
+            if not any(result.num_failing_runs for result in driving.chunks("pool", 3, profile)):
+                return f"eviction={eviction}"
+        return None
+
+    def _harden(self, about: Description, driving: Driving) -> FindingCollector:
+        """Drive the misuse that the profile leaves undefined, as if it had to be refused."""
+        found = driving.new_collector()
+        if about.level != "pool" or about.profile.misuse != "undefined":
+            return found
+        stage = "misuse that the profile leaves undefined"
+        self._progress.begin(stage)
+        profile = replace(about.profile, misuse="raises")
+        for result in driving.chunks("pool", 4, profile):
+            for trace in result.failures.values():
+                found.add(stage, trace)
+        return found
+
+
+def _unbuilt(about: Description) -> Trace:
+    return Trace(
+        target=about.name,
+        level=about.level,
+        profile=about.profile,
+        num_blocks=4 + (about.profile.null_block or 0),
+        enable_caching=True,
+        commands=(),
+        violation=about.unbuilt,
+    )

@@ -1,0 +1,178 @@
+"""`poolproof certify [TARGET]`: the options, the files around a certification, the exit status.
+
+Whatever can be wrong with arguments and files is found before the work starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    # The command line starts quickly: everything heavy is imported when the command runs.
+    from poolproof.certificate import Certificate
+    from poolproof.certify_outputs import Outputs
+    from poolproof.contract.violation import Severity
+    from poolproof.verdict import Rules
+
+__all__ = ["certify_command"]
+
+_PATH = click.Path(path_type=Path)
+
+
+def _usable_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@click.command("certify")
+@click.argument("target", default="impl")
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard", "deep"]),
+    default="standard",
+    show_default=True,
+    help="quick: under 30 s. standard: about 2 minutes. deep: as long as it takes.",
+)
+@click.option("--api", metavar="NAME", help="The shape of the class: native, vllm-v1 or queue.")
+@click.option("--known", type=_PATH, help="TOML file of accepted findings.")
+@click.option("--baseline", type=_PATH, help="Fail only on what this certificate (JSON) lacks.")
+@click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
+@click.option("--hardening", is_flag=True, help="Also try misuse that is undefined; never fails.")
+@click.option("--json", "json_file", type=_PATH, help="Write the certificate as JSON.")
+@click.option("--junit", "junit_file", type=_PATH, help="Write the certificate as JUnit XML.")
+@click.option("--md", "markdown_file", type=_PATH, help="Write the certificate as Markdown.")
+@click.option("--report", type=_PATH, help="Folder for all forms, traces and reports included.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Processes; one a processor by default."
+)
+@click.option("--in-process", is_flag=True, help="No child processes, no limits: for debuggers.")
+@click.option(
+    "--call-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds that one call of the target may take.",
+)
+@click.option(
+    "--memory-limit",
+    type=click.IntRange(min=1),
+    default=2048,
+    show_default=True,
+    metavar="MIB",
+    help="Memory of one worker beyond what the target's import uses.",
+)
+@click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
+def certify_command(
+    *,
+    target: str,
+    level: str,
+    api: str | None,
+    known: Path | None,
+    baseline: Path | None,
+    fail_on: str | None,
+    hardening: bool,
+    json_file: Path | None,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    report: Path | None,
+    seed: int,
+    workers: int | None,
+    in_process: bool,
+    call_timeout: float,
+    memory_limit: int,
+    rows: tuple[str, ...],
+) -> None:
+    """Certify TARGET: a built-in name, path/to/file.py:Class or package.module:Class.
+
+    Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
+    """
+    from poolproof.certify_outputs import Outputs
+    from poolproof.harness.isolation import Limits
+    from poolproof.options import CertifyOptions
+    from poolproof.targets.profile_text import split_overrides
+
+    target = _with_rows(target, rows)
+    rules = _rules(_severities(fail_on), known, baseline)
+    outputs = Outputs(json_file, junit_file, markdown_file, report)
+    outputs.check()
+    options = CertifyOptions(
+        level=level,
+        seed=seed,
+        workers=workers or _usable_processors(),
+        in_process=in_process,
+        limits=Limits(call_timeout_s=call_timeout, memory_mib=memory_limit),
+        hardening=hardening,
+        api=api,
+        profile_overrides=split_overrides(target)[1],
+    )
+    sys.exit(_certify(target, options, rules, outputs))
+
+
+def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
+    from poolproof.certify import certify
+    from poolproof.progress import progress_to
+    from poolproof.targets.load import load_target
+    from poolproof.terminal import show
+    from poolproof.text_certificate import text_certificate
+    from poolproof.verdict import judge
+
+    with progress_to(sys.stderr) as progress:
+        found = certify(lambda: load_target(target, api=options.api), options, progress)
+    certificate: Certificate = judge(found, rules)
+    files = outputs.write(certificate)
+    show(text_certificate(certificate, files))
+    assert certificate.verdict is not None
+    return certificate.verdict.exit_status
+
+
+def _severities(fail_on: str | None) -> tuple[Severity, ...]:
+    from poolproof.contract.violation import Severity
+
+    if fail_on is None:
+        return tuple(Severity)
+    names = [name.strip() for name in fail_on.split(",") if name.strip()]
+    known = {severity.value: severity for severity in Severity}
+    for name in names:
+        if name not in known:
+            raise click.BadParameter(
+                f"unknown severity {name!r}; known are {', '.join(known)}", param_hint="--fail-on"
+            )
+    if not names:
+        raise click.BadParameter(f"name at least one of {', '.join(known)}", param_hint="--fail-on")
+    return tuple(known[name] for name in names)
+
+
+def _rules(fail_on: tuple[Severity, ...], known: Path | None, baseline: Path | None) -> Rules:
+    from poolproof.baseline import read_baseline
+    from poolproof.known_findings import KnownFindings, read_known_findings
+    from poolproof.verdict import Rules
+
+    findings = read_baseline(baseline).findings if baseline else ()
+    return Rules(
+        fail_on=fail_on,
+        known=read_known_findings(known) if known else KnownFindings(),
+        baseline=frozenset(finding.fingerprint for finding in findings),
+    )
+
+
+def _with_rows(target: str, rows: tuple[str, ...]) -> str:
+    """The target string with the rows of --profile in its brackets, where traces keep them."""
+    from poolproof.targets.profile_text import split_overrides
+
+    if not rows:
+        return target
+    for row in rows:
+        if "=" not in row:
+            raise click.BadParameter(
+                f"{row!r} is not KEY=VALUE, such as eviction=lifo", param_hint="--profile"
+            )
+    base, inside = split_overrides(target)
+    _, given = split_overrides(f"{base}[{','.join(rows)}]")
+    return f"{base}[{','.join(f'{key}={value}' for key, value in {**inside, **given}.items())}]"

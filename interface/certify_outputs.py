@@ -1,0 +1,81 @@
+"""The files that a certification leaves behind, apart from what it prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from poolproof.certificate import Certificate
+from poolproof.finding_report import plain_text
+from poolproof.junit_certificate import junit_certificate
+from poolproof.markdown_certificate import markdown_certificate
+from poolproof.output_files import OutputError, check_file, check_folder, write_file
+from poolproof.text_certificate import text_certificate
+from poolproof.trace_files import DEFAULT_FOLDER, write_findings
+
+__all__ = ["Outputs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where the certificate goes: single files, and a folder that gets every form."""
+
+    json_file: Path | None = None
+    junit_file: Path | None = None
+    markdown_file: Path | None = None
+    folder: Path | None = None
+
+    def check(self) -> None:
+        """See that everything can be written, before the work. Raises OutputError."""
+        for path in (self.json_file, self.junit_file, self.markdown_file):
+            if path is not None:
+                check_file(path)
+        if self.folder is not None:
+            check_folder(self.folder)
+
+    def write(self, certificate: Certificate) -> Mapping[str, str]:
+        """Write all forms of a judged certificate; the trace file of each fingerprint.
+
+        Raises OutputError.
+        """
+        if self.json_file is not None:
+            write_file(self.json_file, _json(certificate))
+        if self.junit_file is not None:
+            write_file(self.junit_file, junit_certificate(certificate))
+        if self.markdown_file is not None:
+            write_file(self.markdown_file, markdown_certificate(certificate))
+        if self.folder is None:
+            return _keep_traces(certificate)
+        files = write_findings(self.folder, (*certificate.findings, *certificate.hardening))
+        write_file(self.folder / "certificate.json", _json(certificate))
+        write_file(self.folder / "certificate.md", markdown_certificate(certificate))
+        write_file(self.folder / "junit.xml", junit_certificate(certificate))
+        text = plain_text(text_certificate(certificate, files))
+        write_file(self.folder / "certificate.txt", text)
+        return files
+
+
+def _keep_traces(certificate: Certificate) -> Mapping[str, str]:
+    """Without --report, traces are kept in the working folder, where `show f-...` finds them.
+
+    Nobody asked for these files, so it is no error when they cannot be written.
+    """
+    findings = (*certificate.findings, *certificate.hardening)
+    if not findings:
+        return {}
+    try:
+        check_folder(DEFAULT_FOLDER)
+        # The folder holds what one run left; version control is not to see it.
+        write_file(DEFAULT_FOLDER / ".gitignore", "*\n")
+        return write_findings(DEFAULT_FOLDER, findings)
+    except OutputError as error:
+        click.echo(f"poolproof: the traces are not kept: {error}", err=True)
+        return {}
+
+
+def _json(certificate: Certificate) -> str:
+    return json.dumps(certificate.to_json(), indent=2) + "\n"

@@ -1,0 +1,126 @@
+"""The command line: finds the sub-command, turns errors into lines and exit statuses.
+
+0 holds, 1 a violation was found, 2 the run could not be carried out or concluded. What a user can
+bring about ends in one or two lines; what he cannot is a bug of ours and says so. Sub-commands are
+imported when they are run, so that `poolproof --help` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+import click
+
+from poolproof import __version__
+
+__all__ = ["main"]
+
+_SUMMARIES = {
+    "certify": "Check an allocator and print its certificate.",
+    "replay": "Run a trace again and see whether its violation still shows.",
+    "shrink": "Make a failing trace as short as it gets.",
+    "show": "Draw a trace step by step, or write it as a test or a web page.",
+    "list": "The targets that are known here.",
+    "new": "Write the skeleton of an allocator to fill in.",
+    "workload": "Replay real request traces, checked while they run.",
+}
+
+
+class CommandLine(click.Group):
+    """The group of sub-commands, each in the module `<name>_command.py`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        return list(_SUMMARIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _SUMMARIES:
+            return None
+        module = importlib.import_module(f"poolproof.{cmd_name}_command")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_SUMMARIES.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the sub-command; whatever it raises ends in a message and an exit status."""
+        _accept_any_text()
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, SystemExit):
+            raise
+        except KeyboardInterrupt:
+            # click would exit with 1, which says that a violation was found.
+            _stop("interrupted, nothing was concluded")
+        except BrokenPipeError:
+            # The same; and Python would complain again when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(2)
+        except Exception as error:  # noqa: BLE001 -- the one place where everything ends
+            if isinstance(error, _expected_errors()):
+                _stop(str(error))
+            _stop_on_our_bug(error, debug=bool(ctx.params.get("debug")))
+
+
+def _expected_errors() -> tuple[type[Exception], ...]:
+    """Errors whose messages are made for users; imported only once one has happened."""
+    from poolproof.baseline import BaselineError
+    from poolproof.contract.profile import ProfileError
+    from poolproof.contract.target import TargetError
+    from poolproof.contract.trace import TraceError
+    from poolproof.known_findings import KnownFileError
+    from poolproof.output_files import OutputError
+
+    return (BaselineError, KnownFileError, OutputError, ProfileError, TargetError, TraceError)
+
+
+def _stop(message: str) -> NoReturn:
+    from poolproof.wording import printable
+
+    click.echo(f"poolproof: {printable(message)}", err=True)
+    sys.exit(2)
+
+
+def _stop_on_our_bug(error: Exception, *, debug: bool) -> NoReturn:
+    if debug:
+        traceback.print_exception(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    cause = next(iter(str(error).splitlines()), "")[:200]
+    place = f"{os.path.basename(frame.filename)} line {frame.lineno}"  # noqa: PTH119 -- text only
+    hint = "Report it with the traceback above" if debug else (
+        "Report it with what `poolproof --debug ...` prints"
+    )  # fmt: skip
+    click.echo(
+        f"poolproof: this is a bug in Poolproof {__version__}, and says nothing about your "
+        f"allocator: {type(error).__name__}: {cause} ({place}).\n"
+        f"{hint}, Python {sys.version.split()[0]} and the target's version.",
+        err=True,
+    )
+    sys.exit(2)
+
+
+def _accept_any_text() -> None:
+    """A message may hold characters that the terminal's encoding lacks; show their numbers."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+@click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="poolproof", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, help="Show tracebacks of Poolproof's own bugs.")
+def main(debug: bool) -> None:
+    """Certify the KV-cache block allocators of LLM servers.
+
+    Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
+    """

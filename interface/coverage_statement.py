@@ -1,0 +1,54 @@
+"""What a certificate must say that it does not show, so that a pass is never read as more.
+
+Depends on the level, on what the target lets us see, and on the options; nothing is run here.
+"""
+
+from __future__ import annotations
+
+from poolproof.certify_jobs import Description
+from poolproof.options import CertifyOptions
+
+__all__ = ["not_covered", "not_run"]
+
+_INFERRED = {
+    "free_order": "the target shows no free_order(): I1 and ORD are inferred from what allocate() "
+    "hands out, I4 from lookup()",
+    "free_neighbours": "the target shows no free_neighbours(): LINK is not checked",
+    "ref_count": "the target shows no ref_count(): OWN is inferred from num_free()",
+    "block_hash": "the target shows no block_hash(): IDX is checked through lookup() alone",
+}
+
+
+def not_covered(about: Description) -> tuple[str, ...]:
+    """What a pass at this level leaves open, in whole sentences."""
+    if about.can is None:
+        return ("nothing was driven: the target could not be constructed",)
+    if about.level == "queue":
+        return ("a free queue alone: reference counts, hashes and the prefix index are a pool's",)
+    open_points = [
+        (
+            "whether a block was full and written when it was cached (I3), and what a request "
+            "reads (DATA): the caller's duty at pool level, checked at manager level"
+        ),
+        "calls from several threads at once",
+    ]
+    open_points += [sentence for name, sentence in _INFERRED.items() if not about.can.sees(name)]
+    if about.profile.events != "none" and not about.can.sees("take_events"):
+        open_points.append("events: the profile has them, but there is no take_events() (EVT)")
+    if about.profile.misuse == "undefined":
+        open_points.append("misuse: the profile leaves it undefined (see --hardening)")
+    return tuple(open_points)
+
+
+def not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]]:
+    """Stages that this certification left out, each with the reason."""
+    left_out = [("manager and kernel levels", "not part of this version")]
+    if about.level == "pool" and not about.has_queue:
+        left_out.append(("queue level", "the target has no free queue of its own to be driven"))
+    if about.level == "pool" and not about.takes_chains:
+        left_out.append(("token chains", "the target hashes no tokens; hashes were opaque"))
+    if about.profile.misuse == "undefined" and not options.hardening:
+        left_out.append(("hardening", "not asked for (--hardening)"))
+    if options.in_process:
+        left_out.append(("isolation", "turned off (--in-process): no limits were enforced"))
+    return left_out

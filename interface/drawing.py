@@ -1,0 +1,164 @@
+"""A trace as a table: after each command, the queue, the held blocks and the index as they must be.
+
+Computed on the reference alone, so that a trace can be drawn anywhere, without its target. The
+states are those of a right allocator; what the target did instead is what the violation's sentence
+says, and its command is marked. Colours and borders are added where the table is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from poolproof.contract.commands import (
+    Append,
+    AppendN,
+    Command,
+    PopLeft,
+    PopLeftN,
+    PrependN,
+    Remove,
+)
+from poolproof.contract.trace import Trace
+from poolproof.expected_pool import ExpectedPool, LostTrackError
+from poolproof.key_letters import KeyLetters
+from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.dict_queue import DictQueue
+from poolproof.reference.legality import queue_misuse_of
+
+__all__ = ["HEADINGS", "Drawing", "Row", "draw"]
+
+HEADINGS = ("#", "command", "free queue", "held", "index", "note")
+"""Held: block x owners. Index: hash -> blocks. The free queue stands head first."""
+
+_MOST_IDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One command and the state after it; `violating` marks the command that broke something."""
+
+    number: int
+    command: str
+    free_queue: str
+    held: str
+    index: str
+    note: str
+    violating: bool = False
+
+    def cells(self) -> tuple[str, ...]:
+        """The cells in the order of `HEADINGS`; a mark stands beside the violating number."""
+        number = f"> {self.number}" if self.violating else str(self.number)
+        return (number, self.command, self.free_queue, self.held, self.index, self.note)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The rows, the first of them before any command, and what each letter stands for."""
+
+    rows: tuple[Row, ...]
+    legend: tuple[tuple[str, str], ...]
+    lost_track: str | None = None
+
+
+def draw(trace: Trace) -> Drawing:
+    """The drawing of a trace of the queue or pool level."""
+    letters = KeyLetters()
+    states = _queue_states(trace) if trace.level == "queue" else _pool_states(trace, letters)
+    failing = -2 if trace.violation is None else trace.violation.command_index
+    rows, lost = [], None
+    for number, (text, cells, problem) in enumerate(states):
+        lost = lost or problem
+        rows.append(Row(number, text, *cells, violating=number == failing + 1))
+    return Drawing(tuple(rows), tuple(letters.legend()), lost)
+
+
+State = tuple[str, tuple[str, str, str, str], str | None]
+
+
+def _pool_states(trace: Trace, letters: KeyLetters) -> Iterable[State]:
+    expected = ExpectedPool(trace, letters)
+    yield "", (*_pool_cells(expected.pool, letters), _setting(trace)), None
+    lost: str | None = None
+    for place, command in enumerate(trace.commands):
+        letters.name_keys_of(command, expected.pool.block_size)
+        text = letters.command(command)
+        if lost is None:
+            try:
+                note = expected.apply(command, trace.commands[place + 1 :])
+            except LostTrackError as error:
+                lost = f"from command {place + 1} on the states are not known: {error}"
+        if lost is None:
+            yield text, (*_pool_cells(expected.pool, letters), note), None
+        else:
+            yield text, ("?", "?", "?", ""), lost
+
+
+def _pool_cells(pool: DictPool, letters: KeyLetters) -> tuple[str, str, str]:
+    held = [
+        f"{block}x{len(holders)}" if len(holders) > 1 else str(block)
+        for block, holders in pool.holders.items()
+        if holders
+    ]
+    index = [
+        f"{letters.letter(key)}->{','.join(map(str, blocks))}"
+        for key, blocks in pool.carriers.items()
+    ]
+    return _shortened(list(map(str, pool.free))), _shortened(held), _shortened(sorted(index))
+
+
+def _setting(trace: Trace) -> str:
+    parts = [_num_blocks(trace)]
+    parts += [f"{trace.profile.null_block} is null"] if trace.profile.null_block is not None else []
+    parts += [] if trace.enable_caching else ["caching off"]
+    return ", ".join(parts)
+
+
+def _num_blocks(trace: Trace) -> str:
+    return "1 block" if trace.num_blocks == 1 else f"{trace.num_blocks} blocks"
+
+
+def _queue_states(trace: Trace) -> Iterable[State]:
+    queue = DictQueue(trace.num_blocks)
+    yield "", (*_queue_cells(queue), _num_blocks(trace)), None
+    lost: str | None = None
+    for place, command in enumerate(trace.commands):
+        misuse = queue_misuse_of(queue, command)
+        if lost is None and misuse is not None:
+            lost = f"from command {place + 1} on the states are not known: {misuse}"
+        if lost is None:
+            note = _apply_to_queue(queue, command)
+            yield str(command), (*_queue_cells(queue), note), None
+        else:
+            yield str(command), ("?", "?", "", ""), lost
+
+
+def _queue_cells(queue: DictQueue) -> tuple[str, str, str]:
+    outside = [str(block) for block in range(queue.num_blocks) if block not in queue.order]
+    return _shortened(list(map(str, queue.order))), _shortened(outside), ""
+
+
+def _apply_to_queue(queue: DictQueue, command: Command) -> str:
+    match command:
+        case PopLeft():
+            return f"gives {queue.popleft()}"
+        case PopLeftN(count=count):
+            return f"gives {' '.join(map(str, queue.popleft_n(count))) or 'none'}"
+        case Remove(block_id=block_id):
+            queue.remove(block_id)
+        case Append(block_id=block_id):
+            queue.append(block_id)
+        case AppendN(block_ids=ids):
+            queue.append_n(ids)
+        case PrependN(block_ids=ids):
+            queue.prepend_n(ids)
+    return ""
+
+
+def _shortened(items: Sequence[str]) -> str:
+    """Everything while it is short; of more, both ends and how many there are."""
+    if not items:
+        return "-"
+    if len(items) <= _MOST_IDS:
+        return " ".join(items)
+    return f"{' '.join(items[:6])} .. {' '.join(items[-3:])} ({len(items):,})"

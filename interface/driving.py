@@ -1,0 +1,231 @@
+"""Drives one target at every level that it has, and collects what breaks.
+
+First Hypothesis's state machines, side by side, then the plain driver in chunks. A worker that is
+lost on the way is a finding like any other. Which stages there are and what a certificate says
+about them is decided in `certify.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from poolproof.certificate import Outcome, StageResult
+from poolproof.certify_jobs import (
+    Chunk,
+    ChunkResult,
+    Description,
+    Machine,
+    TimedMachine,
+    run_chunk,
+    run_hypothesis,
+)
+from poolproof.certify_losses import (
+    minimise_lost,
+    trace_of_lost_chunk,
+    trace_of_lost_machine,
+)
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import Trace
+from poolproof.finding_collector import FindingCollector
+from poolproof.harness.facts import required_chain_facts, required_facts
+from poolproof.harness.isolation import Failed, Finished
+from poolproof.harness.queue_workload import required_queue_facts
+from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
+from poolproof.options import CertifyOptions
+from poolproof.progress import Progress
+
+__all__ = ["Driving", "value_of"]
+
+_STEPS_PER_RUN = {"pool": 115, "chains": 115, "queue": 40}
+_LEVEL_OF = {"pool": "pool", "chains": "pool", "queue": "queue"}
+_NAME_OF = {"pool": "opaque hashes", "chains": "token chains", "queue": "links and order"}
+
+
+def value_of(isolation: Any, job: Callable[..., Any], argument: Any) -> Any:
+    """The value of one job. Raises TargetError when it raised one or cost its worker."""
+    (outcome,) = isolation.map(job, [argument])
+    _raise_if_ours(outcome)
+    if isinstance(outcome, Finished):
+        return outcome.value
+    raise TargetError(outcome.sentence("looking at the target"))
+
+
+class Driving:
+    """The stages of one certification; `stages` and `collector` hold what they showed.
+
+    `lost` are the kinds of runs that cost a worker: each further run could cost a time limit
+    more, so they are not driven on.
+    """
+
+    def __init__(
+        self, isolation: Any, about: Description, options: CertifyOptions, progress: Progress
+    ) -> None:
+        self._isolation = isolation
+        self._about = about
+        self._options = options
+        self._progress = progress
+        self._budget = BUDGETS[options.level]
+        self.stages: list[StageResult] = []
+        self.lost: set[str] = set()
+        self.collector = self.new_collector()
+
+    def drive(self, kinds: list[str]) -> None:
+        """All stages of these kinds: "queue", "pool" and "chains"."""
+        self._drive_machines(kinds)
+        for kind in kinds:
+            if kind not in self.lost:
+                self._drive_randomly(kind)
+
+    def one(self, job: Any, argument: Any) -> Any:
+        """Run one job in a worker and return its outcome, Finished or Lost."""
+        (outcome,) = self._isolation.map(job, [argument])
+        _raise_if_ours(outcome)
+        return outcome
+
+    def chunks(
+        self, kind: str, count: int, profile: Profile | None = None
+    ) -> Iterator[ChunkResult]:
+        """The results of chunks in order; a lost worker becomes a failing run."""
+        arguments = [
+            Chunk(kind, self._options.seed, number * RUNS_PER_CHUNK, RUNS_PER_CHUNK, profile)
+            for number in range(count)
+        ]
+        for chunk, outcome in zip(
+            arguments, self._isolation.map(run_chunk, arguments), strict=True
+        ):
+            if isinstance(outcome, Finished):
+                yield outcome.value
+                continue
+            _raise_if_ours(outcome)
+            trace = trace_of_lost_chunk(self._isolation, chunk, outcome, self._about)
+            lost = ChunkResult(num_runs=1, num_failing_runs=1, num_steps=len(trace.commands))
+            lost.lost = self._minimised_lost(trace, outcome)
+            yield lost
+
+    def new_collector(self) -> FindingCollector:
+        """An empty collector that works beside this certification's target."""
+        api = self._options.api
+        return FindingCollector(
+            self.one,
+            lambda trace, lost: minimise_lost(self._isolation, trace, lost),
+            self._budget.shortest_states,
+            {} if api is None else {"api": api},
+        )
+
+    def _minimised_lost(self, trace: Trace, outcome: Any) -> Trace:
+        if not trace.commands:
+            return trace
+        return minimise_lost(self._isolation, trace, outcome)
+
+    def _drive_machines(self, kinds: list[str]) -> None:
+        """Hypothesis's state machines, side by side; each is one long job."""
+        self._progress.begin("state machines")
+        machines = [Machine(kind, self._options.level, self._options.seed) for kind in kinds]
+        for machine, outcome in zip(
+            machines, self._isolation.map(run_hypothesis, machines), strict=True
+        ):
+            self._note_machine(machine, outcome)
+
+    def _note_machine(self, machine: Machine, outcome: Any) -> None:
+        stage = f"{_NAME_OF[machine.kind]}, state machine"
+        if isinstance(outcome, Finished):
+            timed: TimedMachine = outcome.value
+            result = timed.result
+            if result.trace is not None:
+                self.collector.add(stage, result.trace)
+            note = "the target answered the same commands differently"
+            stage_result = StageResult(
+                level=_LEVEL_OF[machine.kind],
+                stage=stage,
+                outcome=Outcome.HOLDS if result.trace is None else Outcome.REFUSED,
+                steps=result.num_steps,
+                runs=result.num_examples,
+                seconds=timed.seconds,
+                note=note if result.nondeterministic else "",
+            )
+        else:
+            _raise_if_ours(outcome)
+            lost = trace_of_lost_machine(self._isolation, machine, outcome, self._about)
+            self.collector.add_lost(stage, self._minimised_lost(lost, outcome))
+            self.lost.add(machine.kind)
+            stage_result = StageResult(
+                level=_LEVEL_OF[machine.kind],
+                stage=stage,
+                outcome=Outcome.REFUSED,
+                note=outcome.sentence("a command"),
+            )
+        self.stages.append(stage_result)
+
+    def _drive_randomly(self, kind: str) -> None:
+        """The plain driver; a few more chunks after the first failure, then it stops."""
+        chunks, required = self._budget.chunks[kind], _required(kind, self._about)
+        stage = f"{_NAME_OF[kind]}, plain driver"
+        steps_per_chunk = _STEPS_PER_RUN[kind] * RUNS_PER_CHUNK
+        self._progress.begin(stage, chunks * steps_per_chunk)
+        began = time.monotonic()
+        total = ChunkResult()
+        note = ""
+        left = chunks
+        for result in self.chunks(kind, chunks):
+            self._progress.advance(result.num_steps)
+            total.num_steps += result.num_steps
+            total.num_runs += result.num_runs
+            total.num_failing_runs += result.num_failing_runs
+            total.facts |= result.facts
+            for trace in result.failures.values():
+                total.add(trace)
+            left -= 1
+            if result.lost is not None:
+                total.lost = result.lost
+                self.lost.add(kind)
+                self.collector.add_lost(stage, result.lost)
+                # Each lost worker costs a time limit or a minimisation; one is enough to refuse.
+                break
+            if total.failures:
+                left = min(left, self._budget.more_chunks_after_failure)
+            if not left:
+                break
+        failed = bool(total.failures) or total.lost is not None
+        if failed:
+            note = f"{total.num_failing_runs} of {total.num_runs} runs failed; stopped early"
+        for trace in total.failures.values():
+            self.collector.add(stage, trace, total.num_failing_runs)
+        missing = set(required) - total.facts
+        self.stages.append(
+            StageResult(
+                level=_LEVEL_OF[kind],
+                stage=stage,
+                outcome=Outcome.REFUSED if failed
+                else Outcome.INCONCLUSIVE if missing else Outcome.HOLDS,
+                steps=total.num_steps,
+                runs=total.num_runs,
+                seconds=time.monotonic() - began,
+                facts_reached=tuple(fact for fact in required if fact in total.facts),
+                # A campaign that stopped at a violation has not had the time to reach them.
+                facts_required=() if failed else tuple(required),
+                note=note,
+            )
+        )  # fmt: skip
+
+
+def _raise_if_ours(outcome: Any) -> None:
+    """A job that raised is a target that cannot be run, or a bug of ours: no finding."""
+    if isinstance(outcome, Failed):
+        if outcome.exception_type.endswith("TargetError"):
+            raise TargetError(outcome.message)
+        raise RuntimeError(
+            f"a job failed: {outcome.exception_type}: {outcome.message}\n{outcome.traceback}"
+        )
+
+
+def _required(kind: str, about: Description) -> list[str]:
+    if kind == "queue":
+        assert about.queue_can is not None
+        return required_queue_facts(about.queue_can)
+    assert about.can is not None
+    if kind == "chains":
+        return required_chain_facts(about.profile, about.can_chained or about.can)
+    return required_facts(about.profile, about.can)

@@ -1,0 +1,205 @@
+"""From failing traces to findings: minimised, confirmed to be short, named, each once.
+
+The same bug is met by many runs and by several drivers. Each trace is minimised; then a
+breadth-first search looks for a shorter one and, where it gets that far, replaces it by the
+first of the shortest, so that the fingerprint does not depend on who found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from poolproof.bugs.catalogue import SPECIMENS
+from poolproof.certify_jobs import Shrink, make_for, shrink_trace
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.explore.shortest import (
+    ShortestResult,
+    shortest_failure,
+    shortest_queue_failure,
+)
+from poolproof.finding import Finding, Specimen
+from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.fingerprint import fingerprint_of
+from poolproof.harness.isolation import Beacon, Finished
+from poolproof.targets.target import Target
+
+__all__ = ["FindingCollector", "Search", "search_shortest"]
+
+MOST_BLOCKS_TO_SEARCH = 5
+"""Beyond this the breadth-first search gets nowhere within its budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A minimised trace to find a shorter form of."""
+
+    trace: Trace
+    max_states: int
+
+
+def search_shortest(target: Target, task: Search, beacon: Beacon) -> ShortestResult:
+    """Breadth-first search up to the length of the trace, on as many blocks as the trace has."""
+    trace = task.trace
+    build = make_for(target, trace)
+
+    def make(num_blocks: int, enable_caching: bool) -> Any:
+        beacon.bump()  # every try builds a fresh target
+        return build(num_blocks, enable_caching)
+
+    if trace.level == "queue":
+        return shortest_queue_failure(
+            make,
+            trace.num_blocks,
+            max_commands=len(trace.commands),
+            max_states=task.max_states,
+        )
+    return shortest_failure(
+        make,
+        trace.profile,
+        trace.num_blocks,
+        enable_caching=trace.enable_caching,
+        max_commands=len(trace.commands),
+        max_states=task.max_states,
+    )
+
+
+class FindingCollector:
+    """Collects findings by fingerprint.
+
+    `run(job, argument)` runs one job in a worker and returns its outcome, Finished or Lost; what
+    a job raises, it raises. `minimise_apart(trace, lost)` minimises a trace some candidates of
+    which cost the worker. `options` are added to the options of every trace.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Any, Any], Any],
+        minimise_apart: Callable[[Trace, Any], Trace],
+        shortest_states: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        self._run = run
+        self._minimise_apart = minimise_apart
+        self._shortest_states = shortest_states
+        self._options = options
+        self._findings: dict[str, Finding] = {}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Worst first, then shortest first."""
+        return tuple(
+            sorted(
+                self._findings.values(),
+                key=lambda f: (f.violation.severity.rank, f.num_commands, f.fingerprint),
+            )
+        )
+
+    def add(self, stage: str, trace: Trace, runs_seen: int = 1) -> None:
+        """Take in a failing trace that a stage met."""
+        assert trace.violation is not None
+        minimal = self._minimised(trace)
+        assert minimal.violation is not None
+        shortest_known = ""
+        if minimal.violation.invariant != "CRASH" or minimal.commands:
+            minimal, shortest_known = self._shortest(minimal)
+        assert minimal.violation is not None
+        fingerprint = fingerprint_of(minimal)
+        known = self._findings.get(fingerprint)
+        if known is not None:
+            stages = tuple(dict.fromkeys((*known.stages, stage)))
+            self._findings[fingerprint] = replace(
+                known, stages=stages, runs_seen=known.runs_seen + runs_seen
+            )
+            return
+        self._findings[fingerprint] = Finding(
+            fingerprint=fingerprint,
+            violation=minimal.violation,
+            trace=self._finished(minimal, fingerprint),
+            stages=(stage,),
+            first_seen_steps=len(trace.commands),
+            runs_seen=runs_seen,
+            shortest_known=shortest_known,
+            similar=_similar(minimal.level, minimal.violation),
+            ruled_out=_ruled_out(minimal),
+        )
+
+    def add_lost(self, stage: str, trace: Trace) -> None:
+        """Take in a trace that cost its worker and has been minimised as far as is affordable."""
+        assert trace.violation is not None
+        fingerprint = fingerprint_of(trace)
+        self._findings.setdefault(
+            fingerprint,
+            Finding(
+                fingerprint=fingerprint,
+                violation=trace.violation,
+                trace=self._finished(trace, fingerprint),
+                stages=(stage,),
+                first_seen_steps=len(trace.commands),
+                similar=_similar(trace.level, trace.violation),
+                shortest_known="minimised in few attempts, each in a worker of its own",
+            ),
+        )
+
+    def _finished(self, trace: Trace, fingerprint: str) -> Trace:
+        options = {**trace.options, **self._options}
+        return replace(trace, fingerprint=fingerprint, options=options)
+
+    def _minimised(self, trace: Trace) -> Trace:
+        outcome = self._run(shrink_trace, Shrink(trace))
+        if not isinstance(outcome, Finished):
+            return self._minimise_apart(trace, outcome)
+        minimal: Trace = outcome.value
+        # Where it does not fail again when it is run alone, it is reported as it was seen.
+        return trace if minimal.violation is None else minimal
+
+    def _shortest(self, trace: Trace) -> tuple[Trace, str]:
+        """The first of the shortest traces where the search gets there, and what is known."""
+        usable = trace.num_blocks - (trace.profile.null_block is not None)
+        if trace.options.get("block_size", 1) != 1 or usable > MOST_BLOCKS_TO_SEARCH:
+            return trace, "minimised by delta debugging; no breadth-first search on this grammar"
+        outcome = self._run(search_shortest, Search(trace, self._shortest_states))
+        if not isinstance(outcome, Finished):
+            return trace, "minimised by delta debugging; the breadth-first search lost its worker"
+        found: ShortestResult = outcome.value
+        assert trace.violation is not None
+        if found.commands is None or found.violation is None:
+            return trace, f"breadth-first to {found.depth} commands: none shorter"
+        length = len(found.commands)
+        known = f"breadth-first: nothing fails in fewer than {length} commands"
+        if failure_kind(found.violation, found.commands) != failure_kind(
+            trace.violation, trace.commands
+        ):
+            # Not replaced: an accepted finding must not hide one that breaks something else.
+            return trace, known
+        return replace(trace, commands=found.commands, violation=found.violation), known
+
+
+def _similar(level: str, violation: Violation) -> tuple[Specimen, ...]:
+    """Up to three real bugs of the same kind, those with a public thread first."""
+    if violation.invariant == "CRASH":
+        return ()  # there are as many reasons for one as there are programs
+    alike = [
+        specimen
+        for specimen in SPECIMENS.values()
+        if specimen.level == level and violation.invariant in specimen.invariants
+    ]
+    alike.sort(key=lambda specimen: not specimen.thread)
+    return tuple(Specimen(specimen.id, specimen.thread) for specimen in alike[:3])
+
+
+def _ruled_out(trace: Trace) -> tuple[str, ...]:
+    """Legal behaviour that looks like the finding and was not taken for it."""
+    assert trace.violation is not None
+    profile = trace.profile
+    ruled_out = {
+        "IDX": [f"another carrier of the same hash (duplicates={profile.duplicates})"],
+        "I4": ["a dropped cache entry (retention=exact)"] if profile.retention == "exact" else [],
+        "LEAK": ["blocks that the prefix cache keeps: reclaimable, counted apart"],
+        "OWN": ["the null block's own count"] if profile.null_block is not None else [],
+        "ADM": ["a refusal for want of free blocks"],
+        "EVT": [f"the rule for several copies (events={profile.events})"],
+    }
+    return tuple(ruled_out.get(trace.violation.invariant, []))

@@ -1,0 +1,124 @@
+"""How a finding reads in a terminal: the sentence, the steps, what is known around it, what to run.
+
+Also draws a bare trace for `poolproof show`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from poolproof.contract.trace import Trace
+from poolproof.drawing import HEADINGS, Drawing, draw
+from poolproof.finding import Finding, FindingStatus
+from poolproof.wording import printable, set_up_of, severity_words
+
+__all__ = ["finding_report", "plain_text", "trace_report"]
+
+PLAIN_WIDTH = 100
+"""Columns where the output is no terminal."""
+
+
+def finding_report(finding: Finding, trace_file: str | None = None) -> RenderableType:
+    """The whole report of one finding; `trace_file` is where its trace was written."""
+    trace = finding.whole_trace()
+    return Group(trace_report(trace), Padding(_facts(_surroundings(finding, trace_file)), (0, 2)))
+
+
+def trace_report(trace: Trace) -> RenderableType:
+    """The violation on top, the steps below it."""
+    drawing = draw(trace)
+    parts: list[RenderableType] = [_headline(trace)]
+    if trace.violation is not None:
+        parts.append(Padding(Text(printable(trace.violation.sentence)), (0, 2)))
+    parts.append(Padding(_steps(trace, drawing), (0, 2)))
+    if drawing.lost_track:
+        parts.append(Padding(Text(drawing.lost_track, style="yellow"), (0, 2)))
+    if drawing.legend:
+        parts.append(Padding(_legend(drawing), (0, 2)))
+    return Group(*parts)
+
+
+def plain_text(content: RenderableType, width: int = PLAIN_WIDTH) -> str:
+    """What a file gets: no colours, no trailing blanks, lines of at most `width` columns."""
+    console = Console(
+        width=width, color_system=None, force_terminal=False, _environ={}, highlight=False
+    )
+    with console.capture() as captured:
+        console.print(content)
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def _headline(trace: Trace) -> RenderableType:
+    violation = trace.violation
+    target = Text(f"{printable(trace.target)}, {set_up_of(trace)}")
+    if violation is None:
+        return target.append(": no violation recorded")
+    line = Text(printable(trace.fingerprint or "no fingerprint"), style="bold")
+    line.append(f"  {printable(violation.invariant)}", style="bold red")
+    line.append(f"  {severity_words(violation.severity)}", style="red")
+    return Group(line, Padding(target, (0, 2)))
+
+
+def _steps(trace: Trace, drawing: Drawing) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    unused = {3: "outside"} if trace.level == "queue" else {}
+    shown = [
+        place
+        for place in range(len(HEADINGS))
+        if place < 3 or any(row.cells()[place] not in ("", "-") for row in drawing.rows)
+    ]
+    for place in shown:
+        table.add_column(
+            unused.get(place, HEADINGS[place]), justify="right" if place == 0 else "left",
+            overflow="fold", no_wrap=place == 0,
+        )  # fmt: skip
+    for row in drawing.rows:
+        cells = row.cells()
+        style = "bold red" if row.violating else None
+        table.add_row(*(Text(printable(cells[place])) for place in shown), style=style)
+    return table
+
+
+def _legend(drawing: Drawing) -> Text:
+    shown = [f"{letter} = {_clipped(meaning)}" for letter, meaning in drawing.legend]
+    return Text(printable(", ".join(shown)), style="dim")
+
+
+def _clipped(meaning: str) -> str:
+    return meaning if len(meaning) <= 40 else f"{meaning[:37]}..."
+
+
+def _surroundings(finding: Finding, trace_file: str | None) -> Iterator[tuple[str, str]]:
+    if finding.shortest_known:
+        yield "shortest", finding.shortest_known
+    times = "in 1 run" if finding.runs_seen == 1 else f"in {finding.runs_seen:,} runs"
+    seen = f"{times}, first after {finding.first_seen_steps:,} commands"
+    yield "seen", seen + (f" ({'; '.join(finding.stages)})" if finding.stages else "")
+    if finding.violation.frames:
+        yield "code", " <- ".join(finding.violation.frames)
+    if finding.similar:
+        yield "like", ", ".join(f"{s.specimen_id} {s.thread}".strip() for s in finding.similar)
+    if finding.ruled_out:
+        yield "ruled out", ", ".join(finding.ruled_out)
+    if finding.status is not FindingStatus.NEW:
+        yield "status", finding.status.value
+    if finding.remark:
+        yield "note", finding.remark
+    name = trace_file or finding.fingerprint
+    yield "replay", f"poolproof replay {name}"
+    yield "as a test", f"poolproof show {name} --as pytest"
+
+
+def _facts(pairs: Iterator[tuple[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in pairs:
+        table.add_row(label, Text(printable(value)))
+    return table

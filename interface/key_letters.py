@@ -1,0 +1,90 @@
+"""Short names for block hashes: a, b, c ... in the order in which a trace first names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from poolproof.contract.commands import CacheChain, CachePartial, Command, LookupChain
+from poolproof.contract.content import ContentKey, Key, TokenChain
+
+__all__ = ["KeyLetters"]
+
+
+class KeyLetters:
+    """Gives each key a letter; `legend` says what each letter stands for."""
+
+    def __init__(self) -> None:
+        self._letters: dict[Key, str] = {}
+
+    def letter(self, key: Key) -> str:
+        """The key's name: a to z, then a1 to z1 and so on."""
+        if key not in self._letters:
+            turn, place = divmod(len(self._letters), 26)
+            self._letters[key] = chr(ord("a") + place) + (str(turn) if turn else "")
+        return self._letters[key]
+
+    def names(self, keys: Iterable[Key]) -> str:
+        """The letters of several keys, with spaces between."""
+        return " ".join(map(self.letter, keys))
+
+    def command(self, command: Command) -> str:
+        """The command as a call, its hashes by their letters."""
+        arguments = ", ".join(self._shown(getattr(command, f.name)) for f in fields(command))
+        return f"{command.verb}({arguments})"
+
+    def name_keys_of(self, command: Command, block_size: int) -> None:
+        """Give letters to the keys that the command names, also where it names them by tokens."""
+        match command:
+            case CacheChain(chain=chain, block_ids=ids, num_cached=cached, group=group):
+                for position in range(cached, len(ids)):
+                    if (position + 1) * block_size <= len(chain.tokens):
+                        self.letter(chain.prefix((position + 1) * block_size, group))
+            case CachePartial(chain=chain, num_tokens=num_tokens, group=group):
+                self._name_prefix(chain, num_tokens, group)
+            case LookupChain(chain=chain, num_tokens=num_tokens, groups=groups):
+                for group in groups:
+                    self._name_prefix(chain, num_tokens, group)
+            case _:
+                self.command(command)
+
+    def legend(self) -> list[tuple[str, str]]:
+        """Each letter and what it stands for, in order."""
+        return [(letter, _meaning(key)) for key, letter in self._letters.items()]
+
+    def opaque(self) -> list[tuple[bytes, str]]:
+        """The keys that are plain hashes, each with its letter."""
+        return [(key, letter) for key, letter in self._letters.items() if isinstance(key, bytes)]
+
+    def _name_prefix(self, chain: TokenChain, num_tokens: int, group: int) -> None:
+        if 0 < num_tokens <= len(chain.tokens):
+            self.letter(chain.prefix(num_tokens, group))
+
+    def _shown(self, value: Any) -> str:
+        if isinstance(value, bytes | ContentKey):
+            return self.letter(value)
+        if isinstance(value, TokenChain):
+            return f"<{_chain_words(value)}>"
+        if isinstance(value, tuple):
+            return "[" + ", ".join(map(self._shown, value)) + "]"
+        return str(value)
+
+
+def _chain_words(chain: TokenChain) -> str:
+    words = [" ".join(map(str, chain.tokens))]
+    words += [f"lora {chain.lora[0]}"] if chain.lora else []
+    words += [f"salt {chain.salt}"] if chain.salt else []
+    words += [f"image {image.identifier} at {image.offset}" for image in chain.images]
+    return ", ".join(words)
+
+
+def _meaning(key: Key) -> str:
+    if isinstance(key, bytes):
+        return f"hash {key.hex()[:8]}"
+    words = ["tokens " + " ".join(map(str, key.tokens))]
+    words += [f"lora {key.lora[0]} at {key.lora[1]}"] if key.lora else []
+    words += [f"salt {key.salt}"] if key.salt else []
+    words += [f"image {identifier} at {offset}" for identifier, offset in key.images]
+    words += [f"group {key.group}"] if key.group else []
+    return ", ".join(words)

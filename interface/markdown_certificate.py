@@ -1,0 +1,54 @@
+"""The certificate in Markdown, for a pull request or the summary page of a CI run."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from poolproof.certificate import Certificate
+from poolproof.finding_report import finding_report, plain_text
+from poolproof.text_certificate import result_lines, verdict_line
+from poolproof.wording import profile_words
+
+__all__ = ["markdown_certificate"]
+
+
+def markdown_certificate(certificate: Certificate) -> str:
+    """A judged certificate as a Markdown document."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Markdown is not HTML: `_cell` makes values harmless in it.
+        autoescape=False,  # noqa: S701
+    )
+    environment.filters["cell"] = _cell
+    environment.filters["indented"] = _indented
+    sections = [
+        ("Finding", [(f, plain_text(finding_report(f))) for f in certificate.findings]),
+        ("Hardening", [(f, plain_text(finding_report(f))) for f in certificate.hardening]),
+    ]
+    return environment.get_template("certificate.md").render(
+        certificate=certificate,
+        verdict_line=verdict_line(certificate),
+        declared=profile_words(certificate.profile) or "nothing declared",
+        assumed=profile_words(certificate.profile, certificate.assumed),
+        results=partial(result_lines, certificate),
+        sections=sections,
+    )
+
+
+def _cell(value: object) -> str:
+    """Text in one line that no table, link or tag of Markdown takes apart."""
+    text = " ".join(str(value).split())
+    for special in "\\|`*_<>[]":
+        text = text.replace(special, f"\\{special}")
+    return text
+
+
+def _indented(report: str) -> str:
+    """A report as a code block that nothing in the report can end: four blanks before each line."""
+    return "\n".join(f"    {line}" for line in report.splitlines())

@@ -1,0 +1,70 @@
+"""Files that a user asked for: found to be writable before the work starts, written whole after it.
+
+A certification takes minutes, and a mistyped folder must not cost them. What already stands in a
+file is replaced by a whole new file or stays as it was.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from poolproof.contract.trace import write_atomically
+
+__all__ = ["OutputError", "check_file", "check_folder", "write_file"]
+
+
+class OutputError(Exception):
+    """A file or folder that cannot be written; the message names it and the cause."""
+
+
+def check_file(path: Path) -> None:
+    """See that `path` can be written, and change nothing. Raises OutputError."""
+    real = _replaceable(path)
+    if not real.parent.is_dir():
+        raise OutputError(
+            f"cannot write {path}: there is no folder {path.parent}; make it first, "
+            f"or choose another place"
+        )
+    _try_to_write(real.parent, path)
+
+
+def check_folder(path: Path) -> None:
+    """Make the folder if it is not there and see that it can be written. Raises OutputError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make folder {path}: {error.strerror or error}") from error
+    _try_to_write(path, path)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a whole file or leave what was there. Raises OutputError."""
+    real = _replaceable(path)
+    try:
+        write_atomically(real, text)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _replaceable(path: Path) -> Path:
+    """Where the path leads: nothing yet, or a plain file.
+
+    A file is written beside it and renamed, which would put a plain file in the place of a device
+    or a pipe and break it for everybody.
+    """
+    real = path.resolve()
+    if real.is_dir():
+        raise OutputError(f"cannot write {path}: it is a folder; give a file name in it")
+    if real.exists() and not real.is_file():
+        raise OutputError(f"cannot write {path}: it is not a regular file")
+    return real
+
+
+def _try_to_write(folder: Path, asked_for: Path) -> None:
+    """Only trying tells: permissions, read-only file systems and quotas all answer differently."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"x")
+    except OSError as error:
+        raise OutputError(f"cannot write {asked_for}: {error.strerror or error}") from error

@@ -1,0 +1,66 @@
+"""`poolproof replay TRACE`: run a trace again and see whether its violation still shows."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+__all__ = ["replay_command"]
+
+
+@click.command("replay")
+@click.argument("trace")
+@click.option("--target", help="Replay on this target, not on the one that the trace names.")
+@click.option("--in-process", is_flag=True, help="No child process, no limits: for debuggers.")
+@click.option(
+    "--call-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds that one call of the target may take.",
+)
+def replay_command(
+    *, trace: str, target: str | None, in_process: bool, call_timeout: float
+) -> None:
+    """Replay TRACE, a trace file or the fingerprint of a finding.
+
+    Exit status: 1 a violation shows, 0 it holds now, 2 the trace could not be replayed.
+    """
+    from dataclasses import replace
+
+    from poolproof.finding_report import trace_report
+    from poolproof.harness.isolation import Limits
+    from poolproof.isolated_target import replay_isolated
+    from poolproof.terminal import show
+    from poolproof.trace_files import find_trace
+
+    path, recorded = find_trace(trace)
+    limits = Limits(call_timeout_s=call_timeout)
+    outcome = replay_isolated(recorded, target, limits, in_process=in_process)
+    if outcome.num_left_out:
+        click.echo(
+            f"{outcome.num_left_out} of {len(recorded.commands)} commands were left out: the "
+            "target lacks the verb, or they mean nothing in the state that was reached",
+            err=True,
+        )
+    if outcome.violation is None:
+        if recorded.commands and not outcome.applied:
+            click.echo(f"poolproof: no command of {path} could be replayed", err=True)
+            sys.exit(2)
+        click.echo(f"holds now: {len(outcome.applied)} commands of {path} show no violation")
+        return
+    same = recorded.violation and recorded.violation.invariant == outcome.violation.invariant
+    shown = replace(
+        recorded,
+        target=target or recorded.target,
+        commands=outcome.applied,
+        violation=outcome.violation,
+        fingerprint=recorded.fingerprint if same else None,
+    )
+    show(trace_report(shown))
+    if outcome.violation.frames:
+        click.echo(f"  code  {' <- '.join(outcome.violation.frames)}")
+    if recorded.violation is not None and not same:
+        click.echo(f"note: the trace recorded {recorded.violation.invariant}, this is another one")
+    sys.exit(1)

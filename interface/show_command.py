@@ -1,0 +1,53 @@
+"""`poolproof show TRACE`: a trace drawn step by step, or as a test, a script, a web page."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["show_command"]
+
+
+@click.command("show")
+@click.argument("trace")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["text", "pytest", "python", "html"]),
+    default="text",
+    help="text: a drawing. pytest: a regression test that uses Poolproof. python: a script that "
+    "uses the target's own methods and nothing else. html: one page that needs no network.",
+)
+@click.option("-o", "--output", type=click.Path(), help="Write to this file.")
+def show_command(trace: str, form: str, output: str | None) -> None:
+    """Show TRACE, a trace file or the fingerprint of a finding, without running its target."""
+    from pathlib import Path
+
+    from poolproof.finding_report import plain_text, trace_report
+    from poolproof.output_files import check_file, write_file
+    from poolproof.terminal import show
+    from poolproof.trace_files import find_trace
+
+    if output is not None:
+        check_file(Path(output))
+    _, found = find_trace(trace)
+    if form == "pytest":
+        from poolproof.regression_test import regression_test
+
+        text = regression_test(found)
+    elif form == "python":
+        from poolproof.reproducer import reproducer
+
+        text = reproducer(found)
+    elif form == "html":
+        from poolproof.html_trace import html_trace
+
+        text = html_trace(found)
+    elif output is None:
+        show(trace_report(found))
+        return
+    else:
+        text = plain_text(trace_report(found))
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_file(Path(output), text)

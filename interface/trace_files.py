@@ -1,0 +1,93 @@
+"""Where traces of findings lie, and how the commands that take a TRACE find them.
+
+A TRACE is a path, or a fingerprint of which the last certification in this folder left a trace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import Trace, TraceError, read_trace
+from poolproof.finding import Finding
+from poolproof.finding_report import finding_report, plain_text
+from poolproof.output_files import check_folder, write_file
+from poolproof.targets.load import load_target
+from poolproof.targets.target import Make, Target
+
+__all__ = ["DEFAULT_FOLDER", "find_trace", "load_target_of", "maker_for", "write_findings"]
+
+DEFAULT_FOLDER = Path(".poolproof", "findings")
+
+
+def find_trace(text: str) -> tuple[Path, Trace]:
+    """The trace that the user named, and its file. Raises TraceError."""
+    path = Path(text)
+    if re.fullmatch(r"f-[0-9a-f]{1,8}", text) and not path.exists():
+        path = _by_fingerprint(text)
+    return path, read_trace(path)
+
+
+def _by_fingerprint(text: str) -> Path:
+    found = sorted(DEFAULT_FOLDER.glob(f"{text}*.jsonl"))
+    if not found:
+        raise TraceError(
+            f"no trace {text} in {DEFAULT_FOLDER}; give the path of a trace file, such as one "
+            "that `poolproof certify --report DIR` wrote"
+        )
+    if len(found) > 1:
+        raise TraceError(
+            f"{text} fits {len(found)} traces: {', '.join(path.stem for path in found)}; "
+            "give more digits"
+        )
+    return found[0]
+
+
+def load_target_of(trace: Trace, instead: str | None = None) -> Target:
+    """The target that the trace was made with, or the one named `instead`. Raises TargetError."""
+    api = trace.options.get("api")
+    target = load_target(instead or trace.target, api=None if instead else api)
+    if target.level != trace.level:
+        companion = target.companion_queue
+        if trace.level == "queue" and companion is not None:
+            return companion
+        raise TargetError(
+            f"the trace is of level {trace.level}, but {target.name} is a {target.level} target; "
+            f"name another with --target"
+        )
+    return target
+
+
+def maker_for(trace: Trace, target: Target) -> Make:
+    """How to build the target for this trace: with token chains where it was made with them.
+
+    Raises TargetError where the target takes none.
+    """
+    speaks_chains = any(hasattr(command, "chain") for command in trace.commands)
+    if not speaks_chains and trace.options.get("block_size", 1) == 1:
+        return target.make
+    if target.make_chained is None:
+        raise TargetError(
+            f"the trace speaks token chains, which {target.name} does not take; "
+            "name another target with --target"
+        )
+    return target.make_chained
+
+
+def write_findings(folder: Path, findings: Iterable[Finding]) -> dict[str, str]:
+    """Write trace and report of each finding into a folder; the trace's path by fingerprint.
+
+    Raises OutputError.
+    """
+    written: dict[str, str] = {}
+    for finding in findings:
+        path = folder / f"{finding.fingerprint}.jsonl"
+        if not written:
+            check_folder(folder)
+        write_file(path, "\n".join(finding.whole_trace().lines()) + "\n")
+        report = plain_text(finding_report(finding, str(path)))
+        write_file(path.with_suffix(".txt"), report)
+        written[finding.fingerprint] = str(path)
+    return written

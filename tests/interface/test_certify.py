@@ -1,0 +1,172 @@
+"""Certification end to end: good pools hold, bad ones are refused, hostile ones cost nothing else.
+
+The levels' budgets are cut down here; what a level reaches in full is CI's to run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poolproof.bugs.catalogue import SPECIMENS
+from poolproof.certificate import Certificate, Outcome, Verdict
+from poolproof.certify import certify
+from poolproof.contract.target import TargetError
+from poolproof.contract.violation import Severity
+from poolproof.harness.isolation import Limits
+from poolproof.levels import BUDGETS, Budget
+from poolproof.options import CertifyOptions
+from poolproof.progress import SilentProgress
+from poolproof.stateful_tests import settings
+from poolproof.targets.load import load_target
+from poolproof.targets.target import Target
+from poolproof.verdict import Rules, judge
+
+HOSTILE = Path(__file__).with_name("hostile_targets.py")
+STRICT = Limits(call_timeout_s=2, memory_mib=300)
+
+
+@pytest.fixture(autouse=True)
+def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Budget(pool_chunks=3, chain_chunks=2, queue_chunks=1, shortest_states=500)
+    monkeypatch.setitem(BUDGETS, "quick", small)
+    monkeypatch.setitem(settings.EXAMPLES, "quick", 20)
+
+
+def certified(
+    target: str,
+    *,
+    in_process: bool = False,
+    hardening: bool = False,
+    limits: Limits | None = None,
+) -> Certificate:
+    options = CertifyOptions(
+        level="quick",
+        workers=2,
+        limits=limits or Limits(),
+        in_process=in_process,
+        hardening=hardening,
+    )
+    found = certify(lambda: load_target(target), options, SilentProgress())
+    return judge(found, Rules())
+
+
+def refused(name: str, limits: Limits | None = None) -> Certificate:
+    certificate = certified(f"{HOSTILE}:{name}", limits=limits)
+    assert certificate.verdict is Verdict.REFUSED
+    assert certificate.findings
+    return certificate
+
+
+@pytest.mark.parametrize("target", ["impl", "reference", "impl[eviction=lifo,duplicates=first]"])
+def test_a_correct_pool_holds(target: str) -> None:
+    certificate = certified(target)
+    assert certificate.verdict is Verdict.HOLDS, certificate.findings
+    assert all(stage.outcome is Outcome.HOLDS for stage in certificate.stages)
+    assert not certificate.canaries_missed
+    assert len(certificate.canaries_caught) >= 6
+
+
+def test_a_correct_queue_holds() -> None:
+    certificate = certified("impl-queue")
+    assert certificate.verdict is Verdict.HOLDS
+    assert {stage.level for stage in certificate.stages} == {"queue"}
+
+
+def test_two_certifications_of_the_same_code_say_the_same() -> None:
+    first, second = refused("KeepsStaleHashes"), refused("KeepsStaleHashes")
+    assert [f.fingerprint for f in first.findings] == [f.fingerprint for f in second.findings]
+
+
+def test_in_process_finds_what_isolation_finds() -> None:
+    apart = refused("KeepsStaleHashes")
+    together = certified(f"{HOSTILE}:KeepsStaleHashes", in_process=True)
+    assert {f.fingerprint for f in apart.findings} == {f.fingerprint for f in together.findings}
+
+
+def test_a_stale_index_is_refused_with_the_shortest_trace() -> None:
+    (finding,) = refused("KeepsStaleHashes").findings[:1]
+    assert finding.violation.severity is Severity.WRONG_DATA_OF_ANOTHER
+    assert finding.violation.invariant == "IDX"
+    assert finding.num_commands <= 4
+    assert "D1" in {specimen.specimen_id for specimen in finding.similar}
+
+
+def test_an_order_that_is_another_profile_is_named() -> None:
+    certificate = refused("ReusesNewestFirst")
+    assert certificate.behaves_as == "eviction=lifo"
+    assert {f.violation.invariant for f in certificate.findings} == {"ORD"}
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "words"),
+    [
+        ("LoopsForEver", Severity.STALL, "did not return within 2 s"),
+        ("EatsMemory", Severity.CRASH, "used more than 300 MiB"),
+        ("ExitsTheProcess", Severity.CRASH, "exit status 7"),
+        ("Segfaults", Severity.CRASH, "SIGSEGV"),
+        ("AsksToExit", Severity.CRASH, "tried to exit the process"),
+        ("CannotBeBuilt", Severity.CRASH, "ZeroDivisionError: no blocks today"),
+    ],
+)
+def test_a_hostile_target_is_a_finding_with_a_short_trace(
+    name: str, severity: Severity, words: str
+) -> None:
+    certificate = refused(name, STRICT)
+    matching = [f for f in certificate.findings if words in f.violation.sentence]
+    assert matching, [f.violation.sentence for f in certificate.findings]
+    assert matching[0].violation.severity is severity
+    assert matching[0].num_commands <= 4
+
+
+def test_a_target_that_dies_when_it_is_built_is_refused_or_named() -> None:
+    with pytest.raises(TargetError, match="exit status 9"):
+        certified(f"{HOSTILE}:DiesWhenBuilt")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("LacksMethods", "cache"), ("DeclaresNonsense", "unknown profile key 'evicton'")],
+)
+def test_a_target_that_cannot_be_run_is_an_error_that_names_the_cause(
+    name: str, words: str
+) -> None:
+    with pytest.raises(TargetError, match=words):
+        certified(f"{HOSTILE}:{name}")
+
+
+def test_what_a_target_prints_stays_out_of_our_output(capfd: pytest.CaptureFixture[str]) -> None:
+    assert certified(f"{HOSTILE}:IsChatty").verdict is Verdict.HOLDS
+    printed = capfd.readouterr()
+    assert "allocating" not in printed.out + printed.err
+
+
+def test_hardening_reports_apart_and_does_not_fail() -> None:
+    certificate = certified("impl[misuse=undefined]", hardening=True)
+    assert certificate.verdict is Verdict.HOLDS
+    assert certificate.hardening
+    assert all(f.violation.invariant == "MISUSE" for f in certificate.hardening)
+
+
+def test_methods_that_no_command_calls_are_listed() -> None:
+    assert "cache_partial" in certified("impl").never_called
+
+
+@pytest.mark.parametrize("specimen_id", sorted(SPECIMENS))
+@pytest.mark.deep
+def test_each_planted_bug_is_refused(specimen_id: str) -> None:
+    specimen = SPECIMENS[specimen_id]
+    target = Target(
+        name=specimen_id,
+        level=specimen.level,
+        shape="native",
+        profile=specimen.profile,
+        version=None,
+        source="bugs/",
+        make=specimen.make,
+    )
+    options = CertifyOptions(level="quick")
+    certificate = judge(certify(lambda: target, options, SilentProgress()), Rules())
+    assert certificate.verdict is Verdict.REFUSED
+    assert {f.violation.invariant for f in certificate.findings} & set(specimen.invariants)

@@ -1,0 +1,169 @@
+"""certify's options, files and exit statuses; the certification itself is faked, but for one."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from poolproof.contract.target import TargetError
+from poolproof.options import CertifyOptions
+
+
+@pytest.fixture
+def faked(monkeypatch, samples):
+    """Lets a test say what a certification finds; returns what it was asked."""
+    asked = {}
+
+    def certify(load, options, progress):
+        asked.update(load=load, options=options)
+        progress.begin("stage", 10)
+        progress.advance(10)
+        progress.end()
+        return asked["finds"]
+
+    asked["finds"] = samples.certificate()
+    monkeypatch.setattr("poolproof.certify.certify", certify)
+    return asked
+
+
+def test_a_target_that_holds_exits_with_0(poolproof, faked):
+    result = poolproof("certify", "reference")
+    assert result.exit_code == 0
+    assert "verdict       HOLDS" in result.stdout
+    assert faked["load"]().name == "reference"
+
+
+def test_a_violation_exits_with_1(poolproof, faked, samples):
+    faked["finds"] = samples.certificate(samples.finding())
+    result = poolproof("certify", "reference")
+    assert result.exit_code == 1
+    assert "next          poolproof show .poolproof/findings/f-7d3f0a11.jsonl" in result.stdout
+
+
+def test_an_inconclusive_run_exits_with_2(poolproof, faked, samples):
+    faked["finds"] = samples.certificate(canaries_missed=("A1",))
+    assert poolproof("certify", "reference").exit_code == 2
+
+
+def test_progress_does_not_mix_with_the_certificate(poolproof, faked):
+    result = poolproof("certify", "reference")
+    assert result.stderr == "stage ...\n"
+    assert result.stdout.startswith("poolproof 0.1.0")
+
+
+def test_options_reach_the_certification(poolproof, faked):
+    poolproof(
+        "certify", "impl", "--level", "deep", "--seed", 5, "--workers", 3, "--in-process",
+        "--call-timeout", 2.5, "--memory-limit", 300, "--hardening", "--api", "native",
+    )  # fmt: skip
+    options = faked["options"]
+    assert isinstance(options, CertifyOptions)
+    assert (options.level, options.seed, options.workers) == ("deep", 5, 3)
+    assert (options.in_process, options.hardening, options.api) == (True, True, "native")
+    assert (options.limits.call_timeout_s, options.limits.memory_mib) == (2.5, 300)
+
+
+def test_profile_rows_join_the_target_string(poolproof, faked):
+    poolproof(
+        "certify", "impl[eviction=lru,null_block=0]", "--profile", "eviction=lifo", "--profile",
+        "duplicates=first",
+    )  # fmt: skip
+    target = faked["load"]()
+    assert target.name == "impl[eviction=lifo,null_block=0,duplicates=first]"
+    assert target.profile.eviction == "lifo"
+    assert faked["options"].profile_overrides["duplicates"] == "first"
+
+
+def test_fail_on_takes_a_list(poolproof, faked, samples):
+    faked["finds"] = samples.certificate(samples.finding())
+    assert poolproof("certify", "impl", "--fail-on", "crash, order").exit_code == 0
+    assert poolproof("certify", "impl", "--fail-on", "wrong-data-of-another").exit_code == 1
+
+
+def test_a_known_file_lets_a_finding_pass(poolproof, faked, samples):
+    faked["finds"] = samples.certificate(samples.finding())
+    Path("known.toml").write_text(
+        '[[finding]]\nfingerprint = "f-7d3f0a11"\nlink = "x"\nreason = "y"\nuntil = 9999-01-01\n'
+    )
+    result = poolproof("certify", "impl", "--known", "known.toml")
+    assert result.exit_code == 0
+    assert "verdict       HOLDS: 0 new, 1 known" in result.stdout
+
+
+def test_a_baseline_lets_its_findings_pass(poolproof, faked, samples):
+    faked["finds"] = samples.certificate(samples.finding())
+    assert poolproof("certify", "impl", "--json", "main.json").exit_code == 1
+    assert poolproof("certify", "impl", "--baseline", "main.json").exit_code == 0
+
+
+def test_all_files_are_written(poolproof, faked, samples):
+    faked["finds"] = samples.certificate(samples.finding())
+    poolproof(
+        "certify", "impl", "--json", "c.json", "--junit", "c.xml", "--md", "c.md", "--report", "out"
+    )
+    assert json.loads(Path("c.json").read_text())["verdict"] == "refused"
+    assert 'failures="1"' in Path("c.xml").read_text()
+    assert Path("c.md").read_text().startswith("# REFUSED")
+    assert Path("out/certificate.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seed", "-1"], "-1 is not in the range x>=0"),
+        (["--workers", "0"], "0 is not in the range x>=1"),
+        (["--memory-limit", "-5"], "-5 is not in the range x>=1"),
+        (["--call-timeout", "0"], "0.0 is not in the range x>0"),
+        (["--level", "slow"], "'slow' is not one of"),
+        (["--fail-on", "bad"], "unknown severity 'bad'; known are wrong-data-of-another"),
+        (["--fail-on", ","], "name at least one of"),
+        (["--profile", "eviction"], "'eviction' is not KEY=VALUE"),
+        (["--known", "none.toml"], "cannot read none.toml: No such file"),
+        (["--baseline", "none.json"], "cannot read none.json: No such file"),
+        (["--json", "none/c.json"], "cannot write none/c.json: there is no folder none"),
+        (["--junit", "."], "cannot write .: it is a folder"),
+        (["--md", "pipe"], "cannot write pipe: it is not a regular file"),
+        (["--report", "plain/out"], "cannot make folder plain/out"),
+    ],
+)
+def test_what_is_wrong_is_found_before_the_work(poolproof, faked, arguments, message):
+    Path("plain").write_text("kept")
+    os.mkfifo("pipe")
+    result = poolproof("certify", "impl", *arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "options" not in faked
+    assert Path("plain").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"format": "poolproof-certificate", "version"', "main.json line 1 is not JSON"),
+        ("{}", "main.json: not a certificate"),
+        ('{"format": "poolproof-certificate", "version": 7}', "certificate version 7 is newer"),
+    ],
+)
+def test_a_damaged_baseline_is_explained(poolproof, faked, text, message):
+    Path("main.json").write_text(text)
+    result = poolproof("certify", "impl", "--baseline", "main.json")
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_target_that_cannot_be_run_exits_with_2(poolproof, monkeypatch):
+    def certify(load, options, progress):
+        raise TargetError("unknown target 'nope'; built in are impl")
+
+    monkeypatch.setattr("poolproof.certify.certify", certify)
+    result = poolproof("certify", "nope")
+    assert result.exit_code == 2
+    assert result.stderr == "poolproof: unknown target 'nope'; built in are impl\n"
+
+
+def test_a_buggy_pool_is_refused_with_a_trace_that_replays(poolproof, buggy):
+    result = poolproof("certify", buggy, "--level", "quick", "--report", "out")
+    assert result.exit_code == 1, result.output
+    (trace, *_) = sorted(Path("out").glob("f-*.jsonl"))
+    assert poolproof("replay", trace).exit_code == 1
