@@ -37,7 +37,6 @@ class RecordedPool(PoolSession):
     ) -> None:
         super().__init__(target, profile, num_blocks, enable_caching=enable_caching, full_every=1)
         self.replaying = False
-        self._reads_everything = False  # every check goes through `_check` below
         self.is_exact = False
         self.history: dict[int, str] = dict.fromkeys(range(num_blocks), "")
 

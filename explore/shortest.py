@@ -28,6 +28,13 @@ __all__ = ["ShortestResult", "shortest_failure", "shortest_queue_failure"]
 
 Make = Callable[[int, bool], Any]
 Commands = tuple[Command, ...]
+IsWanted = Callable[[Violation, Commands], bool]
+"""Whether a failure after these commands is one that the search is for."""
+
+
+def any_failure(_violation: Violation, _commands: Commands) -> bool:
+    """Every failure is wanted."""
+    return True
 
 
 class _Session(Protocol):
@@ -76,11 +83,12 @@ def shortest_failure(
     max_states: int = 100_000,
     max_count: int = 3,
     max_list: int = 2,
+    is_wanted: IsWanted = any_failure,
 ) -> ShortestResult:
     """The shortest sequence of pool commands after which a target breaks an invariant.
 
     `make(num_blocks, enable_caching)` builds a fresh target; `hashes` is how many different
-    hashes commands may name.
+    hashes commands may name. What fails and is not wanted is not followed any further.
     """
     alphabet: list[Key] = [bytes([number]) * 16 for number in range(1, hashes + 1)]
 
@@ -89,7 +97,7 @@ def shortest_failure(
         return RecordedPool(target, profile, num_blocks, enable_caching=enable_caching)
 
     grammar = PoolGrammar(alphabet, max_count=max_count, max_list=max_list)
-    return _Search(start, grammar.commands, max_commands, max_states).run()
+    return _Search(start, grammar.commands, max_commands, max_states, is_wanted).run()
 
 
 def shortest_queue_failure(
@@ -100,6 +108,7 @@ def shortest_queue_failure(
     max_states: int = 100_000,
     max_count: int = 3,
     max_list: int = 2,
+    is_wanted: IsWanted = any_failure,
 ) -> ShortestResult:
     """The shortest sequence of queue commands after which a target breaks an invariant."""
 
@@ -107,7 +116,7 @@ def shortest_queue_failure(
         return RecordedQueue(make(num_blocks, True), num_blocks)
 
     grammar = QueueGrammar(max_count=max_count, max_list=max_list)
-    return _Search(start, grammar.commands, max_commands, max_states).run()
+    return _Search(start, grammar.commands, max_commands, max_states, is_wanted).run()
 
 
 class _Search(Generic[AnySession]):
@@ -119,8 +128,10 @@ class _Search(Generic[AnySession]):
         commands_in: Callable[[AnySession], Iterable[Command]],
         max_commands: int,
         max_states: int,
+        is_wanted: IsWanted,
     ) -> None:
         self._start = start
+        self._is_wanted = is_wanted
         self._commands_in = commands_in
         self._max_commands = max_commands
         self._max_states = max_states
@@ -167,8 +178,11 @@ class _Search(Generic[AnySession]):
             if self._try(session, command) is not None:
                 # Once more from the start, so that the finding counts this trace's commands only.
                 violation = self._try(self._replayed(prefix), command)
-                if violation is not None:
-                    return (*prefix, command), violation
+                commands = (*prefix, command)
+                if violation is not None and self._is_wanted(violation, commands):
+                    return commands, violation
+                reached = None  # nothing goes on from a broken state
+                continue
             reached = session.state()
             if reached not in states:
                 states.add(reached)

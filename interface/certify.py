@@ -113,7 +113,7 @@ class _Certification:
             findings=driving.collector.findings,
             notes=about.notes,
             not_run=tuple(NotRun(what, why) for what, why in not_run(about, options)),
-            not_covered=not_covered(about),
+            not_covered=not_covered(about, options),
         )
 
     def _never_called(self, about: Description, driving: Driving) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -117,13 +118,15 @@ class ChunkResult:
     num_runs: int = 0
     facts: set[str] = field(default_factory=set)
     failures: dict[str, Trace] = field(default_factory=dict)
+    runs_of_kind: Counter[str] = field(default_factory=Counter)
     num_failing_runs: int = 0
     lost: Trace | None = None
 
     def add(self, trace: Trace) -> None:
-        """Keep the trace if it is the shortest of its kind."""
+        """Keep the trace of a failing run if it is the shortest of its kind."""
         assert trace.violation is not None
         kind = failure_kind(trace.violation, trace.commands)
+        self.runs_of_kind[kind] += 1
         known = self.failures.get(kind)
         if known is None or len(trace.commands) < len(known.commands):
             self.failures[kind] = trace

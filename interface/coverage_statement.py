@@ -19,7 +19,7 @@ _INFERRED = {
 }
 
 
-def not_covered(about: Description) -> tuple[str, ...]:
+def not_covered(about: Description, options: CertifyOptions) -> tuple[str, ...]:
     """What a pass at this level leaves open, in whole sentences."""
     if about.can is None:
         return ("nothing was driven: the target could not be constructed",)
@@ -35,7 +35,7 @@ def not_covered(about: Description) -> tuple[str, ...]:
     open_points += [sentence for name, sentence in _INFERRED.items() if not about.can.sees(name)]
     if about.profile.events != "none" and not about.can.sees("take_events"):
         open_points.append("events: the profile has them, but there is no take_events() (EVT)")
-    if about.profile.misuse == "undefined":
+    if about.profile.misuse == "undefined" and not options.hardening:
         open_points.append("misuse: the profile leaves it undefined (see --hardening)")
     return tuple(open_points)
 

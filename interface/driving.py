@@ -8,6 +8,7 @@ about them is decided in `certify.py`.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -177,6 +178,8 @@ class Driving:
             total.facts |= result.facts
             for trace in result.failures.values():
                 total.add(trace)
+            # `add` counted the one trace that stands for all of its kind in this chunk.
+            total.runs_of_kind += result.runs_of_kind - Counter(dict.fromkeys(result.failures, 1))
             left -= 1
             if result.lost is not None:
                 total.lost = result.lost
@@ -191,8 +194,8 @@ class Driving:
         failed = bool(total.failures) or total.lost is not None
         if failed:
             note = f"{total.num_failing_runs} of {total.num_runs} runs failed; stopped early"
-        for trace in total.failures.values():
-            self.collector.add(stage, trace, total.num_failing_runs)
+        for failure, trace in total.failures.items():
+            self.collector.add(stage, trace, total.runs_of_kind[failure])
         missing = set(required) - total.facts
         self.stages.append(
             StageResult(

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from poolproof.bugs.catalogue import SPECIMENS
-from poolproof.certify_jobs import Shrink, make_for, shrink_trace
+from poolproof.certify_jobs import Shrink, make_for, replay_trace, shrink_trace
+from poolproof.contract.commands import Command
+from poolproof.contract.target import CHAIN_VERBS
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.explore.shortest import (
@@ -43,7 +45,13 @@ class Search:
 def search_shortest(target: Target, task: Search, beacon: Beacon) -> ShortestResult:
     """Breadth-first search up to the length of the trace, on as many blocks as the trace has."""
     trace = task.trace
+    assert trace.violation is not None
+    kind = failure_kind(trace.violation, trace.commands)
     build = make_for(target, trace)
+
+    def is_wanted(violation: Violation, commands: tuple[Command, ...]) -> bool:
+        # Another kind is not the same finding: an accepted one must not hide it.
+        return failure_kind(violation, commands) == kind
 
     def make(num_blocks: int, enable_caching: bool) -> Any:
         beacon.bump()  # every try builds a fresh target
@@ -55,6 +63,7 @@ def search_shortest(target: Target, task: Search, beacon: Beacon) -> ShortestRes
             trace.num_blocks,
             max_commands=len(trace.commands),
             max_states=task.max_states,
+            is_wanted=is_wanted,
         )
     return shortest_failure(
         make,
@@ -63,6 +72,7 @@ def search_shortest(target: Target, task: Search, beacon: Beacon) -> ShortestRes
         enable_caching=trace.enable_caching,
         max_commands=len(trace.commands),
         max_states=task.max_states,
+        is_wanted=is_wanted,
     )
 
 
@@ -89,18 +99,19 @@ class FindingCollector:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Worst first, then shortest first."""
-        return tuple(
-            sorted(
-                self._findings.values(),
-                key=lambda f: (f.violation.severity.rank, f.num_commands, f.fingerprint),
-            )
-        )
+        """Worst first, then shortest first; misuse after what legal calls break."""
+
+        def place(finding: Finding) -> tuple[bool, int, int, str]:
+            violation = finding.violation
+            is_misuse = violation.invariant == "MISUSE"
+            return is_misuse, violation.severity.rank, finding.num_commands, finding.fingerprint
+
+        return tuple(sorted(self._findings.values(), key=place))
 
     def add(self, stage: str, trace: Trace, runs_seen: int = 1) -> None:
         """Take in a failing trace that a stage met."""
         assert trace.violation is not None
-        minimal = self._minimised(trace)
+        minimal = self._without_chains(self._minimised(trace))
         assert minimal.violation is not None
         shortest_known = ""
         if minimal.violation.invariant != "CRASH" or minimal.commands:
@@ -124,6 +135,7 @@ class FindingCollector:
             shortest_known=shortest_known,
             similar=_similar(minimal.level, minimal.violation),
             ruled_out=_ruled_out(minimal),
+            remark=_remark(minimal),
         )
 
     def add_lost(self, stage: str, trace: Trace) -> None:
@@ -155,6 +167,17 @@ class FindingCollector:
         # Where it does not fail again when it is run alone, it is reported as it was seen.
         return trace if minimal.violation is None else minimal
 
+    def _without_chains(self, trace: Trace) -> Trace:
+        """A trace that met a bug of plain commands on the way with token chains, in plain form."""
+        if trace.options.get("block_size", 1) == 1 or any(
+            command.verb in (*CHAIN_VERBS, "lookup") for command in trace.commands
+        ):
+            return trace
+        plain = replace(trace, options={**trace.options, "block_size": 1})
+        outcome = self._run(replay_trace, plain)
+        again = outcome.value.violation if isinstance(outcome, Finished) else None
+        return trace if again is None else replace(plain, violation=again)
+
     def _shortest(self, trace: Trace) -> tuple[Trace, str]:
         """The first of the shortest traces where the search gets there, and what is known."""
         usable = trace.num_blocks - (trace.profile.null_block is not None)
@@ -166,15 +189,20 @@ class FindingCollector:
         found: ShortestResult = outcome.value
         assert trace.violation is not None
         if found.commands is None or found.violation is None:
-            return trace, f"breadth-first to {found.depth} commands: none shorter"
-        length = len(found.commands)
-        known = f"breadth-first: nothing fails in fewer than {length} commands"
-        if failure_kind(found.violation, found.commands) != failure_kind(
-            trace.violation, trace.commands
-        ):
-            # Not replaced: an accepted finding must not hide one that breaks something else.
-            return trace, known
-        return replace(trace, commands=found.commands, violation=found.violation), known
+            return trace, f"breadth-first to length {found.depth}: none shorter"
+        shorter = replace(trace, commands=found.commands, violation=found.violation)
+        return shorter, "breadth-first: no shorter trace fails in this way"
+
+
+def _remark(trace: Trace) -> str:
+    """What to do where the finding follows from a row of the profile that was only assumed."""
+    assert trace.violation is not None
+    if trace.violation.invariant == "MISUSE" and "misuse" in trace.profile.assumed:
+        return (
+            "misuse=raises was assumed; declare misuse='undefined' in the profile if the pool "
+            "promises nothing about misuse"
+        )
+    return ""
 
 
 def _similar(level: str, violation: Violation) -> tuple[Specimen, ...]:

@@ -35,11 +35,11 @@ def links_inverse(
         if block == ignored or links == expected.get(block):
             continue
         if block not in expected:
-            return _broken(block, f"is outside the free queue but still linked to {_sides(links)}")
+            return _broken(block, f"is outside the free queue but still linked {_sides(links)}")
         if links is None:
             return _broken(block, "is met by a walk of the free queue but shows no links")
         return _broken(
-            block, f"is linked to {_sides(links)}, but the walk from the head meets it "
+            block, f"is linked {_sides(links)}, but the walk from the head meets it "
             f"{_sides(expected[block])}"
         )  # fmt: skip
     return None

@@ -70,5 +70,5 @@ def _counter(seen: PoolObservation, known: PoolLedger) -> Violation | None:
     return Violation(
         "OWN",
         Severity.CRASH if seen.num_free > expected else Severity.FALSE_REFUSAL,
-        f"num_free() says {seen.num_free}{walk}, and {expected} blocks are held by nobody",
+        f"num_free() says {seen.num_free}{walk}, blocks held by nobody: {expected}",
     )

@@ -134,7 +134,7 @@ def _too_many_frees(pool: DictPool, ids: Iterable[int]) -> str | None:
     for block_id, times in Counter(ids).items():
         held = len(pool.holders[block_id])
         if block_id != pool.null_block and times > held:
-            return f"block {block_id} is freed {times} times and held {held} times"
+            return f"block {block_id} is freed more often ({times}) than it is held ({held})"
     return None
 
 

@@ -123,6 +123,6 @@ def _unknown(name: str) -> str:
     close = difflib.get_close_matches(name, BUILT_INS, n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return (
-        f"unknown target {name!r}; {hint}Built in are {', '.join(BUILT_INS)}; your own class is "
+        f"unknown target {name!r}; {hint}built in are {', '.join(BUILT_INS)}; your own class is "
         "path/to/file.py:Class or package.module:Class"
     )

@@ -66,7 +66,9 @@ def test_a_refusal_changes_nothing_and_says_why(samples):
 
 def test_misuse_is_named_and_leaves_the_state(samples):
     row = rows_of(samples, Free((1,)))[-1]
-    assert row.note == ("misuse: block 1 is freed 1 times and held 0 times; must raise ValueError")
+    assert row.note == (
+        "misuse: block 1 is freed more often (1) than it is held (0); must raise ValueError"
+    )
     assert row.free_queue == "1 2 3"
 
 

@@ -125,19 +125,19 @@ def test_own_the_counter_is_wrong(changed, known, num_free, severity):
     found = counts_match_owners(changed(num_free=num_free), known)
     assert said(found) == (
         "OWN", severity, (),
-        (f"num_free() says {num_free}, a walk of the free queue meets 3, and 3 blocks are held by "
-        "nobody"),
+        (f"num_free() says {num_free}, a walk of the free queue meets 3, blocks held by nobody: "
+        "3"),
     )  # fmt: skip
 
 
 def test_own_the_counter_of_a_black_box_is_wrong(known):
     found = counts_match_owners(PoolObservation(6, 2), known)
-    assert found.sentence == "num_free() says 2, and 3 blocks are held by nobody"
+    assert found.sentence == "num_free() says 2, blocks held by nobody: 3"
 
 
 def test_own_the_walk_is_longer_than_the_counter(changed, known):
     found = counts_match_owners(changed(free_order=[4, 3, 5, 1]), known)
-    assert found.sentence.startswith("num_free() says 3, a walk of the free queue meets 4, and 3")
+    assert found.sentence.startswith("num_free() says 3, a walk of the free queue meets 4, blocks")
 
 
 def test_i3_the_null_block_carries_a_hash(changed, known):
@@ -235,11 +235,11 @@ def with_link(seen, block, links):
     ("block", "links", "what"),
     [
         (1, (4, None),
-         "is outside the free queue but still linked to between block 4 and the tail"),
+         "is outside the free queue but still linked between block 4 and the tail"),
         (3, None, "is met by a walk of the free queue but shows no links"),
-        (3, (None, 5), ("is linked to between the head and block 5, but the walk from the head "
+        (3, (None, 5), ("is linked between the head and block 5, but the walk from the head "
                        "meets it between block 4 and block 5")),
-        (5, (4, None), ("is linked to between block 4 and the tail, but the walk from the head "
+        (5, (4, None), ("is linked between block 4 and the tail, but the walk from the head "
                        "meets it between block 3 and the tail")),
     ],
 )  # fmt: skip

@@ -1,0 +1,74 @@
+"""How many steps the real vLLM pool takes at `standard`, what was found, and how long it took.
+
+Runs `certify vllm --level standard --hardening` and writes what the certificate says to
+benchmarks/results/engine_steps.json. Needs an environment with a real vLLM (`make vllm`); prints
+one line and ends with status 0 where there is none.
+
+Usage: .venv-vllm/bin/python benchmarks/engine_steps.py [--level LEVEL]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from poolproof.certificate import Certificate
+from poolproof.certify import certify
+from poolproof.contract.trace import write_atomically
+from poolproof.levels import BUDGETS
+from poolproof.options import CertifyOptions
+from poolproof.progress import PlainProgress
+from poolproof.targets.load import load_target
+from poolproof.verdict import Rules, judge
+
+RESULTS = Path(__file__).resolve().parent / "results" / "engine_steps.json"
+
+
+def summary_of(certificate: Certificate) -> dict[str, Any]:
+    """What the documentation quotes."""
+    assert certificate.verdict is not None
+    return {
+        "target": f"{certificate.target} {certificate.target_version}",
+        "level": certificate.level,
+        "verdict": certificate.verdict.value,
+        "steps": sum(stage.steps for stage in certificate.stages),
+        "pool_steps": sum(s.steps for s in certificate.stages if s.level == "pool"),
+        "seconds": round(certificate.seconds, 1),
+        "workers": certificate.workers,
+        "findings": [finding.violation.sentence for finding in certificate.findings],
+        "hardening": [finding.violation.sentence for finding in certificate.hardening],
+        "never_called": list(certificate.never_called),
+        "stages": [stage.to_json() for stage in certificate.stages],
+    }
+
+
+def main() -> int:
+    """Certify and write; the exit status is the certificate's."""
+    parser = argparse.ArgumentParser(description="Certify the installed vLLM and count.")
+    parser.add_argument("--level", choices=sorted(BUDGETS), default="standard")
+    level = parser.parse_args().level
+    if importlib.util.find_spec("vllm") is None:
+        print(
+            "no vLLM here: run `make vllm`, then .venv-vllm/bin/python benchmarks/engine_steps.py"
+        )
+        return 0
+    options = CertifyOptions(level=level, workers=len(os.sched_getaffinity(0)), hardening=True)
+    found = certify(lambda: load_target("vllm"), options, PlainProgress(sys.stderr))
+    certificate = judge(found, Rules())
+    summary = summary_of(certificate)
+    found_text = f"{len(summary['findings'])} findings, {len(summary['hardening'])} of hardening"
+    steps = f"{summary['pool_steps']:,} pool steps in {summary['seconds']} s"
+    print(f"{summary['target']}: {summary['verdict']}, {steps}, {found_text}")
+    RESULTS.parent.mkdir(exist_ok=True)
+    write_atomically(RESULTS, json.dumps(summary, indent=1) + "\n")
+    assert certificate.verdict is not None
+    return certificate.verdict.exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

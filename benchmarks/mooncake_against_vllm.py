@@ -1,0 +1,233 @@
+"""Serve the Mooncake conversation trace with impl and with vLLM's own BlockPool, and compare.
+
+Usage: PYTHON benchmarks/mooncake_against_vllm.py [TRACE] [--requests N] [--repeats N] [--json F]
+
+PYTHON is one that has vLLM and Poolproof (`make vllm` makes `.venv-vllm/bin/python`); TRACE is
+mooncake_conversation.jsonl of kvcache-ai/Mooncake, looked for in ../shared/traces without it.
+
+Both pools are driven by the same loop (poolproof.harness.request_replay), vLLM's through its own
+methods without the adapter. 16 tokens a block, 200,000 blocks, 64 live requests, first in first
+out; both evict blocks without a hash first and reserve block 0, so their hits must be equal, and
+that is asserted. No harness checks; impl's own misuse checks are on. Not timed: the hashes, which
+are computed beforehand and handed over as fresh objects for each repeat, as an engine makes them,
+and the pools' construction. Before each run the garbage is collected and what lives is frozen, as
+vLLM's engine does at its start; the collector stays on. The two take turns in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from poolproof.contract.trace import write_atomically
+from poolproof.harness.request_replay import NativeDriver, PoolDriver, ReplayCounts, RequestReplay
+from poolproof.harness.request_trace import (
+    Request,
+    RequestTraceError,
+    block_hashes,
+    read_requests,
+)
+from poolproof.impl.block_pool import BlockPool
+
+BLOCK_SIZE = 16
+NUM_BLOCKS = 200_000
+CONCURRENT = 64
+HASH_BYTES = 16
+GOAL = 2.0
+ROOT = Path(__file__).resolve().parent.parent
+TRACE = ROOT.parent / "shared" / "traces" / "mooncake_conversation.jsonl"
+RESULTS = ROOT / "benchmarks" / "results" / "mooncake_against_vllm.json"
+
+
+class VllmDriver:
+    """Calls vLLM's BlockPool as its managers do; its block objects are the blocks."""
+
+    class _Hashed:
+        """The one thing that `cache_full_blocks` reads of a request here."""
+
+        __slots__ = ("block_hashes",)
+        block_hashes: list[bytes]
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._request = self._Hashed()
+
+    def num_free(self) -> int:
+        return int(self._pool.get_num_free_blocks())
+
+    def hold_prefix(self, hashes: list[bytes], at_most: int) -> list[Any]:
+        get_cached_block, groups = self._pool.get_cached_block, [0]
+        found = []
+        for block_hash in hashes[:at_most]:
+            blocks = get_cached_block(block_hash, groups)
+            if blocks is None:
+                break
+            found.append(blocks[0])
+        if found:
+            self._pool.touch(found)
+        return found
+
+    def allocate(self, count: int) -> list[Any]:
+        blocks: list[Any] = self._pool.get_new_blocks(count)
+        return blocks
+
+    def cache(self, blocks: list[Any], hashes: list[bytes], num_cached: int) -> None:
+        self._request.block_hashes = hashes
+        self._pool.cache_full_blocks(
+            self._request, blocks, num_cached, len(hashes), BLOCK_SIZE, kv_cache_group_id=0
+        )
+
+    def free(self, blocks: list[Any]) -> None:
+        self._pool.free_blocks(blocks)
+
+
+@dataclass(slots=True)
+class Contender:
+    """One of the two, with the nanoseconds of process time that a block took in each repeat."""
+
+    name: str
+    driver: Callable[[], PoolDriver[Any]]
+    ns_per_block: list[float] = field(default_factory=list)
+    wall_ns_per_block: list[float] = field(default_factory=list)
+    counts: ReplayCounts = field(default_factory=ReplayCounts)
+
+    def repeat(self, requests: Sequence[Request], packed: Sequence[bytes]) -> None:
+        """Serve all requests with a fresh pool."""
+        replay = RequestReplay(self.driver(), block_size=BLOCK_SIZE, concurrent=CONCURRENT)
+        hashes = iter(packed)
+        gc.collect()
+        gc.freeze()
+        replay.run(requests, lambda _request: unpacked(next(hashes)))
+        gc.unfreeze()
+        self.counts = replay.counts
+        self.ns_per_block.append(1e9 * self.counts.process_s / self.counts.blocks)
+        self.wall_ns_per_block.append(1e9 * self.counts.wall_s / self.counts.blocks)
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of this contender for the JSON file."""
+        return {
+            "median_ns_per_block": round(statistics.median(self.ns_per_block), 1),
+            "median_blocks_per_s": round(1e9 / statistics.median(self.ns_per_block)),
+            "median_wall_ns_per_block": round(statistics.median(self.wall_ns_per_block), 1),
+            "ns_per_block": [round(value, 1) for value in self.ns_per_block],
+            "hit_rate_blocks": self.counts.blocks_hit / self.counts.blocks,
+            "hit_rate_tokens": self.counts.tokens_hit / self.counts.tokens,
+            "peak_held_blocks": self.counts.peak_held,
+        }
+
+
+def unpacked(packed: bytes) -> list[bytes]:
+    """Fresh hash objects, whose own hash values no earlier repeat has computed."""
+    return [packed[start : start + HASH_BYTES] for start in range(0, len(packed), HASH_BYTES)]
+
+
+def contenders() -> tuple[Contender, Contender, str]:
+    """The two pools, and vLLM's version. Raises ImportError without a vLLM."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    import vllm
+    from vllm.v1.core.block_pool import BlockPool as VllmBlockPool
+
+    def impl() -> PoolDriver[Any]:
+        return NativeDriver(BlockPool(NUM_BLOCKS, null_block=0, eviction="unhashed-first"))
+
+    def theirs() -> PoolDriver[Any]:
+        return VllmDriver(VllmBlockPool(NUM_BLOCKS, enable_caching=True, hash_block_size=16))
+
+    return Contender("impl", impl), Contender("vllm", theirs), str(vllm.__version__)
+
+
+def measure(ours: Contender, theirs: Contender, requests: Sequence[Request], repeats: int) -> None:
+    """Let the two take turns, and see that they did the same work."""
+    packed = [b"".join(block_hashes(request, BLOCK_SIZE)) for request in requests]
+    for number, contender in enumerate(cycle((ours, theirs))):
+        if number == 2 * repeats:
+            break
+        contender.repeat(requests, packed)
+        print(
+            f"  {contender.name:5} repeat {number // 2 + 1}: "
+            f"{contender.ns_per_block[-1]:7.1f} ns a block",
+            flush=True,
+        )
+    work = [
+        (c.counts.blocks, c.counts.blocks_hit, c.counts.tokens_hit, c.counts.peak_held)
+        for c in (ours, theirs)
+    ]
+    assert work[0] == work[1], f"the pools gave different hits: {work}"
+
+
+def arguments() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("trace", nargs="?", type=Path, default=TRACE)
+    parser.add_argument("--requests", type=int, help="serve the first N requests only")
+    parser.add_argument("--repeats", type=int, default=5, help="repeats of each (default 5)")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    return parser.parse_args()
+
+
+def report(ours: Contender, theirs: Contender, ratios: list[float]) -> None:
+    """Print the table."""
+    print(f"{'':8}{'ns a block':>12}{'blocks/s':>12}{'hit rate':>10}   min .. max ns")
+    for contender in (ours, theirs):
+        found = contender.summary()
+        print(
+            f"{contender.name:8}{found['median_ns_per_block']:12.1f}"
+            f"{found['median_blocks_per_s']:12,}{found['hit_rate_blocks']:10.4f}"
+            f"   {min(contender.ns_per_block):.0f} .. {max(contender.ns_per_block):.0f}"
+        )
+    print(
+        f"impl is {ratios[0]:.2f} times as fast per block (medians of process time; pairs "
+        f"{min(ratios[1:]):.2f} .. {max(ratios[1:]):.2f}; goal {GOAL}); hits equal"
+    )
+
+
+def main() -> int:
+    """Measure; 0 also where there is nothing to measure with, 1 where the goal is missed."""
+    asked = arguments()
+    if asked.trace == TRACE and not TRACE.is_file():
+        print("skipped: no trace given, and ../shared/traces has none; see docs/workloads.md")
+        return 0
+    try:
+        ours, theirs, version = contenders()
+    except ImportError as error:
+        print(f"skipped: {error}; `make vllm`, then run this with .venv-vllm/bin/python")
+        return 0
+    try:
+        requests = read_requests(asked.trace, asked.requests)
+    except RequestTraceError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"{len(requests):,} requests, {asked.repeats} repeats each, vllm {version}", flush=True)
+    measure(ours, theirs, requests, asked.repeats)
+    pairs = [b / a for a, b in zip(ours.ns_per_block, theirs.ns_per_block, strict=True)]
+    ratio = statistics.median(theirs.ns_per_block) / statistics.median(ours.ns_per_block)
+    report(ours, theirs, [ratio, *pairs])
+    result = {
+        "requests": len(requests),
+        "block_size": BLOCK_SIZE,
+        "num_blocks": NUM_BLOCKS,
+        "concurrent": CONCURRENT,
+        "python": platform.python_version(),
+        "vllm": version,
+        "ratio_of_medians": round(ratio, 3),
+        "ratio_of_pairs": [round(value, 3) for value in pairs],
+        "impl": ours.summary(),
+        "vllm_block_pool": theirs.summary(),
+    }
+    asked.json.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(asked.json, json.dumps(result, indent=2) + "\n")
+    return 0 if ratio >= GOAL else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The tables of the manual that the code already holds: levels, invariants, severities, facts."""
+
+from __future__ import annotations
+
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import POOL_OBSERVERS, Capabilities
+from poolproof.contract.violation import Severity
+from poolproof.harness.facts import required_chain_facts, required_facts
+from poolproof.invariants.catalogue import STATEMENTS
+from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
+from poolproof.wording import severity_words
+
+__all__ = ["facts", "levels", "severities", "statements"]
+
+
+def levels() -> str:
+    """How many runs each level makes."""
+    lines = [
+        "| level | opaque hashes | token chains | queue | states of the breadth-first search |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, budget in BUDGETS.items():
+        chunks = (budget.pool_chunks, budget.chain_chunks, budget.queue_chunks)
+        runs = " | ".join(f"{RUNS_PER_CHUNK * count:,}" for count in chunks)
+        lines.append(f"| `{name}` | {runs} | {budget.shortest_states:,} |")
+    return "\n".join(lines) + "\n"
+
+
+def statements() -> str:
+    """The invariants in one sentence each."""
+    lines = ["| name | what must hold |", "|---|---|"]
+    lines += [f"| [{name}](#{name.lower()}) | {text} |" for name, text in STATEMENTS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def severities() -> str:
+    """The severities, worst first, as --fail-on spells them and as a report says them."""
+    lines = ["| for `--fail-on` | in a report |", "|---|---|"]
+    lines += [f"| `{severity.value}` | {severity_words(severity)} |" for severity in Severity]
+    return "\n".join(lines) + "\n"
+
+
+def facts() -> str:
+    """What must have happened, for a target that can do and declares as much as possible."""
+    profile = Profile(null_block=0, null_in_lists="ignored", keys="partial", events="per-copy")
+    verbs = frozenset({"touch", "lookup", "evict", "reset", "cache_chain", "cache_partial"})
+    can = Capabilities("pool", verbs, frozenset(POOL_OBSERVERS))
+    opaque, chains = required_facts(profile, can), required_chain_facts(profile, can)
+    lines = ["With opaque hashes:", "", *(f"- {fact}" for fact in opaque), ""]
+    lines += ["With token chains:", "", *(f"- {fact}" for fact in chains)]
+    return "\n".join(lines) + "\n"
