@@ -178,9 +178,14 @@ wheel: $(VENV)/.installed-dev
 		|| { cat build/wheel.log; exit 1; }
 	$(VENV)/bin/python .ci/compare_wheel.py dist/*.whl
 
+# The two that need a real vLLM run in its environment where `make vllm` has made one; elsewhere
+# they say so in one line.
 benchmarks: $(VENV)/.installed-test
 	@for script in $(sort $(wildcard benchmarks/*.py)); do \
-		echo "== $$script"; $(VENV)/bin/python $$script $(ARGS); done
+		python=$(VENV)/bin/python; \
+		case $$script in *vllm*|*engine*) \
+			if [ -x $(VENV_VLLM)/bin/poolproof ]; then python=$(VENV_VLLM)/bin/python; fi;; esac; \
+		echo "== $$script"; $$python $$script $(ARGS); done
 
 check: lint types layers wheel test
 

@@ -8,8 +8,10 @@ One run, on one core, interleaved repeats, medians of process time:
   the checks look at what a command touched, and a full observation every 1,000 steps is
   reported apart.
 
-The target is Poolproof's own pool with its misuse checks on. Set-up, prefilling and one warm-up of
-each part are not timed; the garbage collector is on, and what is there before is frozen.
+The target is Poolproof's own pool under misuse=undefined, as vLLM's is, so that the figures are the
+harness's and not those of a target's argument checks; one part has them on. Set-up, prefilling and
+one warm-up of each part are not timed; the garbage collector is on, and what is there before is
+frozen.
 
 Usage: python benchmarks/driver_speed.py [--repeats N] [--json FILE]
 """
@@ -61,11 +63,19 @@ GOALS = {
 
 
 def make(num_blocks: int, enable_caching: bool) -> BlockPool:
-    """The target of all parts."""
+    """The target of all parts but one."""
+    return BlockPool(num_blocks, enable_caching=enable_caching, misuse="undefined")
+
+
+def make_guarded(num_blocks: int, enable_caching: bool) -> BlockPool:
+    """The same with checks of its arguments, which is driven with misuse as well."""
     return BlockPool(num_blocks, enable_caching=enable_caching)
 
 
-CAMPAIGN = PoolCampaign("impl", make, Profile.from_mapping(BlockPool(SMALL).profile))
+CAMPAIGN = PoolCampaign(
+    "impl", make, Profile.from_mapping(BlockPool(1, misuse="undefined").profile)
+)
+GUARDED = PoolCampaign("impl", make_guarded, Profile.from_mapping(BlockPool(1).profile))
 
 
 class EightBlocks(PoolMachine):
@@ -92,12 +102,12 @@ def seconds(work: Callable[[], int]) -> float:
     return elapsed / steps
 
 
-def plain(repeat: int) -> float:
+def plain(repeat: int, campaign: PoolCampaign = CAMPAIGN) -> float:
     """The plain driver: one long run."""
     plan = RunPlan(f"speed/{repeat}", SMALL, True, PLAIN_STEPS, NUM_HASHES)
 
     def work() -> int:
-        result = run_pool(CAMPAIGN, plan)
+        result = run_pool(campaign, plan)
         assert result.trace is None, result.trace
         return result.num_steps
 
@@ -181,6 +191,7 @@ def full_look() -> float:
 
 PARTS: dict[str, Callable[[int], float]] = {
     "plain": plain,
+    "guarded": lambda repeat: plain(repeat, GUARDED),
     "hypothesis": under_hypothesis,
     "small checked": lambda _: stepping(small, checked=True),
     "small unchecked": lambda _: stepping(small, checked=False),
@@ -213,6 +224,7 @@ def figures(times: dict[str, list[float]]) -> dict[str, float]:
 
     return {
         "plain driver, checked steps/s": median(lambda row: 1 / row["plain"]),
+        "the same, pool with argument checks": median(lambda row: 1 / row["guarded"]),
         "Hypothesis, checked steps/s": median(lambda row: 1 / row["hypothesis"]),
         "plain driver / Hypothesis": median(lambda row: row["hypothesis"] / row["plain"]),
         "harness's own time, 8 blocks, us/step": median(lambda row: 1e6 * own(row, "small")),

@@ -55,11 +55,13 @@ def driver_speed(result: Any) -> Iterator[Row]:
     """Steps a second, alone and against Hypothesis, and what the size of the pool costs."""
     found = result["figures"]
     alone = found["plain driver, checked steps/s"]
+    guarded = found["the same, pool with argument checks"]
     under_hypothesis = found["Hypothesis, checked steps/s"]
     small = found["harness's own time, 8 blocks, us/step"]
     large = found["harness's own time, 100,000 blocks, us/step"]
     whole = found["full observation, 100,000 blocks, ms"]
     yield "steps on a pool of 8 blocks, all compared after each, one core", f"{alone:,.0f} /s"
+    yield "the same with a pool that checks its arguments, and misuse", f"{guarded:,.0f} /s"
     yield "the same grammar and checks under Hypothesis", f"{under_hypothesis:,.0f} /s"
     yield "checking a step at 8 blocks: everything is read", f"{small:.1f} us"
     yield "checking a step at 100,000 blocks: what it touched is read", f"{large:.1f} us"
@@ -84,15 +86,27 @@ def mooncake_against_vllm(result: Any) -> Iterator[Row]:
     )
 
 
+def engine_steps(result: Any) -> Iterator[Row]:
+    """What the real engine was put through."""
+    findings = len(result["findings"])
+    yield (
+        f"vLLM's real pool at `--level {result['level']}`, {result['workers']} workers",
+        f"{result['pool_steps']:,} checked steps in {result['seconds']:.0f} s, "
+        f"{findings or 'no'} findings",
+    )
+
+
 ROWS: dict[str, Callable[[Any], Iterator[Row]]] = {
     "driver_speed": driver_speed,
     "minimal_traces": minimal_traces,
     "mooncake_against_vllm": mooncake_against_vllm,
+    "engine_steps": engine_steps,
 }
 COMMANDS = {
     "driver_speed": ".venv/bin/python benchmarks/driver_speed.py",
     "minimal_traces": ".venv/bin/python benchmarks/minimal_traces.py",
     "mooncake_against_vllm": ".venv-vllm/bin/python benchmarks/mooncake_against_vllm.py",
+    "engine_steps": ".venv-vllm/bin/python benchmarks/engine_steps.py",
 }
 
 

@@ -22,10 +22,10 @@ from poolproof.harness.relative import RelativeCommand, made_concrete, made_rela
 from poolproof.harness.replay import start_session
 from poolproof.harness.smaller_traces import (
     Candidate,
+    calls_merged,
     for_one_block_less,
     hashes_of,
     lowered,
-    neighbours_merged,
     one_reference_less,
     two_commands_less,
 )
@@ -127,7 +127,7 @@ class _Search:
         while before != (self.trace.num_blocks, self.best.commands) and self._left > 0:
             before = (self.trace.num_blocks, self.best.commands)
             self._delete_runs()
-            self._repeat(lambda: neighbours_merged(self.best.relative))
+            self._repeat(lambda: calls_merged(self.best.relative))
             self._repeat(lambda: one_reference_less(self.best.commands, self.best.relative))
             self._fewer_blocks()
             self._lower_arguments()

@@ -24,10 +24,10 @@ from poolproof.harness.relative import RelativeCommand
 
 __all__ = [
     "Candidate",
+    "calls_merged",
     "for_one_block_less",
     "hashes_of",
     "lowered",
-    "neighbours_merged",
     "one_reference_less",
     "two_commands_less",
 ]
@@ -45,12 +45,17 @@ def two_commands_less(commands: Candidate) -> Iterator[Candidate]:
             yield [item for place, item in enumerate(commands) if place not in pair]
 
 
-def neighbours_merged(commands: Candidate) -> Iterator[Candidate]:
-    """Two calls of one verb that follow each other as one call."""
-    for place in range(len(commands) - 1):
-        merged = _merged(commands[place], commands[place + 1])
+def calls_merged(commands: Candidate) -> Iterator[Candidate]:
+    """Two calls of one verb as one call, in the place of the first or of the second."""
+    if len(commands) > MOST_FOR_PAIRS:
+        return
+    for first, second in combinations(range(len(commands)), 2):
+        merged = _merged(commands[first], commands[second])
         if merged is not None:
-            yield (*commands[:place], merged, *commands[place + 2 :])
+            for kept, gone in ((first, second), (second, first)):
+                changed = [*commands[:kept], merged, *commands[kept + 1 :]]
+                del changed[gone]
+                yield changed
 
 
 def one_reference_less(concrete: Sequence[Command], commands: Candidate) -> Iterator[Candidate]:

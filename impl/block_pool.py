@@ -110,6 +110,23 @@ class BlockPool:
             recache_forbidden=recache == "forbidden",
             misuse=misuse,
         )
+        self._bind_observers()
+
+    def _bind_observers(self) -> None:
+        """Checkers read these for every block after every command: without a Python frame each.
+
+        Not in a subclass, which may have its own.
+        """
+        if type(self) is BlockPool:
+            self.ref_count = self._ref_counts.__getitem__  # type: ignore[method-assign,assignment]  # the same signature, but no method
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy must not read the counts of the original.
+        return {name: value for name, value in vars(self).items() if name != "ref_count"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._bind_observers()
 
     def allocate(self, n: int) -> list[int]:
         """Take n distinct blocks from the head of the free queue, each with one reference.
