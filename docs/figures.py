@@ -91,8 +91,7 @@ def engine_steps(result: Any) -> Iterator[Row]:
     findings = len(result["findings"])
     yield (
         f"vLLM's real pool at `--level {result['level']}`, {result['workers']} workers",
-        f"{result['pool_steps']:,} checked steps in {result['seconds']:.0f} s, "
-        f"{findings or 'no'} findings",
+        f"{result['pool_steps']:,} checked steps, {result['seconds']:.0f} s, {findings} findings",
     )
 
 
