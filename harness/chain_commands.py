@@ -11,14 +11,14 @@ from typing import Any
 from poolproof.contract.commands import CacheChain, CachePartial, LookupChain, Usage
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.harness.pool_commands import PoolCommands
+from poolproof.harness.lookup_commands import LookupCommands
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["ChainCommands"]
 
 
-class ChainCommands(PoolCommands):
-    """`PoolCommands` with the commands on token chains."""
+class ChainCommands(LookupCommands):
+    """`LookupCommands` with the commands on token chains."""
 
     def __init__(self, target: Any, profile: Profile, reference: DictPool) -> None:
         super().__init__(target, profile, reference)

@@ -1,7 +1,8 @@
 """Applies one pool command to a target and its reference, and judges what the target answered.
 
-The answer is judged here (I2, ADM, ORD, MISUSE, hits of the index); the state after it is
-checked by `pool_session.py`. Commands on token chains are in `chain_commands.py`.
+The answer is judged here (I2, ADM, ORD, MISUSE); the state after it is checked by
+`pool_session.py`. Questions to the index are in `lookup_commands.py`, commands on token chains in
+`chain_commands.py`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ from operator import index
 from typing import Any
 
 from poolproof.contract.commands import (
-    Acquire,
     Allocate,
     Cache,
     Command,
     Evict,
     Free,
-    Lookup,
     Reset,
     Touch,
 )
@@ -45,7 +44,9 @@ class PoolCommands:
 
     After a command, `taken` are the blocks on which it took a reference, `remapped` the (old,
     new) pairs that a `cache` call merged, `touched` and `touched_keys` what it may have changed,
-    and `refused` whether it had to change nothing.
+    and `refused` whether it had to change nothing. A list that was passed to the target is emptied
+    after the call, since it is the caller's: a deferred free that keeps it frees nothing, or later
+    another request's blocks (sglang#34067).
     """
 
     def __init__(self, target: Any, profile: Profile, reference: DictPool) -> None:
@@ -73,8 +74,6 @@ class PoolCommands:
             Touch: self._touch,
             Free: self._free,
             Cache: self._cache,
-            Lookup: self._lookup,
-            Acquire: self._acquire,
             Evict: self._evict,
             Reset: self._reset,
         }
@@ -93,9 +92,13 @@ class PoolCommands:
     def call(self, command: Command, *arguments: Any) -> Any:
         """Call the target with arguments that are legal. Raises ViolationError if it raises."""
         try:
-            return self._methods[command.verb](*arguments)
+            answer = self._methods[command.verb](*arguments)
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
+        for argument in arguments:
+            if isinstance(argument, list) and argument is not answer:
+                argument.clear()
+        return answer
 
     def misuse(self, command: Command, reason: str) -> None:
         """Call the target with misuse and see that it answers as the profile promises."""
@@ -190,10 +193,12 @@ class PoolCommands:
             if block in free:
                 self._revives(block)
         assert self._target_touch is not None
+        given = list(ids)
         try:
-            self._target_touch(list(ids))
+            self._target_touch(given)
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
+        given.clear()
         pool.touch(ids)
         self.touched, self.touched_keys, self.taken = ids, (), ids
         if pool.null_block in ids:
@@ -212,10 +217,12 @@ class PoolCommands:
     def _free(self, command: Free) -> None:
         ids = command.block_ids
         pool = self.reference
+        given = list(ids)
         try:
-            self._target_free(list(ids))
+            self._target_free(given)
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
+        given.clear()
         freed = pool.release(ids)
         self.touched, self.touched_keys = ids, ()
         if len(ids) > 1:
@@ -231,13 +238,18 @@ class PoolCommands:
         if pool.enable_caching:
             self.facts.before_cache(ids, hashes, pool)
             dropped = [key for block in ids for key in pool.keys[block]]
+        given, given_hashes = list(ids), list(hashes)
         try:
-            answer = self._target_cache(list(ids), list(hashes))
+            answer = self._target_cache(given, given_hashes)
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
+        if isinstance(answer, list | tuple):
+            answer = list(answer)  # it may be the very list that it was given
+        given.clear()
+        given_hashes.clear()
         pool.cache(ids, hashes)
         self.touched, self.touched_keys = ids, (*hashes, *dropped)
-        if isinstance(answer, list | tuple) and list(answer) != list(ids):
+        if isinstance(answer, list) and answer != list(ids):
             self._remap(command, answer)
             self.touched = (*ids, *(new for _, new in self.remapped))
 
@@ -266,64 +278,6 @@ class PoolCommands:
             self.reference.forget_keys([old])
             self.reference.release([old])
             self.remapped.append((old, index(new)))
-
-    def _lookup(self, command: Lookup) -> None:
-        key = command.block_hash
-        self.know((key,))
-        answer = self.call(command, key)
-        self.judge_lookup(command, key, answer)
-        self.touched, self.touched_keys = (), (key,)
-
-    def judge_lookup(self, command: Command, key: Key, answer: Any) -> None:
-        """See that the answer is a block that carries the key, or None if there is none."""
-        carriers = self.reference.lookup(key)
-        if answer in carriers:
-            self.facts.add("a lookup hit")
-        elif answer is None and not carriers:
-            self.facts.add("a lookup missed")
-        else:
-            violation = self.diagnose()  # also follows a `may-drop` target
-            if violation is None and answer is None and not self.reference.lookup(key):
-                return
-            raise ViolationError(
-                violation
-                or Violation(
-                    "IDX",
-                    Severity.LOST_HIT if answer is None else Severity.WRONG_DATA_OF_ANOTHER,
-                    f"{command} answered {answer!r}, but the blocks that carry the key are "
-                    f"{list(carriers)}",
-                )
-            )
-
-    def _acquire(self, command: Acquire) -> None:
-        hashes = command.hashes
-        self.know(hashes)
-        answer = self.call(command, list(hashes))
-        expected = self.reference.longest_prefix(hashes)
-        if self.profile.retention == "may-drop" and isinstance(answer, list | tuple):
-            for missed in hashes[len(answer) : expected][:1]:
-                self.reference.forget_vanished(missed)
-            expected = self.reference.longest_prefix(hashes)
-        right = isinstance(answer, list | tuple) and len(answer) == expected and all(
-            block in self.reference.lookup(key)
-            for block, key in zip(answer, hashes, strict=False)
-        )  # fmt: skip
-        if not right:
-            raise ViolationError(
-                Violation(
-                    "IDX",
-                    Severity.WRONG_DATA_OF_ANOTHER if answer else Severity.LOST_HIT,
-                    f"{command} answered {answer!r}; the longest cached prefix has {expected} "
-                    "blocks, each of which must carry its hash",
-                )
-            )
-        taken = list(map(index, answer))
-        for block in taken:
-            if block in self.reference.free:
-                self._revives(block)
-        self.reference.touch(taken)
-        self.touched, self.touched_keys, self.taken = taken, hashes, taken
-        self.facts.add("a lookup hit" if taken else "a lookup missed")
 
     def _evict(self, command: Evict) -> None:
         ids = command.block_ids

@@ -28,7 +28,7 @@ _FIXED = {"retention": "exact", "same_step_hit": "forbidden"}
 
 def impl_pool(name: str, overrides: Mapping[str, Any]) -> Target:
     """`BlockPool` under a profile. Raises TargetError for one that it does not have."""
-    profile = builtin_profile(name, {"events": "per-copy"}, overrides)
+    profile = builtin_profile(name, {"events": "per-copy", "keys": "partial"}, overrides)
     arguments = _arguments(name, profile)
 
     def make(num_blocks: int, enable_caching: bool) -> BlockPool:

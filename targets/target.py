@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,4 +64,12 @@ def source_of(cls: type) -> str:
         digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except (OSError, TypeError):
         return f"{cls.__module__}, source not found"
-    return f"{path} (sha256 {digest[:12]})"
+    return f"{_shortened(Path(path))} (sha256 {digest[:12]})"
+
+
+def _shortened(path: Path) -> str:
+    """The path below the current or an import folder: a certificate is for others to read."""
+    path = path.resolve()
+    folders = [Path.cwd(), *(Path(entry).resolve() for entry in sys.path if entry)]
+    below = [str(path.relative_to(folder)) for folder in folders if path.is_relative_to(folder)]
+    return min(below, key=len, default=str(path))

@@ -27,7 +27,7 @@ class Limits:
     """
 
     call_timeout_s: float = 10.0
-    memory_mib: int = 1024
+    memory_mib: int = 2048
     import_timeout_s: float = 120.0
     import_memory_mib: int = 8192
 

@@ -338,3 +338,33 @@ def test_a_pool_that_may_drop_may_miss_at_the_moment_of_a_lookup(hidden):
     session._checked = False
     assert after(session, Allocate(2), Cache((0,), (A,)), Free((0,)), Lookup(A)) is None
     assert session.reference.keys[0] == []
+
+
+def test_a_target_that_keeps_the_list_it_was_given_is_found_out():
+    class FreesLater(BlockPool):
+        """Frees what it was given with the call before (sglang#34067)."""
+
+        kept = ()
+
+        def free(self, block_ids):
+            super().free(self.kept)
+            self.kept = block_ids
+
+    session = PoolSession(FreesLater(4), Profile.from_mapping(BlockPool(4).profile), 4)
+    assert session.step(Allocate(2)) is None
+    found = session.step(Free((0,)))
+    assert found.invariant in {"I1", "OWN"}
+
+
+def test_lists_that_were_passed_are_emptied_afterwards():
+    class Keeps(BlockPool):
+        seen = ()
+
+        def touch(self, block_ids):
+            super().touch(block_ids)
+            self.seen = block_ids
+
+    session = PoolSession(Keeps(4), Profile.from_mapping(BlockPool(4).profile), 4)
+    assert session.step(Allocate(1)) is None
+    assert session.step(Touch((0,))) is None
+    assert session.target.seen == []

@@ -72,7 +72,7 @@ def test_the_chained_factory_of_impl_leaves_the_pools_methods_alone():
     for method in ("allocate", "touch", "free", "cache", "evict", "reset", "num_free"):
         assert getattr(type(pool), method) is getattr(BlockPool, method)
     assert set(CHAIN_VERBS) <= capabilities_of(pool).verbs
-    plain = capabilities_of(load_target("impl").make_chained(3, True)).verbs
+    plain = capabilities_of(load_target("impl[keys=block]").make_chained(3, True)).verbs
     assert "cache_partial" not in plain
 
 
