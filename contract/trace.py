@@ -23,6 +23,8 @@ __all__ = ["TRACE_VERSION", "Trace", "TraceError", "read_trace", "write_atomical
 
 FORMAT = "poolproof-trace"
 TRACE_VERSION = 1
+MOST_BLOCKS = 10_000_000
+"""More than any server has; a reference of this size takes some seconds to build."""
 
 
 class TraceError(ValueError):
@@ -156,6 +158,10 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
         raise TraceError(f"{path} line 1: {error}") from error
     if isinstance(num_blocks, bool) or not isinstance(num_blocks, int) or num_blocks < 1:
         raise TraceError(f"{path} line 1: num_blocks must be 1 or more, not {num_blocks!r}")
+    if num_blocks > MOST_BLOCKS:
+        raise TraceError(
+            f"{path} line 1: num_blocks must be at most {MOST_BLOCKS:,}, not {num_blocks:,}"
+        )
     if level not in ("queue", "pool"):
         raise TraceError(f"{path} line 1: level {level!r} is not one that this version replays")
     if not isinstance(target, str) or not isinstance(options, dict):

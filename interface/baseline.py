@@ -27,5 +27,7 @@ def read_baseline(path: Path) -> Certificate:
             f"{path} line {error.lineno} is not JSON ({error.msg}); "
             "the file is damaged or cut short"
         ) from error
-    except CertificateError as error:
-        raise BaselineError(f"{path}: {error}") from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, CertificateError):
+            raise BaselineError(f"{path}: {error}") from error
+        raise BaselineError(f"{path} cannot be read as JSON: {error}") from error

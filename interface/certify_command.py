@@ -55,14 +55,14 @@ def _usable_processors() -> int:
 @click.option("--in-process", is_flag=True, help="No child processes, no limits: for debuggers.")
 @click.option(
     "--call-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, max=86_400, min_open=True),
     default=10.0,
     show_default=True,
     help="Seconds that one call of the target may take.",
 )
 @click.option(
     "--memory-limit",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=1 << 24),
     default=2048,
     show_default=True,
     metavar="MIB",

@@ -30,6 +30,9 @@ from poolproof.targets.target import Target
 
 __all__ = ["FindingCollector", "Search", "search_shortest"]
 
+GRAMMAR = "with counts up to 3 and lists up to 2"
+"""The bounds of the breadth-first search, as its finding states them."""
+
 MOST_BLOCKS_TO_SEARCH = 5
 """Beyond this the breadth-first search gets nowhere within its budget."""
 
@@ -181,17 +184,19 @@ class FindingCollector:
     def _shortest(self, trace: Trace) -> tuple[Trace, str]:
         """The first of the shortest traces where the search gets there, and what is known."""
         usable = trace.num_blocks - (trace.profile.null_block is not None)
-        if trace.options.get("block_size", 1) != 1 or usable > MOST_BLOCKS_TO_SEARCH:
-            return trace, "minimised by delta debugging; no breadth-first search on this grammar"
+        if trace.options.get("block_size", 1) != 1:
+            return trace, "minimised by delta debugging; no breadth-first search on token chains"
+        if usable > MOST_BLOCKS_TO_SEARCH:
+            return trace, f"minimised by delta debugging; too many blocks ({usable}) to search"
         outcome = self._run(search_shortest, Search(trace, self._shortest_states))
         if not isinstance(outcome, Finished):
             return trace, "minimised by delta debugging; the breadth-first search lost its worker"
         found: ShortestResult = outcome.value
         assert trace.violation is not None
         if found.commands is None or found.violation is None:
-            return trace, f"breadth-first to length {found.depth}: none shorter"
+            return trace, f"breadth-first to length {found.depth}: none shorter, {GRAMMAR}"
         shorter = replace(trace, commands=found.commands, violation=found.violation)
-        return shorter, "breadth-first: no shorter trace fails in this way"
+        return shorter, f"breadth-first: no shorter trace fails in this way, {GRAMMAR}"
 
 
 def _remark(trace: Trace) -> str:

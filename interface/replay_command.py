@@ -15,7 +15,7 @@ __all__ = ["replay_command"]
 @click.option("--in-process", is_flag=True, help="No child process, no limits: for debuggers.")
 @click.option(
     "--call-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, max=86_400, min_open=True),
     default=10.0,
     show_default=True,
     help="Seconds that one call of the target may take.",
@@ -45,8 +45,9 @@ def replay_command(
             err=True,
         )
     if outcome.violation is None:
-        if recorded.commands and not outcome.applied:
-            click.echo(f"poolproof: no command of {path} could be replayed", err=True)
+        if outcome.num_left_out:
+            # Less than the trace was shown, so nothing is shown about its violation.
+            click.echo(f"poolproof: {path} could not be replayed as a whole", err=True)
             sys.exit(2)
         click.echo(f"holds now: {len(outcome.applied)} commands of {path} show no violation")
         return

@@ -19,7 +19,7 @@ __all__ = ["shrink_command"]
 @click.option("--in-process", is_flag=True, help="No child process, no limits: for debuggers.")
 @click.option(
     "--call-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, max=86_400, min_open=True),
     default=2.0,
     show_default=True,
     help="Seconds that one call of the target may take.",

@@ -31,7 +31,9 @@ def _check_rate(ctx: click.Context, param: click.Parameter, value: str) -> int |
 @click.command("workload")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--target", "targets", multiple=True, help="May be given several times. [impl]")
-@click.option("--blocks", type=click.IntRange(min=1), default=200_000, show_default=True)
+@click.option(
+    "--blocks", type=click.IntRange(min=1, max=10_000_000), default=200_000, show_default=True
+)
 @click.option("--block-size", type=int, default=16, show_default=True, help="Tokens a block.")
 @click.option(
     "--concurrent",

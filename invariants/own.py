@@ -69,6 +69,7 @@ def _counter(seen: PoolObservation, known: PoolLedger) -> Violation | None:
     walk = "" if walked is None else f", a walk of the free queue meets {walked}"
     return Violation(
         "OWN",
-        Severity.CRASH if seen.num_free > expected else Severity.FALSE_REFUSAL,
+        # Too many counted free: sooner or later a block that is held is handed out.
+        Severity.WRONG_DATA_OF_ANOTHER if seen.num_free > expected else Severity.FALSE_REFUSAL,
         f"num_free() says {seen.num_free}{walk}, blocks held by nobody: {expected}",
     )

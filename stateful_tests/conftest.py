@@ -55,8 +55,7 @@ def holds() -> Callable[[MakeMachine, PoolCampaign], MachineResult]:
     """Runs a machine under the current profile; fails, with the minimal trace, if it broke."""
 
     def holds(machine: MakeMachine, campaign: PoolCampaign) -> MachineResult:
-        profile = hypothesis.settings.get_current_profile_name()
-        settings = hypothesis.settings.get_profile(profile)
+        settings = hypothesis.settings()  # those of the current profile
         result = run_machine(lambda log: machine(campaign, log), settings)
         if result.trace is not None:
             trace = minimise(result.trace, execute_in_process(campaign.make))

@@ -62,11 +62,12 @@ class PoolMachine(SessionMachine[PoolSession]):
     def setup(self, choices: Choices) -> Trace:
         """The head of this example's trace: 2 to 9 usable blocks, caching mostly on."""
         campaign = self.campaign
+        null = campaign.profile.null_block
         return Trace(
             target=campaign.name,
             level="pool",
             profile=campaign.profile,
-            num_blocks=2 + choices.below(8) + (campaign.profile.null_block is not None),
+            num_blocks=2 + choices.below(8) + (0 if null is None else null + 1),
             # The last answer and not the first: what shrinks gets caching on.
             enable_caching=choices.below(8) != 7,
             commands=(),

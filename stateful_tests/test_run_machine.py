@@ -152,14 +152,14 @@ def test_mistake_of_ours_is_raised():
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_levels_do_not_depend_on_the_current_hypothesis_profile(level):
-    before = hypothesis.settings.get_current_profile_name()
+    hypothesis.settings.register_profile("before", hypothesis.settings())
     expected = repr(machine_settings(level))
     hypothesis.settings.load_profile("nightly")
     try:
         assert repr(machine_settings(level)) == expected
         assert machine_settings(level).derandomize
     finally:
-        hypothesis.settings.load_profile(before)
+        hypothesis.settings.load_profile("before")
 
 
 SCRIPT = """

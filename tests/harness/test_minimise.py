@@ -69,7 +69,7 @@ class RaisesHalfway(BlockPool):
 
 GOLDEN = [
     (KeepsAnIndexEntry, 4, Severity.WRONG_DATA_OF_ANOTHER),
-    (QueuesTwice, 3, Severity.CRASH),
+    (QueuesTwice, 3, Severity.WRONG_DATA_OF_ANOTHER),
     (ForgetsTheThirdOwner, 2, Severity.WRONG_DATA_OF_ANOTHER),
     (ReordersOnRefusal, 1, Severity.ORDER),
     (RaisesHalfway, 2, Severity.WRONG_DATA_OF_ANOTHER),

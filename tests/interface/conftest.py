@@ -1,5 +1,6 @@
 """An empty working folder, the command line in it, and a pool with a known bug."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +19,35 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+class _BothOutputs(Result):
+    """What a command printed: apart in `stdout` and `stderr`, together in `output`."""
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
+
 @pytest.fixture
-def poolproof(folder: Path) -> Callable[..., Result]:  # noqa: ARG001 -- it changes there
+def runner() -> CliRunner:
+    """Runs a command and keeps its two outputs apart; before click 8.2 that had to be asked for."""
+    if "mix_stderr" not in inspect.signature(CliRunner).parameters:
+        return CliRunner()
+
+    class OlderRunner(CliRunner):
+        def invoke(self, *arguments: object, **options: object) -> Result:
+            result = super().invoke(*arguments, **options)
+            result.__class__ = _BothOutputs
+            return result
+
+    return OlderRunner(mix_stderr=False)
+
+
+@pytest.fixture
+def poolproof(folder: Path, runner: CliRunner) -> Callable[..., Result]:  # noqa: ARG001 -- it changes there
     """Runs the command line in this process, in an empty folder."""
 
     def run(*arguments: object) -> Result:
-        return CliRunner().invoke(main, [str(argument) for argument in arguments])
+        return runner.invoke(main, [str(argument) for argument in arguments])
 
     return run
 

@@ -113,8 +113,8 @@ def test_all_files_are_written(poolproof, faked, samples):
     [
         (["--seed", "-1"], "-1 is not in the range x>=0"),
         (["--workers", "0"], "0 is not in the range x>=1"),
-        (["--memory-limit", "-5"], "-5 is not in the range x>=1"),
-        (["--call-timeout", "0"], "0.0 is not in the range x>0"),
+        (["--memory-limit", "-5"], "-5 is not in the range 1<=x<=16777216"),
+        (["--call-timeout", "0"], "0.0 is not in the range 0<x<=86400"),
         (["--level", "slow"], "'slow' is not one of"),
         (["--fail-on", "bad"], "unknown severity 'bad'; known are wrong-data-of-another"),
         (["--fail-on", ","], "name at least one of"),

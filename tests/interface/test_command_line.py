@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from poolproof import __version__
 from poolproof.command_line import main
@@ -77,8 +76,8 @@ def broken(monkeypatch):
     monkeypatch.setattr("poolproof.targets.catalogue.catalogue", fail)
 
 
-def test_a_bug_of_ours_says_so_and_exits_with_2(broken):
-    result = CliRunner().invoke(main, ["list"])
+def test_a_bug_of_ours_says_so_and_exits_with_2(broken, runner):
+    result = runner.invoke(main, ["list"])
     assert result.exit_code == 2
     assert result.stderr.startswith("poolproof: this is a bug in Poolproof")
     assert "RuntimeError: we are wrong (test_command_line.py line" in result.stderr
@@ -86,18 +85,18 @@ def test_a_bug_of_ours_says_so_and_exits_with_2(broken):
     assert "Traceback" not in result.stderr
 
 
-def test_debug_shows_the_traceback(broken):
-    result = CliRunner().invoke(main, ["--debug", "list"])
+def test_debug_shows_the_traceback(broken, runner):
+    result = runner.invoke(main, ["--debug", "list"])
     assert result.exit_code == 2
     assert "Traceback" in result.stderr
 
 
-def test_an_interrupt_concludes_nothing(monkeypatch):
+def test_an_interrupt_concludes_nothing(monkeypatch, runner):
     def interrupted():
         raise KeyboardInterrupt
 
     monkeypatch.setattr("poolproof.targets.catalogue.catalogue", interrupted)
-    result = CliRunner().invoke(main, ["list"])
+    result = runner.invoke(main, ["list"])
     assert result.exit_code == 2
     assert "interrupted, nothing was concluded" in result.stderr
 

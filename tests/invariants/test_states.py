@@ -120,7 +120,7 @@ def test_own_a_stranger_is_queued(changed, known, stranger):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("num_free", "severity"), [(4, CRASH), (2, REFUSAL)])
+@pytest.mark.parametrize(("num_free", "severity"), [(4, WRONG), (2, REFUSAL)])
 def test_own_the_counter_is_wrong(changed, known, num_free, severity):
     found = counts_match_owners(changed(num_free=num_free), known)
     assert said(found) == (
