@@ -9,8 +9,7 @@ minimiser works on this form; the result is concrete again, because it is what w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from poolproof.contract.commands import Allocate, Command
 from poolproof.reference.dict_pool import DictPool
@@ -109,9 +108,8 @@ def _ids_field(command: Command) -> str:
 
 
 def _ids(command: Command) -> tuple[int, ...]:
-    names = {field.name for field in fields(command)}
-    if "block_ids" in names:
-        ids: tuple[int, ...] = getattr(command, "block_ids")  # noqa: B009 (only some have it)
+    ids: tuple[int, ...] | None = getattr(command, "block_ids", None)
+    if ids is not None:
         return ids
-    value: Any = getattr(command, "block_id", None) if "block_id" in names else None
-    return () if value is None else (value,)
+    block: int | None = getattr(command, "block_id", None)
+    return () if block is None else (block,)

@@ -6,7 +6,7 @@ since the trace was made) are left out and counted, never passed over in silence
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.target_call import crash
 
-__all__ = ["Replay", "apply_all", "replay", "start_session"]
+__all__ = ["Replay", "replay", "start_session"]
 
 Session = PoolSession | QueueSession
 Make = Callable[[int, bool], Any]
@@ -60,23 +60,13 @@ def replay(trace: Trace, make: Make, announce: Callable[[Command], None] | None 
 
     At pool level, once every reference was given back, the pool is also checked for leaks.
     """
-    return apply_all(trace, make, trace.commands, announce)
-
-
-def apply_all(
-    trace: Trace,
-    make: Make,
-    commands: Iterable[Command],
-    announce: Callable[[Command], None] | None = None,
-) -> Replay:
-    """`replay` with other commands than the trace's own."""
     session = start_session(trace, make)
     if isinstance(session, Violation):
         return Replay((), 0, session)
     applied: list[Command] = []
     left_out = 0
     violation = session.first_look()
-    for command in commands:
+    for command in trace.commands:
         if violation is not None:
             break
         if not session.is_defined(command):

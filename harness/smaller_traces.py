@@ -7,19 +7,22 @@ still fails, and the same way, is found out by `minimise.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 from poolproof.contract.commands import (
+    Acquire,
     Allocate,
     Cache,
     Command,
     Evict,
     Free,
+    Lookup,
     PopLeftN,
     Touch,
 )
+from poolproof.contract.content import Key
 from poolproof.harness.relative import RelativeCommand
 
 __all__ = [
@@ -121,13 +124,11 @@ def lowered(item: RelativeCommand, context: Sequence[Command]) -> Iterator[Relat
     yield from _with_other_hashes(item, context)
 
 
-def hashes_of(command: Command) -> tuple[Any, ...]:
+def hashes_of(command: Command) -> tuple[Key, ...]:
     """The hashes that stand in a command."""
-    names = {field.name for field in fields(command)}
-    if "hashes" in names:
-        hashes: tuple[Any, ...] = getattr(command, "hashes")  # noqa: B009 - only some have it
-        return hashes
-    return (getattr(command, "block_hash"),) if "block_hash" in names else ()  # noqa: B009
+    if isinstance(command, Cache | Acquire):
+        return command.hashes
+    return (command.block_hash,) if isinstance(command, Lookup) else ()
 
 
 def _merged(first: RelativeCommand, second: RelativeCommand) -> RelativeCommand | None:

@@ -36,7 +36,7 @@ class CommandLine(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
         return list(_SUMMARIES)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- the same
         if cmd_name not in _SUMMARIES:
             return None
         module = importlib.import_module(f"poolproof.{cmd_name}_command")
@@ -45,7 +45,7 @@ class CommandLine(click.Group):
 
     def format_commands(
         self,
-        ctx: click.Context,  # noqa: ARG002
+        ctx: click.Context,  # noqa: ARG002 -- the same
         formatter: click.HelpFormatter,
     ) -> None:
         with formatter.section("Commands"):

@@ -22,8 +22,7 @@ def markdown_certificate(certificate: Certificate) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # Markdown is not HTML: `_cell` makes values harmless in it.
-        autoescape=False,  # noqa: S701
+        autoescape=False,  # noqa: S701 -- Markdown is not HTML; `_cell` makes values harmless in it
     )
     environment.filters["cell"] = _cell
     environment.filters["indented"] = _indented

@@ -32,7 +32,7 @@ def all_pairs(rows: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
             if row not in taken:
                 taken[row] = max(
                     rows[row],
-                    key=lambda value: sum(  # type: ignore[misc, unused-ignore]
+                    key=lambda value: sum(  # type: ignore[misc, unused-ignore] # a generic sum, by version
                         frozenset([(row, value), other]) in missing for other in taken.items()
                     ),
                 )

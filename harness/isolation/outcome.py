@@ -64,7 +64,7 @@ class Lost:
 
     def sentence(self, what: str) -> str:
         """What happened, when `what` was the culprit: "free([3]) did not return within 10 s"."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of loss has words of its own
 
     def stack(self) -> list[tuple[Path, int, str]]:
         """(file, line, function) of the job's Python frames at the end, innermost first.

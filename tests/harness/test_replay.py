@@ -16,7 +16,7 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
-from poolproof.harness.replay import apply_all, replay
+from poolproof.harness.replay import replay
 from poolproof.impl.block_pool import BlockPool
 from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
@@ -102,6 +102,6 @@ def test_the_block_size_comes_from_the_options():
     def make(num_blocks, caching):
         return NativeDictPool(num_blocks, block_size=4)
 
-    result = apply_all(trace_of(block_size=4), make, commands)
+    result = replay(trace_of(block_size=4).with_commands(commands), make)
     assert (result.applied, result.violation) == (commands, None)
-    assert apply_all(trace_of(block_size=5), make, commands).num_left_out == 1
+    assert replay(trace_of(block_size=5).with_commands(commands), make).num_left_out == 1

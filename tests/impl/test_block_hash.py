@@ -31,7 +31,9 @@ def test_each_function_gives_a_stable_digest_of_its_size(function: str, size_byt
 
 
 def test_the_encoding_is_fixed_so_that_processes_agree() -> None:
-    length = lambda data: len(data).to_bytes(8, "little") + data  # noqa: E731
+    def length(data: bytes) -> bytes:
+        return len(data).to_bytes(8, "little") + data
+
     tokens = length((1).to_bytes(8, "little") + (2**63 - 1).to_bytes(8, "little"))
     first = hashlib.sha256(b"R" + length(b"seed") + b"T" + tokens).digest()
     assert hasher().hash_block(None, [1, 2**63 - 1]) == first
@@ -43,7 +45,7 @@ def test_the_encoding_is_fixed_so_that_processes_agree() -> None:
 
 def test_the_seed_is_explicit_and_decides() -> None:
     with pytest.raises(TypeError, match="seed"):
-        BlockHasher("sha256", block_size=2)  # type: ignore[call-arg]
+        BlockHasher("sha256", block_size=2)
     assert hasher(seed=b"a").hash_block(None, [1, 2]) != hasher(seed=b"b").hash_block(None, [1, 2])
 
 
@@ -171,14 +173,14 @@ def test_every_kind_of_field_has_a_tag_of_its_own() -> None:
         b"X",
         ("X", 0),
         None,
-        LoRA("X", None),  # type: ignore[arg-type]
-        LoRA(1, "X"),  # type: ignore[arg-type]
-        Salt(b"X"),  # type: ignore[arg-type]
-        MultiModal(b"X", 0),  # type: ignore[arg-type]
+        LoRA("X", None),
+        LoRA(1, "X"),
+        Salt(b"X"),
+        MultiModal(b"X", 0),
         MultiModal("X", True),
-        MultiModal("X", 1.0),  # type: ignore[arg-type]
-        Embeds("X"),  # type: ignore[arg-type]
-        Embeds(b"X", None),  # type: ignore[arg-type]
+        MultiModal("X", 1.0),
+        Embeds("X"),
+        Embeds(b"X", None),
     ],
 )
 def test_an_untyped_extra_key_is_refused(key: Any) -> None:

@@ -17,7 +17,7 @@ low_and_high_ids = pytest.mark.parametrize("skip", [0, 3])
 
 def pool_after(skip: int, num_blocks: int = 9, **profile: object) -> BlockPool:
     """A pool whose next block is `skip`; the blocks before it are held for good."""
-    pool = BlockPool(num_blocks, **profile)  # type: ignore[arg-type]
+    pool = BlockPool(num_blocks, **profile)
     pool.allocate(skip)
     return pool
 
@@ -47,7 +47,7 @@ def test_the_profile_describes_the_instance() -> None:
         "events": "per-hash",
         "misuse": "ignores",
     }
-    assert BlockPool(2, **chosen).profile == {**chosen, "retention": "exact"}  # type: ignore[arg-type]
+    assert BlockPool(2, **chosen).profile == {**chosen, "retention": "exact"}
 
 
 @pytest.mark.parametrize(
@@ -56,24 +56,24 @@ def test_the_profile_describes_the_instance() -> None:
 @pytest.mark.parametrize("value", ["unspecified", "", None, 0])
 def test_an_unknown_profile_value_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{name} must be one of '.+', not "):
-        BlockPool(2, **{name: value})  # type: ignore[arg-type]
+        BlockPool(2, **{name: value})
 
 
 @pytest.mark.parametrize("num_blocks", [0, -3, True, 2.0, None])
 def test_a_pool_needs_a_block(num_blocks: object) -> None:
     with pytest.raises(ValueError, match="num_blocks must be an int of at least 1"):
-        BlockPool(num_blocks)  # type: ignore[arg-type]
+        BlockPool(num_blocks)
 
 
 @pytest.mark.parametrize("null_block", [-1, 3, True, "0"])
 def test_the_null_block_must_be_one_of_the_ids(null_block: object) -> None:
     with pytest.raises(ValueError, match="null_block must be None or a block id from 0 to 2"):
-        BlockPool(3, null_block=null_block)  # type: ignore[arg-type]
+        BlockPool(3, null_block=null_block)
 
 
 def test_enable_caching_must_be_a_bool() -> None:
     with pytest.raises(ValueError, match="enable_caching must be True or False, not 1"):
-        BlockPool(3, enable_caching=1)  # type: ignore[arg-type]
+        BlockPool(3, enable_caching=1)
 
 
 def test_allocate_takes_from_the_head_with_one_reference_each() -> None:
@@ -302,7 +302,7 @@ def test_without_caching_nothing_is_found_and_nothing_is_checked() -> None:
     pool = BlockPool(4, enable_caching=False, keys="partial", events="per-copy")
     ids = pool.allocate(2)
     pool.cache(ids, [b"a", b"b"])
-    pool.cache([99, True], None)  # type: ignore[arg-type]
+    pool.cache([99, True], None)
     pool.cache_partial(99, b"a", num_tokens=-1)
     pool.evict([99])
     assert pool.lookup(b"a") is None
@@ -374,7 +374,7 @@ def test_a_copy_lives_its_own_life(clone: object) -> None:
     pool = BlockPool(6, events="per-copy")
     ids = pool.allocate(4)
     pool.cache(ids, [b"a", b"b", b"c", b"d"])
-    twin = clone(pool)  # type: ignore[operator]
+    twin = clone(pool)
     twin.free(ids[2:])
     twin.evict([ids[0]])
     assert [pool.ref_count(b) for b in ids] == [1, 1, 1, 1]

@@ -175,12 +175,12 @@ def replay(events: list[dict[str, object]], *, as_set: bool) -> dict[tuple[bytes
         if event["type"] == "cleared":
             mirror.clear()
             continue
-        for block_hash in event["hashes"]:  # type: ignore[attr-defined]
+        for block_hash in event["hashes"]:
             key = (block_hash, event["group"])
-            change = {"stored": 1, "removed": -1}[event["type"]]  # type: ignore[index]
-            mirror[key] = mirror.get(key, 0) + change  # type: ignore[index, arg-type]
-            assert mirror[key] >= 0  # type: ignore[index]
-            assert not as_set or mirror[key] <= 1  # type: ignore[index]
+            change = {"stored": 1, "removed": -1}[event["type"]]
+            mirror[key] = mirror.get(key, 0) + change
+            assert mirror[key] >= 0
+            assert not as_set or mirror[key] <= 1
     return {key: count for key, count in mirror.items() if count}
 
 
@@ -273,7 +273,7 @@ def test_reset_announces_that_all_is_gone() -> None:
 
 
 def partial_pool(**profile: object) -> tuple[BlockPool, int, int]:
-    pool = BlockPool(6, keys="partial", events="per-copy", **profile)  # type: ignore[arg-type]
+    pool = BlockPool(6, keys="partial", events="per-copy", **profile)
     pool.allocate(1)
     a, b = pool.allocate(2)
     return pool, a, b

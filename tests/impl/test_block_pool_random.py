@@ -1,6 +1,7 @@
 """Random operations on the block pool, compared after every step with a model of plain lists."""
 
 import random
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -172,9 +173,9 @@ def test_a_pool_agrees_with_the_model(
         if operation == "cache":
             arguments.append(choose.choice([0, 0, 1]))
             ids, hashes, group = arguments
-            call = lambda: pool.cache(ids, hashes, group=group)  # noqa: B023, E731
+            call = partial(pool.cache, ids, hashes, group=group)
         else:
-            call = lambda: getattr(pool, operation)(*arguments)  # noqa: B023, E731
+            call = partial(getattr(pool, operation), *arguments)
         if null_named:
             expected: Any = ValueError
         else:

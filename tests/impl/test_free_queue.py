@@ -39,7 +39,7 @@ def test_a_new_queue_holds_all_ids_in_ascending_order(num_blocks: int) -> None:
 @pytest.mark.parametrize("num_blocks", [-1, True, 2.0, None, "3"])
 def test_a_size_that_is_no_count_is_refused(num_blocks: object) -> None:
     with pytest.raises(ValueError, match="num_blocks must be an int"):
-        FreeQueue(num_blocks)  # type: ignore[arg-type]
+        FreeQueue(num_blocks)
 
 
 def test_popleft_takes_the_head_and_clears_its_links() -> None:

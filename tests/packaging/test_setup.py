@@ -78,8 +78,8 @@ def test_a_new_folder_joins_by_its_init(tree: Path) -> None:
     (tree / "kernels").mkdir()
     (tree / "kernels" / "__init__.py").touch()
     found = arguments(tree)
-    assert "poolproof.kernels" in found["packages"]  # type: ignore[operator]
-    assert found["package_dir"]["poolproof.kernels"] == "kernels"  # type: ignore[index]
+    assert "poolproof.kernels" in found["packages"]
+    assert found["package_dir"]["poolproof.kernels"] == "kernels"
 
 
 def test_every_other_file_is_data_and_what_tools_leave_is_not(tree: Path) -> None:

@@ -189,7 +189,7 @@ class NeedsMore(BlockPool):
         self, request, blocks, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id,
         tensor_parallel_rank,
     ) -> None:  # fmt: skip
-        raise NotImplementedError
+        raise AssertionError("never called")
 
 
 class Hangs(BlockPool):
@@ -204,7 +204,7 @@ class Misses:
     """Half of the shape."""
 
     def get_new_blocks(self, num_blocks: int) -> Any:
-        raise NotImplementedError
+        raise AssertionError("never called")
 
     def free_blocks(self, ordered_blocks: Any) -> Any:
-        raise NotImplementedError
+        raise AssertionError("never called")
