@@ -11,6 +11,7 @@ Not covered: how any engine turns a content key into bytes; that is the target's
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,42 @@ class TokenChain:
             tuple((i.identifier, i.offset) for i in self.images if i.offset < num_tokens),
             group,
         )
+
+    def extra_keys(self) -> tuple[tuple[str, object, int, int | None], ...] | None:
+        """What changes the KV besides the tokens, as plain values; None where nothing does.
+
+        Entries are `(kind, value, first, end)`: the adapter ("lora", (name, path), 0, None), the
+        salt ("salt", text, 0, None), and each image ("image", identifier, first, end) over the
+        positions from `first` to `end` - 1.
+        """
+        if self.lora is None and self.salt is None and not self.images:
+            return None
+        keys: list[tuple[str, object, int, int | None]] = []
+        if self.lora is not None:
+            keys.append(("lora", self.lora, 0, None))
+        if self.salt is not None:
+            keys.append(("salt", self.salt, 0, None))
+        keys += [("image", i.identifier, i.offset, i.offset + i.length) for i in self.images]
+        return tuple(keys)
+
+    @classmethod
+    def from_extra_keys(
+        cls,
+        tokens: Iterable[int],
+        extra_keys: Iterable[tuple[str, Any, int, int | None]] | None,
+    ) -> TokenChain:
+        """The chain of these tokens that `extra_keys` belongs to."""
+        lora: tuple[str, str] | None = None
+        salt: str | None = None
+        images: list[Image] = []
+        for kind, value, first, end in extra_keys or ():
+            if kind == "lora":
+                lora = value
+            elif kind == "salt":
+                salt = value
+            else:
+                images.append(Image(value, first, (end or first) - first))
+        return cls(tuple(tokens), lora, salt, tuple(images))
 
     def to_json(self) -> dict[str, Any]:
         """This chain as plain JSON values."""

@@ -42,7 +42,8 @@ class PoolLedger:
 
     `holders[b]` are the command numbers whose references to block b are outstanding; `keys[b]`
     the keys that block b was given and must still have, the first of them its block hash;
-    `free_order` the blocks that must be free, in the profile's order when `ordered` is true.
+    `free_order` the blocks that must be free, in the profile's order when `ordered` is true. At
+    manager level the holders are sequences, and `owner_noun` says so.
     """
 
     holders: Mapping[int, Sequence[int]]
@@ -51,6 +52,7 @@ class PoolLedger:
     free_order: Sequence[int]
     null_block: int | None = None
     ordered: bool = True
+    owner_noun: str = "command"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Profile", "ProfileError"]
 
@@ -51,17 +54,24 @@ class Profile:
     assumed: tuple[str, ...] = ()
 
     @classmethod
-    def from_mapping(cls, declared: Mapping[str, Any]) -> Profile:
+    def from_mapping(cls, declared: Mapping[str, Any]) -> Self:
         """The profile that a target declared. Raises ProfileError."""
         if not isinstance(declared, Mapping):
             raise ProfileError(f"profile must be a mapping of keys to values, not {declared!r}")
         known = [field.name for field in fields(cls) if field.name != "assumed"]
+        rows = {}
         for key, value in declared.items():
             if key not in known:
                 raise ProfileError(f"unknown profile key {key!r}; known are {', '.join(known)}")
-            _check_value(key, value)
+            rows[key] = cls.check_value(key, value)
         missing = tuple(key for key in known if key not in declared)
-        return cls(**dict(declared), assumed=missing)
+        return cls(**rows, assumed=missing)
+
+    @classmethod
+    def check_value(cls, key: str, value: Any) -> Any:
+        """The value of a row as the profile keeps it. Raises ProfileError."""
+        _check_value(key, value)
+        return value
 
     def to_json(self) -> dict[str, Any]:
         """The rows as a mapping that `from_mapping` reads back."""

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from poolproof.contract.commands import Command, command_from_json, command_to_json
+from poolproof.contract.command_json import command_from_json, command_to_json
+from poolproof.contract.commands import Command
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.violation import Severity, Violation
 
@@ -147,7 +149,8 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
             "upgrade Poolproof to read it"
         )
     try:
-        profile = Profile.from_mapping(record["profile"])
+        kind = ManagerProfile if record["level"] == "manager" else Profile
+        profile: Profile = kind.from_mapping(record["profile"])
         assumed = record.get("assumed", [])
         num_blocks, level = record["num_blocks"], record["level"]
         target, options = record["target"], record.get("options", {})
@@ -162,7 +165,7 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
         raise TraceError(
             f"{path} line 1: num_blocks must be at most {MOST_BLOCKS:,}, not {num_blocks:,}"
         )
-    if level not in ("queue", "pool"):
+    if level not in ("queue", "pool", "manager"):
         raise TraceError(f"{path} line 1: level {level!r} is not one that this version replays")
     if not isinstance(target, str) or not isinstance(options, dict):
         raise TraceError(f"{path} line 1: target must be text and options an object")

@@ -25,7 +25,7 @@ def free_iff_unheld(seen: PoolObservation, known: PoolLedger) -> Violation | Non
             "I1",
             Severity.WRONG_DATA_OF_ANOTHER,
             f"block {block} stands in the free queue although it is held by "
-            f"{owners(known.holders[block])}; the next allocation can hand it to somebody else",
+            f"{owners(known, block)}; the next allocation can hand it to somebody else",
             tuple(held_and_queued),
         )
     if known.null_block in queued:

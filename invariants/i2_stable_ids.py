@@ -51,7 +51,7 @@ def hands_out_free_blocks(
                 "I2",
                 Severity.WRONG_DATA_OF_ANOTHER,
                 f"allocate handed out block {block}, which is still held by "
-                f"{owners(known.holders[block])}: two owners now write to it",
+                f"{owners(known, block)}: two owners now write to it",
                 (block,),
             )
         seen.add(block)

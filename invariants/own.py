@@ -35,7 +35,7 @@ def _reference_counts(seen: PoolObservation, known: PoolLedger) -> Violation | N
                 "OWN",
                 Severity.WRONG_DATA_OF_ANOTHER if count < expected else Severity.LEAK,
                 f"block {block} shows a reference count of {count}, but has {expected} owners "
-                f"({owners(known.holders[block])})",
+                f"({owners(known, block)})",
                 (block,),
             )
     return None

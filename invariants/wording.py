@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poolproof.contract.content import ContentKey
+from poolproof.contract.observation import PoolLedger
 
-__all__ = ["block_list", "key_name", "owners"]
+__all__ = ["block_list", "key_name", "owners", "sequence_name"]
 
 
-def owners(command_numbers: Sequence[int]) -> str:
-    """Who holds a block: "command #3", "commands #3 and #5", or "nobody"."""
-    names = [f"#{number}" for number in command_numbers]
+def owners(known: PoolLedger, block: int) -> str:
+    """Who holds a block: "command #3", "commands #3 and #5", "sequence A", or "nobody"."""
+    by_name = known.owner_noun == "sequence"
+    names = [sequence_name(n) if by_name else f"#{n}" for n in known.holders[block]]
     if not names:
         return "nobody"
     if len(names) == 1:
-        return f"command {names[0]}"
-    return f"commands {', '.join(names[:-1])} and {names[-1]}"
+        return f"{known.owner_noun} {names[0]}"
+    return f"{known.owner_noun}s {', '.join(names[:-1])} and {names[-1]}"
+
+
+def sequence_name(seq_id: int) -> str:
+    """A sequence in a sentence: A, B, ..., Z, A1, B1, ..."""
+    round_number, letter = divmod(seq_id, 26)
+    return chr(ord("A") + letter) + (str(round_number) if round_number else "")
 
 
 def block_list(blocks: Sequence[int]) -> str:

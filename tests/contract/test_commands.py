@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poolproof.contract.command_json import command_from_json, command_to_json
 from poolproof.contract.commands import (
     Acquire,
     Allocate,
@@ -25,8 +26,6 @@ from poolproof.contract.commands import (
     Reset,
     Touch,
     Usage,
-    command_from_json,
-    command_to_json,
 )
 from poolproof.contract.content import ContentKey, Image, TokenChain
 
@@ -107,7 +106,7 @@ def test_what_has_no_verb_is_no_command(record):
 def test_an_unknown_verb_is_named_beside_the_known_ones(verb):
     with pytest.raises(ValueError) as caught:
         command_from_json({"do": verb, "count": 1})
-    assert f"unknown verb {verb!r}; known are acquire, allocate, " in str(caught.value)
+    assert f"unknown verb {verb!r}; known are abort, accept, acquire, " in str(caught.value)
 
 
 @pytest.mark.parametrize(

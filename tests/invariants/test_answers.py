@@ -4,6 +4,7 @@ import pytest
 
 from poolproof.contract.commands import Allocate, Free
 from poolproof.contract.content import ContentKey
+from poolproof.contract.observation import PoolLedger
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.adm import accepted_too_much, refused_what_fits
 from poolproof.invariants.atom import changed_by_refusal
@@ -148,11 +149,20 @@ def test_misuse_that_changed_something_keeps_what_and_how_bad():
     )  # fmt: skip
 
 
+def owners_of(holders, noun="command"):
+    return owners(PoolLedger({0: holders}, {}, {}, (), owner_noun=noun), 0)
+
+
 def test_owners_are_commands():
-    assert owners([]) == "nobody"
-    assert owners([3]) == "command #3"
-    assert owners([3, 5]) == "commands #3 and #5"
-    assert owners([3, 5, 8]) == "commands #3, #5 and #8"
+    assert owners_of([]) == "nobody"
+    assert owners_of([3]) == "command #3"
+    assert owners_of([3, 5]) == "commands #3 and #5"
+    assert owners_of([3, 5, 8]) == "commands #3, #5 and #8"
+
+
+def test_owners_of_a_manager_are_sequences():
+    assert owners_of([0], "sequence") == "sequence A"
+    assert owners_of([1, 26], "sequence") == "sequences B and A1"
 
 
 def test_of_many_blocks_six_are_named():

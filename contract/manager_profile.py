@@ -1,0 +1,192 @@
+"""The profile of a manager: the rows of a pool's profile and those that only sequences have.
+
+As for pools, a missing row takes its first value and is reported as assumed; unknown rows and
+values are errors. docs/managers.md has the table with what each value means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from poolproof.contract.profile import Profile, ProfileError
+
+__all__ = ["FULL", "CacheGroup", "ManagerProfile"]
+
+KINDS = ("full", "sliding", "chunked", "state")
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "publishes": ("computed", "scheduled", "prompts", "never"),
+    "hits": ("exact", "sound"),
+    "full_hit": ("recompute-token", "allowed"),
+    "reserves": ("scheduled", "sequence"),
+    "admission": ("exact", "exact-at-admission", "sound"),
+    "never": ("told", "untold"),
+    "release_order": ("tail-first", "head-first", "unspecified"),
+    "frees": ("at-once", "after-step"),
+    "finish_again": ("ignored", "undefined"),
+    "window_blocks": ("freed", "reused"),
+    "tables": ("append-only", "merged"),
+    "keyed": ("full", "reachable"),
+    "states": ("every-block", "step-end"),
+    "collisions": ("checked", "trusted"),
+}
+_NUMBERS = ("watermark_blocks", "lookahead_tokens", "proof_blocks", "host_blocks")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheGroup:
+    """The layers that share one block table: what their attention reads, in blocks of what size.
+
+    `kind` is "full" (every earlier position), "sliding" (the last `window` positions, the reading
+    one included), "chunked" (from the start of the reader's chunk of `window` tokens) or "state"
+    (one recurrent state instead of one entry a position). `block_size` 0 stands for the block
+    size that the target is built with.
+    """
+
+    kind: str = "full"
+    block_size: int = 0
+    window: int = 0
+
+    def first_read(self, position: int) -> int:
+        """The first position whose KV, or state, a query at `position` reads."""
+        if self.kind == "full":
+            return 0
+        if self.kind == "sliding":
+            return max(0, position - self.window + 1)
+        if self.kind == "chunked":
+            return position - position % self.window
+        return max(0, position - 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """This group as plain JSON values."""
+        return {"kind": self.kind, "block_size": self.block_size, "window": self.window}
+
+
+FULL = (CacheGroup(),)
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerProfile(Profile):
+    """One value for each row, those of `Profile` included.
+
+    publishes: when the key of a full block can be found. "computed": once the step that computed
+        its tokens is over; "scheduled": as soon as space for its tokens is taken, so that whatever
+        is scheduled is computed by the next step (what accepted drafts fill: when the next space
+        is taken); "prompts": as "computed", but a token that was appended alone, as sampled ones
+        are, waits until a step computes more than one or the sequence finishes with nothing left
+        to compute; "never": there is no prefix cache.
+    hits: "exact": the longest prefix that is in the index; "sound": whatever is reported is right,
+        and may be less.
+    full_hit: "recompute-token": at least one token of a sequence is left to compute;
+        "allowed": a whole prompt may be cached.
+    reserves: what a sequence has blocks for: the tokens "scheduled" so far, or all of the
+        "sequence".
+    admission: "exact": nothing that fits is refused; "exact-at-admission": growth may be refused
+        for other reasons (vLLM V0 keeps a block free for each sequence); "sound": admission, too.
+    never: whether a sequence that can never fit is told apart from one that has to wait.
+    release_order: in which order a sequence's blocks go back; "tail-first": the last first;
+        "head-first": the first first, which is right where the block freed last is used first.
+    frees: "at-once", or "after-step": what is given back is free once the next step is over.
+    finish_again: whether ending a sequence a second time, or one that was never admitted, is
+        ignored.
+    window_blocks: what becomes of a block that slid out of the window: "freed" (the null block
+        stands in its place) or "reused" (the table is a ring over it).
+    tables: "append-only", or "merged": when a full block is published whose key another block
+        carries, the table may name that one from then on.
+    keyed: which full blocks get a key: every "full" one, or those that are "reachable": a hit that
+        ends at a common block end of all groups needs them, and that end has been reached.
+    states: "every-block": a recurrent state is kept at the end of each block, and one that is only
+        written in this step is not found; "step-end": a step leaves one state, at its end, so it
+        may not pass the end of the block in which it began, and who would start from a state of
+        this step waits for the next.
+    collisions: "checked": a hit is compared by content; "trusted": the hash decides.
+    watermark_blocks: how many blocks an admission has to leave free.
+    lookahead_tokens: slots that are taken beyond the scheduled tokens.
+    proof_blocks: how many cached blocks must follow a hit, which are computed again all the same.
+    host_blocks: blocks in host memory for swapping.
+    """
+
+    publishes: str = "computed"
+    hits: str = "exact"
+    full_hit: str = "recompute-token"
+    reserves: str = "scheduled"
+    admission: str = "exact"
+    never: str = "told"
+    release_order: str = "tail-first"
+    frees: str = "at-once"
+    finish_again: str = "ignored"
+    window_blocks: str = "freed"
+    tables: str = "append-only"
+    keyed: str = "full"
+    states: str = "every-block"
+    collisions: str = "checked"
+    watermark_blocks: int = 0
+    lookahead_tokens: int = 0
+    proof_blocks: int = 0
+    host_blocks: int = 0
+    groups: tuple[CacheGroup, ...] = FULL
+
+    @classmethod
+    def check_value(cls, key: str, value: Any) -> Any:
+        if key == "groups":
+            return _groups(value)
+        if key in _NUMBERS:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ProfileError(f"profile key {key!r} must be a number from 0 on, not {value!r}")
+            return value
+        allowed = _CHOICES.get(key)
+        if allowed is None:
+            # A dataclass with slots is made anew, so that super() without arguments finds another.
+            return Profile.check_value(key, value)
+        if value not in allowed:
+            raise ProfileError(
+                f"profile key {key!r} must be one of {', '.join(allowed)}, not {value!r}"
+            )
+        return value
+
+    @property
+    def layout_name(self) -> str:
+        """What a layout with these groups is called: their kinds, as in "full+sliding"."""
+        return "+".join(group.kind for group in self.groups)
+
+    def to_json(self) -> dict[str, Any]:
+        rows = Profile.to_json(self)
+        rows["groups"] = [group.to_json() for group in self.groups]
+        return rows
+
+
+def _groups(value: Any) -> tuple[CacheGroup, ...]:
+    """The groups that a mapping or a trace file lists, or a text. Raises ProfileError.
+
+    A text is KIND[:WINDOW[:BLOCK_SIZE]] for each group, as in "full+sliding:6".
+    """
+    if isinstance(value, str):
+        value = [_group_in_words(text) for text in value.split("+")]
+    if not isinstance(value, list | tuple) or not value:
+        raise ProfileError(f"profile key 'groups' must be a list of groups, not {value!r}")
+    return tuple(item if isinstance(item, CacheGroup) else _group(item) for item in value)
+
+
+def _group_in_words(text: str) -> dict[str, Any]:
+    kind, *numbers = text.split(":")
+    if len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
+        raise ProfileError(f"{text!r} is no group; write KIND[:WINDOW[:BLOCK_SIZE]]")
+    return {"kind": kind, **dict(zip(("window", "block_size"), map(int, numbers)))}
+
+
+def _group(value: Any) -> CacheGroup:
+    names = ("kind", "block_size", "window")
+    if not isinstance(value, Mapping) or not set(value) <= set(names):
+        raise ProfileError(f"a group is a mapping with {', '.join(names)}, not {value!r}")
+    numbers = {name: value.get(name, 0) for name in names[1:]}
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise ProfileError(f"{name} of a group must be a number from 0 on, not {number!r}")
+    kind = value.get("kind", "full")
+    if kind not in KINDS:
+        raise ProfileError(f"the kind of a group is one of {', '.join(KINDS)}, not {kind!r}")
+    if kind in {"sliding", "chunked"} and not numbers["window"]:
+        raise ProfileError(f"a {kind} group needs a window of at least 1 token")
+    return CacheGroup(kind, **numbers)

@@ -1,0 +1,57 @@
+"""ADM at manager level: an admission, and each growth, is answered exactly as the blocks allow.
+
+Nothing fails after OK, nothing that fits is refused, "never" is said of what can never fit and of
+nothing else. How many blocks a sequence needs is the model's knowledge and is passed in.
+"""
+
+from __future__ import annotations
+
+from poolproof.contract.commands import Command
+from poolproof.contract.violation import Severity, Violation
+
+__all__ = ["fits_and_was_refused", "no_answer", "passes_watermark", "waits_for_ever", "wrong_never"]
+
+
+def fits_and_was_refused(command: Command, needed: int, num_free: int) -> Violation:
+    """What fits was put off."""
+    return Violation(
+        "ADM",
+        Severity.FALSE_REFUSAL,
+        f'{command} answered "later", although it needs at most {needed} of {num_free} free blocks',
+    )
+
+
+def wrong_never(command: Command, needed: int, usable: int) -> Violation:
+    """What can fit was turned away for ever."""
+    return Violation(
+        "ADM",
+        Severity.FALSE_REFUSAL,
+        f'{command} answered "never", although it needs {needed} blocks and there are {usable}',
+    )
+
+
+def waits_for_ever(command: Command, needed: int, usable: int) -> Violation:
+    """What can never fit was told to wait."""
+    return Violation(
+        "ADM",
+        Severity.STALL,
+        f'{command} answered "later", but it needs {needed} blocks and there will never be more '
+        f"than {usable}: it waits for ever",
+    )
+
+
+def passes_watermark(command: Command, left: int, watermark: int) -> Violation:
+    """An admission that had to wait was granted."""
+    return Violation(
+        "ADM",
+        Severity.STALL,
+        f"{command} was granted and leaves {left} free blocks, fewer than the watermark of "
+        f"{watermark}",
+    )
+
+
+def no_answer(command: Command, answer: object, expected: str) -> Violation:
+    """An answer that means nothing."""
+    return Violation(
+        "CRASH", Severity.CRASH, f"{command} answered {answer!r:.200}; it must answer {expected}"
+    )

@@ -1,0 +1,127 @@
+"""Block tables: what a sequence's table may and must contain.
+
+I2: whatever stands in a table stays there; what is new was free. ADM: the table covers exactly
+the slots that the sequence has to have. IDX: what is reported as cached is in the index. Whether
+the blocks hold the right KV is DATA's, not checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from poolproof.contract.commands import Command
+from poolproof.contract.violation import Severity, Violation
+from poolproof.invariants.wording import sequence_name
+
+__all__ = [
+    "hands_out_held",
+    "hit_without_key",
+    "no_such_block",
+    "table_changed",
+    "too_few_cached",
+    "too_long",
+    "too_many_cached",
+    "too_short",
+    "wrong_head",
+]
+
+
+def no_such_block(seq_id: int, block: object, num_blocks: int) -> Violation:
+    """An entry of a table is no block."""
+    return Violation(
+        "I2",
+        Severity.WRONG_DATA_OF_ANOTHER,
+        f"the table of {sequence_name(seq_id)} holds {block!r}, which is no block (ids run from 0 "
+        f"to {num_blocks - 1}): the kernel reads outside of the cache",
+    )
+
+
+def hands_out_held(seq_id: int, block: int, holders: Collection[int]) -> Violation:
+    """A block came into a table although it was not free."""
+    mine = all(holder == seq_id for holder in holders)
+    names = ", ".join(sequence_name(holder) for holder in dict.fromkeys(holders))
+    what = (
+        "which it was given already"
+        if mine and holders
+        else f"which {names} still holds: both write to it"
+        if holders
+        else "which was never allocated to it"
+    )
+    return Violation(
+        "I2",
+        Severity.WRONG_DATA_OF_ONES_OWN if mine else Severity.WRONG_DATA_OF_ANOTHER,
+        f"{sequence_name(seq_id)} was given block {block}, {what}",
+        (block,),
+    )
+
+
+def table_changed(seq_id: int, was: Sequence[int], shown: Sequence[int]) -> Violation:
+    """Entries changed that nothing allowed to change."""
+    return Violation(
+        "I2",
+        Severity.WRONG_DATA_OF_ANOTHER,
+        f"the table of {sequence_name(seq_id)} was {list(was)} and is {list(shown)} now, without "
+        "any reason",
+        tuple(block for block in shown if block not in was),
+    )
+
+
+def too_short(command: Command, seq_id: int, entries: int, needed: int) -> Violation:
+    """The table does not cover the tokens."""
+    return Violation(
+        "ADM",
+        Severity.WRONG_DATA_OF_ANOTHER,
+        f"after {command} the table of {sequence_name(seq_id)} has {entries} blocks, but its "
+        f"tokens need {needed}: the kernel writes beyond it",
+    )
+
+
+def too_long(command: Command, seq_id: int, entries: int, needed: int) -> Violation:
+    """The sequence holds more than it needs."""
+    return Violation(
+        "ADM",
+        Severity.LEAK,
+        f"after {command} the table of {sequence_name(seq_id)} has {entries} blocks, but its "
+        f"tokens need {needed}",
+    )
+
+
+def wrong_head(seq_id: int, given: Sequence[int], head: Sequence[int], eviction: str) -> Violation:
+    """New blocks did not come from the head of the free queue."""
+    return Violation(
+        "ORD",
+        Severity.ORDER,
+        f"{sequence_name(seq_id)} was given the blocks {list(given)}, but under {eviction} the "
+        f"free queue begins with {list(head)}",
+        tuple(given),
+    )
+
+
+def hit_without_key(seq_id: int, block: int, entry: int) -> Violation:
+    """A block is used as a hit that does not carry the key."""
+    return Violation(
+        "IDX",
+        Severity.WRONG_DATA_OF_ANOTHER,
+        f"{sequence_name(seq_id)} uses block {block} as a cached block at entry {entry} of its "
+        "table, but that block does not carry the key of this prefix",
+        (block,),
+    )
+
+
+def too_many_cached(command: Command, reported: int, known: int) -> Violation:
+    """More is reported as cached than is in the index."""
+    return Violation(
+        "IDX",
+        Severity.WRONG_DATA_OF_ANOTHER,
+        f"{command} reports {reported} tokens as cached, but only {known} are in the index",
+    )
+
+
+def too_few_cached(command: Command, reported: int, known: int) -> Violation:
+    """Less is found than is in the index."""
+    return Violation(
+        "I4",
+        Severity.LOST_HIT,
+        f"{command} reports {reported} tokens as cached, although {known} are in the index: a "
+        "cached block is usable",
+    )

@@ -1,0 +1,81 @@
+"""Profiles of managers: rows, defaults, groups, and what is said of wrong ones."""
+
+import pytest
+
+from poolproof.contract.manager_profile import FULL, CacheGroup, ManagerProfile
+from poolproof.contract.profile import ProfileError
+
+
+def test_a_missing_row_takes_its_first_value_and_is_reported_as_assumed():
+    profile = ManagerProfile.from_mapping({"publishes": "scheduled"})
+    assert profile.publishes == "scheduled"
+    assert profile.hits == "exact"
+    assert profile.groups == FULL
+    assert "hits" in profile.assumed
+    assert "publishes" not in profile.assumed
+
+
+def test_rows_of_the_pool_are_rows_of_the_manager():
+    profile = ManagerProfile.from_mapping({"eviction": "lifo", "null_block": 0})
+    assert (profile.eviction, profile.null_block) == ("lifo", 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "value"),
+    [
+        ("publishes", "sometimes"),
+        ("eviction", "random"),
+        ("watermark_blocks", -1),
+        ("watermark_blocks", True),
+        ("host_blocks", "4"),
+        ("groups", []),
+        ("groups", "round"),
+        ("groups", "sliding:x"),
+        ("groups", "sliding:4:2:1"),
+        ("groups", [{"kind": "full", "size": 3}]),
+        ("groups", [{"kind": "round"}]),
+        ("groups", [{"kind": "sliding"}]),
+        ("groups", [{"kind": "sliding", "window": True}]),
+        ("groups", ["sliding"]),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(row, value):
+    with pytest.raises(ProfileError) as refusal:
+        ManagerProfile.from_mapping({row: value})
+    assert row in str(refusal.value) or "group" in str(refusal.value)
+
+
+def test_an_unknown_row_is_named_beside_the_known_ones():
+    with pytest.raises(ProfileError, match="unknown profile key 'publish'") as refusal:
+        ManagerProfile.from_mapping({"publish": "never"})
+    assert "publishes" in str(refusal.value)
+
+
+def test_what_is_written_is_read_back():
+    groups = ({"kind": "full"}, {"kind": "sliding", "window": 6, "block_size": 2})
+    profile = ManagerProfile.from_mapping({"groups": groups, "lookahead_tokens": 3})
+    again = ManagerProfile.from_mapping(profile.to_json())
+    assert again.to_json() == profile.to_json()
+    assert again.groups == (CacheGroup(), CacheGroup("sliding", 2, 6))
+    assert ManagerProfile.from_mapping({"groups": again.groups}).groups == again.groups
+
+
+def test_groups_can_be_written_as_text():
+    profile = ManagerProfile.from_mapping({"groups": "full+sliding:6:2"})
+    assert profile.groups == (CacheGroup(), CacheGroup("sliding", 2, 6))
+    assert profile.layout_name == "full+sliding"
+
+
+@pytest.mark.parametrize(
+    ("group", "position", "first"),
+    [
+        (CacheGroup(), 9, 0),
+        (CacheGroup("state"), 9, 8),
+        (CacheGroup("sliding", 0, 4), 9, 6),
+        (CacheGroup("sliding", 0, 4), 3, 0),
+        (CacheGroup("chunked", 0, 4), 9, 8),
+        (CacheGroup("chunked", 0, 4), 8, 8),
+    ],
+)
+def test_what_a_query_reads_begins_where_its_kind_says(group, position, first):
+    assert group.first_read(position) == first
