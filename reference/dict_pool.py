@@ -47,6 +47,7 @@ class DictPool:
         )
         self.command_number = 0
         self.block_size = 1
+        self.owner_noun = "command"
 
     def allocate(self, count: int, chosen: Sequence[int] | None = None) -> list[int]:
         """Hand out `count` free blocks from the head, or the `chosen` ones where order is free."""
@@ -69,12 +70,16 @@ class DictPool:
                 self.free.pop(block_id, None)
                 self.holders[block_id].append(self.command_number)
 
-    def release(self, block_ids: Iterable[int]) -> list[int]:
-        """`free`: one reference less for each entry; returns the blocks that became free."""
+    def release(self, block_ids: Iterable[int], holder: int | None = None) -> list[int]:
+        """`free`: one reference less for each entry; returns the blocks that became free.
+
+        The oldest reference goes, or that of `holder`, where owners are known by name.
+        """
         freed = []
         for block_id in block_ids:
             if block_id != self.null_block:
-                self.holders[block_id].pop(0)
+                holders = self.holders[block_id]
+                holders.pop(0 if holder is None else holders.index(holder))
                 if not self.holders[block_id]:
                     freed.append(block_id)
         self._queue(freed)
@@ -153,6 +158,7 @@ class DictPool:
             free_order=tuple(self.free),
             null_block=self.null_block,
             ordered=self.profile.eviction != "unspecified",
+            owner_noun=self.owner_noun,
         )
 
     def _queue(self, freed: list[int]) -> None:
@@ -184,9 +190,12 @@ class DictPool:
         self.carriers.setdefault(key, []).append(block_id)
 
     def _drop_keys(self, block_id: int) -> None:
-        for key in self.keys[block_id]:
+        keys = self.keys[block_id]
+        if not keys:
+            return
+        for key in keys:
             self.carriers[key].remove(block_id)
             if not self.carriers[key]:
                 del self.carriers[key]
-        self.keys[block_id].clear()
+        keys.clear()
         self.key_length.pop(block_id, None)

@@ -1,0 +1,96 @@
+"""Names for contents: one short name for each distinct prefix of tokens with its extra keys.
+
+Two positions may share keys and values if and only if their whole prefixes are equal: tokens,
+LoRA adapter, salt, and what the images under the tokens show. A name stands for one such prefix
+in one cache group. Names are given out as prefixes appear, so equal names mean equal prefixes and
+nothing else: no hash is involved that could collide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poolproof.contract.content import TokenChain
+
+__all__ = ["Content", "ContentNames"]
+
+Content = bytes
+"""The name of a prefix."""
+
+Item = int | tuple[object, ...]
+"""What a prefix has beyond its parent: a token, with what an image shows there."""
+
+
+class ContentNames:
+    """Gives names to prefixes and tells what a name stands for."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[Content, Item], Content] = {}
+        self._origins: dict[Content, tuple[Content, Item]] = {}
+
+    def __len__(self) -> int:
+        """How many prefixes have a name."""
+        return len(self._names)
+
+    def clear(self) -> None:
+        """Forget all names; nobody may hold one."""
+        self._names.clear()
+        self._origins.clear()
+
+    def of_chain(self, chain: TokenChain, group: int = 0) -> list[Content]:
+        """The names of all prefixes of a chain, the shortest first."""
+        return self.extended(self.root(chain, group), chain, chain.tokens, 0)
+
+    def root(self, chain: TokenChain, group: int = 0) -> Content:
+        """The name of the empty prefix under the chain's adapter and salt."""
+        return self._named(b"", (chain.lora, chain.salt, group))
+
+    def extended(
+        self, parent: Content, chain: TokenChain, tokens: Sequence[int], offset: int
+    ) -> list[Content]:
+        """The names of the prefixes that end with each of `tokens`, which follow `parent`.
+
+        The first of the tokens stands at position `offset` of the chain, whose images count.
+        """
+        names = []
+        known = self._names
+        if not chain.images:
+            for token in tokens:
+                parent = known.get((parent, token)) or self._named(parent, token)
+                names.append(parent)
+            return names
+        for position, token in enumerate(tokens, start=offset):
+            shown = [
+                (image.identifier, position - image.offset)
+                for image in chain.images
+                if image.offset <= position < image.offset + image.length
+            ]
+            parent = self._named(parent, (token, *shown) if shown else token)
+            names.append(parent)
+        return names
+
+    def tokens(self, content: Content) -> tuple[int, ...]:
+        """The tokens of the prefix that a name stands for."""
+        tokens: list[int] = []
+        while True:
+            content, item = self._origins[content]
+            if not content:
+                return tuple(reversed(tokens))
+            tokens.append(item if isinstance(item, int) else int(str(item[0])))
+
+    def setting(self, content: Content) -> tuple[tuple[str, str] | None, str | None]:
+        """The adapter and the salt of the prefix that a name stands for."""
+        while True:
+            content, item = self._origins[content]
+            if not content:
+                assert isinstance(item, tuple)
+                lora, salt, _ = item
+                return lora, salt  # type: ignore[return-value]  # as `root` put them in
+
+    def _named(self, parent: Content, item: Item) -> Content:
+        name = self._names.get((parent, item))
+        if name is None:
+            name = len(self._names).to_bytes(4, "big")
+            self._names[parent, item] = name
+            self._origins[name] = (parent, item)
+        return name

@@ -1,0 +1,238 @@
+"""The specification of a manager: which sequence holds which blocks, and what it may expect.
+
+Sequences of tokens over the blocks of a `DictPool`. For each operation the model says beforehand
+what must come out (how many tokens are cached, whether the blocks suffice, how long the tables
+are), and afterwards follows the tables that the target shows, so that it holds for every choice
+that the profile leaves open. Whether a command is legal is decided in `manager_legality.py`;
+whether what the target showed is right is judged by the harness before the model follows it.
+
+KV contents are not covered here, but in `shadow_memory.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from poolproof.contract.content import TokenChain
+from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.sequence_needs import SequenceNeeds
+from poolproof.reference.sequence_state import SequenceState, Tables
+
+__all__ = ["SequenceModel", "SequenceState", "Tables"]
+
+
+class SequenceModel(SequenceNeeds):
+    """Sequences and what they hold, as the target has shown it."""
+
+    def admit(self, sequence: SequenceState, cached: int, tables: Tables) -> None:
+        """The sequence was admitted with `cached` tokens and these tables."""
+        sequence.num_computed = sequence.num_offered = cached
+        for group, table in enumerate(tables):
+            self.pool.command_number = sequence.seq_id
+            self.pool.touch(table[: cached // self.block_sizes[group]])
+        for group, table in enumerate(tables):
+            size = self.block_sizes[group]
+            self._take(sequence, table[cached // size :])
+            sequence.num_keyed[group] = cached // size
+        sequence.tables = tables
+        sequence.place = "device"
+        self.sequences[sequence.seq_id] = sequence
+
+    def follow(self, sequence: SequenceState, tables: Tables) -> None:
+        """The tables of an admitted sequence are these now: take and give back what differs.
+
+        A block that left its place and stands at another was given back and taken again.
+        """
+        if tables == sequence.tables:
+            return
+        taken: list[int] = []
+        for old, new in zip(sequence.tables, tables):
+            if old != new:
+                stay = {was for was, now in zip(old, new) if was == now}
+                given_back = [b for b in dict.fromkeys(reversed(old)) if b not in stay]
+                self.pool.release(given_back, sequence.seq_id)
+                taken += [b for b in new if b not in stay]
+        self._take(sequence, taken)
+        sequence.tables = tables
+
+    def merge(self, sequence: SequenceState, tables: Tables) -> None:
+        """Duplicates were merged: entries name other carriers of the same keys now."""
+        for old, new in zip(sequence.tables, tables):
+            for was, now in zip(old, new):
+                if was != now:
+                    self.pool.command_number = sequence.seq_id
+                    self.pool.touch([now])
+                    self.pool.release([was], sequence.seq_id)
+        sequence.tables = tables
+
+    def share(self, parent: SequenceState, child: SequenceState) -> None:
+        """The child came to hold all blocks of its parent."""
+        self.pool.command_number = child.seq_id
+        for table in parent.tables:
+            self.pool.touch(dict.fromkeys(table))
+        child.tables = [list(table) for table in parent.tables]
+        child.num_computed = parent.num_computed
+        child.num_offered = parent.num_offered
+        child.num_keyed = list(parent.num_keyed)
+        child.family = parent.family
+        self.sequences[child.seq_id] = child
+
+    def family_of(self, sequence: SequenceState) -> list[SequenceState]:
+        """The sequences that were forked from one another, this one included."""
+        return [s for s in self.sequences.values() if s.family == sequence.family]
+
+    def release(self, sequence: SequenceState) -> None:
+        """Everything that the sequence holds goes back, mostly the tail of each chain first."""
+        null, head_first = self.pool.null_block, self.profile.release_order == "head-first"
+        for table in sequence.tables:
+            ordered = table if head_first else reversed(table)
+            blocks = [b for b in dict.fromkeys(ordered) if b != null]
+            if sequence.place == "host":
+                self.host.release(blocks, sequence.seq_id)
+            elif self.profile.frees == "after-step":
+                self.leaving.append((blocks, sequence.seq_id))
+            else:
+                self.pool.release(blocks, sequence.seq_id)
+        sequence.tables = [[] for _ in self.groups]
+        sequence.num_keyed = [0] * len(self.groups)
+
+    def preempt(self, sequence: SequenceState) -> None:
+        """The sequence lost its blocks, and with them all that was computed."""
+        self.release(sequence)
+        self.drop_drafts(sequence)
+        sequence.num_computed = sequence.num_scheduled = 0
+        sequence.is_sampling = False
+        sequence.place = "nowhere"
+
+    def end(self, sequence: SequenceState, *, finished: bool = False) -> None:
+        """The sequence is over; while a transfer writes its blocks they stay taken.
+
+        Where only prompts are published, what it sampled follows once it has `finished` by itself.
+        """
+        if sequence.loading:
+            sequence.ended = True
+            return
+        waits = sequence.num_scheduled or sequence.place != "device"
+        if finished and not waits and self.profile.publishes == "prompts":
+            sequence.num_offered = sequence.num_computed
+            self.publish(sequence)
+        self.release(sequence)
+        del self.sequences[sequence.seq_id]
+        self.ended_ids.add(sequence.seq_id)
+
+    def drain(self) -> None:
+        """After a step: what was given back before it is free now."""
+        leaving, self.leaving = self.leaving, []
+        for blocks, seq_id in leaving:
+            self.pool.release(blocks, seq_id)
+
+    def computed(self, sequence: SequenceState) -> None:
+        """The forward pass over what was scheduled, or a transfer, is over."""
+        sequence.num_computed += sequence.loading or sequence.num_scheduled
+        sequence.loading = sequence.num_scheduled = 0
+        sequence.drafts_computed = bool(sequence.num_drafts)
+        if not sequence.is_sampling:
+            sequence.num_offered = sequence.num_computed
+        sequence.is_sampling = False
+
+    def publish(self, sequence: SequenceState) -> None:
+        """Full blocks get their keys, as far as the profile lets their tokens be found."""
+        if not self.enable_caching or sequence.loading:
+            return
+        covered, profile = sequence.num_computed, self.profile
+        if profile.publishes == "scheduled":
+            covered += sequence.num_scheduled
+        elif profile.publishes == "prompts":
+            covered = sequence.num_offered
+        covered = min(covered, sequence.num_tokens)
+        if profile.keyed == "reachable":
+            covered -= covered % self._alignment
+        for group, _, size in self._numbered:
+            keyed, full = sequence.num_keyed[group], covered // size
+            if full <= keyed:
+                continue
+            for entry in range(keyed, full):
+                if self._is_keyed(group, entry):
+                    block = sequence.tables[group][entry]
+                    self.pool.cache([block], [self.key(sequence, group, entry)])
+            sequence.num_keyed[group] = full
+
+    def _is_keyed(self, group: int, entry: int) -> bool:
+        """Whether a full block gets a key: a hit that ends at the next common block end needs it.
+
+        Hits that end later need nothing earlier of a window.
+        """
+        if self.profile.keyed == "full":
+            return True
+        end = -(-(entry + 1) * self.block_sizes[group] // self._alignment) * self._alignment
+        return entry in self.hit_entries(group, end)
+
+    def append(self, sequence: SequenceState, tokens: Sequence[int]) -> None:
+        """The sequence has further tokens."""
+        self._extend_contents(sequence, tokens)
+        chain = sequence.chain
+        sequence.chain = TokenChain((*chain.tokens, *tokens), chain.lora, chain.salt, chain.images)
+        sequence.num_tokens += len(tokens)
+
+    def draft(self, sequence: SequenceState, tokens: Sequence[int]) -> None:
+        """Speculative tokens follow the sequence."""
+        self._extend_contents(sequence, tokens)
+        sequence.num_drafts = len(tokens)
+        sequence.drafts_computed = False
+
+    def accept(self, sequence: SequenceState, tokens: Sequence[int]) -> None:
+        """These first drafts are tokens now; what was computed for the others is void."""
+        was_computed = sequence.drafts_computed
+        self.drop_drafts(sequence)
+        self.append(sequence, tokens)
+        if was_computed:
+            sequence.num_computed += len(tokens)
+
+    def drop_drafts(self, sequence: SequenceState) -> None:
+        """The drafts are void."""
+        for contents in sequence.contents:
+            del contents[sequence.num_tokens :]
+        sequence.num_drafts = 0
+        sequence.drafts_computed = False
+
+    def truncate(self, sequence: SequenceState, num_tokens: int) -> None:
+        """The sequence keeps its first `num_tokens` tokens; keys over the others go."""
+        chain = sequence.chain
+        sequence.chain = TokenChain(chain.tokens[:num_tokens], chain.lora, chain.salt, chain.images)
+        sequence.num_tokens = num_tokens
+        sequence.num_computed = min(sequence.num_computed, num_tokens)
+        sequence.num_offered = min(sequence.num_offered, num_tokens)
+        self.drop_drafts(sequence)
+        for group, _, size in self._numbered:
+            full = num_tokens // size
+            # Also a key that another one published, who shared the block.
+            mine = [b for b in sequence.tables[group][full:] if b != self.pool.null_block]
+            self.pool.forget_keys(b for b in mine if self.pool.holders[b] == [sequence.seq_id])
+            sequence.num_keyed[group] = min(sequence.num_keyed[group], full)
+
+    def _extend_contents(self, sequence: SequenceState, tokens: Sequence[int]) -> None:
+        for group, contents in enumerate(sequence.contents):
+            parent = contents[-1] if contents else self.names.root(sequence.chain, group)
+            contents.extend(self.names.extended(parent, sequence.chain, tokens, len(contents)))
+
+    def settle(
+        self,
+        family: Sequence[SequenceState],
+        tables: Sequence[Tables],
+        pool: DictPool,
+    ) -> None:
+        """A family that has moved to `pool` holds the blocks of `tables`, shared as they show."""
+        for sequence, shown in zip(family, tables):
+            pool.command_number = sequence.seq_id
+            for table in shown:
+                distinct = [b for b in dict.fromkeys(table) if b != pool.null_block]
+                free = [b for b in distinct if b in pool.free]
+                pool.allocate(len(free), free)
+                pool.touch(b for b in distinct if b not in free)
+            sequence.tables = shown
+
+    def _take(self, sequence: SequenceState, blocks: Iterable[int]) -> None:
+        """The sequence was given these blocks, each of which was free."""
+        new = [b for b in dict.fromkeys(blocks) if b != self.pool.null_block]
+        self.pool.command_number = sequence.seq_id
+        self.pool.allocate(len(new), new)

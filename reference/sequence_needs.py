@@ -1,0 +1,239 @@
+"""What sequences may expect of a manager: hits, blocks, lengths of tables.
+
+For each operation, what must come out of it in the present state, under every profile. Nothing
+here changes the state; `sequence_model.py` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import lcm
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
+from poolproof.contract.profile import Profile
+from poolproof.reference.content_names import Content, ContentNames
+from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.sequence_state import SequenceState
+
+__all__ = ["SequenceNeeds"]
+
+
+class SequenceNeeds:
+    """Sequences over `num_blocks` blocks of `block_size` tokens, under `profile`."""
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        profile: ManagerProfile,
+        *,
+        enable_caching: bool = True,
+        names: ContentNames | None = None,
+    ) -> None:
+        self.profile = profile
+        self.block_size = block_size
+        self.enable_caching = enable_caching and profile.publishes != "never"
+        self._caching_wanted = enable_caching
+        # Who frees in any order leaves none in the queue that could be known.
+        ordered = profile.release_order != "unspecified"
+        rows = profile if ordered else replace(profile, eviction="unspecified")
+        self.pool = DictPool(num_blocks, rows, enable_caching=self.enable_caching)
+        self.pool.owner_noun = "sequence"
+        host = Profile(eviction="unspecified")
+        self.host = DictPool(profile.host_blocks, host, enable_caching=False)
+        self.names = ContentNames() if names is None else names
+        self.sequences: dict[int, SequenceState] = {}
+        self.ended_ids: set[int] = set()
+        self.groups: tuple[CacheGroup, ...] = profile.groups
+        self.block_sizes = [group.block_size or block_size for group in self.groups]
+        self.leaving: list[tuple[list[int], int]] = []
+        """(blocks, sequence) of what was given back and is free only after the next step."""
+        self._alignment = lcm(*self.block_sizes)
+        self._numbered = list(zip(range(len(self.groups)), self.groups, self.block_sizes))
+        self._has_windows = any(group.kind != "full" for group in self.groups)
+
+    def new_sequence(self, seq_id: int, chain: TokenChain) -> SequenceState:
+        """A sequence that holds nothing yet; `admit` enters it."""
+        return SequenceState(
+            seq_id=seq_id,
+            chain=chain,
+            contents=[self.names.of_chain(chain, g) for g in range(len(self.groups))],
+            tables=[[] for _ in self.groups],
+            num_tokens=len(chain.tokens),
+            num_keyed=[0] * len(self.groups),
+        )
+
+    def cached_prefix(self, sequence: SequenceState) -> int:
+        """The number of tokens at the head of the sequence that an admission finds cached.
+
+        The longest prefix of whole blocks that every group has; at least one token is left to
+        compute where the profile says so.
+        """
+        if not self.enable_caching:
+            return 0
+        most = sequence.num_tokens - (self.profile.full_hit == "recompute-token")
+        most -= self.profile.proof_blocks * max(self.block_sizes)
+        length = max(0, most - most % self._alignment)
+        groups = range(len(self.groups))
+        while length and not all(self._has_prefix(sequence, group, length) for group in groups):
+            length -= self._alignment
+        return length
+
+    def hit_entries(self, group: int, length: int) -> range:
+        """The table entries that a sequence with `length` cached tokens needs in a group."""
+        if not length:
+            return range(0)
+        _, kind, size = self._numbered[group]
+        end = length // size
+        if kind.kind == "state":
+            return range(end - 1, end)
+        return range(kind.first_read(length) // size, end)
+
+    def key(self, sequence: SequenceState, group: int, entry: int) -> Content:
+        """The key of a full block: the prefix that ends with its last token."""
+        return sequence.contents[group][(entry + 1) * self.block_sizes[group] - 1]
+
+    def num_slots(self, sequence: SequenceState) -> int:
+        """How many positions, from the first on, a sequence must have slots for."""
+        profile, covered = self.profile, sequence.num_tokens
+        if profile.reserves == "scheduled":
+            covered = sequence.num_computed + sequence.num_scheduled
+        lookahead = profile.lookahead_tokens if sequence.num_scheduled else 0
+        return covered + sequence.num_drafts + lookahead
+
+    def num_entries(self, sequence: SequenceState, group: int) -> int:
+        """How long the table of a group must be to have these slots."""
+        return -(-self.num_slots(sequence) // self.block_sizes[group])
+
+    def most_blocks_needed(self, sequence: SequenceState, cached: int) -> int:
+        """Free blocks that admitting the sequence takes away, whichever carriers are hit.
+
+        Blocks for what is not cached, and hits that wait in the free queue (vllm#11565).
+        """
+        needed = 0
+        for group, kind, size in self._numbered:
+            hits = self.hit_entries(group, cached)
+            entries = self.num_entries(sequence, group)
+            if kind.kind == "sliding" and self.profile.window_blocks == "reused":
+                entries = min(entries, -(-kind.window // size))
+            needed += self._num_blocks(kind, entries - cached // size)
+            for entry in hits:
+                carriers = self.pool.lookup(self.key(sequence, group, entry))
+                needed += any(block in self.pool.free for block in carriers)
+        return needed
+
+    def num_new_entries(self, sequence: SequenceState) -> int:
+        """Blocks that must be added to the tables of an admitted sequence for its slots."""
+        needed = 0
+        for group, kind, size in self._numbered:
+            have, entries = len(sequence.tables[group]), self.num_entries(sequence, group)
+            if kind.kind == "sliding" and self.profile.window_blocks == "reused":
+                ring = -(-kind.window // size)
+                have, entries = min(have, ring), min(entries, ring)
+            needed += self._num_blocks(kind, entries - have)
+        return needed
+
+    def _num_blocks(self, kind: CacheGroup, num_entries: int) -> int:
+        """Blocks for so many further table entries; a step may leave only one state."""
+        most = 1 if kind.kind == "state" and self.profile.states == "step-end" else num_entries
+        return max(0, min(num_entries, most))
+
+    def sliding_out(self, sequence: SequenceState) -> list[int]:
+        """Blocks of the sequence alone that no later token reads: they can be had back."""
+        if self.profile.window_blocks == "reused" or not self._has_windows:
+            return []
+        return [
+            block
+            for group, kind, size in self._numbered
+            for block in sequence.tables[group][: kind.first_read(sequence.num_computed) // size]
+            if block != self.pool.null_block and self.pool.holders[block] == [sequence.seq_id]
+        ]
+
+    def is_shared(self, sequence: SequenceState, position: int) -> bool:
+        """Whether the slot of a position lies in a block that another sequence holds, too."""
+        for group, _, size in self._numbered:
+            table = sequence.tables[group]
+            entry = position // size
+            if entry < len(table) and len(self.pool.holders[table[entry]]) > 1:
+                return True
+        return False
+
+    def num_shared(self, sequence: SequenceState, first: int) -> int:
+        """How many blocks a write from position `first` on hits that others hold, too."""
+        shared = 0
+        for group, kind, size in self._numbered:
+            table = sequence.tables[group]
+            if kind.kind == "sliding" and self.profile.window_blocks == "reused":
+                ring, entries = -(-kind.window // size), self.num_entries(sequence, group)
+                table = [table[e % ring] for e in range(first // size, entries)
+                         if e % ring < len(table)]  # fmt: skip
+            else:
+                table = table[first // size :]
+            shared += sum(len(self.pool.holders[block]) > 1 for block in dict.fromkeys(table))
+        return shared
+
+    def num_forked(self, parent: SequenceState) -> int:
+        """The most blocks that a fork may take.
+
+        None where everything is shared until it is written. Otherwise the last block, if it is
+        not full, is copied at once, and so is what cannot be shared: the blocks of other kinds
+        than full attention, and everything where caching is off.
+        """
+        needed = 0
+        for group, kind, size in self._numbered:
+            if kind.kind == "full" and self._caching_wanted:
+                needed += parent.num_computed % size != 0
+            else:
+                needed += len(set(parent.tables[group]) - {self.pool.null_block})
+        return needed
+
+    def num_cut(self, sequence: SequenceState, num_tokens: int) -> int:
+        """How many shared blocks a cut to `num_tokens` leaves partly filled, to be copied."""
+        return sum(
+            len(self.pool.holders[sequence.tables[group][num_tokens // size]]) > 1
+            for group, _, size in self._numbered
+            if num_tokens % size
+        )
+
+    def is_gone(self, sequence: SequenceState, num_tokens: int) -> bool:
+        """Whether a sequence cut to `num_tokens` would read what its windows have let go of."""
+        for group, kind, size in self._numbered:
+            table, first = sequence.tables[group], kind.first_read(num_tokens)
+            if kind.kind == "sliding" and self.profile.window_blocks == "reused":
+                if first + -(-kind.window // size) * size < sequence.num_computed:
+                    return True
+            elif self.pool.null_block in table[first // size : -(-num_tokens // size)]:
+                return True
+            elif kind.kind == "state":
+                is_whole = num_tokens % size == 0 or num_tokens == sequence.num_computed
+                if not is_whole:
+                    return True  # the state of the block has passed the tokens that go
+        return False
+
+    def _has_prefix(self, sequence: SequenceState, group: int, length: int) -> bool:
+        """Whether every block that a hit of this length needs is in the index."""
+        entries = self.hit_entries(group, length)
+        if self.groups[group].kind == "state":
+            return all(self._has_state(sequence, group, entry) for entry in entries)
+        for entry in range(entries.start, entries.stop + self.profile.proof_blocks):
+            if not self.pool.lookup(self.key(sequence, group, entry)):
+                return False
+        return True
+
+    def _has_state(self, sequence: SequenceState, group: int, entry: int) -> bool:
+        """Whether a state is in the index; one that this step writes is not there yet."""
+        carriers = self.pool.lookup(self.key(sequence, group, entry))
+        if self.profile.states == "step-end":
+            return bool(carriers)
+        return not self.unwritten_states(group).issuperset(carriers)
+
+    def unwritten_states(self, group: int) -> set[int]:
+        """Blocks of a group with states that the step being scheduled is going to write."""
+        size = self.block_sizes[group]
+        return {
+            block
+            for sequence in self.sequences.values()
+            if sequence.num_scheduled
+            for block in sequence.tables[group][sequence.num_computed // size :]
+        }

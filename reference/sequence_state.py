@@ -1,0 +1,52 @@
+"""One sequence of tokens: what it consists of, which blocks it holds, how far it is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from poolproof.contract.content import TokenChain
+from poolproof.reference.content_names import Content
+
+__all__ = ["SequenceState", "Tables"]
+
+Tables = list[list[int]]
+"""The block table of a sequence in each cache group."""
+
+
+@dataclass(slots=True)
+class SequenceState:
+    """One sequence that has not ended.
+
+    `contents[g][p]` names what stands at position p in group g; drafts come after the tokens.
+    `num_computed` positions have been computed or were cached, `num_scheduled` are computed by the
+    next step. `place` is "device", "host" (swapped out) or "nowhere" (preempted). While `loading`,
+    a transfer writes its blocks; `ended` then tells that they are only held for the transfer.
+    """
+
+    seq_id: int
+    chain: TokenChain
+    contents: list[list[Content]]
+    tables: Tables
+    num_tokens: int
+    num_computed: int = 0
+    num_scheduled: int = 0
+    num_drafts: int = 0
+    place: str = "device"
+    loading: int = 0
+    ended: bool = False
+    num_keyed: list[int] = field(default_factory=list)
+    drafts_computed: bool = False
+    num_offered: int = 0
+    """Positions that prompts have computed; only these are published where `publishes` says so."""
+    is_sampling: bool = False
+    """All that is scheduled is one token that was appended alone."""
+    family: int = -1
+    """Sequences that were forked from one another have one number; they swap together."""
+
+    def __post_init__(self) -> None:
+        self.family = self.seq_id
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The tokens of the sequence, drafts left out."""
+        return self.chain.tokens

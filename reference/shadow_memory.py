@@ -1,0 +1,148 @@
+"""Shadow KV memory: for each physical slot, the exact prefix whose KV stands there, and by whom.
+
+The harness plays the GPU with it. A write stores, for each computed position, the name of the
+whole prefix (content_names.py) in the slot that the writer's block table names; a copy moves what
+stands in a block; a read compares what stands there with what the reader needs. It needs nothing
+from a manager but tables and counts.
+
+When to write, copy and read is decided by the caller: in a step all writes land before any read
+(on a live vLLM stricter rules raised only false alarms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from poolproof.reference.content_names import Content
+
+__all__ = ["Misread", "ShadowMemory", "Writer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """The sequence whose forward pass wrote a slot, and the number of the command that ran it."""
+
+    seq_id: int
+    command_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Misread:
+    """A reader at `position` (block, slot) needed `wanted` and found `found` there.
+
+    `found` is None for a slot that nobody has written.
+    """
+
+    position: int
+    block: int
+    slot: int
+    wanted: Content
+    found: Content | None
+    writer: Writer | None
+
+
+class ShadowMemory:
+    """`num_blocks` blocks of `num_slots` slots each, all unwritten."""
+
+    def __init__(self, num_blocks: int, num_slots: int) -> None:
+        self.slots: list[list[Content | None]] = [[None] * num_slots for _ in range(num_blocks)]
+        self.writers: list[list[Writer | None]] = [[None] * num_slots for _ in range(num_blocks)]
+
+    def write(
+        self,
+        table: Sequence[int],
+        block_size: int,
+        first: int,
+        contents: Sequence[Content],
+        writer: Writer,
+    ) -> None:
+        """Positions `first`, `first` + 1, ... of a sequence are computed: `contents` land."""
+        done, slot = 0, first % block_size
+        while done < len(contents):
+            block = table[(first + done) // block_size]
+            written = contents[done : done + block_size - slot]
+            until = slot + len(written)
+            self.slots[block][slot:until] = written
+            self.writers[block][slot:until] = [writer] * len(written)
+            done, slot = done + len(written), 0
+
+    def copy(self, pairs: Iterable[tuple[int, int]], source: ShadowMemory | None = None) -> None:
+        """Each destination block gets what its source block (here, or in `source`) holds.
+
+        All at once: every source is read before any destination is written, so a block may be a
+        destination and a source of the same list.
+        """
+        memory = self if source is None else source
+        read = [
+            (destination, list(memory.slots[block]), list(memory.writers[block]))
+            for block, destination in pairs
+        ]
+        for destination, slots, writers in read:
+            self.slots[destination] = slots
+            self.writers[destination] = writers
+
+    def misread(
+        self,
+        table: Sequence[int],
+        block_size: int,
+        wanted: Sequence[Content],
+        first: int,
+        end: int,
+    ) -> Misread | None:
+        """The first position from `first` to `end` - 1 that does not hold what is `wanted` there.
+
+        `wanted[p]` is the content of position p.
+        """
+        position, slot = first, first % block_size
+        while position < end:
+            block, room = table[position // block_size], block_size - slot
+            found = self.slots[block][slot : slot + min(room, end - position)]
+            if found != wanted[position : position + len(found)]:
+                return self._first_difference(block, slot, position, found, wanted)
+            position, slot = position + room, 0
+        return None
+
+    def write_states(
+        self,
+        table: Sequence[int],
+        block_size: int,
+        first: int,
+        contents: Sequence[Content],
+        writer: Writer,
+    ) -> None:
+        """A recurrent state has passed positions `first`, ...: each block keeps its last state."""
+        for position, content in enumerate(contents, start=first):
+            block = table[position // block_size]
+            self.slots[block][0] = content
+            self.writers[block][0] = writer
+
+    def misread_state(
+        self, table: Sequence[int], block_size: int, wanted: Sequence[Content], end: int
+    ) -> Misread | None:
+        """Whether the state after position `end` - 1 is not the one that is `wanted`."""
+        if end == 0:
+            return None
+        block = table[(end - 1) // block_size]
+        found = self.slots[block][0]
+        if found == wanted[end - 1]:
+            return None
+        return Misread(end - 1, block, 0, wanted[end - 1], found, self.writers[block][0])
+
+    def _first_difference(
+        self,
+        block: int,
+        slot: int,
+        position: int,
+        found: Sequence[Content | None],
+        wanted: Sequence[Content],
+    ) -> Misread:
+        offset = next(i for i, name in enumerate(found) if name != wanted[position + i])
+        return Misread(
+            position + offset,
+            block,
+            slot + offset,
+            wanted[position + offset],
+            found[offset],
+            self.writers[block][slot + offset],
+        )

@@ -1,0 +1,222 @@
+"""Watches an engine from outside: shadow KV memory that is fed by plain step records.
+
+In a step the copies come first, then all writes land, then everybody reads what attention needs
+for the positions computed now, through the table that the worker has. Whoever reads a slot must
+find there the KV of exactly its own prefix; and nobody may overwrite in a step what somebody else
+writes there in the same step. The oracle holds no opinion on hits, capacity or order, and it needs
+no cooperation of the engine's memory: tables, counts and tokens are enough.
+
+Recurrent states and rings over a window are not watched: which state a block holds is decided by
+workers, not by tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_profile import CacheGroup
+from poolproof.contract.step_record import ComputedTokens, StepRecord
+from poolproof.reference.content_names import Content, ContentNames
+from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
+
+__all__ = ["OracleCounts", "StepOracle", "WrongRead"]
+
+
+@dataclass(frozen=True, slots=True)
+class WrongRead:
+    """A request read KV that is not its own prefix's: what it wanted, what it found, and whose.
+
+    `wanted` and `found` are the tokens of the prefixes; `found`, `writer` and `written_in` are
+    None where nobody has written. Positions, blocks and slots count from 0.
+    """
+
+    step: int
+    reader: str
+    group: int
+    position: int
+    block: int
+    slot: int
+    wanted: tuple[int, ...]
+    found: tuple[int, ...] | None
+    writer: str | None
+    written_in: int | None
+
+    def sentence(self) -> str:
+        """The finding in words."""
+        where = (
+            f"step {self.step}: request {self.reader} reads at position {self.position} (group "
+            f"{self.group}, block {self.block}, slot {self.slot})"
+        )
+        if self.writer is None:
+            return f"{where} KV that nobody has computed; wanted that of {_short(self.wanted)}"
+        same = "" if self.found != self.wanted else " under other keys (adapter, salt or images)"
+        return (
+            f"{where} KV that was computed for request {self.writer} in step {self.written_in}"
+            f"{same}; wanted that of {_short(self.wanted)}, found that of "
+            f"{_short(self.found or ())}"
+        )
+
+
+@dataclass(slots=True)
+class OracleCounts:
+    """What the oracle has seen; `hits` are tokens taken as they stood at an admission."""
+
+    steps: int = 0
+    computed_tokens: int = 0
+    admissions: int = 0
+    resumes: int = 0
+    admissions_with_hits: int = 0
+    same_step_hits: int = 0
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request as the workers know it."""
+
+    tables: list[list[int]]
+    chain: TokenChain
+    contents: list[list[Content]]
+
+
+class StepOracle:
+    """Shadow memory of `num_blocks` blocks for cache groups that have `block_sizes` tokens each.
+
+    Raises ValueError for kinds of groups that are not watched.
+    """
+
+    def __init__(
+        self, num_blocks: int, groups: Sequence[CacheGroup], block_sizes: Sequence[int]
+    ) -> None:
+        for group in groups:
+            if group.kind not in {"full", "sliding", "chunked"}:
+                raise ValueError(f"groups of kind {group.kind!r} are not watched")
+        self.counts = OracleCounts()
+        self._groups = list(zip(range(len(groups)), groups, block_sizes, strict=True))
+        self._memory = ShadowMemory(num_blocks, max(block_sizes))
+        self._names = ContentNames()
+        self._requests: dict[str, _Request] = {}
+        self._numbers: dict[str, int] = {}
+        self._writers: list[str] = []
+        self._told: set[tuple[str, int, Misread]] = set()
+
+    def record(self, step: StepRecord) -> list[WrongRead]:
+        """Follow one step; what was read wrongly in it, the first slot of each reader and group.
+
+        What somebody goes on reading in later steps is not told again. Raises ValueError for a
+        table that does not cover what is computed.
+        """
+        self.counts.steps += 1
+        for request_id in step.ended:
+            self._requests.pop(request_id, None)
+        self._memory.copy(step.copies)
+        known = [(part, self._follow(part)) for part in step.computed]
+        written_now: dict[int, int] = {}
+        for part, request in known:
+            self._write(part, request, step.number)
+            for group, _, size in self._groups:
+                entries = range(part.first // size, -(-(part.first + part.count) // size))
+                for block in (request.tables[group][entry] for entry in entries):
+                    written_now[block] = self._numbers[part.request_id]
+        found = []
+        for part, request in known:
+            self._count(part, request, written_now)
+            found += self._read(part, request, step.number)
+        return found
+
+    def _follow(self, part: ComputedTokens) -> _Request:
+        """The table and the tokens of a request as they are told for this step."""
+        request = self._requests.get(part.request_id)
+        self._numbers.setdefault(part.request_id, len(self._writers))
+        if self._numbers[part.request_id] == len(self._writers):
+            self._writers.append(part.request_id)
+        elif part.replaced:
+            self.counts.resumes += 1
+        if request is None or part.replaced:
+            request = _Request([list(blocks) for blocks in part.blocks], part.chain, [])
+            self._requests[part.request_id] = request
+            self.counts.admissions += 1
+            self.counts.admissions_with_hits += part.first > 0
+            request.contents = [self._names.of_chain(part.chain, g) for g, _, _ in self._groups]
+            return request
+        for table, blocks in zip(request.tables, part.blocks, strict=False):
+            table.extend(blocks)
+        self._extend(request, part)
+        return request
+
+    def _extend(self, request: _Request, part: ComputedTokens) -> None:
+        """Further tokens; what came after `first` before (rejected drafts) is void."""
+        chain = part.chain
+        for group, contents in enumerate(request.contents):
+            del contents[part.first :]
+            parent = contents[-1] if contents else self._names.root(chain, group)
+            tokens = chain.tokens[len(contents) :]
+            contents.extend(self._names.extended(parent, chain, tokens, len(contents)))
+        request.chain = chain
+
+    def _write(self, part: ComputedTokens, request: _Request, number: int) -> None:
+        writer = Writer(self._numbers[part.request_id], number)
+        self.counts.computed_tokens += part.count
+        for group, _, size in self._groups:
+            self._require_blocks(part, group, request.tables[group])
+            contents = request.contents[group][part.first : part.first + part.count]
+            self._memory.write(request.tables[group], size, part.first, contents, writer)
+
+    def _require_blocks(self, part: ComputedTokens, group: int, table: list[int]) -> None:
+        """For all positions that are read, those computed now among them."""
+        num_blocks = len(self._memory.slots)
+        _, kind, size = self._groups[group]
+        first, end = kind.first_read(part.first), part.first + part.count
+        for entry in range(first // size, -(-end // size)):
+            if entry >= len(table) or not 0 <= table[entry] < num_blocks:
+                raise ValueError(
+                    f"request {part.request_id} has no block in group {group} for position "
+                    f"{max(first, entry * size)}: its table is {table!r:.200} of {num_blocks} "
+                    "blocks"
+                )
+
+    def _count(self, part: ComputedTokens, request: _Request, written_now: dict[int, int]) -> None:
+        """A hit on what somebody else computes in this very step."""
+        if not part.replaced:
+            return
+        mine = self._numbers[part.request_id]
+        self.counts.same_step_hits += any(
+            written_now.get(block, mine) != mine
+            for group, _, size in self._groups
+            for block in request.tables[group][: part.first // size]
+        )
+
+    def _read(self, part: ComputedTokens, request: _Request, number: int) -> list[WrongRead]:
+        found = []
+        for group, kind, size in self._groups:
+            first, end = kind.first_read(part.first), part.first + part.count
+            misread = self._memory.misread(
+                request.tables[group], size, request.contents[group], first, end
+            )
+            if misread is not None and (part.request_id, group, misread) not in self._told:
+                self._told.add((part.request_id, group, misread))
+                found.append(self._wrong(part.request_id, group, misread, number))
+        return found
+
+    def _wrong(self, reader: str, group: int, misread: Misread, number: int) -> WrongRead:
+        writer = misread.writer
+        return WrongRead(
+            step=number,
+            reader=reader,
+            group=group,
+            position=misread.position,
+            block=misread.block,
+            slot=misread.slot,
+            wanted=self._names.tokens(misread.wanted),
+            found=None if misread.found is None else self._names.tokens(misread.found),
+            writer=None if writer is None else self._writers[writer.seq_id],
+            written_in=None if writer is None else writer.command_number,
+        )
+
+
+def _short(tokens: Sequence[int]) -> str:
+    shown = [str(token) for token in tokens]
+    if len(shown) > 12:
+        shown = [*shown[:4], f"... ({len(tokens)} tokens) ...", *shown[-4:]]
+    return f"<{' '.join(shown)}>"

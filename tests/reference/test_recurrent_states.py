@@ -1,0 +1,128 @@
+"""What recurrent states ask of admissions and steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import AppendTokens, Schedule
+from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
+from poolproof.reference.manager_legality import undefined_for_manager
+from poolproof.reference.recurrent_states import furthest_end, waits_for_state
+from poolproof.reference.sequence_model import SequenceModel
+
+ROWS = {
+    "null_block": 0,
+    "publishes": "scheduled",
+    "same_step_hit": "allowed",
+}
+
+
+def model(states: str) -> SequenceModel:
+    groups = (CacheGroup(), CacheGroup("state"))
+    rows = {**ROWS, "states": states, "groups": groups}
+    return SequenceModel(16, 4, ManagerProfile.from_mapping(rows))
+
+
+def admitted(made: SequenceModel, num_tokens: int, num_scheduled: int):
+    """A sequence of ones whose first tokens are scheduled."""
+    sequence = made.new_sequence(len(made.sequences), TokenChain((1,) * num_tokens))
+    sequence.num_scheduled = num_scheduled
+    made.admit(sequence, 0, _tables(made, sequence))
+    made.publish(sequence)
+    return sequence
+
+
+def _tables(made, sequence):
+    free = iter(list(made.pool.free))
+    return [[next(free) for _ in range(made.num_entries(sequence, g))] for g in (0, 1)]
+
+
+def computed(sequence):
+    sequence.num_computed += sequence.num_scheduled
+    sequence.num_scheduled = 0
+
+
+def test_a_state_of_this_step_is_not_found_yet():
+    made = model("every-block")
+    first = admitted(made, 5, 5)
+    second = made.new_sequence(9, TokenChain((1,) * 6))
+    assert made.cached_prefix(second) == 0
+    computed(first)
+    assert made.cached_prefix(second) == 4
+
+
+def test_who_would_start_from_a_state_of_this_step_may_be_put_off():
+    made = model("step-end")
+    first = admitted(made, 5, 5)
+    second = made.new_sequence(9, TokenChain((1,) * 6))
+    assert made.cached_prefix(second) == 4
+    assert waits_for_state(made, second, 4)
+    assert not waits_for_state(made, second, 0)
+    computed(first)
+    assert not waits_for_state(made, second, 4)
+
+
+def test_where_every_block_keeps_a_state_nobody_waits_and_steps_end_anywhere():
+    made = model("every-block")
+    first = admitted(made, 9, 5)
+    assert not waits_for_state(made, first, 4)
+    assert furthest_end(made, first) is None
+
+
+@pytest.mark.parametrize(
+    ("num_computed", "num_scheduled", "end"),
+    [(0, 0, None), (4, 0, None), (5, 0, 8), (0, 3, 4), (0, 4, 4), (4, 5, 12)],
+)
+def test_a_step_may_not_pass_the_block_in_which_it_began(num_computed, num_scheduled, end):
+    made = model("step-end")
+    sequence = admitted(made, 13, num_computed)
+    computed(sequence)
+    sequence.num_scheduled = num_scheduled
+    assert furthest_end(made, sequence) == end
+
+
+def test_a_chunk_that_passes_a_blocks_end_is_not_legal():
+    made = model("step-end")
+    sequence = admitted(made, 13, 6)
+    computed(sequence)
+    assert undefined_for_manager(made, Schedule(0, 2)) is None
+    assert "has to leave a state at position 7" in undefined_for_manager(made, Schedule(0, 3))
+
+
+def test_tokens_that_pass_a_blocks_end_are_not_legal():
+    made = model("step-end")
+    computed(admitted(made, 7, 7))
+    assert undefined_for_manager(made, AppendTokens(0, (1,))) is None
+    assert "has to leave a state" in undefined_for_manager(made, AppendTokens(0, (1, 1)))
+
+
+def test_a_step_that_leaves_one_state_takes_one_block():
+    made = model("step-end")
+    sequence = made.new_sequence(0, TokenChain((1,) * 12))
+    sequence.num_scheduled = 12
+    assert made.num_new_entries(sequence) == 3 + 1
+
+
+def test_only_what_a_hit_can_need_is_keyed():
+    groups = (CacheGroup("full", 8), CacheGroup("sliding", 4, 5))
+    rows = {"null_block": 0, "keyed": "reachable", "groups": groups}
+    made = SequenceModel(16, 4, ManagerProfile.from_mapping(rows))
+    sequence = admitted(made, 12, 12)
+    computed(sequence)
+    made.publish(sequence)
+    keyed = [[bool(made.pool.keys[b]) for b in table] for table in sequence.tables]
+    assert keyed == [[True, False], [False, True, False]]
+
+
+def test_a_block_that_proves_a_hit_is_computed_again():
+    rows = {"null_block": 0, "proof_blocks": 1}
+    made = SequenceModel(16, 4, ManagerProfile.from_mapping(rows))
+    sequence = made.new_sequence(0, TokenChain((1,) * 12))
+    sequence.num_scheduled = 12
+    made.admit(sequence, 0, [list(made.pool.free)[:3]])
+    computed(sequence)
+    made.publish(sequence)
+    assert made.cached_prefix(made.new_sequence(1, TokenChain((1,) * 13))) == 8
+    assert made.cached_prefix(made.new_sequence(2, TokenChain((1,) * 12))) == 4
+    assert made.cached_prefix(made.new_sequence(3, TokenChain((1,) * 3))) == 0

@@ -1,0 +1,74 @@
+"""Shadow memory: writes by table, simultaneous copies, reads that name what is wrong."""
+
+from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
+
+A, B = Writer(0, 1), Writer(1, 2)
+
+
+def names(text):
+    return [bytes([c]) for c in text.encode()]
+
+
+def written(table=(2, 0), text="abcdef", first=0):
+    memory = ShadowMemory(4, 4)
+    memory.write(table, 4, first, names(text), A)
+    return memory
+
+
+def test_what_was_written_is_read_through_the_same_table():
+    memory = written()
+    assert memory.misread((2, 0), 4, names("abcdef"), 0, 6) is None
+    assert memory.slots[2] == names("abcd")
+    assert memory.slots[0][:2] == names("ef")
+
+
+def test_a_write_may_begin_inside_a_block():
+    memory = written(text="cdef", first=2)
+    assert memory.slots[2] == [None, None, *names("cd")]
+    assert memory.misread((2, 0), 4, names("abcdef"), 2, 6) is None
+
+
+def test_an_unwritten_slot_is_named():
+    memory = written(text="abc")
+    found = memory.misread((2, 0), 4, names("abcdef"), 0, 6)
+    assert found == Misread(3, 2, 3, b"d", None, None)
+
+
+def test_a_foreign_slot_is_named_with_its_writer():
+    memory = written()
+    memory.write((0,), 4, 1, names("x"), B)
+    found = memory.misread((2, 0), 4, names("abcdef"), 0, 6)
+    assert found == Misread(5, 0, 1, b"f", b"x", B)
+
+
+def test_reading_begins_where_it_is_told():
+    memory = written(text="xbcdef")
+    assert memory.misread((2, 0), 4, names("abcdef"), 1, 6) is None
+    assert memory.misread((2, 0), 4, names("abcdef"), 0, 6).position == 0
+    assert memory.misread((2, 0), 4, names("abcdef"), 3, 3) is None
+
+
+def test_copies_of_one_list_happen_at_once():
+    memory = ShadowMemory(3, 1)
+    for block, name in enumerate(names("abc")):
+        memory.write((block,), 1, 0, [name], A)
+    memory.copy([(0, 1), (1, 2), (2, 0)])
+    assert [slots[0] for slots in memory.slots] == names("cab")
+
+
+def test_a_copy_may_come_from_other_memory_and_is_no_alias():
+    device, host = written(), ShadowMemory(2, 4)
+    host.copy([(2, 1)], device)
+    device.write((2,), 4, 0, names("zzzz"), B)
+    assert host.slots[1] == names("abcd")
+    assert host.writers[1] == [A] * 4
+
+
+def test_a_state_stands_for_all_before_it():
+    memory = ShadowMemory(4, 4)
+    memory.write_states((3, 1), 4, 0, names("abcdef"), A)
+    assert memory.slots[3][0] == b"d"
+    assert memory.misread_state((3, 1), 4, names("abcdef"), 6) is None
+    assert memory.misread_state((3, 1), 4, names("abcdef"), 4) is None
+    assert memory.misread_state((3, 1), 4, names("abcdef"), 0) is None
+    assert memory.misread_state((3, 1), 4, names("abcdef"), 5) == Misread(4, 1, 0, b"e", b"f", A)

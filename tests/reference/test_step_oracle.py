@@ -1,0 +1,124 @@
+"""The oracle that watches an engine from outside: what it accuses, and what it must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_profile import FULL, CacheGroup
+from poolproof.contract.step_record import ComputedTokens, StepRecord
+from poolproof.reference.step_oracle import StepOracle
+
+
+def tokens(name, chain, first, *blocks, replaced=True):
+    """Everything of the chain from `first` on is computed, through one table."""
+    if not isinstance(chain, TokenChain):
+        chain = TokenChain(tuple(chain))
+    return ComputedTokens(name, chain, first, len(chain.tokens) - first, (blocks,), replaced)
+
+
+def oracle(*groups, block_size=2):
+    chosen = groups or FULL
+    return StepOracle(8, chosen, [block_size] * len(chosen))
+
+
+def test_computing_and_growing_is_right():
+    watch = oracle()
+    assert watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),))) == []
+    assert watch.record(StepRecord(2, (tokens("a", [1, 2, 3, 4], 3, replaced=False),))) == []
+    assert watch.record(StepRecord(3, (tokens("a", [1, 2, 3, 4, 5], 4, 3, replaced=False),))) == []
+    assert (watch.counts.steps, watch.counts.computed_tokens) == (3, 5)
+
+
+def test_a_hit_on_the_same_prefix_is_right_also_within_one_step():
+    watch = oracle()
+    first = tokens("a", [1, 2, 3], 0, 1, 2)
+    second = tokens("b", [1, 2, 4], 2, 1, 3)
+    assert watch.record(StepRecord(1, (first, second))) == []
+    assert watch.record(StepRecord(2, (tokens("c", [1, 2, 4], 2, 1, 4),))) == []
+    assert watch.counts.admissions_with_hits == 2
+    assert watch.counts.same_step_hits == 1
+
+
+def test_reading_another_prefix_names_reader_writer_and_both_prefixes():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),)))
+    (found,) = watch.record(StepRecord(2, (tokens("b", [9, 2, 3], 2, 1, 3),)))
+    assert (found.reader, found.writer, found.written_in) == ("b", "a", 1)
+    assert (found.position, found.block, found.slot) == (0, 1, 0)
+    assert (found.wanted, found.found) == ((9,), (1,))
+    assert "request b reads at position 0 (group 0, block 1, slot 0)" in found.sentence()
+    assert "wanted that of <9>, found that of <1>" in found.sentence()
+
+
+def test_reading_what_nobody_computed_says_so():
+    (found,) = oracle().record(StepRecord(1, (tokens("a", [1, 2, 3], 2, 1, 2),)))
+    assert found.writer is None
+    assert "KV that nobody has computed; wanted that of <1>" in found.sentence()
+
+
+def test_a_long_prefix_is_shortened():
+    watch = oracle(CacheGroup("sliding", 0, 3))
+    (found,) = watch.record(StepRecord(1, (tokens("a", [1] * 14, 13, *[1] * 7),)))
+    assert "... (12 tokens) ..." not in found.sentence()
+    assert found.position == 11
+    watch = oracle(CacheGroup("sliding", 0, 2))
+    (found,) = watch.record(StepRecord(1, (tokens("a", [1] * 15, 14, *[1] * 8),)))
+    assert "<1 1 1 1 ... (14 tokens) ... 1 1 1 1>" in found.sentence()
+
+
+def test_the_same_tokens_under_another_salt_are_another_prefix():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", TokenChain((1, 2, 3), None, "x"), 0, 1, 2),)))
+    (found,) = watch.record(StepRecord(2, (tokens("b", [1, 2, 3], 2, 1, 3),)))
+    assert "under other keys" in found.sentence()
+
+
+def test_what_somebody_goes_on_reading_is_told_once():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),)))
+    assert len(watch.record(StepRecord(2, (tokens("b", [9, 2, 3], 2, 1, 3),)))) == 1
+    assert watch.record(StepRecord(3, (tokens("b", [9, 2, 3, 4], 3, replaced=False),))) == []
+
+
+def test_behind_a_window_anything_may_stand():
+    watch = oracle(CacheGroup("sliding", 0, 2))
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3, 4], 0, 1, 2),)))
+    watch.record(StepRecord(2, (tokens("b", [9, 9], 0, 1),)))
+    assert watch.record(StepRecord(3, (tokens("a", [1, 2, 3, 4, 5], 4, 3, replaced=False),))) == []
+
+
+def test_copies_come_before_the_writes_of_a_step():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),)))
+    part = tokens("b", [1, 2, 3, 7], 3, 1, 5)
+    assert watch.record(StepRecord(2, (part,), copies=((2, 5),))) == []
+
+
+def test_rejected_drafts_are_void():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 5, 5], 0, 1, 2),)))
+    assert watch.record(StepRecord(2, (tokens("a", [1, 2, 3], 1, replaced=False),))) == []
+    assert watch.record(StepRecord(3, (tokens("b", [1, 2, 3, 4], 2, 1, 3),))) == []
+
+
+def test_who_comes_back_is_counted_as_resumed():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),)))
+    watch.record(StepRecord(2, (), ended=("a",)))
+    assert watch.record(StepRecord(3, (tokens("a", [1, 2, 3], 2, 1, 4),))) == []
+    assert (watch.counts.resumes, watch.counts.admissions) == (1, 2)
+
+
+def test_a_table_that_ends_too_early_or_leads_nowhere_is_named():
+    with pytest.raises(ValueError, match=r"request a has no block in group 0 for position 2"):
+        oracle().record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1),)))
+    with pytest.raises(ValueError, match=r"request a has no block in group 0 for position 0"):
+        oracle().record(StepRecord(1, (tokens("a", [1], 0, 8),)))
+    with pytest.raises(ValueError, match=r"request a has no block in group 0 for position 0"):
+        oracle().record(StepRecord(1, (tokens("a", [1, 2, 3], 2, 8, 1),)))
+
+
+def test_states_are_not_watched():
+    with pytest.raises(ValueError, match="groups of kind 'state' are not watched"):
+        oracle(CacheGroup("state"))
