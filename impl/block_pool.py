@@ -17,7 +17,7 @@ from poolproof.impl.block_key import group_of, hash_of, make_keys
 from poolproof.impl.cached_keys import CachedKeys
 from poolproof.impl.event_log import EventLog
 from poolproof.impl.free_queue import UNLINKED, FreeQueue
-from poolproof.impl.pool_checks import PoolChecks
+from poolproof.impl.pool_checks import PoolChecks, gatherer
 from poolproof.impl.pool_profile import describe, require_sizes
 
 
@@ -264,6 +264,22 @@ class BlockPool:
                 return None
             found.append(block_id)
         return found
+
+    def lookup_prefix(self, hashes: Iterable[bytes], *, group: int = 0) -> list[int]:
+        """What `lookup` finds for each hash, up to the first hash that nobody carries."""
+        keys = zip(hashes, repeat(group)) if group else hashes
+        return list(iter(map(self._carrier_of.get, keys).__next__, None))
+
+    def carry(self, block_ids: list[int], hashes: list[bytes], *, group: int = 0) -> bool:
+        """Whether each block carries the hash beside it, as its primary one, in the group.
+
+        What a lookup has found may be evicted until it is touched (vllm#39702).
+        """
+        try:
+            found = gatherer(block_ids)(self._cached.primary) if block_ids else (None,)
+        except (IndexError, TypeError):
+            return False
+        return found[1:] == tuple(make_keys(hashes, group))
 
     def evict(self, block_ids: Iterable[int]) -> None:
         """Take hash and index entry from blocks; references and queue positions stay."""

@@ -386,3 +386,24 @@ def test_a_copy_lives_its_own_life(clone: object) -> None:
     assert pool.lookup(b"a") == ids[0]
     assert pool.lookup(b"c") == ids[2]
     assert len(pool.take_events()) == 4
+
+
+@pytest.mark.parametrize("group", [0, 2])
+def test_lookup_prefix_ends_at_the_first_miss(group: int) -> None:
+    pool = BlockPool(4)
+    pool.cache(pool.allocate(3), [b"a", b"b", b"c"], group=group)
+    assert pool.lookup_prefix([b"a", b"b", b"x", b"c"], group=group) == [0, 1]
+    assert pool.lookup_prefix([b"a"], group=1) == []
+    assert pool.lookup_prefix([], group=group) == []
+
+
+@pytest.mark.parametrize("group", [0, 2])
+def test_carry_compares_blocks_with_hashes(group: int) -> None:
+    pool = BlockPool(4)
+    pool.cache(pool.allocate(2), [b"a", b"b"], group=group)
+    assert pool.carry([0, 1], [b"a", b"b"], group=group)
+    assert pool.carry([], [], group=group)
+    assert not pool.carry([1, 0], [b"a", b"b"], group=group)
+    assert not pool.carry([0], [b"a", b"b"], group=group)
+    assert not pool.carry([0, 9], [b"a", b"b"], group=group)
+    assert not pool.carry([0, 1], [b"a", b"b"], group=1)

@@ -1,0 +1,333 @@
+"""The KV-cache manager: which blocks hold the tokens of which request, for a scheduler.
+
+In each step a scheduler asks what of a request is cached (`get_computed_blocks`), takes slots for
+the tokens that it wants to compute (`allocate_slots`), and gives everything back when a request
+ends or is preempted (`free`). The manager knows no tensors: the scheduler's forward pass has to
+compute what slots were taken for, in the next step and in its order.
+
+When a key can be found: `allocate_slots` caches the blocks that the scheduled tokens fill, so a
+request of the same step may start from them. That is right where a forward pass writes the keys
+and values of the whole step before it reads any; an engine that cannot promise it, or that may
+drop a request between scheduling and the pass, passes `delay_cache_blocks` and calls
+`cache_blocks` afterwards (vllm#29387), or takes the keys back with `uncache_blocks`. States of
+recurrent layers are found from the next step on in any case. Draft tokens are never cached.
+
+The shape is that of the manager of vLLM V1; the code is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from poolproof.impl.block_pool import BlockPool
+from poolproof.impl.kv_cache_blocks import KVCacheBlocks
+from poolproof.impl.kv_cache_checks import require_admissible, require_hashes, require_tokens
+from poolproof.impl.kv_cache_full_attention import FullAttentionTables
+from poolproof.impl.kv_cache_group import FullAttention
+from poolproof.impl.kv_cache_layout import lay_out
+from poolproof.impl.kv_cache_request import ManagedRequest
+from poolproof.impl.kv_cache_residency import ResidencyMetrics, WatchedPool
+from poolproof.impl.kv_cache_stats import PrefixCacheStats
+from poolproof.impl.kv_cache_tables import NULL_BLOCK, GroupTables, Need
+from poolproof.impl.sizing import require_int
+
+
+class KVCacheManager:
+    """Block tables of requests over a pool of blocks, of which block 0 is the null block.
+
+    Args:
+        num_blocks: at least 1.
+        block_size: tokens in a block, of every group that does not say another.
+        max_model_len: no request gets slots for more tokens.
+        groups: the kinds of attention; a request has a table for each.
+        hash_block_size: tokens in a block of `ManagedRequest.block_hashes`; it divides every
+            group's block size and is by default the greatest that does.
+        enable_caching: without it nothing is looked up or cached, and no hashes are read.
+        use_eagle: the last block of a hit is computed again, because a speculative head needs it.
+        events: "none", "per-copy" or "per-hash", see `poolproof.impl.event_log`.
+        max_in_flight_tokens: tokens of one request, drafts and lookahead included, that are
+            scheduled and not settled at a time; bounds what a request is expected to hold in
+            groups with a window (`full_sequence_must_fit`). None: no bound.
+        metrics: watches how long blocks stay.
+
+    `block_pool` is the pool, open to observers. Raises ValueError for arguments out of bounds.
+    """
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        *,
+        max_model_len: int,
+        groups: Sequence[FullAttention] = (FullAttention(),),
+        hash_block_size: int | None = None,
+        enable_caching: bool = True,
+        use_eagle: bool = False,
+        events: str = "none",
+        max_in_flight_tokens: int | None = None,
+        metrics: ResidencyMetrics | None = None,
+    ) -> None:
+        self.max_model_len = require_int("max_model_len", max_model_len, at_least=1)
+        in_flight = max_model_len if max_in_flight_tokens is None else max_in_flight_tokens
+        self._layout = lay_out(
+            groups,
+            block_size,
+            hash_block_size=hash_block_size,
+            use_eagle=use_eagle,
+            max_in_flight_tokens=require_int("max_in_flight_tokens", in_flight, at_least=1),
+            max_model_len=max_model_len,
+        )
+        profile: dict[str, Any] = {
+            "enable_caching": enable_caching,
+            "null_block": NULL_BLOCK,
+            # A block without a hash serves no hit, so it is taken before any that has one.
+            "eviction": "unhashed-first",
+            "recache": "forbidden",
+            "events": events,
+        }
+        self.block_pool = (
+            BlockPool(num_blocks, **profile)
+            if metrics is None
+            else WatchedPool(num_blocks, metrics, **profile)
+        )
+        self._direct: FullAttentionTables | None = None
+        if len(self._layout.groups) == 1 and self._layout.groups[0].reads_all:
+            self._direct = FullAttentionTables(self._layout, self.block_pool)
+        self._tables: GroupTables = self._direct or GroupTables(self._layout, self.block_pool)
+        self.enable_caching = enable_caching
+        self.prefix_cache_stats = PrefixCacheStats()
+        self.empty_kv_cache_blocks = KVCacheBlocks(tuple(() for _ in self._layout.groups))
+
+    @property
+    def usage(self) -> float:
+        """The share of the blocks that requests hold, from 0.0 to 1.0."""
+        return self.block_pool.usage()
+
+    def get_computed_blocks(self, request: ManagedRequest) -> tuple[KVCacheBlocks, int]:
+        """The blocks of the longest cached prefix, and how many tokens it has. Changes nothing.
+
+        At least the last token is left to compute, or there would be nothing to sample from; a
+        prefix ends at a block boundary of every group. Raises ValueError for a request whose
+        hashes do not match its tokens.
+        """
+        if not self.enable_caching:
+            return self.empty_kv_cache_blocks, 0
+        hashes = require_hashes(request, self._layout.hash_block_size)
+        blocks, num_tokens = self._tables.lookup(hashes, max(0, request.num_tokens - 1))
+        if not num_tokens:
+            return self.empty_kv_cache_blocks, 0
+        return KVCacheBlocks(blocks), num_tokens
+
+    def allocate_slots(  # noqa: PLR0917 - the order of vLLM's arguments, for its callers
+        self,
+        request: ManagedRequest,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: KVCacheBlocks | None = None,
+        num_lookahead_tokens: int = 0,
+        num_external_computed_tokens: int = 0,
+        delay_cache_blocks: bool = False,
+        full_sequence_must_fit: bool = False,
+    ) -> KVCacheBlocks | None:
+        """Take slots for the next tokens of a request.
+
+        The tokens in order: `request.num_computed_tokens` that are computed, then
+        `num_new_computed_tokens` whose `new_computed_blocks` a lookup has found, then
+        `num_external_computed_tokens` that somebody else loads into new blocks, then
+        `num_new_tokens` to compute (drafts included), then `num_lookahead_tokens` for what a
+        speculative head writes. Only a request without blocks can bring the second and third.
+
+        Returns the blocks that were taken from the pool, for each group in the order in which they
+        stand in its table; or None, and nothing has changed, when they are not there. Blocks that
+        slide out of a window are freed before, and count as free. With `full_sequence_must_fit` it
+        is None also when the rest of the request's tokens would not fit behind it.
+
+        Raises ValueError, and nothing has changed, for numbers that are no counts, when there is
+        nothing to allocate for, for computed tokens without blocks, and for computed blocks that
+        do not belong to the tokens or have been evicted since they were looked up.
+        """
+        if (
+            type(num_new_tokens) is not int
+            or num_new_tokens < 1
+            or num_new_computed_tokens
+            or num_lookahead_tokens
+            or num_external_computed_tokens
+        ):
+            require_tokens(
+                num_new_tokens,
+                num_new_computed_tokens,
+                num_lookahead_tokens,
+                num_external_computed_tokens,
+            )
+        hits = self.empty_kv_cache_blocks if new_computed_blocks is None else new_computed_blocks
+        is_first = request.request_id not in self._tables.requests
+        if (
+            is_first
+            or num_new_computed_tokens
+            or num_external_computed_tokens
+            or (new_computed_blocks is not None and any(new_computed_blocks.blocks))
+        ):
+            require_admissible(
+                request,
+                num_new_computed_tokens,
+                hits,
+                self._layout,
+                is_first=is_first,
+                enable_caching=self.enable_caching,
+            )
+        limit, num_tokens = self.max_model_len, request.num_tokens
+        computed = min(
+            request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens,
+            limit,
+        )
+        num_slots = min(computed + num_new_tokens + num_lookahead_tokens, limit)
+        to_cache = 0
+        if self.enable_caching and not delay_cache_blocks:
+            # A draft may be rejected, so it is no token of the request yet (vllm#18668).
+            to_cache = min(computed + num_new_tokens, num_tokens, limit)
+        if (
+            self._direct is not None
+            and not (is_first or full_sequence_must_fit)
+            and self._direct.are_enough(request.request_id, num_slots, to_cache)
+        ):
+            return self.empty_kv_cache_blocks
+        # The hashes are made before anything changes: bad tokens raise here.
+        hashes = (
+            require_hashes(request, self._layout.hash_block_size) if self.enable_caching else []
+        )
+        need = Need(
+            num_computed=computed,
+            num_settled=max(0, computed - request.num_in_flight_tokens),
+            num_slots=num_slots,
+            num_to_fit=min(num_tokens, limit) if full_sequence_must_fit else 0,
+        )
+        new = self._tables.allocate(request.request_id, hits.blocks, hashes, need)
+        if new is None:
+            return None
+        if self.enable_caching:
+            written = request.num_computed_tokens + num_new_computed_tokens
+            self._tables.publish(request.request_id, hashes, to_cache, written)
+            if is_first and new_computed_blocks is not None:
+                self.prefix_cache_stats.record(
+                    num_tokens, num_new_computed_tokens, preempted=request.num_preemptions > 0
+                )
+        return KVCacheBlocks(new) if any(new) else self.empty_kv_cache_blocks
+
+    def cache_blocks(self, request: ManagedRequest, num_computed_tokens: int) -> None:
+        """Cache the full blocks of the first tokens, which are computed or loaded by now.
+
+        For what `delay_cache_blocks` left out. A request that has no blocks any more is none of
+        its business. Raises ValueError for more tokens than the request has slots.
+        """
+        held = self._tables.requests.get(request.request_id)
+        if not self.enable_caching or held is None:
+            return
+        self._tables.require_slots(request.request_id, held, num_computed_tokens)
+        self._tables.publish(
+            request.request_id,
+            require_hashes(request, self._layout.hash_block_size),
+            min(num_computed_tokens, request.num_tokens),
+            num_computed_tokens,
+        )
+
+    def uncache_blocks(self, request: ManagedRequest, num_computed_tokens: int) -> None:
+        """Take the keys back from blocks beyond the first tokens, which will not be computed.
+
+        For a request that is dropped between its scheduling and its forward pass: its keys would
+        stand over blocks that nobody wrote (text-generation-inference#2489). Whoever has found
+        them already in the same step must be dropped as well.
+        """
+        if request.request_id in self._tables.requests:
+            self._tables.withdraw(request.request_id, num_computed_tokens)
+
+    def free(self, request: ManagedRequest) -> None:
+        """Give back all blocks of a request, the last ones first, so that they are evicted first.
+
+        A request that has none, because it never got any (vllm#18829) or because they were given
+        back before (vllm#25067), is fine.
+        """
+        for ids in self._tables.pop(request.request_id):
+            self.block_pool.free(ids[::-1])
+
+    def pop_blocks_for_free(self, request: ManagedRequest) -> list[int]:
+        """Forget a request and return the blocks that it held, still referenced.
+
+        For blocks that something is still reading or writing: whoever knows when it is over calls
+        `block_pool.free` with the list, reversed. Empty for a request without blocks.
+        """
+        return [block_id for ids in self._tables.pop(request.request_id) for block_id in ids]
+
+    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int) -> None:
+        """Free what tokens after the processed ones do not need; `allocate_slots` does it, too."""
+        if request_id in self._tables.requests:
+            self._tables.skip(request_id, processed_computed_tokens)
+
+    def truncate(self, request: ManagedRequest, num_tokens: int) -> int:
+        """Prepare for other tokens in the place of those from position `num_tokens` on.
+
+        Returns how many computed tokens keep their blocks: a cached block may be shared, and is
+        given back rather than written over, and so are all where a window cannot move back. The
+        caller then sets `request.num_computed_tokens` to it and cuts the tokens. Keys of scheduled
+        tokens that are cut before they were computed are taken back.
+
+        Raises ValueError unless num_tokens is from 0 to the request's tokens.
+        """
+        if not 0 <= num_tokens <= request.num_tokens:
+            raise ValueError(
+                f"truncate: request {request.request_id!r} has {request.num_tokens} tokens, "
+                f"which cannot be cut to {num_tokens!r}"
+            )
+        computed, request_id = request.num_computed_tokens, request.request_id
+        if request_id not in self._tables.requests:
+            return computed
+        self._tables.withdraw(request_id, max(num_tokens, computed))
+        if num_tokens >= computed:
+            return computed
+        kept = self._tables.num_kept(request_id, num_tokens)
+        if kept:
+            self._tables.cut(request_id, kept)
+        else:
+            self.free(request)
+        return kept
+
+    def get_blocks(self, request_id: str) -> KVCacheBlocks:
+        """The tables of a request, as they are now; empty for a request without blocks."""
+        return KVCacheBlocks(self.get_block_ids(request_id))
+
+    def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
+        """The same as lists of ids, one for each group; they are the caller's."""
+        held = self._tables.requests.get(request_id)
+        blocks = self.empty_kv_cache_blocks.blocks if held is None else held.tables
+        return tuple(map(list, blocks))
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
+        """For each group, how many first blocks all requests with blocks share.
+
+        0 in groups with windows, and for a request without blocks.
+        """
+        return self._tables.num_common_blocks(running_request_id)
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """Take blocks out of the prefix cache; whoever holds them keeps them."""
+        self.block_pool.evict(block_ids)
+
+    def reset_prefix_cache(self) -> bool:
+        """Empty the prefix cache, as after new weights; False while a request holds blocks."""
+        if not self.block_pool.reset():
+            return False
+        self.prefix_cache_stats.reset = True
+        return True
+
+    def take_events(self) -> list[dict[str, Any]]:
+        """The events of the prefix cache since the last call."""
+        return self.block_pool.take_events()
+
+    def make_prefix_cache_stats(self) -> PrefixCacheStats:
+        """The counts of the prefix cache since the last call."""
+        stats, self.prefix_cache_stats = self.prefix_cache_stats, PrefixCacheStats()
+        return stats
+
+    def new_step_starts(self) -> None:
+        """The forward pass of what was scheduled before is over, or is before the next in order."""
+        self._tables.unwritten_states.clear()
