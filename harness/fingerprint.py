@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from poolproof.contract.commands import command_to_json
+from poolproof.contract.command_json import command_to_json
 from poolproof.contract.trace import Trace
 
 __all__ = ["fingerprint_of"]
@@ -21,12 +21,16 @@ def fingerprint_of(trace: Trace) -> str:
     assert trace.violation is not None
     blocks: dict[int, int] = {}
     keys: dict[str, int] = {}
+    sequences: dict[int, int] = {}
 
     def block(block_id: int) -> int:
         return blocks.setdefault(block_id, len(blocks))
 
     def key(value: Any) -> int:
         return keys.setdefault(json.dumps(value, sort_keys=True), len(keys))
+
+    def sequence(seq_id: int) -> int:
+        return sequences.setdefault(seq_id, len(sequences))
 
     normal = []
     for command in trace.commands:
@@ -39,8 +43,11 @@ def fingerprint_of(trace: Trace) -> str:
             record["hashes"] = [key(k) for k in record["hashes"]]
         if "block_hash" in record:
             record["block_hash"] = key(record["block_hash"])
-        if "chain" in record:
+        if "chain" in record and trace.level != "manager":
             record["chain"] = key(record["chain"])
+        for name in ("seq_id", "child_id"):
+            if name in record:
+                record[name] = sequence(record[name])
         normal.append(record)
     # Whether caching is on decides what the commands mean; nothing else of the set-up does.
     text = json.dumps(

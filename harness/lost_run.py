@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, final
 
-from poolproof.contract.commands import Command, command_to_json
+from poolproof.contract.command_json import command_to_json
+from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace, read_trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.isolation import Beacon, Failed, Hung, Lost, Outcome

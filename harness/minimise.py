@@ -9,17 +9,26 @@ benchmarks/minimal_traces.py compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.manager_commands import ManagerCommand
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.failure_kind import failure_kind
-from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.relative import RelativeCommand, made_concrete, made_relative
 from poolproof.harness.replay import start_session
+from poolproof.harness.smaller_manager_traces import (
+    fewer_tokens,
+    lowered_manager_command,
+    sequences_renamed,
+    smaller_everywhere,
+    weight_of,
+    without_a_sequence,
+)
 from poolproof.harness.smaller_traces import (
     Candidate,
     calls_merged,
@@ -85,7 +94,7 @@ def run_candidate(
         if announce is not None:
             announce(command)
         violation = session.step_any(command)
-    if violation is None and isinstance(session, PoolSession) and session.nobody_holds():
+    if violation is None and not isinstance(session, QueueSession) and session.nobody_holds():
         violation = session.end()
     return Attempt(tuple(relative), tuple(commands), violation)
 
@@ -102,6 +111,11 @@ def minimise(trace: Trace, execute: Execute, *, max_attempts: int = 4000) -> Tra
     search = _Search(trace, first, execute, max_attempts)
     search.run()
     best = search.best
+    if trace.level == "manager":
+        # Sequences are A, B, C in the order of their appearance.
+        named = execute(search.trace, sequences_renamed(best.commands))
+        if named.violation is not None:
+            best = named
     return replace(
         search.trace,
         commands=best.commands,
@@ -131,7 +145,12 @@ class _Search:
             self._repeat(lambda: one_reference_less(self.best.commands, self.best.relative))
             self._fewer_blocks()
             self._lower_arguments()
+            if self.trace.level == "manager":
+                self._repeat(self._smaller_prompts)
             self._repeat(lambda: two_commands_less(self.best.relative))
+
+    def _smaller_prompts(self) -> Iterable[Candidate]:
+        return smaller_everywhere(self.best.relative, int(self.trace.options["block_size"]))
 
     def _repeat(self, candidates: Callable[[], Iterable[Candidate]]) -> None:
         """Take the first candidate that is smaller, as long as there is one."""
@@ -173,17 +192,30 @@ class _Search:
             setup = replace(self.trace, num_blocks=self.trace.num_blocks - 1)
             if (setup.profile.null_block or 0) >= setup.num_blocks:
                 return
-            smaller = any(
-                self._try(candidate, setup) for candidate in for_one_block_less(self.best.relative)
-            )
+            smaller = any(self._try(candidate, setup) for candidate in self._with_less())
+
+    def _with_less(self) -> Iterator[Candidate]:
+        """What may still fail with one block less."""
+        yield from for_one_block_less(self.best.relative)
+        if self.trace.level == "manager":
+            yield from without_a_sequence(self.best.relative)
+            yield from fewer_tokens(self.best.relative)
 
     def _lower_arguments(self) -> None:
         place = 0
         while place < len(self.best.relative):
             commands = self.best.relative
-            lower = lowered(commands[place], self.best.commands)
+            lower = _smaller_commands(commands[place], self.best.commands)
             if not any(self._try((*commands[:place], c, *commands[place + 1 :])) for c in lower):
                 place += 1
+
+
+def _smaller_commands(
+    item: RelativeCommand, context: Sequence[Command]
+) -> Iterable[RelativeCommand]:
+    if isinstance(item.command, ManagerCommand):
+        return map(RelativeCommand, lowered_manager_command(item.command))
+    return lowered(item, context)
 
 
 def _size(attempt: Attempt) -> tuple[int, int, int]:
@@ -192,6 +224,10 @@ def _size(attempt: Attempt) -> tuple[int, int, int]:
     keys: list[object] = []
     for item in attempt.relative:
         arguments += max(len(item.roles), 1)
+        if isinstance(item.command, ManagerCommand):
+            tokens, values = weight_of(item.command)
+            arguments += tokens
+            weight += values
         weight += sum(place + (role == "raw") for role, place in item.roles)
         weight += getattr(item.command, "count", 0) if not item.roles else 0
         for key in hashes_of(item.command):

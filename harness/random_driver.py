@@ -45,11 +45,16 @@ class RunPlan:
 
 @dataclass(slots=True)
 class RunResult:
-    """What a run did; `trace` is there only when something broke."""
+    """What a run did; `trace` is there only when something broke.
+
+    `collision` is what a manager that trusts its hashes did wrong because two of them were made
+    to be equal: no failure, but what the certificate says about collisions.
+    """
 
     num_steps: int
     facts: set[str]
     trace: Trace | None = None
+    collision: Trace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from poolproof.contract.commands import Allocate, Command
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
+from poolproof.reference.sequence_model import SequenceModel
 
 __all__ = ["RelativeCommand", "Role", "made_concrete", "made_relative", "roles_in"]
 
@@ -33,8 +34,16 @@ class RelativeCommand:
     roles: tuple[Role, ...] = ()
 
 
-def made_relative(command: Command, state: DictPool | DictQueue) -> RelativeCommand:
-    """The command in relative form, for the state it is about to be applied to."""
+State = DictPool | DictQueue | SequenceModel
+
+
+def made_relative(command: Command, state: State) -> RelativeCommand:
+    """The command in relative form, for the state it is about to be applied to.
+
+    Manager commands name sequences and no blocks: they are as they are.
+    """
+    if isinstance(state, SequenceModel):
+        return RelativeCommand(command)
     if isinstance(command, Allocate) and isinstance(state, DictPool):
         free = len(state.free)
         if command.count > free:
@@ -46,9 +55,11 @@ def made_relative(command: Command, state: DictPool | DictQueue) -> RelativeComm
     return RelativeCommand(command, tuple(_role(roles, block) for block in _ids(command)))
 
 
-def made_concrete(relative: RelativeCommand, state: DictPool | DictQueue) -> Command | None:
+def made_concrete(relative: RelativeCommand, state: State) -> Command | None:
     """The command that the relative form means in this state; None if it means nothing here."""
     command = relative.command
+    if isinstance(state, SequenceModel):
+        return command
     if isinstance(command, Allocate) and isinstance(state, DictPool):
         for kind, amount in relative.roles:
             free = len(state.free)

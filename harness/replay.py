@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.target_call import crash
+from poolproof.harness.weak_hashes import weaken
 
 __all__ = ["Replay", "replay", "start_session"]
 
-Session = PoolSession | QueueSession
+Session = PoolSession | QueueSession | ManagerSession
 Make = Callable[[int, bool], Any]
 
 
@@ -42,6 +45,15 @@ def start_session(trace: Trace, make: Make) -> Session | Violation:
         target = make(trace.num_blocks, trace.enable_caching)
         if trace.level == "queue":
             return QueueSession(target, trace.num_blocks)
+        if isinstance(trace.profile, ManagerProfile):
+            weaken(target, trace.options)
+            return ManagerSession(
+                target,
+                trace.profile,
+                trace.num_blocks,
+                int(trace.options["block_size"]),
+                enable_caching=trace.enable_caching,
+            )
         return PoolSession(
             target,
             trace.profile,
@@ -76,6 +88,6 @@ def replay(trace: Trace, make: Make, announce: Callable[[Command], None] | None 
         if announce is not None:
             announce(command)
         violation = session.step_any(command)
-    if violation is None and isinstance(session, PoolSession) and session.nobody_holds():
+    if violation is None and not isinstance(session, QueueSession) and session.nobody_holds():
         violation = session.end()
     return Replay(tuple(applied), left_out, violation)

@@ -12,9 +12,12 @@ import pytest
 
 from poolproof.harness.isolation import Died, Finished, Hung, Isolation, Limits
 
-pytestmark = pytest.mark.skipif(not Isolation.is_available, reason="needs fork()")
+pytestmark = [
+    pytest.mark.skipif(not Isolation.is_available, reason="needs fork()"),
+    pytest.mark.usefixtures("no_children"),
+]
 
-HASTY = Limits(call_timeout_s=0.3)
+HASTY = Limits(call_timeout_s=1)
 
 
 def is_alive(pid):
@@ -76,13 +79,13 @@ def test_no_process_and_no_descriptor_is_left_after_fifty_outcomes():
 
 
 def bump_for_a_while(context, argument, beacon):
-    for _ in range(12):
-        time.sleep(0.06)
+    for _ in range(10):
+        time.sleep(0.3)
         beacon.bump()
 
 
 def test_a_job_may_take_longer_than_the_limit_of_one_call():
-    with Isolation(dict, Limits(call_timeout_s=0.5)) as isolation:
+    with Isolation(dict, Limits(call_timeout_s=2)) as isolation:
         assert list(isolation.map(bump_for_a_while, [None])) == [Finished(None)]
 
 
@@ -94,7 +97,7 @@ def test_a_caller_that_takes_its_time_makes_nobody_guilty():
     with Isolation(dict, HASTY, workers=2) as isolation:
         outcomes = isolation.map(answer_much, range(4))
         first = next(outcomes)
-        time.sleep(0.6)
+        time.sleep(1.5)
         rest = list(outcomes)
     assert [first, *rest] == [Finished(bytes(5_000_000))] * 4
 
@@ -161,7 +164,8 @@ def start_a_family(context, argument, beacon):
 def test_what_a_target_started_dies_with_it(tmp_path):
     with Isolation(dict) as isolation:
         list(isolation.map(start_a_family, [tmp_path / "pid"]))
-        assert not is_alive((tmp_path / "pid").read_text())
+        # It was killed before the outcome came, but the system takes its own time to bury it.
+        assert wait_until(lambda: not is_alive((tmp_path / "pid").read_text()))
 
 
 def test_a_job_without_a_name_is_refused_with_the_reason():
@@ -185,14 +189,14 @@ def process_id(context, argument, beacon):
 
 
 def test_a_server_keeps_its_worker_until_it_is_lost():
-    with Isolation(dict) as isolation, isolation.serve(process_id, call_timeout_s=0.2) as call:
+    with Isolation(dict) as isolation, isolation.serve(process_id, call_timeout_s=2) as call:
         first, second = call("live"), call("live")
         died, third = call("die"), call("live")
         hung, fourth = call("hang"), call("live")
     assert first == second
     assert died == Died(status=1)
     assert isinstance(hung, Hung)
-    assert hung.seconds == 0.2
+    assert hung.seconds == 2
     assert len({first, third, fourth}) == 3
 
 

@@ -94,3 +94,18 @@ def test_numbers_that_make_no_distribution_are_refused(rows, complaint):
     with pytest.raises(ValueError) as caught:
         RequestMix(**rows)
     assert complaint in str(caught.value)
+
+
+def test_agents_open_branches_on_a_common_history():
+    branching = {"retry_probability": 0.0, "max_system_blocks": 0, "mean_tool_length": 700}
+
+    def branches(**rows):
+        children = {}
+        for request in first(300, **branching, **rows):
+            whole = request.hash_ids[: request.input_length // TOKENS_PER_ID]
+            for parent, own in pairwise(whole):
+                children.setdefault(parent, set()).add(own)
+        return sum(len(own) > 1 for own in children.values())
+
+    assert branches(agent_probability=1.0, branch_probability=0.6) > 5
+    assert branches(agent_probability=0.0) == 0

@@ -1,0 +1,214 @@
+"""Admissions: new, resumed and loading sequences, and lookups without use.
+
+The answer is judged against the model (how many tokens are cached, whether it fits: I4, IDX, ADM),
+the new table by `manager_tables.py`, the cached KV by `manager_memory.py` (DATA).
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.manager_commands import (
+    Admit,
+    Load,
+    Loaded,
+    LookupPrefix,
+    Resume,
+)
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.harness.manager_calls import ManagerCalls
+from poolproof.invariants.admission import (
+    fits_and_was_refused,
+    no_answer,
+    passes_watermark,
+    waits_for_ever,
+    wrong_never,
+)
+from poolproof.invariants.block_tables import too_few_cached, too_many_cached
+from poolproof.reference.recurrent_states import waits_for_state
+from poolproof.reference.sequence_model import SequenceModel, SequenceState
+
+__all__ = ["ManagerAdmissions"]
+
+
+class ManagerAdmissions(ManagerCalls):
+    """Commands by which a sequence comes to hold blocks."""
+
+    def __init__(self, target: Any, model: SequenceModel) -> None:
+        super().__init__(target, model)
+        self.apply |= {
+            Admit: self._admit,
+            Load: self._load,
+            Loaded: self._loaded,
+            LookupPrefix: self._lookup,
+            Resume: self._resume,
+        }
+
+    def _admit(self, command: Admit) -> None:
+        sequence = self.model.new_sequence(command.seq_id, command.chain)
+        self._enter(command, sequence, command.num_tokens)
+
+    def _resume(self, command: Resume) -> None:
+        sequence = self.model.sequences[command.seq_id]
+        if self._enter(command, sequence, command.num_tokens):
+            self.facts.add("a preempted sequence was resumed")
+            if sequence.num_computed:
+                self.facts.add("a resumed sequence found its own blocks")
+
+    def _load(self, command: Load) -> None:
+        sequence = self.model.new_sequence(command.seq_id, command.chain)
+        sequence.loading = command.num_tokens
+        if self._enter(command, sequence, command.num_tokens):
+            sequence.loading, sequence.num_scheduled = sequence.num_scheduled, 0
+            self.facts.add("a transfer was ordered")
+
+    def _enter(self, command: Command, sequence: SequenceState, num_tokens: int) -> bool:
+        """Admit a sequence, of which `num_tokens` beyond the cached ones are scheduled (0: all)."""
+        chain = sequence.chain
+        expected = self.model.cached_prefix(sequence)
+        self._schedule_head(sequence, expected, num_tokens)
+        named: dict[str, Any] = {"extra_keys": chain.extra_keys()}
+        if self.takes_chunks or sequence.loading:
+            named["num_tokens"] = num_tokens or None
+        answer = self.call(command, sequence.seq_id, list(chain.tokens), **named)
+        if isinstance(answer, str):
+            self._judge_refusal(command, sequence, expected, answer)
+            return False
+        cached = self._judge_cached(command, sequence, answer)
+        if cached != expected:
+            self._schedule_head(sequence, cached, num_tokens)
+        tables = self.tables.shown(sequence)
+        self.tables.judge_admission(command, sequence, cached, tables)
+        if cached:
+            self.memory.judge_hit(sequence, cached, tables)
+            self._judge_count(command, sequence, cached, expected)
+            self.tables.judge_hits(sequence, cached, tables)
+        elif expected:
+            self._judge_count(command, sequence, cached, expected)
+        watermark = self.model.profile.watermark_blocks
+        self.facts.after_admission(self.model, sequence, cached, tables)
+        self.model.admit(sequence, cached, tables)
+        if len(self.model.pool.free) < watermark:
+            raise ViolationError(passes_watermark(command, len(self.model.pool.free), watermark))
+        self.publish(sequence)
+        return True
+
+    def _schedule_head(self, sequence: SequenceState, cached: int, num_tokens: int) -> None:
+        left = sequence.num_tokens - cached
+        sequence.num_computed = cached
+        chunked = num_tokens and (self.takes_chunks or sequence.loading)
+        sequence.num_scheduled = min(num_tokens, left) if chunked else left
+
+    def _judge_cached(self, command: Command, sequence: SequenceState, answer: Any) -> int:
+        try:
+            cached = index(answer)
+        except TypeError as error:
+            expected = 'a number of cached tokens, "later" or "never"'
+            raise ViolationError(no_answer(command, answer, expected)) from error
+        if not 0 <= cached <= sequence.num_tokens:
+            expected = f"a number of cached tokens from 0 to {sequence.num_tokens}"
+            raise ViolationError(no_answer(command, answer, expected))
+        most = sequence.num_tokens - (self.model.profile.full_hit == "recompute-token")
+        if cached > most:
+            raise ViolationError(
+                Violation(
+                    "ADM", Severity.STALL,
+                    f"{command} reports all {cached} tokens as cached: nothing is left to compute, "
+                    "and the first new token has no logits to come from",
+                )
+            )  # fmt: skip
+        return cached
+
+    def _judge_count(
+        self, command: Command, sequence: SequenceState, cached: int, expected: int
+    ) -> None:
+        if cached > expected:
+            raise ViolationError(too_many_cached(command, cached, expected))
+        if cached == expected or self.model.profile.hits == "sound":
+            return
+        if not self._may_have_dropped(sequence, cached, expected):
+            raise ViolationError(too_few_cached(command, cached, expected))
+
+    def _may_have_dropped(self, sequence: SequenceState, cached: int, expected: int) -> bool:
+        """Whether something that was not found was free, and may have been let go of just now."""
+        model = self.model
+        if model.profile.retention == "exact":
+            return False
+        is_cached = self.target.is_cached if self.can.sees("is_cached") else _unseen
+        for group, size in enumerate(model.block_sizes):
+            for entry in model.hit_entries(group, expected):
+                carriers = model.pool.lookup(model.key(sequence, group, entry))
+                vanished = all(b in model.pool.free and not is_cached(b) for b in carriers)
+                if vanished and entry >= cached // size:
+                    return True
+        return False
+
+    def _judge_refusal(
+        self, command: Command, sequence: SequenceState, cached: int, answer: str
+    ) -> None:
+        """Neither "later" nor "never" may be said of what fits, nor the one for the other."""
+        if answer not in ("later", "never"):
+            expected = 'a number of cached tokens, "later" or "never"'
+            raise ViolationError(no_answer(command, answer, expected))
+        self.refused = True
+        self.facts.add("an admission was refused")
+        profile, pool = self.model.profile, self.model.pool
+        needed = self.model.most_blocks_needed(sequence, cached)
+        if profile.hits == "sound":
+            # It may have found less, and then needs more.
+            for found in range(0, cached, self.model.block_size):
+                self._schedule_head(sequence, found, getattr(command, "num_tokens", 0))
+                needed = max(needed, self.model.most_blocks_needed(sequence, found))
+        sequence.num_computed = sequence.num_scheduled = 0
+        if profile.admission == "sound" or waits_for_state(self.model, sequence, cached):
+            return
+        usable = pool.num_blocks - (pool.null_block is not None)
+        usable -= profile.watermark_blocks
+        if answer == "never":
+            self.facts.add("an admission was refused for ever")
+            alone = self._needed_alone(sequence, command)
+            if alone <= usable:
+                raise ViolationError(wrong_never(command, alone, usable))
+            return
+        if profile.never == "told":
+            alone = self._needed_alone(sequence, command)
+            if alone > usable:
+                raise ViolationError(waits_for_ever(command, alone, usable))
+        if needed <= len(pool.free) - profile.watermark_blocks:
+            raise ViolationError(fits_and_was_refused(command, needed, len(pool.free)))
+
+    def _needed_alone(self, sequence: SequenceState, command: Any) -> int:
+        """Blocks that the sequence would need in an empty pool."""
+        self._schedule_head(sequence, 0, command.num_tokens)
+        needed = self.model.num_new_entries(sequence)
+        sequence.num_computed = sequence.num_scheduled = 0
+        return needed
+
+    def _lookup(self, command: LookupPrefix) -> None:
+        chain = command.chain
+        sequence = self.model.new_sequence(-1, chain)
+        extra = chain.extra_keys()
+        answer = self.call(command, list(chain.tokens), extra_keys=extra)
+        cached = self._judge_cached(command, sequence, answer)
+        self._judge_count(command, sequence, cached, self.model.cached_prefix(sequence))
+        self.facts.add("a prefix was looked up and not used")
+
+    def _loaded(self, command: Loaded) -> None:
+        sequence = self.model.sequences[command.seq_id]
+        self.call(command, sequence.seq_id)
+        self.memory.load(sequence)
+        self.model.computed(sequence)
+        if sequence.ended:
+            self.facts.add("a sequence was ended while its KV was being loaded")
+            self.model.end(sequence)
+            return
+        if not self.takes_chunks:
+            sequence.num_scheduled = sequence.num_tokens - sequence.num_computed
+        self.publish(sequence)
+
+
+def _unseen(_: int) -> bool:
+    """Stands for an `is_cached` that there is not: what is free may have gone."""
+    return False

@@ -1,0 +1,130 @@
+"""The plain driver of the manager level: seeded runs of its grammar against a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.harness.choices import SeededChoices
+from poolproof.harness.garbage import collected_afterwards
+from poolproof.harness.manager_session import ManagerSession
+from poolproof.harness.manager_workload import ManagerWorkload
+from poolproof.harness.random_driver import RunResult
+from poolproof.harness.replay import replay
+from poolproof.harness.target_call import crash
+from poolproof.harness.weak_hashes import WEAK_HASHES, collided, weaken, with_full_hashes
+from poolproof.reference.content_names import ContentNames
+
+__all__ = ["ManagerCampaign"]
+
+MOST_NAMES = 100_000
+"""Names of contents that are kept from run to run; two or three symbols make the same prefixes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerCampaign:
+    """A manager to run against; `make(num_blocks, enable_caching)` builds instances.
+
+    With the option `weak_hashes` (bits) its hashes are made to collide, see `weak_hashes.py`.
+    """
+
+    name: str
+    make: Callable[[int, bool], Any]
+    profile: ManagerProfile
+    block_size: int
+    seed: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+    names: ContentNames = field(default_factory=ContentNames, init=False, repr=False, compare=False)
+
+    def setup(self, number: int) -> Trace:
+        """The header of the trace that run number `number` makes if it fails: 3 to 12 blocks."""
+        seed = f"{self.seed}/{number}"
+        choices = SeededChoices(f"manager size {seed}")
+        null = self.profile.null_block
+        num_blocks = 3 + choices.below(10) + (null is not None)
+        return Trace(
+            target=self.name,
+            level="manager",
+            profile=self.profile,
+            num_blocks=max(num_blocks, 0 if null is None else null + 1),
+            enable_caching=choices.below(8) != 0,
+            commands=(),
+            options={"seed": seed, "block_size": self.block_size, **self.options},
+        )
+
+    def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
+        """Run number `number`; `announce` hears each command before it is applied."""
+        return self.run_from(self.setup(number), announce)
+
+    def run_from(
+        self, setup: Trace, announce: Callable[[Command], None] | None = None
+    ) -> RunResult:
+        """The run that a header of `setup` stands for, perhaps with other sizes."""
+        with collected_afterwards():
+            return self._run(setup, announce)
+
+    def _run(self, setup: Trace, announce: Callable[[Command], None] | None) -> RunResult:
+        if len(self.names) > MOST_NAMES:
+            self.names.clear()
+        try:
+            target = self.make(setup.num_blocks, setup.enable_caching)
+            weaken(target, setup.options)
+            session = ManagerSession(
+                target,
+                self.profile,
+                setup.num_blocks,
+                self.block_size,
+                enable_caching=setup.enable_caching,
+                names=self.names,
+            )
+        except TargetError:
+            raise
+        except (Exception, SystemExit) as error:
+            unbuilt = crash(f"constructing the manager with {setup.num_blocks} blocks", error)
+            return RunResult(0, set(), replace(setup, violation=unbuilt))
+        commands: list[Command] = []
+        violation = session.first_look() or self._drive(setup, session, commands, announce)
+        if violation is None:
+            return RunResult(session.num_commands, session.facts)
+        trace = replace(setup, commands=tuple(commands), violation=violation)
+        return self._result(session, trace)
+
+    def _result(self, session: ManagerSession, trace: Trace) -> RunResult:
+        """A failing run; where its hash is trusted, a collision is not held against a manager."""
+        is_weak = WEAK_HASHES in self.options
+        if not is_weak or replay(with_full_hashes(trace), self.make).violation is not None:
+            return RunResult(session.num_commands, session.facts, trace)
+        trace = collided(trace)
+        if self.profile.collisions == "trusted":
+            return RunResult(session.num_commands, session.facts, collision=trace)
+        return RunResult(session.num_commands, session.facts, trace)
+
+    def _drive(
+        self,
+        setup: Trace,
+        session: ManagerSession,
+        commands: list[Command],
+        announce: Callable[[Command], None] | None,
+    ) -> Violation | None:
+        """One run in 32 is long; each ends with every sequence ended and every block free."""
+        choices = SeededChoices(str(setup.options["seed"]))
+        workload = ManagerWorkload(choices, session.model, session.can, 2 + choices.below(2))
+        workload.bias()
+        num_steps = 600 + choices.below(600) if choices.below(32) == 0 else 20 + choices.below(100)
+        for place in range(num_steps + 10_000):
+            command = workload.next() if place < num_steps else workload.drain()
+            if command is None:
+                break
+            commands.append(command)
+            if announce is not None:
+                announce(command)
+            violation = session.step(command)
+            if violation is not None:
+                return violation
+        return session.end() if session.nobody_holds() else None

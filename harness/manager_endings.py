@@ -1,0 +1,121 @@
+"""Endings: preemption, swapping, the end of a sequence, and the reset of the cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poolproof.contract.commands import Command, Reset
+from poolproof.contract.manager_commands import (
+    Abort,
+    Finish,
+    Preempt,
+    SwapIn,
+    SwapOut,
+)
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.harness.manager_calls import is_later
+from poolproof.harness.manager_growth import ManagerGrowth
+from poolproof.invariants.admission import (
+    fits_and_was_refused,
+)
+from poolproof.invariants.block_tables import hands_out_held
+from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.sequence_model import SequenceModel, SequenceState
+
+__all__ = ["ManagerEndings"]
+
+
+class ManagerEndings(ManagerGrowth):
+    """Commands by which a sequence loses its blocks, for a while or for good."""
+
+    def __init__(self, target: Any, model: SequenceModel) -> None:
+        super().__init__(target, model)
+        self.apply |= {
+            Abort: self._end,
+            Finish: self._end,
+            Preempt: self._preempt,
+            Reset: self._reset,
+            SwapIn: self._swap_in,
+            SwapOut: self._swap_out,
+        }
+
+    def _preempt(self, command: Preempt) -> None:
+        sequence = self.model.sequences[command.seq_id]
+        self.call(command, sequence.seq_id)
+        self.model.preempt(sequence)
+        self.memory.forget(sequence)
+        self.facts.add("a sequence was preempted")
+
+    def _swap_out(self, command: SwapOut) -> None:
+        model = self.model
+        family = model.family_of(model.sequences[command.seq_id])
+        answer = self.call(command, command.seq_id)
+        if is_later(answer):
+            self._judge_swap_refusal(command, family, len(model.host.free), 0)
+            return
+        pairs = self.pairs(command, answer)
+        self.memory.swap_out(pairs)
+        self._move(family, "host", model.host)
+        self.facts.add("a sequence was swapped out")
+
+    def _swap_in(self, command: SwapIn) -> None:
+        model = self.model
+        family = model.family_of(model.sequences[command.seq_id])
+        answer = self.call(command, command.seq_id)
+        if is_later(answer):
+            spare = len(family) + model.profile.watermark_blocks
+            self._judge_swap_refusal(command, family, len(model.pool.free), spare)
+            return
+        pairs = self.pairs(command, answer)
+        self.memory.swap_in(pairs)
+        self._move(family, "device", model.pool)
+        for sequence in family:
+            self.publish(sequence)
+        self.facts.add("a sequence was swapped in")
+
+    def _move(self, family: list[SequenceState], place: str, pool: DictPool) -> None:
+        """The model follows a family to other blocks, which must have been free there."""
+        for sequence in family:
+            self.model.release(sequence)
+            sequence.place = place
+        tables = [self.tables.shown(sequence) for sequence in family]
+        for sequence, shown in zip(family, tables, strict=True):
+            for block in {block for table in shown for block in table}:
+                if block not in pool.free and block != pool.null_block:
+                    holders = pool.holders[block]
+                    raise ViolationError(hands_out_held(sequence.seq_id, block, holders))
+        self.model.settle(family, tables, pool)
+
+    def _judge_swap_refusal(
+        self, command: Command, family: list[SequenceState], free: int, spare: int
+    ) -> None:
+        """An engine may keep a block for each sequence and the watermark in reserve."""
+        self.refused = True
+        needed = len({block for s in family for table in s.tables for block in table})
+        if needed + spare <= free and self.model.profile.admission != "sound":
+            raise ViolationError(fits_and_was_refused(command, needed, free))
+
+    def _end(self, command: Finish | Abort) -> None:
+        sequence = self.model.sequences.get(command.seq_id)
+        self.call(command, command.seq_id)
+        if sequence is None:
+            self.facts.add("a sequence was ended a second time or before it was admitted")
+            return
+        if sequence.place == "nowhere":
+            self.facts.add("a preempted sequence was ended")
+        self.model.end(sequence, finished=isinstance(command, Finish))
+        self.facts.add("a sequence ended")
+
+    def _reset(self, command: Reset) -> None:
+        answer = self.call(command)
+        expected = self.model.pool.reset()
+        if answer is not expected:
+            raise ViolationError(
+                Violation(
+                    "IDX" if expected else "ATOM",
+                    Severity.LOST_HIT if expected else Severity.WRONG_DATA_OF_ANOTHER,
+                    f"reset() answered {answer!r}, but "
+                    + ("nobody holds a block" if expected else "blocks are still held"),
+                )
+            )
+        self.facts.add("the cache was reset" if expected else "a reset was refused")

@@ -1,0 +1,100 @@
+"""`Sometimes` facts of the manager level: what must have happened for a pass to mean anything."""
+
+from __future__ import annotations
+
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.target import Capabilities
+from poolproof.reference.recurrent_states import has_state
+from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
+
+__all__ = ["ManagerFacts", "required_manager_facts"]
+
+
+class ManagerFacts(set[str]):
+    """The facts that one session has seen."""
+
+    def after_admission(
+        self, model: SequenceModel, sequence: SequenceState, cached: int, tables: Tables
+    ) -> None:
+        """Before the model follows: which hits are used, which wait in the free queue."""
+        self.add("a sequence was admitted")
+        pool = model.pool
+        if cached:
+            self.add("a prefix was found in the cache")
+            hits = [
+                table[entry]
+                for group, table in enumerate(tables)
+                for entry in model.hit_entries(group, cached)
+            ]
+            free = [block for block in hits if block in pool.free]
+            if free:
+                self.add("a free cached block was revived")
+            if len(free) < len(hits):
+                self.add("a block was shared with a running sequence")
+            if self._is_same_step(model, hits):
+                self.add("a prefix was found in the step that computes it")
+        size = model.block_sizes[0]
+        if "an admission evicted a cached block" not in self:
+            for group, table in enumerate(tables):
+                end = cached // model.block_sizes[group]
+                if any(pool.keys[block] for block in table[end:] if block != pool.null_block):
+                    self.add("an admission evicted a cached block")
+        remainder = sequence.num_tokens % size
+        if remainder == 0:
+            self.add("a sequence filled its blocks exactly")
+        if remainder == 1 % size and sequence.num_tokens > 1:
+            self.add("a sequence had one token beyond its blocks")
+
+    @staticmethod
+    def _is_same_step(model: SequenceModel, hits: list[int]) -> bool:
+        scheduled = (s for s in model.sequences.values() if s.num_scheduled)
+        return any(
+            block in table[s.num_computed // size :]
+            for s in scheduled
+            for table, size in zip(s.tables, model.block_sizes, strict=True)
+            for block in hits
+        )
+
+
+_BY_VERB = {
+    "schedule": ("a prompt was computed in chunks",),
+    "draft": ("drafts were rejected",),
+    "fork": ("a sequence was forked", "a block was copied on write"),
+    "truncate": ("a tail was cut off",),
+    "preempt": ("a sequence was preempted", "a preempted sequence was resumed"),
+    "swap_out": ("a sequence was swapped out", "a sequence was swapped in"),
+    "lookup_prefix": ("a prefix was looked up and not used",),
+    "load": ("a transfer was ordered", "a sequence was ended while its KV was being loaded"),
+    "reset": ("the cache was reset", "a reset was refused"),
+}
+
+
+def required_manager_facts(profile: ManagerProfile, can: Capabilities) -> list[str]:
+    """The facts that a campaign must reach under this profile."""
+    facts = [
+        "a sequence was admitted",
+        "a sequence grew",
+        "a sequence ended",
+        "an admission was refused",
+        "a growth was refused",
+        "a sequence filled its blocks exactly",
+        "a sequence had one token beyond its blocks",
+        "everything was freed at the end",
+    ]
+    if profile.publishes != "never":
+        facts += [
+            "a prefix was found in the cache",
+            "a free cached block was revived",
+            "a block was shared with a running sequence",
+            "an admission evicted a cached block",
+        ]
+        if profile.same_step_hit == "allowed" and not has_state(profile.groups):
+            facts.append("a prefix was found in the step that computes it")
+    if profile.finish_again == "ignored":
+        facts.append("a sequence was ended a second time or before it was admitted")
+    if profile.window_blocks == "freed" and any(g.kind == "sliding" for g in profile.groups):
+        facts.append("a block slid out of the window")
+    for verb, further in _BY_VERB.items():
+        if verb in can.verbs:
+            facts += further
+    return facts

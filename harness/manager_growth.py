@@ -1,0 +1,191 @@
+"""Growth: further tokens, chunks, drafts, the forward pass, forks and truncation.
+
+Whether a refusal is right is judged here (ADM), the changed tables by `manager_tables.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.manager_commands import (
+    Accept,
+    AppendTokens,
+    Draft,
+    Fork,
+    Schedule,
+    Step,
+    Truncate,
+)
+from poolproof.contract.violation import ViolationError
+from poolproof.harness.manager_admissions import ManagerAdmissions
+from poolproof.harness.manager_calls import is_later
+from poolproof.invariants.admission import (
+    fits_and_was_refused,
+)
+from poolproof.reference.sequence_model import SequenceModel, SequenceState
+
+__all__ = ["ManagerGrowth"]
+
+
+class ManagerGrowth(ManagerAdmissions):
+    """Commands that change what a sequence consists of, and the step that computes it."""
+
+    def __init__(self, target: Any, model: SequenceModel) -> None:
+        super().__init__(target, model)
+        self.apply |= {
+            Accept: self._accept,
+            AppendTokens: self._append,
+            Draft: self._draft,
+            Fork: self._fork,
+            Schedule: self._schedule,
+            Step: self._step,
+            Truncate: self._truncate,
+        }
+
+    def _step(self, command: Step) -> None:
+        batch = [
+            (s.seq_id, s.num_scheduled + s.num_drafts)
+            for s in self.model.sequences.values()
+            if s.num_scheduled
+        ]
+        self.call(command, batch)
+        self.memory.forward(self.facts)
+        for sequence in self.model.sequences.values():
+            if sequence.num_scheduled:
+                self.model.computed(sequence)
+                self.publish(sequence)
+        self.model.drain()
+
+    def _append(self, command: AppendTokens) -> None:
+        sequence = self.model.sequences[command.seq_id]
+        before = sequence.chain
+        is_sampling = len(command.tokens) == 1 and not sequence.num_scheduled
+        self.model.append(sequence, command.tokens)
+        sequence.num_scheduled += len(command.tokens)
+        first = len(before.tokens)
+        if self._grow(command, sequence, first, sequence.seq_id, list(command.tokens)):
+            sequence.is_sampling = is_sampling
+            self.facts.add("a sequence grew")
+            return
+        sequence.num_scheduled -= len(command.tokens)
+        sequence.chain, sequence.num_tokens = before, len(before.tokens)
+        self.model.drop_drafts(sequence)
+
+    def _schedule(self, command: Schedule) -> None:
+        sequence = self.model.sequences[command.seq_id]
+        first = sequence.num_computed + sequence.num_scheduled
+        sequence.num_scheduled += command.num_tokens
+        if self._grow(command, sequence, first, sequence.seq_id, command.num_tokens):
+            sequence.is_sampling = False
+            self.facts.add("a prompt was computed in chunks")
+        else:
+            sequence.num_scheduled -= command.num_tokens
+
+    def _draft(self, command: Draft) -> None:
+        sequence = self.model.sequences[command.seq_id]
+        first = sequence.num_tokens
+        self.model.draft(sequence, command.tokens)
+        if not self._grow(command, sequence, first, sequence.seq_id, list(command.tokens)):
+            self.model.drop_drafts(sequence)
+
+    def _grow(
+        self, command: Command, sequence: SequenceState, first_new: int, *arguments: Any
+    ) -> bool:
+        """Ask for slots from position `first_new` on; False if the target put it off, rightly."""
+        model = self.model
+        answer = self.call(command, *arguments)
+        if is_later(answer):
+            self.refused = True
+            self.facts.add("a growth was refused")
+            needed = model.num_new_entries(sequence)
+            needed += model.num_shared(sequence, first_new)  # copies on write
+            room = len(model.pool.free) + len(model.sliding_out(sequence))
+            if needed <= room and model.profile.admission == "exact":
+                raise ViolationError(fits_and_was_refused(command, needed, room))
+            self._follow_window(sequence)
+            return False
+        pairs = self.pairs(command, answer)
+        tables = self.tables.shown(sequence)
+        self.tables.judge_growth(command, sequence, tables, pairs)
+        self._note_window(sequence, tables)
+        model.follow(sequence, tables)
+        self.memory.copy(pairs)
+        if pairs:
+            self.facts.add("a block was copied on write")
+        self.publish(sequence)
+        return True
+
+    def _follow_window(self, sequence: SequenceState) -> None:
+        """A refused growth may have let go of what slid out of the window, and of nothing else."""
+        model, null = self.model, self.model.pool.null_block
+        if null is None:
+            return
+        tables = self.tables.shown(sequence)
+        for group, (table, shown) in enumerate(zip(sequence.tables, tables, strict=True)):
+            unread = model.groups[group].first_read(sequence.num_computed)
+            first = unread // model.block_sizes[group]
+            if shown[first:] != table[first:] or not {*shown[:first]} <= {null, *table[:first]}:
+                return  # `unchanged` names it
+        model.follow(sequence, tables)
+
+    def _note_window(self, sequence: SequenceState, tables: list[list[int]]) -> None:
+        null = self.model.pool.null_block
+        if null is not None and any(
+            null in shown and null not in table
+            for table, shown in zip(sequence.tables, tables, strict=True)
+        ):
+            self.facts.add("a block slid out of the window")
+
+    def _accept(self, command: Accept) -> None:
+        sequence = self.model.sequences[command.seq_id]
+        contents = sequence.contents[0]
+        drafted = contents[sequence.num_tokens : sequence.num_tokens + command.num_tokens]
+        tokens = [self.model.names.tokens(content)[-1] for content in drafted]
+        if command.num_tokens < sequence.num_drafts:
+            self.facts.add("drafts were rejected")
+        self.call(command, sequence.seq_id, command.num_tokens)
+        self.model.accept(sequence, tokens)
+        tables = self.tables.shown(sequence)
+        self.tables.judge_growth(command, sequence, tables, shrinks=True)
+        self.model.follow(sequence, tables)
+        if self.model.profile.publishes != "scheduled":
+            self.publish(sequence)
+
+    def _truncate(self, command: Truncate) -> None:
+        sequence = self.model.sequences[command.seq_id]
+        answer = self.call(command, sequence.seq_id, command.num_tokens)
+        if is_later(answer):
+            self.refused = True
+            free = len(self.model.pool.free)
+            needed = self.model.num_cut(sequence, command.num_tokens)
+            if needed <= free and self.model.profile.admission == "exact":
+                raise ViolationError(fits_and_was_refused(command, needed, free))
+            return
+        pairs = self.pairs(command, answer)
+        tables = self.tables.shown(sequence)
+        self.model.truncate(sequence, command.num_tokens)
+        self.tables.judge_growth(command, sequence, tables, pairs, shrinks=True)
+        self.model.follow(sequence, tables)
+        self.memory.copy(pairs)
+        self.facts.add("a tail was cut off")
+
+    def _fork(self, command: Fork) -> None:
+        parent = self.model.sequences[command.seq_id]
+        child = self.model.new_sequence(command.child_id, parent.chain)
+        answer = self.call(command, parent.seq_id, child.seq_id)
+        if is_later(answer):
+            self.refused = True
+            needed, free = self.model.num_forked(parent), len(self.model.pool.free)
+            if needed <= free and self.model.profile.admission != "sound":
+                raise ViolationError(fits_and_was_refused(command, needed, free))
+            return
+        pairs = self.pairs(command, answer)
+        self.model.share(parent, child)
+        tables = self.tables.shown(child)
+        self.tables.judge_growth(command, child, tables, pairs, shrinks=True)
+        self.model.follow(child, tables)
+        self.memory.copy(pairs)
+        if pairs:
+            self.facts.add("a block was copied on write")
+        self.facts.add("a sequence was forked")

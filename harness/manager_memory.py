@@ -1,0 +1,270 @@
+"""The harness plays the GPU: writes, copies and reads of shadow KV memory, in the order of a step.
+
+In a forward pass all writes of the step land, then everybody reads: each sequence of the batch
+what its attention needs for the computed positions, each other one what its next token will read.
+Reads and writes go through the table that the worker has: where the target only reports changes,
+that is a copy which the harness keeps from the reports (vllm#42273).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from poolproof.contract.target import Capabilities
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.harness.reading import read
+from poolproof.invariants.data import copies_unwritten, misreads
+from poolproof.reference.content_names import Content
+from poolproof.reference.recurrent_states import has_state
+from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
+from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
+
+__all__ = ["ManagerMemory"]
+
+
+class ManagerMemory:
+    """Device and host memory of a manager under test; `command_number` is set before each step."""
+
+    def __init__(self, target: Any, model: SequenceModel, can: Capabilities) -> None:
+        self._model = model
+        num_slots = max(model.block_sizes)
+        self.device = ShadowMemory(model.pool.num_blocks, num_slots)
+        self.host = ShadowMemory(model.host.num_blocks, num_slots)
+        self.command_number = 0
+        self.has_changed = False
+        self._reports = can.sees("take_table_update")
+        self._target = target
+        self._worker_tables: dict[int, Tables] = {}
+        self._waiting: set[int] = set()
+        self._reuses = model.profile.window_blocks == "reused"
+        self._has_state = has_state(model.groups)
+        self._groups = [
+            (group, kind, size)
+            for group, (kind, size) in enumerate(zip(model.groups, model.block_sizes, strict=True))
+        ]
+
+    def forward(self, facts: set[str]) -> None:
+        """The forward pass of everything scheduled. Raises ViolationError for a misread."""
+        model = self._model
+        if self._reports:
+            self._take_reports()
+        batch = [s for s in model.sequences.values() if s.num_scheduled]
+        if self._has_state:
+            for sequence in batch:
+                self._read_states(sequence)
+        for sequence in batch:
+            self._write(sequence, sequence.num_scheduled + sequence.num_drafts)
+        if len(batch) > 1:
+            facts.add("a step computed several sequences")
+        for sequence in model.sequences.values():
+            if sequence.place == "device" and not sequence.ended:
+                scheduled = sequence.num_scheduled
+                self.read(sequence, scheduled and scheduled + sequence.num_drafts)
+        self._waiting.clear()
+
+    def _read_states(self, sequence: SequenceState) -> None:
+        """A forward pass begins with the states that it goes on from."""
+        tables = self._tables(sequence)
+        for group, kind, size in self._groups:
+            if kind.kind == "state":
+                wanted, end = sequence.contents[group], sequence.num_computed
+                misread = self.device.misread_state(tables[group], size, wanted, end)
+                if misread is not None:
+                    raise ViolationError(self._violation(sequence, misread))
+
+    def read(self, sequence: SequenceState, num_computed_now: int = 0) -> None:
+        """A sequence reads what its attention needs. Raises ViolationError for a misread.
+
+        For the positions computed now, or, when there are none, for its next token: before the
+        worker computes that one it is told what has changed, so the target's own table counts.
+        Where a table goes round over a window, what one step computes may have overwritten what
+        it read.
+        """
+        first = sequence.num_computed
+        tables = self._tables(sequence) if num_computed_now else sequence.tables
+        end = first + num_computed_now
+        for group, kind, size in self._groups:
+            wanted = sequence.contents[group]
+            if kind.kind == "full":
+                misread = self.device.misread(tables[group], size, wanted, 0, end)
+            elif kind.kind == "state":
+                misread = self.device.misread_state(tables[group], size, wanted, end)
+            else:
+                start = kind.first_read(first)
+                if self._reuses and kind.kind == "sliding":
+                    start = max(start, end - -(-kind.window // size) * size)
+                misread = self.device.misread(tables[group], size, wanted, start, end)
+            if misread is not None:
+                raise ViolationError(self._violation(sequence, misread))
+
+    def read_all(self) -> None:
+        """Every sequence on the device reads what its next token needs.
+
+        Needed only where memory has changed (`has_changed`) outside of a forward pass: tables are
+        compared after every command. Those wait that hit what is written in this step.
+        """
+        self.has_changed = False
+        for sequence in self._model.sequences.values():
+            if sequence.place != "device" or sequence.ended or not sequence.num_computed:
+                continue
+            if sequence.seq_id not in self._waiting:
+                self.read(sequence)
+
+    def judge_hit(self, sequence: SequenceState, cached: int, tables: Tables) -> None:
+        """The cached positions of a new table hold the right KV, or will by the end of this step.
+
+        Only what a sequence of this step is going to write may still be missing.
+        """
+        for group, kind, size in self._groups:
+            wanted = sequence.contents[group]
+            if kind.kind == "state":
+                misread = self.device.misread_state(tables[group], size, wanted, cached)
+            else:
+                first = kind.first_read(cached)
+                misread = self.device.misread(tables[group], size, wanted, first, cached)
+            if misread is not None:
+                if not self._is_pending(group, misread):
+                    raise ViolationError(self._violation(sequence, misread))
+                self._waiting.add(sequence.seq_id)
+
+    def forget(self, sequence: SequenceState) -> None:
+        """The worker is told a whole table anew when the sequence comes back."""
+        self._worker_tables.pop(sequence.seq_id, None)
+
+    def load(self, sequence: SequenceState) -> None:
+        """A transfer has written the positions of a loading sequence."""
+        self.has_changed = True
+        self._write(sequence, sequence.loading)
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copies within the device. Raises ViolationError for a source that nobody wrote."""
+        if pairs:
+            self._check_pairs(pairs, self.device, self.device)
+            for block, _ in pairs:
+                if all(slot is None for slot in self.device.slots[block]):
+                    raise ViolationError(copies_unwritten(pairs, block))
+            self.device.copy(pairs)
+            self.has_changed = True
+
+    def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copies from the device to the host, also of blocks that only wait for tokens."""
+        self._check_pairs(pairs, self.device, self.host)
+        self.host.copy(pairs, self.device)
+
+    def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copies from the host to the device."""
+        self._check_pairs(pairs, self.host, self.device)
+        self.device.copy(pairs, self.host)
+        self.has_changed = True
+
+    def _check_pairs(
+        self, pairs: Sequence[tuple[int, int]], source: ShadowMemory, destination: ShadowMemory
+    ) -> None:
+        for block, into in pairs:
+            for what, number, memory in (("source", block, source), ("target", into, destination)):
+                if not 0 <= number < len(memory.slots):
+                    raise ViolationError(
+                        Violation(
+                            "I2", Severity.WRONG_DATA_OF_ANOTHER,
+                            f"the copies {list(pairs)!r} were ordered, but their {what} {number} "
+                            f"is none of {len(memory.slots)} blocks",
+                        )
+                    )  # fmt: skip
+
+    def _write(self, sequence: SequenceState, count: int) -> None:
+        tables, first = self._tables(sequence), sequence.num_computed
+        writer = Writer(sequence.seq_id, self.command_number)
+        for group, kind, size in self._groups:
+            contents = sequence.contents[group][first : first + count]
+            if kind.kind == "state":
+                if self._model.profile.states == "step-end":
+                    # The forward pass leaves the last state and none in between.
+                    contents, start = contents[-1:], first + count - 1
+                else:
+                    start = first
+                self.device.write_states(tables[group], size, start, contents, writer)
+            else:
+                self.device.write(tables[group], size, first, contents, writer)
+
+    def _tables(self, sequence: SequenceState) -> Tables:
+        """The tables that the worker has."""
+        if not self._reports:
+            return sequence.tables
+        return self._worker_tables.get(sequence.seq_id, sequence.tables)
+
+    def _take_reports(self) -> None:
+        """What the target tells the worker before a step: whole tables, or what was added."""
+        for sequence in self._model.sequences.values():
+            if sequence.place != "device" or not sequence.num_scheduled:
+                continue
+            worker = self._worker_tables.setdefault(
+                sequence.seq_id, [[] for _ in self._model.groups]
+            )
+            for group in range(len(worker)):
+                update = read(self._target.take_table_update, sequence.seq_id, group)
+                try:
+                    replaced, blocks = update
+                    worker[group] = [*([] if replaced else worker[group]), *map(int, blocks)]
+                except (TypeError, ValueError) as error:
+                    raise ViolationError(
+                        Violation(
+                            "CRASH", Severity.CRASH,
+                            f"take_table_update({sequence.seq_id}, {group}) answered "
+                            f"{update!r:.200}; it must answer (replaced, block ids)",
+                        )
+                    ) from error  # fmt: skip
+                self._judge_worker_table(sequence, worker[group], group)
+
+    def _judge_worker_table(self, sequence: SequenceState, table: list[int], group: int) -> None:
+        needed = self._model.num_entries(sequence, group)
+        outside = [block for block in table if not 0 <= block < self._model.pool.num_blocks]
+        if outside or len(table) < needed:
+            what = f"holds {outside[0]}" if outside else f"has {len(table)} of {needed} blocks"
+            raise ViolationError(
+                Violation(
+                    "I2", Severity.WRONG_DATA_OF_ANOTHER,
+                    f"the worker's table, made from what was reported, {what}",
+                )
+            )  # fmt: skip
+
+    def _is_pending(self, group: int, misread: Misread) -> bool:
+        """Whether a sequence that is scheduled now will write what was missing."""
+        _, kind, size = self._groups[group]
+        if self._model.profile.same_step_hit != "allowed" or kind.kind == "state":
+            return False
+        for sequence in self._model.sequences.values():
+            if sequence.place != "device":
+                continue
+            first, end = sequence.num_computed, sequence.num_computed + sequence.num_scheduled
+            for position in range(first, end):
+                block = sequence.tables[group][position // size]
+                content = sequence.contents[group][position]
+                if block == misread.block and content == misread.wanted:
+                    return True
+        return False
+
+    def _violation(self, sequence: SequenceState, misread: Misread) -> Violation:
+        writer = misread.writer
+        return misreads(
+            sequence.seq_id,
+            misread.position,
+            misread.block,
+            misread.slot,
+            wanted=self._shown(misread.wanted),
+            found=None if misread.found is None else self._shown(misread.found),
+            writer=None if writer is None else (writer.seq_id, writer.command_number),
+        )
+
+    def _shown(self, content: Content) -> str:
+        """A prefix in a sentence: its tokens, long ones shortened, with adapter and salt."""
+        names = self._model.names
+        tokens = names.tokens(content)
+        shown = [str(token) for token in tokens]
+        if len(shown) > 12:
+            shown = [*shown[:4], f"... ({len(tokens)} tokens) ...", *shown[-4:]]
+        lora, salt = names.setting(content)
+        parts = [" ".join(shown)]
+        parts += [f"lora {lora[0]} at {lora[1]}"] if lora else []
+        parts += [f"salt {salt}"] if salt else []
+        return f"<{', '.join(parts)}>"

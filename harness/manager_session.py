@@ -1,0 +1,211 @@
+"""One manager under test beside its model and its shadow memory: a command, then every check.
+
+Every driver goes through here, so that all of them mean the same by a step. After each command the
+tables of all sequences, the counters and orders that the target shows, and the KV that every
+sequence reads are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.harness.manager_endings import ManagerEndings
+from poolproof.harness.pool_check import FullCheck, observe
+from poolproof.harness.reading import read_count
+from poolproof.harness.target_call import crash, is_our_own_bug
+from poolproof.invariants.atom import changed_by_refusal
+from poolproof.invariants.catalogue import broken_in_state
+from poolproof.invariants.leak import all_free_at_end
+from poolproof.reference.content_names import ContentNames
+from poolproof.reference.manager_legality import undefined_for_manager
+from poolproof.reference.sequence_model import SequenceModel
+
+__all__ = ["ManagerSession"]
+
+
+class ManagerSession(ManagerEndings):
+    """A manager and its model, in step. Only legal commands are driven.
+
+    Each answer, the tables of the sequence that a command is about and what a forward pass reads
+    are judged every time; all tables, counters and orders at one command in `check_every`.
+    `names` may be those of earlier sessions, whose prefixes need no new ones then.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        profile: ManagerProfile,
+        num_blocks: int,
+        block_size: int,
+        *,
+        enable_caching: bool = True,
+        check_every: int = 1,
+        names: ContentNames | None = None,
+    ) -> None:
+        model = SequenceModel(
+            num_blocks, block_size, profile, enable_caching=enable_caching, names=names
+        )
+        super().__init__(target, model)
+        self.profile = profile
+        self.num_commands = 0
+        self._check_every = check_every
+        sees = self.can.sees
+        self._full = FullCheck(target, self.can, model.pool, []) if sees("num_free") else None
+        self._is_cached = None
+        if sees("is_cached") and profile.hits == "exact" and model.enable_caching:
+            self._is_cached = target.is_cached
+        self._may_drop = profile.retention == "may-drop"
+        self._num_free_host = target.num_free_host if sees("num_free_host") else None
+
+    @property
+    def reference(self) -> SequenceModel:
+        """The state that relative commands and workloads refer to."""
+        return self.model
+
+    def step(self, command: Command) -> Violation | None:
+        """Apply a legal command; the violation that it shows, or None."""
+        number = self.num_commands + 1
+        self.num_commands = self.memory.command_number = number
+        self.refused = False
+        try:
+            self.apply[type(command)](command)
+            if self._may_drop and self._is_cached is not None:
+                self._forget_dropped(self._is_cached)
+            if self.refused or not number % self._check_every:
+                self._check(command)
+        except ViolationError as found:
+            return replace(found.violation, command_index=self.num_commands - 1)
+        except (Exception, SystemExit) as error:
+            if is_our_own_bug(error):
+                raise
+            return replace(
+                crash(f"reading the manager after {command}", error),
+                command_index=self.num_commands - 1,
+            )
+        return None
+
+    step_any = step
+
+    def is_defined(self, command: Command) -> bool:
+        """Whether the target has the verb and the command is legal in this state."""
+        if command.verb not in self.can.verbs:
+            return False
+        return undefined_for_manager(self.model, command) is None
+
+    def first_look(self) -> Violation | None:
+        """Before any command: the fresh manager must be whole."""
+        try:
+            return None if self._is_whole() else self.diagnose()
+        except ViolationError as found:
+            return found.violation
+
+    def nobody_holds(self) -> bool:
+        """Whether every sequence has ended."""
+        return not self.model.sequences
+
+    def end(self) -> Violation | None:
+        """Once every sequence has ended: every block must be free."""
+        assert self.nobody_holds(), "a sequence has not ended"
+        self.facts.add("everything was freed at the end")
+        pool = self.model.pool
+        if self.model.leaving or not self.can.sees("num_free"):
+            return None
+        usable = pool.num_blocks - (pool.null_block is not None)
+        reclaimable = sum(1 for keys in pool.keys.values() if keys)
+        try:
+            found = None if self._is_whole() else self.diagnose()
+            num_free = read_count(self.target.num_free)
+            found = all_free_at_end(num_free, usable, reclaimable) or found
+        except ViolationError as unreadable:
+            found = unreadable.violation
+        return found and replace(found, command_index=self.num_commands - 1)
+
+    def diagnose(self) -> Violation | None:
+        """Read all that the pool shows and ask the invariants; the first that is broken, or None.
+
+        Raises ViolationError for what cannot be read.
+        """
+        if self._full is None:
+            return self._wrong_host_count()
+        pool = self.model.pool
+        seen = observe(self.target, self.can, pool.num_blocks, (), pool.null_block)
+        return broken_in_state(seen, pool.ledger()) or self._wrong_host_count()
+
+    def _is_whole(self, *, links: bool = True) -> bool:
+        """Whether all that the pool shows is as it must be; `diagnose` says what is not."""
+        try:
+            is_full = self._full is None or self._full.passes(links=links)
+            return is_full and self._wrong_host_count() is None
+        except (Exception, SystemExit):  # what cannot be read fast is read with care
+            return False
+
+    def _check(self, command: Command) -> None:
+        """Raises ViolationError when the state after the command is not what it must be."""
+        try:
+            self.tables.all_unchanged()
+            # Links are compared at the end and beside any other difference: they are the queue's
+            # and the pool's level, and reading them each time costs a tenth of the time.
+            if not self._is_whole(links=False):
+                self._explain(command)
+            if self._is_cached is not None:
+                self._compare_cached(self._is_cached)
+        except ViolationError as found:
+            if self.refused:
+                raise ViolationError(changed_by_refusal(command, found.violation)) from found
+            raise
+        if self.memory.has_changed:
+            self.memory.read_all()
+
+    def _explain(self, command: Command) -> None:
+        """The fast check said no: read again with care and raise what the invariants say."""
+        violation = self.diagnose()
+        if violation is None:
+            violation = Violation(
+                "CRASH",
+                Severity.CRASH,
+                f"after {command}, two reads of the unchanged manager show different states",
+            )
+        raise ViolationError(violation)
+
+    def _forget_dropped(self, is_cached: Any) -> None:
+        """A `may-drop` target has let go of free cached blocks; the model follows it."""
+        pool = self.model.pool
+        pool.forget_keys([b for b in pool.free if pool.keys[b] and not is_cached(b)])
+
+    def _compare_cached(self, is_cached: Any) -> None:
+        keys_of = self.model.pool.keys
+        if list(map(is_cached, keys_of)) == list(map(bool, keys_of.values())):
+            return
+        for block, keys in keys_of.items():
+            if bool(is_cached(block)) != bool(keys):
+                held = "" if self.model.pool.holders[block] else ", which nobody holds,"
+                if keys:
+                    raise ViolationError(
+                        Violation(
+                            "I4", Severity.LOST_HIT,
+                            f"block {block}{held} should be cached and is not", (block,),
+                        )
+                    )  # fmt: skip
+                raise ViolationError(
+                    Violation(
+                        "IDX", Severity.WRONG_DATA_OF_ANOTHER,
+                        f"block {block}{held} is cached, but no full block of known content is "
+                        "there", (block,),
+                    )
+                )  # fmt: skip
+
+    def _wrong_host_count(self) -> Violation | None:
+        if self._num_free_host is None:
+            return None
+        shown, expected = read_count(self._num_free_host), len(self.model.host.free)
+        if shown == expected:
+            return None
+        return Violation(
+            "OWN",
+            Severity.LEAK if shown < expected else Severity.WRONG_DATA_OF_ANOTHER,
+            f"num_free_host() says {shown}, host blocks held by nobody: {expected}",
+        )

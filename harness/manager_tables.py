@@ -1,0 +1,243 @@
+"""Reads block tables from a manager and judges every change of them against the model.
+
+What the model does not allow is raised as a violation (I2, ADM, ORD, IDX); what it allows is left
+for the model to follow. KV contents are compared in `manager_session.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from operator import index
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.violation import ViolationError
+from poolproof.harness.reading import read, read_blocks
+from poolproof.invariants.block_tables import (
+    hands_out_held,
+    hit_without_key,
+    no_such_block,
+    table_changed,
+    too_long,
+    too_short,
+    wrong_head,
+)
+from poolproof.invariants.wording import sequence_name
+from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
+
+__all__ = ["TableReader"]
+
+_INTEGERS = frozenset({int})
+
+
+class TableReader:
+    """The tables that a target shows, beside those that the model knows."""
+
+    def __init__(self, target: Any, model: SequenceModel) -> None:
+        self._block_table = target.block_table
+        self._model = model
+        self._groups = range(len(model.groups))
+        self._single = len(model.groups) == 1
+        self._ordered = model.pool.profile.eviction != "unspecified"
+        self._reuses = model.profile.window_blocks == "reused"
+        self._null = model.pool.null_block
+        self._is_exact = model.profile.admission != "sound"
+
+    def shown(self, sequence: SequenceState) -> Tables:
+        """The tables of a sequence, as plain lists of ours. Raises ViolationError for others."""
+        seq_id = sequence.seq_id
+        pool = self._model.host if sequence.place == "host" else self._model.pool
+        tables = []
+        for group in self._groups:
+            arguments = (seq_id,) if self._single else (seq_id, group)
+            answer = read(self._block_table, *arguments)
+            table = (
+                list(answer)
+                if type(answer) is list and _INTEGERS.issuperset(map(type, answer))
+                else self._as_blocks(seq_id, answer)
+            )
+            if table and (min(table) < 0 or max(table) >= pool.num_blocks):
+                wrong = next(block for block in table if not 0 <= block < pool.num_blocks)
+                raise ViolationError(no_such_block(seq_id, wrong, pool.num_blocks))
+            tables.append(table)
+        return tables
+
+    @staticmethod
+    def _as_blocks(seq_id: int, answer: Any) -> list[int]:
+        """An answer of another type, as a plain list. Raises ViolationError for what is none."""
+
+        def block_table() -> Any:
+            return answer
+
+        block_table.__name__ = f"block_table of {sequence_name(seq_id)}"
+        return read_blocks(block_table)
+
+    def all_unchanged(self) -> None:
+        """Raises ViolationError if the table of a sequence is not what the model knows."""
+        for sequence in self._model.sequences.values():
+            if sequence.place == "nowhere" or sequence.ended:
+                continue
+            if not self._is_unchanged(sequence):
+                shown = self.shown(sequence)
+                for table, now in zip(sequence.tables, shown, strict=True):
+                    if now != table:
+                        raise ViolationError(table_changed(sequence.seq_id, table, now))
+
+    def _is_unchanged(self, sequence: SequenceState) -> bool:
+        """Whether lists equal to the known tables are shown; others are read with care."""
+        seq_id, block_table = sequence.seq_id, self._block_table
+        try:
+            if self._single:
+                return bool(block_table(seq_id) == sequence.tables[0])
+            return all(
+                block_table(seq_id, group) == table for group, table in enumerate(sequence.tables)
+            )
+        except (Exception, SystemExit):  # an array, too, which has no truth value
+            return False
+
+    def judge_admission(
+        self, command: Command, sequence: SequenceState, cached: int, tables: Tables
+    ) -> None:
+        """The tables of a sequence that was admitted with `cached` tokens; lengths, then blocks."""
+        model = self._model
+        self._judge_lengths(command, sequence, tables, [0] * len(tables))
+        hits: list[int] = []
+        new: list[int] = []
+        for group, table in enumerate(tables):
+            end = cached // model.block_sizes[group]
+            needed = model.hit_entries(group, cached)
+            for entry in range(end):
+                block = table[entry]
+                if block == self._null and entry not in needed:
+                    continue
+                if block == self._null or block in hits:
+                    raise ViolationError(hit_without_key(sequence.seq_id, block, entry))
+                hits.append(block)
+            new += self._distinct(table[end:])
+        self._judge_new(sequence, new, hits)
+
+    def judge_hits(self, sequence: SequenceState, cached: int, tables: Tables) -> None:
+        """The blocks of the cached prefix carry its keys."""
+        model = self._model
+        for group, table in enumerate(tables):
+            for entry in range(cached // model.block_sizes[group]):
+                block = table[entry]
+                if block == self._null and entry not in model.hit_entries(group, cached):
+                    continue
+                if block not in model.pool.lookup(model.key(sequence, group, entry)):
+                    raise ViolationError(hit_without_key(sequence.seq_id, block, entry))
+
+    def judge_growth(
+        self,
+        command: Command,
+        sequence: SequenceState,
+        tables: Tables,
+        copies: Sequence[tuple[int, int]] = (),
+        *,
+        shrinks: bool = False,
+    ) -> None:
+        """The tables of an admitted sequence after it has changed.
+
+        What was there stays, but for blocks that slid out of the window, destinations of copies,
+        and, where it `shrinks`, the tail.
+        """
+        model = self._model
+        old_tables = sequence.tables
+        self._judge_lengths(command, sequence, tables, [*map(len, old_tables)])
+        if tables == old_tables:
+            return
+        copied = dict(copies)
+        new: list[int] = []
+        for group, (old, shown) in enumerate(zip(sequence.tables, tables, strict=True)):
+            size = model.block_sizes[group]
+            if len(shown) < len(old) and not shrinks:
+                raise ViolationError(table_changed(sequence.seq_id, old, shown))
+            unread = model.groups[group].first_read(sequence.num_computed) // size
+            for entry, (was, now) in enumerate(zip(old, shown, strict=False)):
+                if was == now or (now == self._null and entry < unread):
+                    continue
+                if copied.get(was) != now:
+                    raise ViolationError(table_changed(sequence.seq_id, old, shown))
+                new.append(now)
+            new += self._distinct(shown[len(old) :])
+        if self._reuses:
+            held = {block for table in sequence.tables for block in table}
+            new = [block for block in dict.fromkeys(new) if block not in held]
+        if new:
+            self._judge_new(sequence, new, (), self._given_back(sequence, tables))
+
+    def judge_merge(self, sequence: SequenceState, tables: Tables) -> None:
+        """Every entry that changed names a carrier of the key that its block has."""
+        model = self._model
+        for group, (old, shown) in enumerate(zip(sequence.tables, tables, strict=True)):
+            if len(old) != len(shown):
+                raise ViolationError(table_changed(sequence.seq_id, old, shown))
+            for entry, (was, now) in enumerate(zip(old, shown, strict=True)):
+                if was == now:
+                    continue
+                if entry >= sequence.num_keyed[group]:
+                    raise ViolationError(table_changed(sequence.seq_id, old, shown))
+                if now not in model.pool.lookup(model.key(sequence, group, entry)):
+                    raise ViolationError(hit_without_key(sequence.seq_id, now, entry))
+
+    def _given_back(self, sequence: SequenceState, tables: Tables) -> list[int]:
+        """What the sequence alone held and lost by this command: its tail, or behind a window."""
+        tails = [
+            block
+            for old, shown in zip(sequence.tables, tables, strict=True)
+            for block in old[len(shown) :]
+            if self._model.pool.holders[block] == [sequence.seq_id]
+        ]
+        return tails + self._model.sliding_out(sequence)
+
+    def _distinct(self, blocks: Sequence[int]) -> list[int]:
+        """New entries without null blocks; a ring may name a block several times."""
+        null = self._null
+        real = [block for block in blocks if block != null]
+        return list(dict.fromkeys(real)) if self._reuses else real
+
+    def _judge_lengths(
+        self, command: Command, sequence: SequenceState, tables: Tables, least: Sequence[int]
+    ) -> None:
+        for group, table in enumerate(tables):
+            needed, length = self._model.num_entries(sequence, group), len(table)
+            if length < needed:
+                raise ViolationError(too_short(command, sequence.seq_id, length, needed))
+            if length > needed and length > least[group] and self._is_exact:
+                raise ViolationError(too_long(command, sequence.seq_id, length, needed))
+
+    def _judge_new(
+        self,
+        sequence: SequenceState,
+        new: Sequence[int],
+        hits: Sequence[int],
+        given_back: Sequence[int] = (),
+    ) -> None:
+        """Each new block was free, is there once, and came from the head of the queue.
+
+        Blocks that the same command gave back count as free; where they stand is not judged.
+        """
+        pool = self._model.pool
+        free: Any = [*pool.free, *given_back] if given_back else pool.free
+        seen = set(hits)
+        for block in new:
+            if block in seen or block not in free:
+                holders = [sequence.seq_id] if block in seen else pool.holders[index(block)]
+                raise ViolationError(hands_out_held(sequence.seq_id, block, holders))
+            seen.add(block)
+        if self._ordered and new and free is pool.free:
+            self._judge_order(sequence, new, hits, pool)
+
+    def _judge_order(
+        self, sequence: SequenceState, new: Sequence[int], hits: Sequence[int], pool: DictPool
+    ) -> None:
+        """New blocks stand at the head of the queue, once the hits have left it."""
+        left = [block for block in pool.free if block not in hits] if hits else pool.free
+        head = list(islice(left, len(new)))
+        # Which block goes to which entry says nothing about eviction.
+        if head != new and set(head) != set(new):
+            raise ViolationError(
+                wrong_head(sequence.seq_id, new, head, self._model.profile.eviction)
+            )

@@ -1,0 +1,251 @@
+"""Smaller variants of a failing manager trace: shorter prompts, fewer tokens, fewer symbols.
+
+Single commands are made smaller one at a time, and prompts that have tokens in common are made
+smaller together, since a prefix that is cut from one alone no longer matches. Whether a variant
+still fails, and the same way, is found out by `minimise.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import (
+    Abort,
+    Admit,
+    AppendTokens,
+    Draft,
+    Finish,
+    Load,
+    Loaded,
+    LookupPrefix,
+    ManagerCommand,
+    Preempt,
+    Schedule,
+    Step,
+    SwapOut,
+)
+from poolproof.harness.relative import RelativeCommand
+
+__all__ = [
+    "fewer_tokens",
+    "lowered_manager_command",
+    "sequences_renamed",
+    "smaller_everywhere",
+    "weight_of",
+    "without_a_sequence",
+]
+
+Candidate = Sequence[RelativeCommand]
+
+
+def weight_of(command: Command) -> tuple[int, int]:
+    """How many tokens a manager command carries, and how large its values are."""
+    tokens = _tokens(command)
+    chain = getattr(command, "chain", None)
+    extra = 0
+    if chain is not None:
+        extra = 4 * ((chain.lora is not None) + (chain.salt is not None) + len(chain.images))
+    number = getattr(command, "num_tokens", 0)
+    return len(tokens) + extra + (_plainer(command) is not None), sum(tokens) + number
+
+
+def lowered_manager_command(command: ManagerCommand) -> Iterator[ManagerCommand]:
+    """One command that does something plainer, or has smaller arguments, the smallest first."""
+    plainer = _plainer(command)
+    if plainer is not None:
+        yield plainer
+    chain: TokenChain | None = getattr(command, "chain", None)
+    if chain is not None:
+        for smaller in _smaller_chains(chain):
+            yield _changed(command, chain=smaller)
+    elif hasattr(command, "tokens"):
+        tokens = command.tokens
+        for count in range(1, len(tokens)):
+            yield _changed(command, tokens=tokens[:count])
+        for lower in _lower_tokens(tokens):
+            yield _changed(command, tokens=lower)
+    number = getattr(command, "num_tokens", 0)
+    for lower_number in range(number):
+        yield _changed(command, num_tokens=lower_number)
+
+
+def fewer_tokens(commands: Candidate) -> Iterator[Candidate]:
+    """One command with fewer tokens, so that it may still fit where there is a block less."""
+    for place, item in enumerate(commands):
+        tokens = _tokens(item.command)
+        for count in range(1, len(tokens)):
+            shorter = RelativeCommand(_with_tokens(item.command, tokens[:count]))
+            yield [*commands[:place], shorter, *commands[place + 1 :]]
+
+
+def without_a_sequence(commands: Candidate) -> Iterator[Candidate]:
+    """One sequence less: it may only have been there to move the blocks on by one."""
+    numbers = [getattr(item.command, "seq_id", None) for item in commands]
+    for number in dict.fromkeys(numbers):
+        if number is not None:
+            yield [item for item, other in zip(commands, numbers, strict=True) if other != number]
+
+
+def smaller_everywhere(commands: Candidate, block_size: int) -> Iterator[Candidate]:
+    """All commands with one symbol less, or with a piece cut out of every prompt."""
+    symbols = sorted({token for item in commands for token in _tokens(item.command)})
+    for place, symbol in enumerate(symbols):
+        for lower in (*symbols[:place], place):
+            if lower < symbol:
+                yield _renamed(commands, symbol, lower)
+    longest = max((len(_tokens(item.command)) for item in commands), default=0)
+    for length in sorted({block_size, 1}, reverse=True):
+        for first in range(0, longest - length + 1, length):
+            yield _cut(commands, first, length)
+    yield from _without_keys(commands)
+    yield from _earlier_growth(commands)
+    yield from _computed_not_loaded(commands)
+
+
+def sequences_renamed(commands: Sequence[Command]) -> list[Command]:
+    """The commands with their sequences numbered in the order of appearance."""
+    numbers: dict[int, int] = {}
+    renamed = []
+    for command in commands:
+        changes = {
+            name: numbers.setdefault(getattr(command, name), len(numbers))
+            for name in ("seq_id", "child_id")
+            if hasattr(command, name)
+        }
+        renamed.append(_changed(command, **changes) if changes else command)
+    return renamed
+
+
+def _plainer(command: Command) -> ManagerCommand | None:
+    """What shows the same as often as not, and is more familiar."""
+    match command:
+        case Abort(seq_id=seq_id) | Preempt(seq_id=seq_id) | SwapOut(seq_id=seq_id):
+            return Finish(seq_id)
+        case Load(seq_id=seq_id, chain=chain):
+            return Admit(seq_id, chain, 0)
+        case Draft(seq_id=seq_id, tokens=tokens):
+            return AppendTokens(seq_id, tokens)
+        case Loaded() | Schedule():
+            return Step()
+        case _:
+            return None
+
+
+def _without_keys(commands: Candidate) -> Iterator[Candidate]:
+    """No prompt has an adapter, a salt or an image any more."""
+    plain: tuple[dict[str, Any], ...] = ({"lora": None}, {"salt": None}, {"images": ()})
+    for changes in plain:
+        yield [
+            RelativeCommand(_changed(item.command, chain=replace(item.command.chain, **changes)))
+            if isinstance(item.command, Admit | Load | LookupPrefix)
+            else item
+            for item in commands
+        ]
+
+
+def _earlier_growth(commands: Candidate) -> Iterator[Candidate]:
+    """Tokens that a sequence grew by stand in its prompt from the beginning."""
+    for place, item in enumerate(commands):
+        grown = item.command
+        if not isinstance(grown, AppendTokens):
+            continue
+        for earlier in range(place - 1, -1, -1):
+            before = commands[earlier].command
+            if isinstance(before, Admit | AppendTokens) and before.seq_id == grown.seq_id:
+                joined = _with_tokens(before, (*_tokens(before), *grown.tokens))
+                changed = list(commands)
+                changed[earlier] = RelativeCommand(joined)
+                del changed[place]
+                yield changed
+                break
+
+
+def _computed_not_loaded(commands: Candidate) -> Iterator[Candidate]:
+    """A sequence is computed by steps where its tokens were written from elsewhere."""
+    for item in commands:
+        load = item.command
+        if isinstance(load, Load):
+            admit = RelativeCommand(Admit(load.seq_id, load.chain, load.num_tokens))
+            changes = {item: admit, RelativeCommand(Loaded(load.seq_id)): RelativeCommand(Step())}
+            yield [changes.get(other, other) for other in commands]
+
+
+def _smaller_chains(chain: TokenChain) -> Iterator[TokenChain]:
+    tokens = chain.tokens
+    if chain.lora is not None:
+        yield replace(chain, lora=None)
+    if chain.salt is not None:
+        yield replace(chain, salt=None)
+    if chain.images:
+        yield replace(chain, images=())
+    for count in sorted({1, len(tokens) // 2, *range(len(tokens) - 4, len(tokens))}):
+        if 0 < count < len(tokens):
+            yield _shortened(chain, tokens[:count])
+    for lower in _lower_tokens(tokens):
+        yield replace(chain, tokens=lower)
+
+
+def _lower_tokens(tokens: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """All tokens 0, else one of them."""
+    if any(tokens):
+        yield (0,) * len(tokens)
+        for place, token in enumerate(tokens):
+            if token:
+                yield (*tokens[:place], 0, *tokens[place + 1 :])
+
+
+def _renamed(commands: Candidate, symbol: int, lower: int) -> Candidate:
+    return _for_all(
+        commands, lambda tokens: tuple(lower if token == symbol else token for token in tokens)
+    )
+
+
+def _cut(commands: Candidate, first: int, length: int) -> Candidate:
+    def cut(tokens: tuple[int, ...]) -> tuple[int, ...]:
+        rest = (*tokens[:first], *tokens[first + length :])
+        return rest or tokens
+
+    return [
+        RelativeCommand(_with_tokens(item.command, cut(_tokens(item.command))))
+        if hasattr(item.command, "chain")
+        else item
+        for item in commands
+    ]
+
+
+def _for_all(
+    commands: Candidate, change: Callable[[tuple[int, ...]], tuple[int, ...]]
+) -> Candidate:
+    return [
+        RelativeCommand(_with_tokens(item.command, change(_tokens(item.command))))
+        if _tokens(item.command)
+        else item
+        for item in commands
+    ]
+
+
+def _tokens(command: Command) -> tuple[int, ...]:
+    chain: TokenChain | None = getattr(command, "chain", None)
+    tokens: tuple[int, ...] = getattr(command, "tokens", ()) if chain is None else chain.tokens
+    return tokens
+
+
+def _with_tokens(command: Command, tokens: tuple[int, ...]) -> Any:
+    chain: TokenChain | None = getattr(command, "chain", None)
+    if chain is None:
+        return _changed(command, tokens=tokens)
+    return _changed(command, chain=_shortened(chain, tokens))
+
+
+def _shortened(chain: TokenChain, tokens: tuple[int, ...]) -> TokenChain:
+    """The chain with other tokens; images that reach beyond them are left out."""
+    images = tuple(i for i in chain.images if i.offset + i.length <= len(tokens))
+    return replace(chain, tokens=tokens, images=images)
+
+
+def _changed(command: Any, **changes: Any) -> Any:
+    return replace(command, **changes)

@@ -1,0 +1,16 @@
+"""What tests of processes need before they begin."""
+
+import gc
+from multiprocessing import resource_tracker
+
+import pytest
+
+
+@pytest.fixture
+def no_children() -> None:
+    """End the child that earlier tests may have left: the tracker that `spawn` starts once."""
+    gc.collect()
+    # The standard library offers no public way to end it.
+    tracker = resource_tracker._resource_tracker  # noqa: SLF001 - see above
+    if tracker._fd is not None:  # noqa: SLF001 - see above
+        tracker._stop()  # noqa: SLF001 - see above

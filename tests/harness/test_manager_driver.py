@@ -1,0 +1,46 @@
+"""The plain driver of managers: what it carries from one run to the next changes nothing."""
+
+from dataclasses import replace
+
+from poolproof.harness import manager_driver
+from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.targets.load import load_target
+
+
+def new_campaign():
+    found = load_target("reference-manager")
+    return ManagerCampaign("reference-manager", found.make, found.profile, found.block_size)
+
+
+def outcome(campaign, number):
+    commands = []
+    result = campaign.run(number, commands.append)
+    assert result.trace is None, result.trace
+    return commands, set(result.facts)
+
+
+def test_a_run_does_not_depend_on_the_runs_before_it():
+    campaign = new_campaign()
+    runs = [outcome(campaign, number) for number in range(6)]
+    assert [outcome(new_campaign(), number) for number in range(6)] == runs
+
+
+def test_names_are_kept_up_to_a_limit(monkeypatch):
+    campaign = new_campaign()
+    outcome(campaign, 0)
+    kept = len(campaign.names)
+    assert kept > 0
+    outcome(campaign, 0)
+    assert len(campaign.names) == kept
+    monkeypatch.setattr(manager_driver, "MOST_NAMES", kept - 1)
+    fresh = new_campaign()
+    outcome(fresh, 1)
+    outcome(campaign, 1)
+    assert len(campaign.names) == len(fresh.names)
+
+
+def test_a_run_can_have_another_size():
+    campaign = new_campaign()
+    result = campaign.run_from(replace(campaign.setup(0), num_blocks=8))
+    assert result.trace is None
+    assert result.num_steps > 0

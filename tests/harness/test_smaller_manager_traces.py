@@ -1,0 +1,149 @@
+"""Minimised manager traces: short, with few tokens, and still of the same kind."""
+
+import pytest
+
+from poolproof.bugs.clean_manager import CleanManager
+from poolproof.bugs.clean_pool import CleanPool
+from poolproof.contract.content import Image, TokenChain
+from poolproof.contract.manager_commands import (
+    Admit,
+    AppendTokens,
+    Draft,
+    Finish,
+    Fork,
+    LookupPrefix,
+    Schedule,
+    Step,
+)
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.minimise import execute_in_process, minimise
+from poolproof.harness.relative import RelativeCommand
+from poolproof.harness.replay import replay
+from poolproof.harness.smaller_manager_traces import (
+    lowered_manager_command,
+    sequences_renamed,
+    smaller_everywhere,
+    weight_of,
+    without_a_sequence,
+)
+
+
+def chain(*tokens, **setting):
+    return TokenChain(tokens, **setting)
+
+
+class StaleIndex(CleanManager):
+    """A recycled block leaves its key in the index (nano-vllm#163)."""
+
+    is_cached = lookup_prefix = None
+
+    class pool_class(CleanPool):  # noqa: N801 - the name of the hook
+        def _recycle(self, block_id):
+            self._clear_hash(block_id)
+
+        def _index_remove(self, key, block_id):
+            if block_id in self.index.get(key, ()):
+                super()._index_remove(key, block_id)
+
+
+def test_a_stale_index_is_minimised_to_one_request_that_reads_another():
+    profile = ManagerProfile()
+    campaign = ManagerCampaign(
+        "stale", lambda n, caching: StaleIndex(n, 4, enable_caching=caching), profile, 4
+    )
+    trace = next(t for t in (campaign.run(number).trace for number in range(50)) if t)
+    smallest = minimise(trace, execute_in_process(campaign.make))
+    assert smallest.violation.invariant == trace.violation.invariant
+    assert len(smallest.commands) <= 8
+    assert {c.seq_id for c in smallest.commands if hasattr(c, "seq_id")} <= {0, 1, 2}
+    assert replay(smallest, campaign.make).violation == smallest.violation
+
+
+def test_a_prompt_becomes_shorter_plainer_and_lower():
+    command = Admit(0, chain(1, 0, 1, lora=("x", "0"), salt="s", images=(Image("p", 2, 1),)), 2)
+    found = list(lowered_manager_command(command))
+    chains = [smaller.chain for smaller in found]
+    assert any(c.lora is None for c in chains)
+    assert any(c.salt is None for c in chains)
+    assert any(not c.images and c.tokens == (1, 0, 1) for c in chains)
+    assert any(c.tokens == (1, 0) and not c.images for c in chains)
+    assert any(c.tokens == (0, 0, 0) for c in chains)
+    assert {smaller.num_tokens for smaller in found} == {0, 1, 2}
+
+
+def test_tokens_become_fewer_and_lower():
+    found = list(lowered_manager_command(Draft(0, (1, 1))))
+    assert Draft(0, (1,)) in found
+    assert Draft(0, (0, 0)) in found
+    assert {Schedule(0, 0), Schedule(0, 1)} <= set(lowered_manager_command(Schedule(0, 2)))
+    assert list(lowered_manager_command(Step())) == []
+
+
+def commands_of(candidate):
+    return [item.command for item in candidate]
+
+
+def test_symbols_and_pieces_go_from_all_prompts_at_once():
+    trace = [
+        RelativeCommand(Admit(0, chain(1, 1, 2, 2, 1), 0)),
+        RelativeCommand(Step()),
+        RelativeCommand(Admit(1, chain(1, 1, 2), 0)),
+        RelativeCommand(AppendTokens(1, (2,))),
+    ]
+    found = [commands_of(candidate) for candidate in smaller_everywhere(trace, 2)]
+    assert [Admit(0, chain(0, 0, 2, 2, 0), 0), Step(), Admit(1, chain(0, 0, 2), 0),
+            AppendTokens(1, (2,))] in found  # fmt: skip
+    assert [Admit(0, chain(2, 2, 1), 0), Step(), Admit(1, chain(2), 0),
+            AppendTokens(1, (2,))] in found  # fmt: skip
+    assert [Admit(0, chain(1, 1, 2, 2, 1), 0), Step(), Admit(1, chain(1, 1, 2, 2), 0)] in found
+
+
+def test_growth_without_its_admission_stays():
+    trace = [RelativeCommand(AppendTokens(3, (1,)))]
+    found = [commands_of(candidate) for candidate in smaller_everywhere(trace, 2)]
+    assert [AppendTokens(3, (0,))] in found
+    assert all(len(candidate) == 1 for candidate in found)
+
+
+def test_a_cut_that_would_leave_nothing_leaves_the_prompt():
+    trace = [RelativeCommand(LookupPrefix(chain(0)))]
+    found = [commands_of(candidate) for candidate in smaller_everywhere(trace, 2)]
+    assert all(command == LookupPrefix(chain(0)) for (command,) in found)
+
+
+def test_a_sequence_goes_with_all_its_commands():
+    trace = [RelativeCommand(c) for c in (Admit(0, chain(1), 0), Admit(4, chain(2), 0), Step(),
+                                          Finish(4), Finish(0))]  # fmt: skip
+    assert [commands_of(candidate) for candidate in without_a_sequence(trace)] == [
+        [Admit(4, chain(2), 0), Step(), Finish(4)],
+        [Admit(0, chain(1), 0), Step(), Finish(0)],
+    ]
+
+
+def test_keys_that_two_prompts_need_go_from_both():
+    """nano-vllm#219 under a salt: one prompt without it would no longer match."""
+    salted = [RelativeCommand(Admit(n, chain(1, 2, salt="s"), 0)) for n in (0, 1)]
+    found = [commands_of(candidate) for candidate in smaller_everywhere(salted, 2)]
+    assert [Admit(0, chain(1, 2), 0), Admit(1, chain(1, 2), 0)] in found
+
+
+def test_sequences_are_named_in_order_of_appearance():
+    commands = [Admit(7, chain(1), 0), Step(), Fork(7, 3), Finish(3)]
+    assert sequences_renamed(commands) == [
+        Admit(0, chain(1), 0), Step(), Fork(0, 1), Finish(1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lighter", "heavier"),
+    [
+        (Admit(0, chain(1), 0), Admit(0, chain(0, 0), 0)),
+        (Admit(0, chain(0, 0), 0), Admit(0, chain(0, 1), 0)),
+        (Admit(0, chain(1, 1), 0), Admit(0, chain(0, 0, salt="s"), 0)),
+        (Schedule(0, 1), Schedule(0, 2)),
+        (Step(), AppendTokens(0, (0,))),
+    ],
+)
+def test_weights_compare_tokens_first(lighter, heavier):
+    assert weight_of(lighter) < weight_of(heavier)
