@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import hypothesis
 import pytest
@@ -25,7 +26,7 @@ from poolproof.stateful_tests.settings import (
 )
 from poolproof.targets.load import load_target
 
-MakeMachine = Callable[[PoolCampaign, MachineLog], RuleBasedStateMachine]
+MakeMachine = Callable[[Any, MachineLog], RuleBasedStateMachine]
 
 register_profiles()
 hypothesis.settings.load_profile(os.environ.get("POOLPROOF_HYPOTHESIS_PROFILE", DEFAULT_PROFILE))
