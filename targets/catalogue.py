@@ -8,7 +8,13 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 
+from poolproof.contract.target import TargetError
+from poolproof.targets.engine_folder import engine_folder, how_to_get
+from poolproof.targets.installed_nano_vllm import NANO_VLLM_PORT
+from poolproof.targets.installed_sglang import SGLANG
+from poolproof.targets.installed_transformers import HOW_TO_GET_TRANSFORMERS
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM
+from poolproof.targets.installed_vllm_v0 import VLLM_V0
 
 __all__ = ["CatalogueRow", "catalogue"]
 
@@ -29,17 +35,58 @@ _OWN = (
     ("impl-queue", "its linked free queue", "queue"),
     ("reference", "the specification itself, under any profile", "pool"),
     ("reference-queue", "the specification of the free queue", "queue"),
+    ("reference-manager", "the specification of managers, under any profile", "manager"),
+    ("impl-manager", "Poolproof's manager in vLLM V1's shape, in several layouts", "manager"),
+    ("impl-vllm-v0", "Poolproof's manager in vLLM V0's shape: forks and swapping", "manager"),
+    ("impl-nano", "its manager in nano-vLLM's shape", "manager"),
 )
 _VLLM = (
     ("vllm", "the BlockPool of the vLLM that is installed here", "pool"),
     ("vllm-queue", "its FreeKVCacheBlockQueue", "queue"),
+    ("vllm-manager", "its KVCacheManager, in several layouts", "manager"),
 )
+
+
+# The modules that the sources of an engine need besides themselves.
+_UNPACKED = (
+    ("vllm-v0", "the BlockSpaceManager of vLLM 0.2.7 (V0)", VLLM_V0, ()),
+    (
+        "nano-vllm", "the BlockManager of nano-vLLM: a published port, or nano-vllm:PATH",
+        NANO_VLLM_PORT, ("xxhash", "numpy"),
+    ),
+    ("sglang", "the RadixCache of SGLang 0.5.23 over its allocators", SGLANG, ("torch", "triton")),
+)  # fmt: skip
+
+
+def _unpacked_row(name: str, what: str, folder: str, needs: tuple[str, ...]) -> CatalogueRow:
+    """An engine whose sources are read without being installed."""
+    missing = [module for module in needs if importlib.util.find_spec(module) is None]
+    how = f"install {' and '.join(missing)}" if missing else ""
+    try:
+        engine_folder(folder)
+    except TargetError:
+        how = how_to_get(folder)
+    return CatalogueRow(name, what, "manager", not how, how)
 
 
 def catalogue() -> list[CatalogueRow]:
     """A row for each built-in target."""
     has_vllm = importlib.util.find_spec("vllm") is not None
-    return [CatalogueRow(name, what, level, True, "") for name, what, level in _OWN] + [
-        CatalogueRow(name, what, level, has_vllm, "" if has_vllm else HOW_TO_GET_VLLM)
-        for name, what, level in _VLLM
-    ]
+    has_transformers = all(map(importlib.util.find_spec, ("transformers", "torch")))
+    return (
+        [CatalogueRow(name, what, level, True, "") for name, what, level in _OWN]
+        + [
+            CatalogueRow(name, what, level, has_vllm, "" if has_vllm else HOW_TO_GET_VLLM)
+            for name, what, level in _VLLM
+        ]
+        + [_unpacked_row(*row) for row in _UNPACKED]
+        + [
+            CatalogueRow(
+                "transformers",
+                "the paged cache of Transformers' continuous batching",
+                "manager",
+                has_transformers,
+                "" if has_transformers else HOW_TO_GET_TRANSFORMERS,
+            )
+        ]
+    )

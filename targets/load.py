@@ -15,17 +15,24 @@ from poolproof.contract.target import TargetError
 from poolproof.targets.impl_pool import impl_pool, impl_queue
 from poolproof.targets.import_class import import_class, version_of
 from poolproof.targets.installed_vllm import installed_vllm, installed_vllm_queue
+from poolproof.targets.manager_target import MANAGER_SHAPES
+from poolproof.targets.nano_manager_target import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
 from poolproof.targets.profile_text import split_overrides
+from poolproof.targets.reference_manager import reference_manager
 from poolproof.targets.reference_pool import reference_pool, reference_queue
+from poolproof.targets.sglang_manager_target import sglang_manager
 from poolproof.targets.target import Target
+from poolproof.targets.transformers_manager_target import transformers_manager
+from poolproof.targets.v0_manager_target import impl_vllm_v0_manager, vllm_v0_manager
+from poolproof.targets.vllm_manager_target import impl_kv_cache_manager, installed_vllm_manager
 from poolproof.targets.vllm_queue import has_queue_shape, vllm_queue_target
 from poolproof.targets.vllm_requests import prepare_vllm
 from poolproof.targets.vllm_target import vllm_target
 
 __all__ = ["APIS", "BUILT_INS", "load_target"]
 
-APIS = ("native", "vllm-v1", "queue")
+APIS = ("native", "vllm-v1", "queue", "native-manager", *MANAGER_SHAPES)
 """The shapes that `api` may force."""
 
 BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
@@ -33,14 +40,27 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "impl-queue": impl_queue,
     "reference": reference_pool,
     "reference-queue": reference_queue,
+    "reference-manager": reference_manager,
+    "impl-manager": impl_kv_cache_manager,
+    "impl-vllm-v0": impl_vllm_v0_manager,
+    "impl-nano": impl_nano_manager,
     "vllm": installed_vllm,
     "vllm-queue": installed_vllm_queue,
+    "vllm-manager": installed_vllm_manager,
+    "vllm-v0": vllm_v0_manager,
+    "nano-vllm": nano_vllm_manager,
+    "sglang": sglang_manager,
+    "transformers": transformers_manager,
 }
 
+_WITH_A_PATH = ("nano-vllm",)
+"""Built-in names behind which `:PATH` may name a checkout."""
+
 _VLLM_SHAPE = ("get_new_blocks", "free_blocks", "touch", "cache_full_blocks")
+_MANAGER = ("admit", "append", "step", "finish", "block_table")
 _SHAPES_IN_WORDS = (
     "a native pool has allocate() and free(), a pool in vLLM V1's shape get_new_blocks() and "
-    "free_blocks(), a queue popleft()"
+    "free_blocks(), a queue popleft(), a native manager admit() and step()"
 )
 
 
@@ -48,9 +68,10 @@ def load_target(text: str, *, api: str | None = None) -> Target:
     """The target that a string names.
 
     Args:
-        text: a built-in name, `package.module:Class` or `path/to/file.py:Class`; rows of the
-            profile may follow in brackets, as in `impl[eviction=lifo]`.
-        api: "native", "vllm-v1" or "queue", where the class alone does not tell.
+        text: a built-in name (`nano-vllm:PATH` names a checkout), `package.module:Class` or
+            `path/to/file.py:Class`; rows of the profile may follow in brackets, as in
+            `impl[eviction=lifo]`.
+        api: one of `APIS`, where the class alone does not tell.
 
     Raises TargetError, whose message says in one or two lines what is wrong and what to do.
     """
@@ -62,7 +83,8 @@ def load_target(text: str, *, api: str | None = None) -> Target:
             "path/to/file.py:Class that talks to the program"
         )
     base, overrides = split_overrides(text.strip())
-    build = BUILT_INS.get(base)
+    engine, colon, _ = base.partition(":")
+    build = BUILT_INS.get(engine if colon and engine in _WITH_A_PATH else base)
     if build is not None:
         target = build(text, overrides)
         if api not in {None, target.shape}:
@@ -80,7 +102,10 @@ def load_target(text: str, *, api: str | None = None) -> Target:
         return vllm_target(text, cls, {**declared, **overrides}, version)
     if shape == "queue" and has_queue_shape(cls):
         return vllm_queue_target(text, cls, version)
-    return native_target(text, cls, "queue" if shape == "queue" else "pool", overrides, version)
+    if shape in MANAGER_SHAPES:
+        return MANAGER_SHAPES[shape].build(text, cls, overrides, version)
+    level = {"queue": "queue", "native-manager": "manager"}.get(shape, "pool")
+    return native_target(text, cls, level, overrides, version)
 
 
 def _shape_of(cls: type) -> str:
@@ -105,6 +130,12 @@ def _shape_by_methods(subject: object) -> str | None:
         return "native"
     if has(*_VLLM_SHAPE):
         return "vllm-v1"
+    for shape, published in MANAGER_SHAPES.items():
+        if has(*published.methods):
+            return shape
+    # Two of its verbs tell a manager, so that the others can be named as missing.
+    if sum(has(name) for name in _MANAGER) > 1:
+        return "native-manager"
     if has("allocate", "free"):
         return "native"
     if has("popleft") and not has("allocate"):

@@ -11,20 +11,26 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.contract.profile import Profile, ProfileError
-from poolproof.contract.target import TargetError, capabilities_of
+from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.targets.apart import NoAnswerError, apart
-from poolproof.targets.target import Make, Target, source_of
+from poolproof.targets.manager_target import manager_target
+from poolproof.targets.target import Layout, Make, Target, source_of
 
 __all__ = ["ask_instance", "declared_profile", "native_target"]
 
 _Answer = TypeVar("_Answer")
 
+_BLOCK_SIZE = 4
+"""Tokens a block that a native manager is built with."""
+
 
 def native_target(
     name: str, cls: type, level: str, overrides: Mapping[str, Any], version: str | None
 ) -> Target:
-    """A native pool or queue class as a target.
+    """A native manager, pool or queue class as a target.
 
     Raises TargetError for a missing method, a constructor with other arguments, or a profile with
     an unknown row.
@@ -32,11 +38,17 @@ def native_target(
     _check_constructor(cls, level)
     _check_methods(cls, level)
     declared = declared_profile(cls, level)
+    kind = ManagerProfile if level == "manager" else Profile
     try:
-        Profile.from_mapping(declared)
-        profile = Profile.from_mapping({**declared, **overrides})
+        kind.from_mapping(declared)
+        profile = kind.from_mapping({**declared, **overrides})
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
+    if isinstance(profile, ManagerProfile):
+        layout = Layout(profile.layout_name, profile, _maker(cls, level), _BLOCK_SIZE)
+        return manager_target(
+            name, "native-manager", [layout], version=version, source=source_of(cls), real_class=cls
+        )
     return Target(
         name=name,
         level=level,
@@ -73,17 +85,25 @@ def ask_instance(cls: type, level: str, question: Callable[[Any], _Answer]) -> _
 def _maker(cls: type, level: str) -> Make:
     if level == "queue":
         return lambda num_blocks, enable_caching: cls(num_blocks)  # noqa: ARG005 -- see Target.make
+    if level == "manager":
+        return lambda num_blocks, enable_caching: cls(
+            num_blocks, _BLOCK_SIZE, enable_caching=enable_caching
+        )
     return lambda num_blocks, enable_caching: cls(num_blocks, enable_caching=enable_caching)
 
 
 def _check_constructor(cls: type, level: str) -> None:
-    call = "num_blocks" if level == "queue" else "num_blocks, enable_caching=True"
+    numbers = {"queue": "num_blocks", "manager": "num_blocks, block_size"}.get(level, "num_blocks")
+    call = numbers if level == "queue" else f"{numbers}, enable_caching=True"
     try:
         signature = inspect.signature(cls)
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(4, **({} if level == "queue" else {"enable_caching": True}))
+        signature.bind(
+            *([4, _BLOCK_SIZE] if level == "manager" else [4]),
+            **({} if level == "queue" else {"enable_caching": True}),
+        )
     except TypeError as error:
         raise TargetError(
             f"{cls.__name__}{signature} cannot be built as {cls.__name__}({call}): {error}"
@@ -92,10 +112,13 @@ def _check_constructor(cls: type, level: str) -> None:
 
 def _check_methods(cls: type, level: str) -> None:
     """Methods may also be set on instances, so the class alone convicts nobody."""
+    capabilities: Callable[[object], Capabilities] = capabilities_of
+    if level == "manager":
+        capabilities = manager_capabilities_of
     try:
-        found: str | None = capabilities_of(cls).level
+        found: str | None = capabilities(cls).level
     except TargetError:
-        found = ask_instance(cls, level, lambda instance: capabilities_of(instance).level)
+        found = ask_instance(cls, level, lambda instance: capabilities(instance).level)
     if found not in {None, level}:
         raise TargetError(f"{cls.__name__} is a {found}, not a {level}; leave out --api")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from poolproof.contract.profile import Profile
 from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
 from poolproof.targets.builtin_profile import builtin_profile
@@ -21,7 +22,7 @@ _BLOCK_SIZE = 4
 
 def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
     """`DictPool` under a profile. Raises TargetError for a profile that does not exist."""
-    profile = builtin_profile(name, {"events": "per-copy"}, overrides)
+    profile = builtin_profile(name, {"events": "per-copy"}, overrides, Profile)
 
     def make(num_blocks: int, enable_caching: bool) -> NativeDictPool:
         return NativeDictPool(num_blocks, enable_caching=enable_caching, profile=profile)
@@ -50,7 +51,7 @@ def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
 
 def reference_queue(name: str, overrides: Mapping[str, Any]) -> Target:
     """`DictQueue` under a profile. Raises TargetError for a profile that does not exist."""
-    profile = builtin_profile(name, {}, overrides)
+    profile = builtin_profile(name, {}, overrides, Profile)
 
     def make(num_blocks: int, enable_caching: bool) -> NativeDictQueue:  # noqa: ARG001 -- a queue caches nothing
         return NativeDictQueue(num_blocks, profile=profile)

@@ -14,12 +14,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
 
-__all__ = ["Make", "Target", "source_of"]
+__all__ = ["Layout", "Make", "Target", "source_of"]
 
 Make = Callable[[int, bool], Any]
 """(num_blocks, enable_caching) -> a fresh instance that speaks the native contract."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way in which a manager can be set up: its cache groups, and whatever else differs.
+
+    Without `make` the layout is not run, and `why_not` says why.
+    """
+
+    name: str
+    profile: ManagerProfile
+    make: Make | None
+    block_size: int = 4
+    why_not: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,15 +46,16 @@ class Target:
     finding about the target, not an error of the run. `make_chained` builds one that also takes
     token chains of `block_size` tokens a block, whose partial keys may end at multiples of
     `hash_block_size`; None where there is no such surface. Both are queues' `make` at queue
-    level, where `enable_caching` means nothing.
+    level, where `enable_caching` means nothing. A manager has `layouts`, and its `profile`, `make`
+    and `block_size` are those of the first that is run.
     """
 
     name: str
     """As the user gave it; `load_target(name)` finds the same target again."""
     level: str
-    """"pool" or "queue"."""
+    """"manager", "pool" or "queue"."""
     shape: str
-    """The published shape that the class has: "native", "vllm-v1" or "queue"."""
+    """The published shape that the class has, one of `load.APIS`."""
     profile: Profile
     version: str | None
     source: str
@@ -53,6 +70,18 @@ class Target:
     """What of the shape is not driven, what the adapter stands in for, how a row was found."""
     block_size: int = 1
     hash_block_size: int = 1
+    layouts: tuple[Layout, ...] = ()
+
+    def layout(self, name: str) -> Layout:
+        """The layout of that name. Raises TargetError where there is none or it is not run."""
+        for layout in self.layouts:
+            if layout.name == name:
+                if layout.make is None:
+                    raise TargetError(f"layout {name} of {self.name} is not run: {layout.why_not}")
+                return layout
+        names = ", ".join(layout.name for layout in self.layouts)
+        known = f"it has {names}" if names else f"a {self.level} target has none"
+        raise TargetError(f"{self.name} has no layout {name!r}; {known}")
 
 
 def source_of(cls: type) -> str:

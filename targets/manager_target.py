@@ -1,0 +1,66 @@
+"""The `Target` of a manager with its layouts, whoever built them; also where adapters plug in.
+
+An adapter of an engine's manager makes its layouts and calls `manager_target`. One that takes any
+class of a published shape enters itself in `MANAGER_SHAPES`, so that `load_target` detects it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from poolproof.contract.target import TargetError
+from poolproof.targets.target import Layout, Make, Target
+
+__all__ = ["MANAGER_SHAPES", "ManagerShape", "manager_target"]
+
+
+@dataclass(frozen=True)
+class ManagerShape:
+    """A published shape of managers: the methods that tell it, and what makes a target of a class.
+
+    `build(name, cls, overrides, version)` raises TargetError.
+    """
+
+    methods: tuple[str, ...]
+    build: Callable[[str, type, Mapping[str, Any], str | None], Target]
+
+
+MANAGER_SHAPES: dict[str, ManagerShape] = {}
+"""By the name that `--api` takes."""
+
+
+def manager_target(
+    name: str,
+    shape: str,
+    layouts: Sequence[Layout],
+    *,
+    version: str | None = None,
+    source: str = "",
+    real_class: type | None = None,
+    notes: Sequence[str] = (),
+) -> Target:
+    """A manager whose first layout that is run stands for it where only one is wanted.
+
+    Raises TargetError where none is run; the message has the reasons.
+    """
+    first: Layout | None = next((layout for layout in layouts if layout.make is not None), None)
+    if first is None:
+        reasons = "; ".join(f"{layout.name}: {layout.why_not}" for layout in layouts)
+        raise TargetError(f"{name} has no layout that can be run: {reasons or 'none is known'}")
+    make: Make | None = first.make
+    assert make is not None
+    return Target(
+        name=name,
+        level="manager",
+        shape=shape,
+        profile=first.profile,
+        version=version,
+        source=source,
+        make=make,
+        real_class=real_class,
+        notes=tuple(notes),
+        block_size=first.block_size,
+        layouts=tuple(layouts),
+    )

@@ -1,0 +1,121 @@
+"""Imports chosen modules of a package from its folder, unmodified, without running the package.
+
+An engine's `__init__` loads its kernels, its models and its server. The few modules that keep the
+books need none of that, so they are run one by one, in the order in which they need each other.
+They see each other under the names that they import; they are kept under a private prefix, so that
+an installed engine of the same name, or another version of the same source, is not touched.
+
+Names that are imported by a module and are not there (compiled extensions, large libraries that
+are only mentioned in annotations) are given as stubs. Everything that was put in `sys.modules`
+under a public name is taken out again, so a module that imports lazily cannot be loaded so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from poolproof.contract.target import TargetError
+
+__all__ = ["import_from_source", "stub_module"]
+
+_PREFIX = "poolproof_engine_"
+
+
+def import_from_source(
+    root: Path, package: str, modules: Sequence[str], stubs: Mapping[str, ModuleType]
+) -> dict[str, ModuleType]:
+    """The modules by their names below the package, as `core.block_manager`.
+
+    Args:
+        root: the folder that holds the package's folder.
+        package: its name, as its own modules import it.
+        modules: names below the package, at most one folder deep, each after those it imports.
+        stubs: modules by the full names under which the sources import them; a stub is used even
+            where the real one is installed.
+
+    Raises TargetError, which names the file, for a missing file and for whatever importing raises.
+    """
+    digest = hashlib.sha256(str((root / package).resolve()).encode()).hexdigest()[:8]
+    private = f"{_PREFIX}{package}_{digest}"
+    loaded = {
+        name: sys.modules[f"{private}.{name}"]
+        for name in modules
+        if f"{private}.{name}" in sys.modules
+    }
+    if len(loaded) == len(modules):
+        return loaded
+    with _public_names() as public:
+        for name, stub in stubs.items():
+            public(name, stub)
+        _register(package, private, root / package, public)
+        for name in modules:
+            _import_one(root, package, private, name, public)
+    return {name: sys.modules[f"{private}.{name}"] for name in modules}
+
+
+def stub_module(name: str, **contents: Any) -> ModuleType:
+    """A module that has what is given and nothing else."""
+    module = ModuleType(name, "A stub by Poolproof.")
+    vars(module).update(contents)
+    return module
+
+
+def _import_one(root: Path, package: str, private: str, name: str, public: Any) -> None:
+    path = root.joinpath(package, *name.split(".")).with_suffix(".py")
+    if not path.is_file():
+        raise TargetError(f"{path} does not exist; {root} is not a folder with {package}'s sources")
+    above, dot, _ = name.rpartition(".")
+    if dot:
+        _register(f"{package}.{above}", f"{private}.{above}", path.parent, public)
+    loader = SourceFileLoader(f"{private}.{name}", str(path))
+    spec = ModuleSpec(loader.name, loader, origin=loader.path)
+    spec.has_location = True
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    public(f"{package}.{name}", module)
+    try:
+        loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[spec.name]
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            what = f"it needs the module {error.name}, which is not installed in {sys.executable}"
+        else:
+            what = f"{type(error).__name__}: {error}"
+        raise TargetError(f"{path} cannot be imported: {what}") from error
+
+
+def _register(shown: str, kept: str, folder: Path, public: Any) -> None:
+    """A package that has its folder and nothing of what its `__init__` would do."""
+    module = sys.modules.get(kept)
+    if module is None:
+        module = ModuleType(kept)
+        module.__path__ = [str(folder)]
+        sys.modules[kept] = module
+    public(shown, module)
+
+
+@contextmanager
+def _public_names() -> Iterator[Any]:
+    """A function that puts a module under a public name, until the end of the block."""
+    before: dict[str, ModuleType | None] = {}
+
+    def put(name: str, module: ModuleType) -> None:
+        before.setdefault(name, sys.modules.get(name))
+        sys.modules[name] = module
+
+    try:
+        yield put
+    finally:
+        for name, module in before.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module

@@ -1,0 +1,304 @@
+"""A manager in the shape of vLLM V1's `KVCacheManager`, behind the native manager contract.
+
+Each verb is what the engine's scheduler does: an admission is a lookup and an allocation, growth is
+an allocation, a preemption frees and starts over, a step moves the number of computed tokens and
+nothing else. Calls, refusals and exceptions pass through unchanged; the adapter repairs nothing.
+What differs between engines of this shape (how a manager and a request are made, where the counters
+are) is in their `EngineParts`.
+
+A prompt is cut into chunks by the workload, not by the engine's scheduler, and an abort comes after
+the step that computes what was scheduled, as the scheduler sees to it. Not driven: forks, swapping
+and truncation, which the shape does not have; the watermark and `full_sequence_must_fit`, which
+are arguments of admission policy; asynchronous scheduling; encoder tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from poolproof.contract.content import TokenChain
+
+__all__ = ["EngineParts", "ManagerAdapter", "RunningSequence"]
+
+Copies = list[tuple[int, int]]
+ExtraKeys = Sequence[tuple[str, Any, int, int | None]] | None
+
+
+class EngineParts(Protocol):
+    """What an engine of this shape does in its own way."""
+
+    def make_manager(self, num_blocks: int, enable_caching: bool, /) -> Any:
+        """A fresh manager."""
+        ...
+
+    def make_request(self, request_id: str, chain: TokenChain, /) -> Any:
+        """A request whose prompt is the chain."""
+        ...
+
+    def append(self, request: Any, tokens: list[int], /) -> None:
+        """The request has further tokens."""
+        ...
+
+    def set_running(self, request: Any, /) -> None:
+        """The request was admitted."""
+        ...
+
+    def set_preempted(self, request: Any, /) -> None:
+        """The request lost its blocks and waits."""
+        ...
+
+    def take_copies(self, manager: Any, /) -> Copies:
+        """The block copies that were ordered since the last call, done with."""
+        ...
+
+    def observers(self, manager: Any, num_blocks: int, /) -> Mapping[str, Callable[..., Any]]:
+        """The observers of the native contract that the engine's pool can serve."""
+        ...
+
+
+@dataclass(slots=True)
+class RunningSequence:
+    """A sequence that has not ended, as a scheduler knows it."""
+
+    request: Any
+    prompt: TokenChain
+    outputs: list[int] = field(default_factory=list)
+    drafts: list[int] = field(default_factory=list)
+    num_scheduled: int = 0
+    loading: int = 0
+    ended: bool = False
+
+
+class ManagerAdapter:
+    """One manager and the requests that a scheduler would keep beside it.
+
+    `num_lookahead_tokens` is passed to each allocation for tokens to be computed.
+    """
+
+    def __init__(
+        self,
+        parts: EngineParts,
+        num_blocks: int,
+        *,
+        enable_caching: bool = True,
+        num_lookahead_tokens: int = 0,
+        without: Sequence[str] = (),
+    ) -> None:
+        self._parts = parts
+        self._manager = parts.make_manager(num_blocks, enable_caching)
+        self._lookahead = num_lookahead_tokens
+        self._sequences: dict[int, RunningSequence] = {}
+        self._ended: dict[int, Any] = {}
+        self._reports: dict[int, tuple[bool, list[list[int]]]] = {}
+        for name, observer in parts.observers(self._manager, num_blocks).items():
+            setattr(self, name, observer)
+        for verb in without:
+            setattr(self, verb, None)
+
+    # How a sequence comes to hold blocks.
+
+    def admit(
+        self,
+        seq_id: int,
+        tokens: list[int],
+        *,
+        extra_keys: ExtraKeys = None,
+        num_tokens: int | None = None,
+    ) -> int | str:
+        """A lookup and an allocation; a preempted request comes back as it is."""
+        sequence = self._sequences.get(seq_id)
+        if sequence is None:
+            sequence = self._new(seq_id, TokenChain.from_extra_keys(tokens, extra_keys))
+        blocks, cached = self._look_up(sequence.request)
+        left = sequence.request.num_tokens - cached
+        count = min(num_tokens or left, left)
+        new = self._manager.allocate_slots(
+            sequence.request, count, cached, blocks, num_lookahead_tokens=self._lookahead
+        )
+        if new is None:
+            return "later"
+        sequence.num_scheduled = count
+        return self._enter(seq_id, sequence, cached)
+
+    def load(
+        self,
+        seq_id: int,
+        tokens: list[int],
+        *,
+        extra_keys: ExtraKeys = None,
+        num_tokens: int | None = None,
+    ) -> int | str:
+        """An admission of which a connector writes the next tokens; nothing is computed yet."""
+        sequence = self._new(seq_id, TokenChain.from_extra_keys(tokens, extra_keys))
+        blocks, cached = self._look_up(sequence.request)
+        count = min(num_tokens or 0, sequence.request.num_tokens - cached)
+        new = self._manager.allocate_slots(
+            sequence.request,
+            0,
+            cached,
+            blocks,
+            num_external_computed_tokens=count,
+            delay_cache_blocks=True,
+        )
+        if new is None:
+            return "later"
+        sequence.loading = count
+        return self._enter(seq_id, sequence, cached)
+
+    def loaded(self, seq_id: int, /) -> None:
+        """The connector is done: the blocks are cached now, or go if the request has ended."""
+        sequence = self._sequences[seq_id]
+        count, sequence.loading = sequence.loading, 0
+        if sequence.ended:
+            self._free(seq_id)
+            return
+        sequence.request.num_computed_tokens += count
+        self._manager.cache_blocks(sequence.request, sequence.request.num_computed_tokens)
+
+    def lookup_prefix(self, tokens: list[int], *, extra_keys: ExtraKeys = None) -> int:
+        """A lookup without an allocation."""
+        chain = TokenChain.from_extra_keys(tokens, extra_keys)
+        return self._look_up(self._parts.make_request("looked up", chain))[1]
+
+    # How it grows, and is computed.
+
+    def append(self, seq_id: int, tokens: list[int], /) -> Copies | str:
+        """Tokens that were sampled, and slots for them."""
+        sequence = self._sequences[seq_id]
+        self._parts.append(sequence.request, list(tokens))
+        copies = self._grow(seq_id, sequence, len(tokens))
+        if copies == "later":
+            # The engine would keep the tokens and preempt somebody; here they were never there.
+            sequence.request = self._again(seq_id, sequence)
+        else:
+            sequence.outputs += tokens
+        return copies
+
+    def schedule(self, seq_id: int, num_tokens: int, /) -> Copies | str:
+        """The next chunk of a prompt."""
+        return self._grow(seq_id, self._sequences[seq_id], num_tokens)
+
+    def draft(self, seq_id: int, tokens: list[int], /) -> Copies | str:
+        """Slots for speculative tokens beside those that are scheduled."""
+        sequence = self._sequences[seq_id]
+        copies = self._grow(seq_id, sequence, len(tokens))
+        if copies != "later":
+            sequence.drafts = list(tokens)
+            sequence.num_scheduled -= len(tokens)
+        return copies
+
+    def accept(self, seq_id: int, num_tokens: int, /) -> None:
+        """Rejected drafts are not computed after all."""
+        sequence = self._sequences[seq_id]
+        drafts, sequence.drafts = sequence.drafts, []
+        sequence.request.num_computed_tokens -= len(drafts) - num_tokens
+        self._parts.append(sequence.request, drafts[:num_tokens])
+        sequence.outputs += drafts[:num_tokens]
+
+    def step(self, batch: list[tuple[int, int]], /) -> None:
+        """The forward pass: scheduled tokens and drafts count as computed; the next step begins."""
+        for seq_id, count in batch:
+            sequence = self._sequences[seq_id]
+            assert count == sequence.num_scheduled + len(sequence.drafts)
+            sequence.request.num_computed_tokens += count
+            sequence.num_scheduled = 0
+        self._manager.new_step_starts()
+
+    # How it loses its blocks.
+
+    def preempt(self, seq_id: int, /) -> None:
+        """The blocks go; the request waits with all its tokens and nothing computed."""
+        sequence = self._sequences[seq_id]
+        self._manager.free(sequence.request)
+        self._parts.set_preempted(sequence.request)
+        sequence.request.num_computed_tokens = 0
+        sequence.request.num_preemptions += 1
+        sequence.drafts = []
+        sequence.num_scheduled = 0
+        self._reports.pop(seq_id, None)
+
+    def finish(self, seq_id: int, /) -> None:
+        """`free`, also for a request that has ended, or never got blocks."""
+        sequence = self._sequences.get(seq_id)
+        if sequence is not None and sequence.loading:
+            # A scheduler keeps the blocks until the connector has written them.
+            sequence.ended = True
+        elif sequence is not None:
+            self._free(seq_id)
+        else:
+            request = self._ended.get(seq_id)
+            if request is None:
+                request = self._parts.make_request(str(seq_id), TokenChain((0,)))
+            self._manager.free(request)
+
+    def abort(self, seq_id: int, /) -> None:
+        """The same."""
+        self.finish(seq_id)
+
+    def reset(self) -> Any:
+        """Empty the prefix cache."""
+        return self._manager.reset_prefix_cache()
+
+    # What it shows.
+
+    def block_table(self, seq_id: int, group: int = 0) -> list[int]:
+        """The blocks of a request in a group, the null block where none is needed any more."""
+        return list(self._manager.get_block_ids(str(seq_id))[group])
+
+    def take_table_update(self, seq_id: int, group: int) -> tuple[bool, list[int]]:
+        """What the worker is told: the whole table after an admission, later only new blocks."""
+        replaced, blocks = self._reports.get(seq_id, (False, []))
+        if not blocks:
+            return False, []
+        told, blocks[group] = blocks[group], []
+        if group == len(blocks) - 1:
+            self._reports.pop(seq_id)
+        return replaced, told
+
+    def _new(self, seq_id: int, chain: TokenChain) -> RunningSequence:
+        return RunningSequence(self._parts.make_request(str(seq_id), chain), chain)
+
+    def _again(self, seq_id: int, sequence: RunningSequence) -> Any:
+        """The request as it was before tokens that found no slots; managers know it by its id."""
+        request = self._parts.make_request(str(seq_id), sequence.prompt)
+        self._parts.append(request, list(sequence.outputs))
+        self._parts.set_running(request)
+        for name in ("num_computed_tokens", "num_preemptions"):
+            setattr(request, name, getattr(sequence.request, name))
+        return request
+
+    def _look_up(self, request: Any) -> tuple[Any, int]:
+        blocks, cached, *junction = self._manager.get_computed_blocks(request)
+        if junction and junction[0]:
+            request.shared_prefix_boundary = junction[0]
+        return blocks, cached
+
+    def _enter(self, seq_id: int, sequence: RunningSequence, cached: int) -> int:
+        self._parts.set_running(sequence.request)
+        sequence.request.num_computed_tokens = cached
+        self._sequences[seq_id] = sequence
+        self._reports[seq_id] = (True, [list(t) for t in self._manager.get_block_ids(str(seq_id))])
+        return cached
+
+    def _grow(self, seq_id: int, sequence: RunningSequence, count: int) -> Copies | str:
+        """One allocation for all that the next step computes of the sequence."""
+        new = self._manager.allocate_slots(
+            sequence.request,
+            sequence.num_scheduled + len(sequence.drafts) + count,
+            num_lookahead_tokens=self._lookahead,
+        )
+        if new is None:
+            return "later"
+        sequence.num_scheduled += count
+        added = [list(blocks) for blocks in new.get_block_ids()]
+        replaced, told = self._reports.get(seq_id, (False, [[] for _ in added]))
+        self._reports[seq_id] = (replaced, [a + b for a, b in zip(told, added, strict=True)])
+        return self._parts.take_copies(self._manager)
+
+    def _free(self, seq_id: int) -> None:
+        sequence = self._sequences.pop(seq_id)
+        self._manager.free(sequence.request)
+        self._reports.pop(seq_id, None)
+        self._ended[seq_id] = sequence.request

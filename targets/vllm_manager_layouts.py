@@ -1,0 +1,140 @@
+"""The named layouts in which managers of vLLM V1's shape are certified, and what each promises.
+
+A layout says which cache groups there are, what else the manager is built with, and which rows of
+the profile differ from the published engine's usual ones. `why_not` stands where a layout is not
+run. Nothing of an engine is imported here; `vllm_manager_engine.py` and `impl_kv_cache.py` build
+what is described.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from poolproof.contract.manager_profile import CacheGroup
+
+__all__ = ["BLOCK_SIZE", "LAYOUTS", "NOT_DRIVEN", "NamedLayout"]
+
+BLOCK_SIZE = 4
+"""Tokens in a block of every group that does not say another."""
+
+_PUBLISHED = {
+    "null_block": 0,
+    "eviction": "unhashed-first",
+    "duplicates": "kept",
+    "recache": "forbidden",
+    "null_in_lists": "ignored",
+    "keys": "block",
+    "retention": "exact",
+    "events": "none",
+    "misuse": "undefined",
+    "same_step_hit": "allowed",
+    "publishes": "scheduled",
+    "hits": "exact",
+    "full_hit": "recompute-token",
+    "reserves": "scheduled",
+    "admission": "exact",
+    "never": "untold",
+    "release_order": "tail-first",
+    "frees": "at-once",
+    "finish_again": "ignored",
+    "window_blocks": "freed",
+    "tables": "append-only",
+    "collisions": "trusted",
+    "watermark_blocks": 0,
+    "lookahead_tokens": 0,
+    "host_blocks": 0,
+}
+_FULL = CacheGroup()
+_SLIDING = CacheGroup("sliding", 0, 6)
+_CHUNKED = CacheGroup("chunked", 0, 8)
+_STATE = CacheGroup("state")
+_REACHABLE = {"keyed": "reachable"}
+_STEP_END = {"states": "step-end"}
+_NO_TRANSFERS = ("load", "loaded")
+_NO_DRAFTS = (*_NO_TRANSFERS, "draft", "accept")
+
+NOT_DRIVEN = (
+    "forks, swapping and truncation: the shape has none",
+    "the watermark, full_sequence_must_fit and reserved blocks: admission policy of the scheduler",
+    "asynchronous scheduling: every step is settled before the next one is scheduled",
+    "cross attention, R-SWA, sink and multi-head latent attention, circular buffers, several ranks",
+    "events: they are the pool's and are certified there",
+)
+"""What of the shape no layout reaches."""
+
+
+@dataclass(frozen=True)
+class NamedLayout:
+    """One layout; `rows` take the place of the published engine's, `without` lists verbs left out.
+
+    `hash_block_size` 0 is the block size. `notes` say what is not exact in this layout.
+    """
+
+    name: str
+    groups: tuple[CacheGroup, ...] = (_FULL,)
+    hash_block_size: int = 0
+    use_eagle: bool = False
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    without: tuple[str, ...] = _NO_TRANSFERS
+    why_not: str = ""
+    notes: tuple[str, ...] = ()
+
+    def profile_rows(self) -> dict[str, Any]:
+        """Every row of the profile."""
+        return {**_PUBLISHED, **self.rows, "groups": self.groups}
+
+    def sizes(self) -> list[int]:
+        """The block size of each group."""
+        return [group.block_size or BLOCK_SIZE for group in self.groups]
+
+
+LAYOUTS = (
+    NamedLayout("full", without=()),
+    NamedLayout("sliding", (_SLIDING,)),
+    NamedLayout("chunked-local", (_CHUNKED,)),
+    NamedLayout("full+sliding", (_FULL, _SLIDING)),
+    NamedLayout("full+chunked-local", (_FULL, _CHUNKED)),
+    NamedLayout("full-8+sliding-4", (CacheGroup("full", 8), _SLIDING), rows=_REACHABLE),
+    NamedLayout("full-4+sliding-8", (_FULL, CacheGroup("sliding", 8, 6)), rows=_REACHABLE),
+    NamedLayout("full+sliding-hash-2", (_FULL, _SLIDING), hash_block_size=2),
+    NamedLayout("full+mamba", (_FULL, _STATE), rows=_STEP_END, without=_NO_DRAFTS),
+    NamedLayout("mamba", (_STATE,), rows=_STEP_END, without=_NO_DRAFTS),
+    NamedLayout("lookahead", use_eagle=True, rows={"lookahead_tokens": 3, "proof_blocks": 1}),
+    NamedLayout(
+        "full+sliding+lookahead",
+        (_FULL, _SLIDING),
+        use_eagle=True,
+        # With several groups the block that proves a hit may hold the last token.
+        rows={"lookahead_tokens": 3, "proof_blocks": 1, "full_hit": "allowed"},
+    ),
+    NamedLayout(
+        "full-hash-2",
+        hash_block_size=2,
+        why_not="vLLM: UnitaryKVCacheCoordinator assumes hash_block_size == block_size",
+    ),
+    NamedLayout(
+        "full+mamba-hash-2",
+        (_FULL, _STATE),
+        hash_block_size=2,
+        why_not="hits may end inside a block, which is copied; the reference knows whole blocks",
+    ),
+    NamedLayout(
+        "full+mamba+lookahead",
+        (_FULL, _STATE),
+        use_eagle=True,
+        why_not="states after drafts lie in blocks that the worker moves; the reference has none",
+    ),
+    NamedLayout(
+        "full+mamba-all",
+        (_FULL, _STATE),
+        why_not='mamba_cache_mode "all" and "none" are not what a server with a prefix cache runs',
+    ),
+    NamedLayout(
+        "chunked-local+lookahead",
+        (_CHUNKED,),
+        use_eagle=True,
+        why_not="vLLM: Hybrid KV cache is not supported for eagle + chunked local attention",
+    ),
+)

@@ -1,0 +1,188 @@
+"""The real `KVCacheManager` in every layout: nothing legal accused, planted bugs caught."""
+
+from __future__ import annotations
+
+import pytest
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import Admit, Resume, Step
+from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_session import ManagerSession
+from poolproof.targets.load import load_target
+
+pytestmark = pytest.mark.vllm
+
+NAMES = (
+    "full",
+    "sliding",
+    "chunked-local",
+    "full+sliding",
+    "full+chunked-local",
+    "full-8+sliding-4",
+    "full-4+sliding-8",
+    "full+sliding-hash-2",
+    "full+mamba",
+    "mamba",
+    "lookahead",
+    "full+sliding+lookahead",
+)
+
+
+@pytest.fixture(scope="module")
+def target():
+    return load_target("vllm-manager")
+
+
+def first_failure(target, layout, most=300):
+    chosen = target.layout(layout)
+    campaign = ManagerCampaign("vllm-manager", chosen.make, chosen.profile, chosen.block_size)
+    runs = (campaign.run(number).trace for number in range(most))
+    return next((trace for trace in runs if trace is not None), None)
+
+
+def test_these_layouts_run_and_the_others_say_why_not(target):
+    assert tuple(layout.name for layout in target.layouts if layout.make is not None) == NAMES
+    assert all(layout.why_not for layout in target.layouts if layout.make is None)
+    assert "0.32" in target.version
+
+
+@pytest.mark.parametrize("layout", NAMES)
+def test_nothing_legal_is_accused(target, layout):
+    assert first_failure(target, layout, most=80) is None
+
+
+def test_what_is_hit_is_what_vllm_says(target):
+    chosen = target.layout("full")
+    session = ManagerSession(chosen.make(8, True), chosen.profile, 8, 4)
+    for command in (
+        Admit(0, TokenChain((1, 1, 1, 1, 2)), 0),
+        Admit(1, TokenChain((1, 1, 1, 1, 3)), 0),
+    ):
+        assert session.step(command) is None
+    assert session.answer == 4
+
+
+def test_a_state_of_a_prompts_end_is_put_off_while_its_prompt_is_scheduled(target):
+    """The state was computed two steps ago, and who could start from it waits all the same."""
+    chosen = target.layout("full+mamba")
+    session = ManagerSession(chosen.make(12, True), chosen.profile, 12, 4)
+    prompt = TokenChain((1,) * 5)
+    for command in (Admit(0, prompt, 4), Step(), Admit(1, prompt, 0), Admit(2, prompt, 0)):
+        assert session.step(command) is None
+    assert session.answer == "later"
+    for command in (Step(), Admit(2, prompt, 0)):
+        assert session.step(command) is None
+    assert session.answer == 4
+    assert not session.is_defined(Resume(2, 0))
+
+
+def _pool():
+    from vllm.v1.core.block_pool import BlockPool
+
+    return BlockPool
+
+
+def _single():
+    from vllm.v1.core import single_type_kv_cache_manager
+
+    return single_type_kv_cache_manager
+
+
+def _hits_in_the_queue_count_as_room(monkeypatch):
+    """vllm#11565: a hit that nobody holds leaves the queue when it is touched."""
+    base = _single().SingleTypeKVCacheManager
+    monkeypatch.setattr(base, "_get_num_evictable_blocks", classmethod(lambda cls, blocks: 0))
+
+
+def _evicted_blocks_stay_in_the_index(monkeypatch):
+    def forget_half(self, block):
+        block.reset_hash()
+        return False
+
+    monkeypatch.setattr(_pool(), "_maybe_evict_cached_block", forget_half)
+
+
+def _blocks_are_freed_head_first(monkeypatch):
+    def free(self, request_id):
+        self.block_pool.free_blocks(self.pop_blocks_for_free(request_id))
+
+    monkeypatch.setattr(_single().SingleTypeKVCacheManager, "free", free)
+
+
+def _touched_blocks_stay_in_the_queue(monkeypatch):
+    def touch(self, blocks):
+        for block in blocks:
+            block.ref_cnt += 1
+
+    monkeypatch.setattr(_pool(), "touch", touch)
+
+
+def _the_last_token_is_found_as_well(monkeypatch):
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+
+    def get_computed_blocks(self, request):
+        if not self.prefix_cache_lookup_enabled(request):
+            return self.empty_kv_cache_blocks, 0, 0
+        find = self.coordinator.find_longest_cache_hit
+        blocks, cached, _ = find(request.block_hashes, request.num_tokens)
+        return self.create_kv_cache_blocks(blocks), cached, 0
+
+    monkeypatch.setattr(KVCacheManager, "get_computed_blocks", get_computed_blocks)
+
+
+def _the_salt_is_left_out(monkeypatch):
+    from vllm.v1.core import kv_cache_utils
+
+    monkeypatch.setattr(
+        kv_cache_utils, "generate_block_hash_extra_keys", lambda *arguments: (None, 0)
+    )
+
+
+def _ended_requests_keep_their_blocks(monkeypatch):
+    base = _single().SingleTypeKVCacheManager
+    monkeypatch.setattr(base, "free", lambda self, request_id: self.pop_blocks_for_free(request_id))
+
+
+def _the_window_is_a_block_too_short(monkeypatch):
+    sliding = _single().SlidingWindowManager
+    right = sliding.get_num_skipped_tokens
+    monkeypatch.setattr(
+        sliding,
+        "get_num_skipped_tokens",
+        lambda self, computed: right(self, computed) + 4 * (computed > 8),
+    )
+
+
+def _states_of_this_step_are_started_from(monkeypatch):
+    mamba = _single().MambaManager
+    right = mamba.cache_blocks
+
+    def cache_blocks(self, *arguments, **named):
+        right(self, *arguments, **named)
+        self.cached_blocks_this_step.clear()
+
+    monkeypatch.setattr(mamba, "cache_blocks", cache_blocks)
+
+
+EVERYWHERE = (
+    (_hits_in_the_queue_count_as_room, {"CRASH", "ADM"}),
+    (_evicted_blocks_stay_in_the_index, {"DATA", "IDX"}),
+    (_blocks_are_freed_head_first, {"ORD"}),
+    (_touched_blocks_stay_in_the_queue, {"I1", "LINK", "OWN", "CRASH"}),
+    (_the_last_token_is_found_as_well, {"ADM"}),
+    (_the_salt_is_left_out, {"DATA", "IDX"}),
+    (_ended_requests_keep_their_blocks, {"OWN", "I1", "LEAK"}),
+)
+CASES = [(layout, *case) for layout in ("full", "full+sliding") for case in EVERYWHERE]
+CASES += [
+    ("full+sliding", _the_window_is_a_block_too_short, {"I2", "DATA", "ATOM"}),
+    ("full+mamba", _states_of_this_step_are_started_from, {"DATA"}),
+]
+
+
+@pytest.mark.parametrize(("layout", "plant", "invariants"), CASES)
+def test_planted_bugs_are_caught(target, monkeypatch, layout, plant, invariants):
+    plant(monkeypatch)
+    trace = first_failure(target, layout)
+    assert trace is not None
+    assert trace.violation.invariant in invariants, trace.violation

@@ -1,0 +1,136 @@
+"""Small block managers in nano-vLLM's published shape, one for each generation of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+
+class Nano:
+    """What all generations share."""
+
+    def __init__(self, num_blocks: Any, block_size: Any) -> None:
+        self.block_size = block_size
+        self.blocks = [SimpleNamespace(ref_count=0, hash=-1) for _ in range(num_blocks)]
+        self.hash_to_block_id = {}
+        self.free_block_ids = deque(range(num_blocks))
+
+    def compute_hash(self, tokens: Any, parent: Any) -> Any:
+        return hash((parent, tuple(tokens)))
+
+    def can_allocate(self, seq: Any) -> Any:
+        hits = self._hits(seq, seq.num_blocks - 1)
+        held = sum(1 for block_id in hits if self.blocks[block_id].ref_count)
+        return len(hits) if seq.num_blocks - held <= len(self.free_block_ids) else -1
+
+    def allocate(self, seq: Any, num_cached_blocks: Any) -> Any:
+        for block_id in self._hits(seq, num_cached_blocks):
+            self._revive(block_id)
+            self.blocks[block_id].ref_count += 1
+            seq.block_table.append(block_id)
+        while len(seq.block_table) < seq.num_blocks:
+            self._take(seq)
+        seq.num_cached_tokens = num_cached_blocks * self.block_size
+
+    def can_append(self, seq: Any) -> Any:
+        return len(self.free_block_ids) >= (len(seq) % self.block_size == 1)
+
+    def may_append(self, seq: Any) -> Any:
+        if len(seq) % self.block_size == 1:
+            self._take(seq)
+
+    def deallocate(self, seq: Any) -> Any:
+        for block_id in reversed(seq.block_table):
+            self.blocks[block_id].ref_count -= 1
+            if not self.blocks[block_id].ref_count:
+                self.free_block_ids.append(block_id)
+        seq.block_table.clear()
+
+    def _hits(self, seq: Any, most: Any) -> Any:
+        hits, parent = [], -1
+        for index in range(most):
+            parent = self.compute_hash(seq.block(index), parent)
+            if parent not in self.hash_to_block_id:
+                break
+            hits.append(self.hash_to_block_id[parent])
+        return hits
+
+    def _publish(self, seq: Any, index: Any, parent: Any) -> Any:
+        block_id = seq.block_table[index]
+        self.blocks[block_id].hash = self.compute_hash(seq.block(index), parent)
+        self.hash_to_block_id[self.blocks[block_id].hash] = block_id
+        return self.blocks[block_id].hash
+
+    def _revive(self, block_id: Any) -> Any:
+        if not self.blocks[block_id].ref_count:
+            self.free_block_ids.remove(block_id)
+
+    def _forget(self, block_id: Any) -> Any:
+        if self.hash_to_block_id.get(self.blocks[block_id].hash) == block_id:
+            del self.hash_to_block_id[self.blocks[block_id].hash]
+        self.blocks[block_id].hash = -1
+
+    def _take(self, seq: Any) -> Any:
+        block_id = self.free_block_ids.popleft()
+        self._forget(block_id)
+        self.blocks[block_id].ref_count = 1
+        seq.block_table.append(block_id)
+
+
+class LateNano(Nano):
+    """Publishes what was computed, and keeps the hash of what is revived."""
+
+    def hash_blocks(self, seq: Any) -> Any:
+        end = (seq.num_cached_tokens + seq.num_scheduled_tokens) // self.block_size
+        for index in range(seq.num_cached_tokens // self.block_size, end):
+            parent = self.blocks[seq.block_table[index - 1]].hash if index else -1
+            self._publish(seq, index, parent)
+
+
+class ForgetfulNano(LateNano):
+    """A hit that nobody holds is allocated anew, and loses its hash."""
+
+    def _allocate_block(self, block_id: Any) -> Any:
+        self._forget(block_id)
+        self.free_block_ids.remove(block_id)
+
+    def _revive(self, block_id: Any) -> Any:
+        if not self.blocks[block_id].ref_count:
+            self._allocate_block(block_id)
+
+
+class EarlyNano(Nano):
+    """Publishes at admission and growth, answers a bool, and leaves recycled blocks in the map."""
+
+    def can_allocate(self, seq: Any) -> Any:
+        return seq.num_blocks <= len(self.free_block_ids)
+
+    def allocate(self, seq: Any) -> Any:
+        super().allocate(seq, len(self._hits(seq, len(seq) // self.block_size)))
+        parent = -1
+        for index in range(len(seq) // self.block_size):
+            parent = self._publish(seq, index, parent)
+        self._tokens_of(seq)
+
+    def may_append(self, seq: Any) -> Any:
+        super().may_append(seq)
+        if len(seq) % self.block_size == 0:
+            index = seq.num_blocks - 1
+            self._publish(seq, index, self.blocks[seq.block_table[index - 1]].hash if index else -1)
+        self._tokens_of(seq)
+
+    def _tokens_of(self, seq: Any) -> Any:
+        for index, block_id in enumerate(seq.block_table):
+            self.blocks[block_id].tokens = seq.block(index)
+
+    def _hits(self, seq: Any, most: Any) -> Any:
+        hits = super()._hits(seq, most)
+        for index, block_id in enumerate(hits):
+            if self.blocks[block_id].tokens != seq.block(index):
+                return hits[:index]
+        return hits
+
+    def _forget(self, block_id: Any) -> Any:
+        self.blocks[block_id].hash = -1
+        self.blocks[block_id].tokens = []
