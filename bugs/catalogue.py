@@ -1,17 +1,40 @@
-"""All specimens by id, and those that serve as canaries under a profile."""
+"""All specimens by id, and those that serve as canaries under a profile.
+
+`SPECIMENS` are those of the queue and pool levels, `MANAGER_SPECIMENS` those of the manager level;
+no id stands in both.
+"""
 
 from __future__ import annotations
 
 from poolproof.bugs.event_bugs import EVENT_BUGS
 from poolproof.bugs.eviction_bugs import EVICTION_BUGS
 from poolproof.bugs.free_queue_bugs import FREE_QUEUE_BUGS
+from poolproof.bugs.manager_admission_bugs import MANAGER_ADMISSION_BUGS
+from poolproof.bugs.manager_identity_bugs import MANAGER_IDENTITY_BUGS
+from poolproof.bugs.manager_index_bugs import MANAGER_INDEX_BUGS
+from poolproof.bugs.manager_lifecycle_bugs import MANAGER_LIFECYCLE_BUGS
+from poolproof.bugs.manager_reference_bugs import MANAGER_REFERENCE_BUGS
+from poolproof.bugs.manager_sharing_bugs import MANAGER_SHARING_BUGS
+from poolproof.bugs.manager_specimen import ManagerSpecimen
+from poolproof.bugs.manager_window_bugs import MANAGER_WINDOW_BUGS
+from poolproof.bugs.nano_bugs import NANO_BUGS
 from poolproof.bugs.prefix_index_bugs import PREFIX_INDEX_BUGS
 from poolproof.bugs.queue_bugs import QUEUE_BUGS
 from poolproof.bugs.reference_count_bugs import REFERENCE_COUNT_BUGS
 from poolproof.bugs.specimen import Specimen
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
+from poolproof.contract.target import Capabilities
 
-__all__ = ["SPECIMENS", "canaries", "queue_canaries", "specimen"]
+__all__ = [
+    "MANAGER_SPECIMENS",
+    "SPECIMENS",
+    "canaries",
+    "manager_canaries",
+    "manager_specimen",
+    "queue_canaries",
+    "specimen",
+]
 
 SPECIMENS: dict[str, Specimen] = {
     **REFERENCE_COUNT_BUGS,
@@ -22,8 +45,23 @@ SPECIMENS: dict[str, Specimen] = {
     **QUEUE_BUGS,
 }
 
+MANAGER_SPECIMENS: dict[str, ManagerSpecimen] = {
+    **MANAGER_REFERENCE_BUGS,
+    **MANAGER_ADMISSION_BUGS,
+    **MANAGER_IDENTITY_BUGS,
+    **MANAGER_INDEX_BUGS,
+    **MANAGER_SHARING_BUGS,
+    **MANAGER_WINDOW_BUGS,
+    **MANAGER_LIFECYCLE_BUGS,
+    **NANO_BUGS,
+}
+
 _CANARIES = ("A1", "A12", "A6", "D1", "D6", "E1", "A25", "J1", "A32", "B14")
 _QUEUE_CANARIES = ("Q1", "Q3", "Q4", "Q6")
+_MANAGER_CANARIES = (
+    "D1-manager", "C4", "B2", "A7", "F2", "D13", "B27", "B1", "A18", "B18", "G3", "B6", "D1-window",
+    "G3-hybrid", "D1-hybrid", "A8-manager", "B7",
+)  # fmt: skip
 
 
 def specimen(specimen_id: str) -> Specimen:
@@ -31,6 +69,14 @@ def specimen(specimen_id: str) -> Specimen:
     if specimen_id not in SPECIMENS:
         raise ValueError(f"no specimen {specimen_id!r}; known are {', '.join(SPECIMENS)}")
     return SPECIMENS[specimen_id]
+
+
+def manager_specimen(specimen_id: str) -> ManagerSpecimen:
+    """The same for specimens of the manager level."""
+    if specimen_id not in MANAGER_SPECIMENS:
+        known = ", ".join(MANAGER_SPECIMENS)
+        raise ValueError(f"no manager specimen {specimen_id!r}; known are {known}")
+    return MANAGER_SPECIMENS[specimen_id]
 
 
 def canaries(profile: Profile) -> list[Specimen]:
@@ -42,3 +88,16 @@ def canaries(profile: Profile) -> list[Specimen]:
 def queue_canaries() -> list[Specimen]:
     """Planted bugs that a campaign at queue level must catch."""
     return [SPECIMENS[name] for name in _QUEUE_CANARIES]
+
+
+def manager_canaries(profile: ManagerProfile, can: Capabilities) -> list[ManagerSpecimen]:
+    """Planted bugs of different kinds that a campaign against such a manager must catch, up to 6.
+
+    Bugs that need a verb which the target does not have are left out.
+    """
+    usable = [
+        found
+        for found in (MANAGER_SPECIMENS[name] for name in _MANAGER_CANARIES)
+        if found.is_bug_under(profile) and found.verbs <= can.verbs
+    ]
+    return usable[:6]

@@ -1,10 +1,16 @@
-"""Fixtures over profiles: a few of them in every run, all of them in deep runs."""
+"""Fixtures: profiles, a few in every run and all in deep runs, and campaigns over managers."""
 
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import pytest
 
+from poolproof.bugs.manager_specimen import ManagerSpecimen
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
+from poolproof.contract.trace import Trace
+from poolproof.harness.manager_driver import ManagerCampaign
 
 ALL_PROFILES = [
     Profile(
@@ -39,3 +45,45 @@ def any_profile(request: pytest.FixtureRequest) -> Profile:
     """One of all profiles."""
     found: Profile = request.param
     return found
+
+
+def _campaign_of(found: ManagerSpecimen, seed: int = 0) -> ManagerCampaign:
+    options = {"weak_hashes": found.weak_hashes} if found.weak_hashes else {}
+    return ManagerCampaign(
+        found.id, found.make, found.profile, found.block_size, seed=seed, options=options
+    )
+
+
+@pytest.fixture
+def first_failure() -> Callable[..., Trace | None]:
+    """What finds a manager specimen's first run that fails, or that a collision misleads."""
+
+    def search(found: ManagerSpecimen, seed: int = 0, most_runs: int = 300) -> Trace | None:
+        campaign = _campaign_of(found, seed)
+        results = (campaign.run(number) for number in range(most_runs))
+        failures = (result.trace or result.collision for result in results)
+        return next((trace for trace in failures if trace is not None), None)
+
+    return search
+
+
+@pytest.fixture
+def passing_facts() -> Callable[..., set[str]]:
+    """What runs campaigns against a manager that must pass; the facts that they reached."""
+
+    def run(cls: Any, seeds: range, num_runs: int, **options: Any) -> set[str]:
+        profile = ManagerProfile.from_mapping(cls.profile)
+        facts: set[str] = set()
+        for seed in seeds:
+            campaign = ManagerCampaign(
+                cls.__name__, lambda n, on: cls(n, 4, enable_caching=on), profile, 4,
+                seed=seed, options=options,
+            )  # fmt: skip
+            for number in range(num_runs):
+                result = campaign.run(number)
+                wrong = result.trace or result.collision
+                assert wrong is None, (wrong.violation, wrong.commands[-5:])
+                facts |= result.facts
+        return facts
+
+    return run

@@ -1,0 +1,299 @@
+"""Correct oddities of the manager level: unlike any engine, and right under their profiles.
+
+Nobody may accuse them; they are what false alarms are measured with. Each is built as any manager
+is, with its profile on the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from poolproof.bugs.clean_hybrid import CleanHybridManager
+from poolproof.bugs.clean_manager import CleanManager
+from poolproof.bugs.clean_manager_steps import Copies
+from poolproof.bugs.clean_nano import CleanNanoManager
+from poolproof.bugs.clean_sequence import CleanSequence
+from poolproof.bugs.clean_swapping import CleanSwappingManager
+from poolproof.bugs.clean_window import CleanRingManager, CleanWindowManager
+from poolproof.bugs.content_checked import ContentCheckedManager
+from poolproof.bugs.reporting import ReportingManager
+
+__all__ = ["MANAGER_ODDITIES"]
+
+SLIDING = {"kind": "sliding", "window": 8}
+
+
+class FirstCarrierManager(CleanManager):
+    """Of two equal blocks the first keeps the key, the second ends without one."""
+
+    profile: ClassVar[dict[str, Any]] = {"duplicates": "first", "eviction": "unhashed-first"}
+
+
+class MergingManager(CleanManager):
+    """Of two equal blocks the second is given back, and the table names the first from then on."""
+
+    profile: ClassVar[dict[str, Any]] = {"duplicates": "first", "tables": "merged"}
+
+    def _publish_up_to(self, sequence: CleanSequence, num_tokens: int) -> None:
+        first = sequence.num_published
+        super()._publish_up_to(sequence, num_tokens)
+        for entry in range(first, sequence.num_published):
+            own, carrier = sequence.table[entry], self._find(sequence, entry)
+            assert carrier is not None
+            if carrier != own:
+                sequence.table[entry] = carrier
+                self.pool.touch([carrier])
+                self.pool.free([own])
+
+
+class WholePromptManager(CleanManager):
+    """A prompt that is cached to its end computes nothing at all."""
+
+    profile: ClassVar[dict[str, Any]] = {"full_hit": "allowed"}
+
+
+class LifoManager(CleanManager):
+    """What was freed last is reused first, cached or not."""
+
+    profile: ClassVar[dict[str, Any]] = {"eviction": "lifo", "misuse": "ignores"}
+
+
+class NullBlockManager(CleanManager):
+    """Block 5 is never handed out, although nothing ever slides out of a window."""
+
+    profile: ClassVar[dict[str, Any]] = {"null_block": 5}
+
+
+class DeferringManager(CleanManager):
+    """What is given back is free once the next step is over."""
+
+    profile: ClassVar[dict[str, Any]] = {"frees": "after-step", "eviction": "unhashed-first"}
+
+
+class ReservingManager(CleanManager):
+    """A sequence has blocks for all of its tokens from its first chunk on."""
+
+    profile: ClassVar[dict[str, Any]] = {"reserves": "sequence", "never": "untold"}
+
+
+class WatchfulManager(CleanManager):
+    """An admission leaves two blocks free, and room for three tokens is kept ahead."""
+
+    profile: ClassVar[dict[str, Any]] = {"watermark_blocks": 2, "lookahead_tokens": 3}
+
+
+class EarlyPublisher(CleanManager):
+    """Keys are found from the moment that the blocks are taken, also in the same step."""
+
+    profile: ClassVar[dict[str, Any]] = {"publishes": "scheduled", "same_step_hit": "allowed"}
+
+
+class CachelessManager(CleanManager):
+    """There is no prefix cache."""
+
+    profile: ClassVar[dict[str, Any]] = {"publishes": "never"}
+
+
+class ShyManager(CleanManager):
+    """It uses at most one cached block, and puts off what would leave less than two free."""
+
+    profile: ClassVar[dict[str, Any]] = {"hits": "sound", "admission": "sound"}
+
+    def _hits(self, sequence: CleanSequence) -> list[int]:
+        return super()._hits(sequence)[:1]
+
+    def _has_room(self, sequence: CleanSequence, further: int) -> bool:
+        return self.pool.num_free() > 2 and super()._has_room(sequence, further)
+
+
+class EagerForker(CleanManager):
+    """A fork copies the partly filled tail at once, or has to wait."""
+
+    def fork(self, seq_id: int, child_id: int) -> Copies | str:
+        parent = self.sequences[seq_id]
+        partial = parent.num_computed % self.block_size != 0
+        if partial and not self.pool.num_free():
+            return "later"
+        super().fork(seq_id, child_id)
+        if not partial:
+            return []
+        return self._copy_on_write(self.sequences[child_id], parent.num_computed)
+
+
+class BlackBoxManager(CleanManager):
+    """It shows its tables and nothing else."""
+
+    num_free = free_order = ref_count = is_cached = None  # type: ignore[assignment]  # not shown
+
+
+class Number:
+    """An integer that is none to `isinstance`, as arrays give them."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == other
+
+    __hash__ = None  # type: ignore[assignment]  # nor can it be a key
+
+
+class ArrayManager(CleanManager):
+    """It answers with tuples, and with numbers that are no plain integers."""
+
+    def admit(self, *arguments: Any, **named: Any) -> Any:
+        return _in_other_types(super().admit(*arguments, **named))
+
+    def append(self, seq_id: int, tokens: list[int]) -> Any:
+        return _in_other_types(super().append(seq_id, tokens))
+
+    def schedule(self, seq_id: int, num_tokens: int) -> Any:
+        return _in_other_types(super().schedule(seq_id, num_tokens))
+
+    def draft(self, seq_id: int, tokens: list[int]) -> Any:
+        return _in_other_types(super().draft(seq_id, tokens))
+
+    def fork(self, seq_id: int, child_id: int) -> Any:
+        return _in_other_types(super().fork(seq_id, child_id)) or None
+
+    def block_table(self, seq_id: int, group: int = 0) -> Any:
+        return _in_other_types(super().block_table(seq_id, group))
+
+    def num_free(self) -> Any:
+        return Number(super().num_free())
+
+    def free_order(self) -> Any:
+        return _in_other_types(super().free_order())
+
+
+def _in_other_types(answer: Any) -> Any:
+    """Tuples for lists, `Number` for integers."""
+    if isinstance(answer, Sequence) and not isinstance(answer, str):
+        return tuple(_in_other_types(item) for item in answer)
+    return Number(answer) if isinstance(answer, int) else answer
+
+
+class BitmapManager:
+    """The whole pool is two integers: free blocks are set bits, the highest goes first.
+
+    One sequence a block at most: nothing is shared, nothing cached, nothing forked.
+    """
+
+    profile: ClassVar[dict[str, Any]] = {"publishes": "never", "eviction": "unspecified"}
+
+    def __init__(self, num_blocks: int, block_size: int, *, enable_caching: bool = True) -> None:
+        del enable_caching
+        self.block_size, self.num_blocks = block_size, num_blocks
+        self.free_bits = (1 << num_blocks) - 1
+        self.rows: dict[int, list[int]] = {}
+        self.lengths: dict[int, int] = {}
+
+    def admit(self, seq_id: int, tokens: list[int], *, extra_keys: Any = None) -> int | str:
+        del extra_keys
+        needed = -(-len(tokens) // self.block_size)
+        if needed > self.num_blocks:
+            return "never"
+        if needed > self.num_free():
+            return "later"
+        self.rows[seq_id] = [self._take() for _ in range(needed)]
+        self.lengths[seq_id] = len(tokens)
+        return 0
+
+    def append(self, seq_id: int, tokens: list[int]) -> str | None:
+        length = self.lengths[seq_id] + len(tokens)
+        missing = -(-length // self.block_size) - len(self.rows[seq_id])
+        if missing > self.num_free():
+            return "later"
+        self.rows[seq_id] += [self._take() for _ in range(missing)]
+        self.lengths[seq_id] = length
+        return None
+
+    def step(self, batch: list[tuple[int, int]]) -> None:
+        """What is computed changes nothing here."""
+
+    def finish(self, seq_id: int) -> None:
+        for block in self.rows.pop(seq_id, ()):
+            self.free_bits |= 1 << block
+
+    def block_table(self, seq_id: int, group: int = 0) -> list[int]:  # noqa: ARG002 - one group
+        return self.rows[seq_id]
+
+    def num_free(self) -> int:
+        return self.free_bits.bit_count()
+
+    def _take(self) -> int:
+        block = self.free_bits.bit_length() - 1
+        self.free_bits &= ~(1 << block)
+        return block
+
+
+class SlidingManager(CleanWindowManager):
+    """A window that is no whole number of blocks."""
+
+    profile: ClassVar[dict[str, Any]] = {"null_block": 0, "groups": [{**SLIDING, "window": 7}]}
+
+
+class ChunkedManager(CleanWindowManager):
+    """Attention in chunks: at the start of one nothing before is read, and nothing is missed."""
+
+    profile: ClassVar[dict[str, Any]] = {
+        "null_block": 0,
+        "groups": [{"kind": "chunked", "window": 8}],
+    }
+
+
+class RingManager(CleanRingManager):
+    """A table that goes round."""
+
+    profile: ClassVar[dict[str, Any]] = {
+        "publishes": "never",
+        "window_blocks": "reused",
+        "eviction": "lifo",
+        "groups": [SLIDING],
+    }
+
+
+class SwappingManager(CleanSwappingManager):
+    """Families of forks move to host memory and back."""
+
+    profile: ClassVar[dict[str, Any]] = {"host_blocks": 6}
+
+
+class HybridManager(CleanHybridManager):
+    """Full attention in blocks of eight beside a window in blocks of four."""
+
+    profile: ClassVar[dict[str, Any]] = {
+        "null_block": 0,
+        "groups": [{"kind": "full", "block_size": 8}, SLIDING],
+    }
+
+
+MANAGER_ODDITIES: tuple[type, ...] = (
+    FirstCarrierManager,
+    MergingManager,
+    WholePromptManager,
+    LifoManager,
+    NullBlockManager,
+    DeferringManager,
+    ReservingManager,
+    WatchfulManager,
+    EarlyPublisher,
+    CachelessManager,
+    ShyManager,
+    EagerForker,
+    BlackBoxManager,
+    ArrayManager,
+    BitmapManager,
+    ContentCheckedManager,
+    ReportingManager,
+    SlidingManager,
+    ChunkedManager,
+    RingManager,
+    SwappingManager,
+    HybridManager,
+    CleanNanoManager,
+)
