@@ -23,7 +23,7 @@ from poolproof.contract.violation import Violation
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 
-__all__ = ["RecordedPool", "RecordedQueue"]
+__all__ = ["RecordedPool", "RecordedQueue", "contents_of"]
 
 
 class RecordedPool(PoolSession):
@@ -68,7 +68,7 @@ class RecordedPool(PoolSession):
 
     def state(self) -> Hashable:
         """The same for two sessions that need not both be continued."""
-        contents = _contents(self.target)
+        contents = contents_of(self.target)
         self.is_exact = contents is not None
         if contents is None:
             orders = permutations(range(len(self.keys)))
@@ -129,7 +129,7 @@ class RecordedQueue(QueueSession):
     def state(self) -> Hashable:
         """The same for two sessions that need not both be continued."""
         order = self.reference.order
-        contents = _contents(self.target)
+        contents = contents_of(self.target)
         self.is_exact = contents is not None
         if contents is not None:
             return contents, tuple(order)
@@ -140,7 +140,7 @@ class RecordedQueue(QueueSession):
         return None if self.replaying else super().diagnose()
 
 
-def _contents(target: Any) -> bytes | None:
+def contents_of(target: Any) -> bytes | None:
     """A digest of everything inside the target; None where pickle cannot write it."""
     try:
         written = pickle.dumps(target, protocol=5)

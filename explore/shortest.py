@@ -11,20 +11,29 @@ commands before it unchecked, because targets in general can be neither copied n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from poolproof.contract.commands import Command
 from poolproof.contract.content import Key
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation
+from poolproof.explore.manager_grammar import IdentityGrammar, ManagerGrammar, WorkloadGrammar
 from poolproof.explore.pool_grammar import PoolGrammar
 from poolproof.explore.queue_grammar import QueueGrammar
+from poolproof.explore.recorded_manager import RecordedManager
 from poolproof.explore.recorded_session import RecordedPool, RecordedQueue
 from poolproof.harness.target_call import crash
+from poolproof.reference.content_names import ContentNames
 
-__all__ = ["ShortestResult", "shortest_failure", "shortest_queue_failure"]
+__all__ = [
+    "ShortestResult",
+    "shortest_failure",
+    "shortest_manager_failure",
+    "shortest_queue_failure",
+]
 
 Make = Callable[[int, bool], Any]
 Commands = tuple[Command, ...]
@@ -32,9 +41,30 @@ IsWanted = Callable[[Violation, Commands], bool]
 """Whether a failure after these commands is one that the search is for."""
 
 
+Announce = Callable[[Command], object]
+"""Hears each command before it is applied, on the target that `make` gave last."""
+
+
 def any_failure(_violation: Violation, _commands: Commands) -> bool:
     """Every failure is wanted."""
     return True
+
+
+def unheard(_command: Command) -> None:
+    """Nobody listens."""
+
+
+class _NotAgainError(Exception):
+    """A replayed prefix broke something that it had not broken before."""
+
+    def __init__(self, commands: Commands, violation: Violation) -> None:
+        super().__init__(violation.sentence)
+        self.commands = commands
+        self.violation = replace(
+            violation,
+            sentence=f"{violation.sentence}; the same commands showed nothing before: the target "
+            "does not behave the same way twice",
+        )
 
 
 class _Session(Protocol):
@@ -78,26 +108,33 @@ def shortest_failure(
     num_blocks: int,
     *,
     enable_caching: bool = True,
-    hashes: int = 2,
+    hashes: int | Sequence[Key] = 2,
     max_commands: int = 6,
     max_states: int = 100_000,
     max_count: int = 3,
     max_list: int = 2,
     is_wanted: IsWanted = any_failure,
+    announce: Announce = unheard,
 ) -> ShortestResult:
     """The shortest sequence of pool commands after which a target breaks an invariant.
 
     `make(num_blocks, enable_caching)` builds a fresh target; `hashes` is how many different
-    hashes commands may name. What fails and is not wanted is not followed any further.
+    hashes commands may name, or which ones. What fails and is not wanted is not followed further.
     """
-    alphabet: list[Key] = [bytes([number]) * 16 for number in range(1, hashes + 1)]
+    alphabet: Sequence[Key] = (
+        [bytes([number]) * 16 for number in range(1, hashes + 1)]
+        if isinstance(hashes, int)
+        else hashes
+    )
 
     def start() -> RecordedPool:
         target = make(num_blocks, enable_caching)
         return RecordedPool(target, profile, num_blocks, enable_caching=enable_caching)
 
     grammar = PoolGrammar(alphabet, max_count=max_count, max_list=max_list)
-    return _Search(start, grammar.commands, max_commands, max_states, is_wanted).run()
+    return _Search(
+        start, grammar.commands, max_commands, max_states, is_wanted=is_wanted, announce=announce
+    ).run()
 
 
 def shortest_queue_failure(
@@ -109,6 +146,7 @@ def shortest_queue_failure(
     max_count: int = 3,
     max_list: int = 2,
     is_wanted: IsWanted = any_failure,
+    announce: Announce = unheard,
 ) -> ShortestResult:
     """The shortest sequence of queue commands after which a target breaks an invariant."""
 
@@ -116,7 +154,44 @@ def shortest_queue_failure(
         return RecordedQueue(make(num_blocks, True), num_blocks)
 
     grammar = QueueGrammar(max_count=max_count, max_list=max_list)
-    return _Search(start, grammar.commands, max_commands, max_states, is_wanted).run()
+    return _Search(
+        start, grammar.commands, max_commands, max_states, is_wanted=is_wanted, announce=announce
+    ).run()
+
+
+def shortest_manager_failure(
+    make: Make,
+    profile: ManagerProfile,
+    num_blocks: int,
+    block_size: int = 2,
+    *,
+    enable_caching: bool = True,
+    max_commands: int = 5,
+    max_states: int = 20_000,
+    most_sequences: int = 2,
+    identities: bool = False,
+    is_wanted: IsWanted = any_failure,
+    announce: Announce = unheard,
+) -> ShortestResult:
+    """The shortest sequence of manager commands after which a target breaks an invariant.
+
+    All workloads of up to `max_commands` commands over the prompts of `manager_grammar.py`, with
+    at most `most_sequences` sequences at once, every read compared with shadow memory.
+    `identities` takes the prompts that differ in what tells prompts apart, with few verbs.
+    """
+    names = ContentNames()
+
+    def start() -> RecordedManager:
+        target = make(num_blocks, enable_caching)
+        return RecordedManager(
+            target, profile, num_blocks, block_size, names, enable_caching=enable_caching
+        )
+
+    kind = IdentityGrammar if identities else ManagerGrammar
+    grammar: WorkloadGrammar = kind(block_size, most_sequences=most_sequences)
+    return _Search(
+        start, grammar.commands, max_commands, max_states, is_wanted=is_wanted, announce=announce
+    ).run()
 
 
 class _Search(Generic[AnySession]):
@@ -128,10 +203,13 @@ class _Search(Generic[AnySession]):
         commands_in: Callable[[AnySession], Iterable[Command]],
         max_commands: int,
         max_states: int,
+        *,
         is_wanted: IsWanted,
+        announce: Announce,
     ) -> None:
         self._start = start
         self._is_wanted = is_wanted
+        self._announce = announce
         self._commands_in = commands_in
         self._max_commands = max_commands
         self._max_states = max_states
@@ -151,7 +229,10 @@ class _Search(Generic[AnySession]):
         for depth in range(self._max_commands):
             following: list[tuple[Hashable, Commands]] = []
             for state, prefix in level:
-                failed = self._expand(state, prefix, states, following)
+                try:
+                    failed = self._expand(state, prefix, states, following)
+                except _NotAgainError as again:
+                    failed = again.commands, again.violation
                 if failed is not None:
                     return self._result(depth, states, *failed)
                 if len(states) > self._max_states:
@@ -191,15 +272,18 @@ class _Search(Generic[AnySession]):
 
     def _try(self, session: AnySession, command: Command) -> Violation | None:
         self._num_tries += 1
+        self._announce(command)
         return session.step_any(command) or session.look()
 
     def _replayed(self, prefix: Commands) -> AnySession:
         """A fresh session after commands that are known to show nothing."""
         session = self._start()
         session.replaying = True
-        for command in prefix:
-            violation = session.step(command)
-            assert violation is None, f"the target is not deterministic: {violation}"
+        for position, command in enumerate(prefix, start=1):
+            self._announce(command)
+            violation = session.step_any(command)  # misuse may leave a trace that only pickle sees
+            if violation is not None:
+                raise _NotAgainError(prefix[:position], violation)
         session.replaying = False
         return session
 
