@@ -1,0 +1,243 @@
+"""Refuses the arguments of a kernel before anything is launched.
+
+A kernel that is started on wrong arguments reads somebody else's memory and says nothing, so each
+of these is a `KernelArgumentError` with the argument's name, what it was and what is allowed.
+Shapes, types, strides and devices cost nothing to look at. Lengths and block ids have to be read
+back from the device, which an engine does not want at every step: `check_values`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from poolproof.kernels.batch import FP8_DTYPES, PagedBatch
+
+__all__ = [
+    "HEAD_SIZES",
+    "KernelArgumentError",
+    "check_shapes",
+    "check_values",
+    "require",
+    "require_strides",
+    "require_tensor",
+]
+
+HEAD_SIZES = range(16, 257)
+BLOCK_SIZES = range(1, 257)
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int32, torch.int64)
+
+
+class KernelArgumentError(ValueError):
+    """An argument that no kernel is launched with; the message names it."""
+
+
+def require(holds: bool, name: str, was: object, allowed: str) -> None:
+    """Raises KernelArgumentError unless `holds`."""
+    if not holds:
+        raise KernelArgumentError(f"{name} is {was}; it must be {allowed}")
+
+
+def require_tensor(name: str, value: Any, dimensions: tuple[str, ...], dtypes: Any) -> None:
+    """`value` is a tensor with these dimensions and one of these types."""
+    require(isinstance(value, Tensor), name, f"a {type(value).__name__}", "a torch tensor")
+    require(
+        value.dim() == len(dimensions),
+        name,
+        f"of shape {tuple(value.shape)}",
+        f"of shape ({', '.join(dimensions)})",
+    )
+    words = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+    require(value.dtype in dtypes, name, str(value.dtype).removeprefix("torch."), words)
+
+
+def require_strides(name: str, value: Tensor) -> None:
+    """The elements of a head stand side by side, and no two elements are one."""
+    require(
+        value.stride(-1) == 1 or value.shape[-1] == 1,
+        name,
+        f"laid out with strides {tuple(value.stride())}",
+        "of stride 1 in its last dimension (elements of a head side by side)",
+    )
+    spread = [s for size, s in zip(value.shape, value.stride(), strict=True) if size > 1]
+    require(
+        all(s > 0 for s in spread),
+        name,
+        f"laid out with strides {tuple(value.stride())}",
+        "laid out without strides of 0 (an expanded tensor: call .contiguous())",
+    )
+
+
+def check_shapes(batch: PagedBatch, out: Tensor | None = None) -> None:
+    """Shapes, types, strides, devices and options. Raises KernelArgumentError."""
+    _check_tensors(batch)
+    _check_cache(batch)
+    _check_options(batch)
+    if out is not None:
+        require_tensor("out", out, ("num_tokens", "num_heads", "head_size"), [batch.query.dtype])
+        require(
+            out.shape == batch.query.shape,
+            "out",
+            f"of shape {tuple(out.shape)}",
+            f"of the query's shape {tuple(batch.query.shape)}",
+        )
+        require_strides("out", out)
+    _check_devices(batch, out)
+
+
+def _check_tensors(batch: PagedBatch) -> None:
+    query, cache = batch.query, batch.key_cache
+    require_tensor("query", query, ("num_tokens", "num_heads", "head_size"), DTYPES)
+    slots = ("num_blocks", "block_size", "num_kv_heads", "head_size")
+    cache_types = (query.dtype, *FP8_DTYPES)
+    require_tensor("key_cache", cache, slots, cache_types)
+    require_tensor("value_cache", batch.value_cache, slots, [cache.dtype])
+    require_tensor("block_tables", batch.block_tables, ("num_sequences", "max_blocks"), INTEGERS)
+    count = batch.block_tables.shape[0]
+    for name in ("kv_lengths", "query_lengths"):
+        lengths = getattr(batch, name)
+        require_tensor(name, lengths, ("num_sequences",), INTEGERS)
+        require(
+            lengths.shape[0] == count,
+            name,
+            f"of {lengths.shape[0]} entries",
+            f"of {count} entries, one for each row of block_tables",
+        )
+    for name in ("query", "key_cache", "value_cache"):
+        require_strides(name, getattr(batch, name))
+
+
+def _check_cache(batch: PagedBatch) -> None:
+    query, cache = batch.query, batch.key_cache
+    require(
+        batch.value_cache.shape == cache.shape,
+        "value_cache",
+        f"of shape {tuple(batch.value_cache.shape)}",
+        f"of key_cache's shape {tuple(cache.shape)}",
+    )
+    num_heads, head_size = query.shape[1:]
+    require(
+        head_size in HEAD_SIZES,
+        "query",
+        f"of head size {head_size}",
+        f"of a head size from {HEAD_SIZES[0]} to {HEAD_SIZES[-1]}",
+    )
+    require(
+        cache.shape[3] == head_size,
+        "key_cache",
+        f"of head size {cache.shape[3]}",
+        f"of the query's head size, {head_size}",
+    )
+    require(
+        cache.shape[1] in BLOCK_SIZES,
+        "key_cache",
+        f"of block size {cache.shape[1]}",
+        f"of a block size from {BLOCK_SIZES[0]} to {BLOCK_SIZES[-1]}",
+    )
+    num_kv_heads = cache.shape[2]
+    require(
+        num_kv_heads > 0 and num_heads > 0 and num_heads % num_kv_heads == 0,
+        "query",
+        f"of {num_heads} heads",
+        f"of a multiple of the cache's {num_kv_heads} heads",
+    )
+
+
+def _check_options(batch: PagedBatch) -> None:
+    options = batch.options
+    require(_is_number(options.scale), "scale", options.scale, "a finite number")
+    window = options.sliding_window
+    require(
+        window is None or (type(window) is int and window > 0),
+        "sliding_window",
+        window,
+        "None or a number of tokens of at least 1",
+    )
+    cap = options.softcap
+    require(cap is None or (_is_number(cap) and cap > 0), "softcap", cap, "None or above 0")
+    for name in ("sliding_window", "alibi_slopes"):
+        require(
+            options.causal or getattr(options, name) is None,
+            "causal",
+            "False",
+            f"True with {name}, which looks back from the query's position",
+        )
+    for name in ("alibi_slopes", "sinks"):
+        value = getattr(options, name)
+        if value is not None:
+            require_tensor(name, value, ("num_heads",), [torch.float32])
+            require(
+                value.shape[0] == batch.query.shape[1],
+                name,
+                f"of {value.shape[0]} entries",
+                f"of {batch.query.shape[1]} entries, one for each head of the query",
+            )
+    for name in ("key_scale", "value_scale"):
+        value = getattr(options, name)
+        require(_is_number(value) and value > 0, name, value, "a finite number above 0")
+        require(
+            value == 1 or batch.is_fp8,
+            name,
+            value,
+            f"1 with a cache of {str(batch.key_cache.dtype).removeprefix('torch.')}: "
+            "only fp8 caches are scaled",
+        )
+
+
+def _check_devices(batch: PagedBatch, out: Tensor | None) -> None:
+    device = batch.query.device
+    options = batch.options
+    others = {name: getattr(batch, name) for name in batch.__slots__[1:6]}
+    others |= {"alibi_slopes": options.alibi_slopes, "sinks": options.sinks, "out": out}
+    for name, tensor in others.items():
+        require(
+            tensor is None or tensor.device == device,
+            name,
+            f"on {getattr(tensor, 'device', None)}",
+            f"on the query's device, {device}",
+        )
+
+
+def check_values(batch: PagedBatch) -> None:
+    """Lengths and block ids, read back from the device. Raises KernelArgumentError."""
+    kv_lengths, query_lengths = batch.kv_lengths.tolist(), batch.query_lengths.tolist()
+    table = batch.block_tables.tolist()
+    room = batch.block_tables.shape[1] * batch.block_size
+    num_blocks = batch.key_cache.shape[0]
+    for index, (query_length, kv_length) in enumerate(zip(query_lengths, kv_lengths, strict=True)):
+        require(query_length >= 0, f"query_lengths[{index}]", query_length, "0 or more")
+        require(
+            0 <= kv_length <= room,
+            f"kv_lengths[{index}]",
+            kv_length,
+            f"from 0 to {room}: {batch.block_tables.shape[1]} table entries of {batch.block_size} "
+            "slots",
+        )
+        require(
+            query_length <= kv_length or kv_length == 0,
+            f"query_lengths[{index}]",
+            query_length,
+            f"at most kv_lengths[{index}] = {kv_length}, which counts the new tokens as well",
+        )
+        for place, block in enumerate(table[index][: -(-kv_length // batch.block_size)]):
+            require(
+                0 <= block < num_blocks,
+                f"block_tables[{index}, {place}]",
+                block,
+                f"a block from 0 to {num_blocks - 1}",
+            )
+    num_tokens = batch.query.shape[0]
+    require(
+        sum(query_lengths) == num_tokens,
+        "query_lengths",
+        f"{sum(query_lengths)} in sum",
+        f"{num_tokens} in sum, the rows of the query",
+    )
+
+
+def _is_number(value: object) -> bool:
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and abs(value) < float("inf")  # type: ignore[arg-type] # a number, by is_real

@@ -1,0 +1,122 @@
+"""One call of paged attention: tensors, lengths, options, in the words that every target gets.
+
+Sequence s has `kv_lengths[s]` tokens in the cache, the last `query_lengths[s]` of which are those
+that ask. Query i of it stands at position `kv_length - query_length + i`; key j is in slot
+`j % block_size` of block `block_tables[s, j // block_size]`. Nothing is checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["AttentionOptions", "PagedBatch", "SequenceRows"]
+
+FP8_DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionOptions:
+    """What is done to a score between the dot product and the softmax.
+
+    score = dot(query, key * key_scale) * scale; with a soft cap `softcap * tanh(score / softcap)`;
+    with slopes plus `alibi_slopes[head] * (key position - query position)`. With `causal` a query
+    sees the keys up to its own position, with a window only the last `sliding_window` of those, its
+    own included. `sinks[head]` is a score that takes part in the sum of the softmax and has no
+    value. Slopes and sinks are float32 and have a row for each query head.
+    """
+
+    scale: float
+    causal: bool = True
+    sliding_window: int | None = None
+    softcap: float | None = None
+    alibi_slopes: Tensor | None = None
+    sinks: Tensor | None = None
+    key_scale: float = 1.0
+    value_scale: float = 1.0
+
+    def keywords(self) -> dict[str, Any]:
+        """The options as keyword arguments of a target."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceRows:
+    """Where one sequence stands: its rows of the query and its positions."""
+
+    index: int
+    first_row: int
+    query_length: int
+    kv_length: int
+
+    @property
+    def rows(self) -> slice:
+        """Its rows of query and output."""
+        return slice(self.first_row, self.first_row + self.query_length)
+
+    @property
+    def first_position(self) -> int:
+        """The position of its first query; -1 for a query without any key."""
+        return self.kv_length - self.query_length
+
+    def first_visible(self, options: AttentionOptions) -> int:
+        """The first key position that any of its queries sees."""
+        if options.sliding_window is None:
+            return 0
+        return min(self.kv_length, max(0, self.first_position - options.sliding_window + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedBatch:
+    """The arguments of one call.
+
+    Shapes: `query` (num_tokens, num_heads, head_size), `key_cache` and `value_cache` (num_blocks,
+    block_size, num_kv_heads, head_size) with any strides, `block_tables` (num_sequences,
+    max_blocks) int32, `kv_lengths` and `query_lengths` (num_sequences,) int32.
+    """
+
+    query: Tensor
+    key_cache: Tensor
+    value_cache: Tensor
+    block_tables: Tensor
+    kv_lengths: Tensor
+    query_lengths: Tensor
+    options: AttentionOptions
+
+    @property
+    def block_size(self) -> int:
+        """Slots a block."""
+        return int(self.key_cache.shape[1])
+
+    @property
+    def num_kv_heads(self) -> int:
+        """Heads of the cache."""
+        return int(self.key_cache.shape[2])
+
+    @property
+    def queries_per_kv_head(self) -> int:
+        """Query heads that share a head of the cache."""
+        return int(self.query.shape[1]) // self.num_kv_heads
+
+    @property
+    def is_fp8(self) -> bool:
+        """Whether keys and values are stored in eight bits."""
+        return self.key_cache.dtype in FP8_DTYPES
+
+    def sequences(self) -> Iterator[SequenceRows]:
+        """Each sequence, in order."""
+        first_row = 0
+        lengths = zip(self.query_lengths.tolist(), self.kv_lengths.tolist(), strict=True)
+        for index, (query_length, kv_length) in enumerate(lengths):
+            yield SequenceRows(index, first_row, query_length, kv_length)
+            first_row += query_length
+
+    def blocks_of(self, sequence: SequenceRows) -> list[int]:
+        """The blocks that hold its tokens, in order of position."""
+        count = -(-sequence.kv_length // self.block_size)
+        blocks: list[int] = self.block_tables[sequence.index, :count].tolist()
+        return blocks

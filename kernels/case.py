@@ -1,0 +1,206 @@
+"""A test case of paged attention in a few plain numbers, and the tensors that it stands for.
+
+A case is small enough to print, to keep in a file and to shrink; the tensors follow from it and its
+seed on every machine. Block 0 is the null block and is never owned. What nobody owns is filled
+with finite numbers of the same size as the rest; poison is put there by the relations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from poolproof.kernels.batch import AttentionOptions, PagedBatch
+
+__all__ = ["DISTRIBUTIONS", "LAYOUTS", "Case", "CaseError", "build"]
+
+DISTRIBUTIONS = ("plain", "sharp", "flat", "far")
+"""Scores of size 1; of size 4, so that few keys count; near 0; all below -50,000."""
+
+LAYOUTS = ("slots-heads", "heads-slots", "cross-layer")
+"""Order of slots and heads in memory; the last has the planes of other layers between blocks."""
+
+NULL_BLOCK = 0
+
+
+class CaseError(ValueError):
+    """A case that cannot be read; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One batch. `sequences` are pairs of query length and kv length.
+
+    The first `shared_blocks` blocks of every sequence that is long enough are the same ones.
+    `cache_dtype` is None for the query's own. `spare_blocks` are owned by nobody, `spare_entries`
+    stand in each row of the table behind the longest.
+    """
+
+    sequences: tuple[tuple[int, int], ...]
+    seed: int = 0
+    dtype: str = "float32"
+    cache_dtype: str | None = None
+    num_kv_heads: int = 1
+    queries_per_kv_head: int = 1
+    head_size: int = 16
+    block_size: int = 4
+    shared_blocks: int = 0
+    spare_blocks: int = 1
+    spare_entries: int = 0
+    distribution: str = "plain"
+    layout: str = "slots-heads"
+    causal: bool = True
+    sliding_window: int | None = None
+    softcap: float | None = None
+    alibi: bool = False
+    sinks: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "sequences": [list(pair) for pair in self.sequences]}
+
+    @classmethod
+    def from_json(cls, value: Any) -> Case:
+        """What `to_json` wrote. Raises CaseError."""
+        if not isinstance(value, dict):
+            raise CaseError(f"a case is a JSON object, not {value!r}")
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(value) - set(known))
+        if unknown:
+            raise CaseError(f"unknown key {unknown[0]!r} in a case; known are {', '.join(known)}")
+        try:
+            sequences = tuple((int(q), int(kv)) for q, kv in value["sequences"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CaseError(
+                "a case needs sequences: a list of pairs of query length and kv length"
+            ) from error
+        if any(not (0 <= q <= kv or kv == 0 <= q) for q, kv in sequences):
+            raise CaseError("in a case a query length is at most its kv length, or that is 0")
+        return cls(**{**value, "sequences": sequences})
+
+    def blocks(self, sequence: int) -> int:
+        """How many blocks a sequence fills or begins."""
+        return -(-self.sequences[sequence][1] // self.block_size)
+
+    def shares(self, sequence: int) -> bool:
+        """Whether a sequence is long enough to stand on the shared blocks."""
+        return self.sequences[sequence][1] >= self.shared_blocks * self.block_size
+
+    @property
+    def num_heads(self) -> int:
+        """Query heads."""
+        return self.num_kv_heads * self.queries_per_kv_head
+
+    def words(self) -> str:
+        """One line for a person."""
+        pairs = " ".join(f"{q}/{kv}" for q, kv in self.sequences)
+        text = (
+            f"{self.dtype}, heads {self.num_heads} over {self.num_kv_heads}, head size "
+            f"{self.head_size}, block size {self.block_size}, queries/keys {pairs}"
+        )
+        if self.cache_dtype:
+            text += f", cache {self.cache_dtype}"
+        if self.shared_blocks:
+            text += f", {self.shared_blocks} blocks shared"
+        for name in ("sliding_window", "softcap"):
+            if getattr(self, name) is not None:
+                text += f", {name.replace('_', ' ')} {getattr(self, name)}"
+        for name in ("alibi", "sinks"):
+            text += f", {name}" if getattr(self, name) else ""
+        text += "" if self.causal else ", not causal"
+        text += "" if self.layout == LAYOUTS[0] else f", layout {self.layout}"
+        return text + ("" if self.distribution == "plain" else f", {self.distribution} scores")
+
+
+def build(case: Case, device: str = "cpu") -> PagedBatch:
+    """The tensors of a case."""
+    draw = torch.Generator().manual_seed(case.seed)
+    dtype = getattr(torch, case.dtype)
+    table, num_blocks = _block_tables(case, draw)
+    shape = (num_blocks, case.block_size, case.num_kv_heads, case.head_size)
+    num_tokens = sum(query for query, _ in case.sequences)
+    query = torch.randn(num_tokens, case.num_heads, case.head_size, generator=draw)
+    keys, values = (torch.randn(shape, generator=draw) for _ in range(2))
+    query, keys = _shaped(case, query, keys)
+    key_scale = value_scale = 1.0
+    if case.cache_dtype is not None:
+        # Not powers of two, so that a lost or doubled scale cannot hide.
+        key_scale, value_scale = 0.3, 0.7
+        cache_dtype = getattr(torch, case.cache_dtype)
+        limit = torch.finfo(cache_dtype).max
+        keys = (keys / key_scale).clamp(-limit, limit).to(cache_dtype)
+        values = (values / value_scale).clamp(-limit, limit).to(cache_dtype)
+    else:
+        keys, values = keys.to(dtype), values.to(dtype)
+    slopes = 2.0 ** -torch.arange(1, case.num_heads + 1).float() if case.alibi else None
+    sinks = torch.randn(case.num_heads, generator=draw) if case.sinks else None
+    options = AttentionOptions(
+        scale=case.head_size**-0.5,
+        causal=case.causal,
+        sliding_window=case.sliding_window,
+        softcap=case.softcap,
+        alibi_slopes=None if slopes is None else slopes.to(device),
+        sinks=None if sinks is None else sinks.to(device),
+        key_scale=key_scale,
+        value_scale=value_scale,
+    )
+    return PagedBatch(
+        query=query.to(dtype).to(device),
+        key_cache=in_layout(keys.to(device), case.layout),
+        value_cache=in_layout(values.to(device), case.layout),
+        block_tables=table.to(device),
+        kv_lengths=_lengths(case, 1, device),
+        query_lengths=_lengths(case, 0, device),
+        options=options,
+    )
+
+
+def in_layout(cache: Tensor, layout: str) -> Tensor:
+    """The same elements in another place: a view with the strides of the layout."""
+    if layout == "heads-slots":
+        return cache.transpose(1, 2).contiguous().transpose(1, 2)
+    if layout == "cross-layer":
+        # The planes of two other layers stand between the blocks of this one.
+        planes = torch.zeros((cache.shape[0], 3, *cache.shape[1:]), dtype=torch.float32)
+        planes = planes.to(cache.dtype).to(cache.device)
+        planes[:, 1] = cache
+        return planes[:, 1]
+    return cache
+
+
+def _lengths(case: Case, which: int, device: str) -> Tensor:
+    return torch.tensor([pair[which] for pair in case.sequences], dtype=torch.int32, device=device)
+
+
+def _block_tables(case: Case, draw: torch.Generator) -> tuple[Tensor, int]:
+    """Tables over blocks in random order, and the number of blocks."""
+    count = len(case.sequences)
+    shared = case.shared_blocks if any(case.shares(s) for s in range(count)) else 0
+    needed = [case.blocks(s) - (shared if case.shares(s) else 0) for s in range(count)]
+    num_blocks = 1 + shared + sum(needed) + case.spare_blocks
+    ids = (1 + torch.randperm(num_blocks - 1, generator=draw)).tolist()
+    width = max((case.blocks(s) for s in range(count)), default=0) + case.spare_entries
+    table = torch.full((count, width), NULL_BLOCK, dtype=torch.int32)
+    common, ids = ids[:shared], ids[shared:]
+    for sequence in range(count):
+        own, ids = ids[: needed[sequence]], ids[needed[sequence] :]
+        row = (common if case.shares(sequence) else []) + own
+        table[sequence, : len(row)] = torch.tensor(row, dtype=torch.int32)
+    return table, num_blocks
+
+
+def _shaped(case: Case, query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys whose scores have the size that the distribution says."""
+    if case.distribution == "sharp":
+        return query * 4, keys
+    if case.distribution == "flat":
+        return query * 0.1, keys
+    if case.distribution == "far":
+        # Every score is near -60,000: below the -10,000 and -50,000 that kernels have used in the
+        # place of minus infinity (flashinfer#4450).
+        offset = (60_000 / case.head_size**0.5) ** 0.5
+        return query * 0.01 + offset, keys * 0.01 - offset
+    return query, keys

@@ -1,0 +1,151 @@
+"""The output against dense attention in float64, rows without keys, what must stay untouched."""
+
+from __future__ import annotations
+
+import torch
+
+from poolproof.contract.violation import Severity
+from poolproof.kernels.batch import PagedBatch
+from poolproof.kernels.case import Case, build
+from poolproof.kernels.checks.check import Check, Outcome
+from poolproof.kernels.oracle import Expected, dense_attention
+from poolproof.kernels.read_sets.compare import named_tensors
+from poolproof.kernels.relations.relation import differing_rows, same_bits
+from poolproof.kernels.target import KernelTarget
+
+__all__ = ["DENSE_CHECKS", "rows_with_keys", "sentence_for"]
+
+
+def sentence_for(case: Case, expected: Expected, output: torch.Tensor) -> str:
+    """Where the worst element is, what it was and what it should have been."""
+    ratio = expected.ratio(output)
+    row, head, element = (int(i) for i in torch.unravel_index(ratio.argmax(), ratio.shape))
+    first = sequence = 0
+    while row >= first + case.sequences[sequence][0]:
+        first += case.sequences[sequence][0]
+        sequence += 1
+    was = float(output[row, head, element])
+    right = float(expected.output[row, head, element])
+    bound = float(expected.bound[row, head, element])
+    wrong_rows = int((ratio > 1).flatten(1).any(1).sum())
+    return (
+        f"sequence {sequence}, query {row - first}, head {head}, element {element} is {was:.6g} "
+        f"and should be {right:.6g} within {bound:.2g}; {wrong_rows} of {len(ratio)} rows are wrong"
+    )
+
+
+def _dense(target: KernelTarget, case: Case) -> Outcome:
+    batch = build(case, target.device)
+    expected = dense_attention(batch)
+    rows = rows_with_keys(case)
+    if not rows.any():
+        return Outcome(0)
+    output = target(batch).cpu()
+    if not rows.all():
+        # Rows without keys have a check of their own.
+        output[~rows] = 0
+    ratio = expected.max_ratio(output)
+    return Outcome(1, sentence_for(case, expected, output) if ratio > 1 else None, ratio)
+
+
+def rows_with_keys(case: Case) -> torch.Tensor:
+    """Which rows of the query see any key: (num_tokens,), of bool."""
+    rows = [keys > 0 for queries, keys in case.sequences for _ in range(queries)]
+    return torch.tensor(rows, dtype=torch.bool)
+
+
+def _empty_rows(target: KernelTarget, case: Case) -> Outcome:
+    empty = ~rows_with_keys(case)
+    if not empty.any():
+        return Outcome(0)
+    batch = build(case, target.device)
+    compared = 0
+    for poison in (float("nan"), 7.0):
+        out = torch.full_like(batch.query, poison)
+        output = target(batch, out).cpu()
+        compared += 1
+        if target.declaration.empty_row == "untouched":
+            if target.declaration.out and not same_bits(output[empty], out[empty].cpu()):
+                return Outcome(compared, "a row without keys was written")
+        elif bool((output[empty] != 0).any()):
+            worst = float(output[empty].flatten()[(output[empty] != 0).flatten().nonzero()[0, 0]])
+            return Outcome(
+                compared,
+                f"a query without keys gets {worst:g} and not zeros (the output tensor held "
+                f"{poison:g} before)",
+            )
+    return Outcome(compared)
+
+
+def _all_written(target: KernelTarget, case: Case) -> Outcome:
+    """The same output whatever stood in the output tensor before."""
+    batch = build(case, target.device)
+    rows = rows_with_keys(case)
+    if not rows.any():
+        return Outcome(0)
+    outputs = [
+        target(batch, torch.full_like(batch.query, poison)).cpu()[rows]
+        for poison in (float("nan"), 7.0)
+    ]
+    if same_bits(*outputs):
+        return Outcome(1)
+    row = differing_rows(*outputs)[0]
+    return Outcome(1, f"row {row} of the output depends on what the tensor held before")
+
+
+def _unchanged(target: KernelTarget, case: Case) -> Outcome:
+    """Query, caches, tables and lengths are the same after the call."""
+    batch = build(case, target.device)
+    before = {name: tensor.clone() for name, tensor in named_tensors(batch, None).items()}
+    target(batch)
+    for name in _changed(batch, before):
+        if target.declaration.cache_writes == "newest" and name.endswith("_cache"):
+            continue
+        return Outcome(1, f"{name} was changed by the call")
+    return Outcome(1)
+
+
+def _changed(batch: PagedBatch, before: dict[str, torch.Tensor]) -> list[str]:
+    now = named_tensors(batch, None)
+    return [name for name in before if not torch.equal(_bits(now[name]), _bits(before[name]))]
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Bits and not numbers: NaN equals itself, and fp8 can be compared."""
+    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.contiguous().view(kinds[tensor.element_size()])
+
+
+def _has_empty(target: KernelTarget) -> bool:
+    return target.declaration.empty_row in {"zeros", "untouched"}
+
+
+DENSE_CHECKS = (
+    Check(
+        name="dense",
+        sentence="the output is dense attention over the sequence's own tokens, within the bound",
+        severity=Severity.WRONG_DATA_OF_ONES_OWN,
+        run=_dense,
+    ),
+    Check(
+        name="empty rows",
+        sentence="a query without keys gets zeros",
+        severity=Severity.WRONG_DATA_OF_ANOTHER,
+        run=_empty_rows,
+        applies=_has_empty,
+        promise="empty_row",
+    ),
+    Check(
+        name="output rows",
+        sentence="every row is written, whatever the output tensor held before",
+        severity=Severity.WRONG_DATA_OF_ANOTHER,
+        run=_all_written,
+        applies=lambda target: target.declaration.out,
+    ),
+    Check(
+        name="inputs",
+        sentence="query, caches, tables and lengths are not written",
+        severity=Severity.WRONG_DATA_OF_ANOTHER,
+        run=_unchanged,
+    ),
+)

@@ -1,0 +1,100 @@
+"""A check for each relation: bit for bit where that is promised, within the bound elsewhere."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from poolproof.contract.violation import Severity
+from poolproof.kernels.case import Case, build
+from poolproof.kernels.checks.check import Check, Outcome
+from poolproof.kernels.checks.dense import rows_with_keys
+from poolproof.kernels.declaration import PROMISES
+from poolproof.kernels.oracle import dense_attention
+from poolproof.kernels.ownership import ownership
+from poolproof.kernels.relations.catalogue import RELATIONS
+from poolproof.kernels.relations.relation import Relation, Subject, differing_rows, same_bits
+from poolproof.kernels.target import KernelTarget
+
+__all__ = ["RELATION_CHECKS"]
+
+
+class _Related:
+    """One relation as the function of a check."""
+
+    def __init__(self, relation: Relation) -> None:
+        self._relation = relation
+
+    def __call__(self, target: KernelTarget, case: Case) -> Outcome:
+        relation, declared = self._relation, target.declaration
+        batch = build(case, target.device)
+        subject = Subject(case, batch, ownership(batch), random.Random(case.seed))
+        promised = getattr(declared, relation.promise)
+        # Rows without keys have a check of their own.
+        asked = rows_with_keys(case)
+        if not asked.any():
+            return Outcome(0)
+        output: torch.Tensor | None = None
+        compared = 0
+        for variant in relation.variants(subject, promised):
+            if variant.batch.block_size not in declared.block_sizes:
+                continue
+            if output is None:
+                output = target(batch)
+            rows = torch.arange(len(asked)) if variant.rows is None else variant.rows
+            kept = asked[rows].to(output.device)
+            if not kept.any():
+                continue
+            expected = output[rows.to(output.device)][kept]
+            found = target(variant.batch)
+            compared += 1
+            if promised == "close":
+                dense = dense_attention(variant.batch)
+                if float(dense.ratio(found)[kept.cpu()].max()) > 1:
+                    return Outcome(compared, f"with {variant.what} the output is beyond the bound")
+            elif not same_bits(expected, found[kept]):
+                return Outcome(compared, _difference(variant.what, expected, found[kept]))
+        return Outcome(compared)
+
+
+def _difference(what: str, expected: torch.Tensor, found: torch.Tensor) -> str:
+    rows = differing_rows(expected, found)
+    here, there = expected[rows[0]].flatten(), found[rows[0]].flatten()
+    place = int((~((here == there) | (here.isnan() & there.isnan()))).nonzero()[0, 0])
+    return (
+        f"with {what} {len(rows)} of {len(expected)} rows change, the first is row {rows[0]}: "
+        f"{float(there[place]):.9g} in the place of {float(here[place]):.9g}"
+    )
+
+
+def _applies(relation: Relation, target: KernelTarget) -> bool:
+    declared = target.declaration
+    if relation.name == "strides":
+        return len(declared.layouts) > 1
+    if relation.name == "behind the window":
+        return "sliding_window" in declared.features
+    if relation.name == "block size":
+        return any(
+            size % 2 == 0 and size // 2 in declared.block_sizes for size in declared.block_sizes
+        )
+    if relation.name in {"key tail", "value tail"}:
+        return any(size > 1 for size in declared.block_sizes)
+    return True
+
+
+def _check_of(relation: Relation) -> Check:
+    assert relation.promise in PROMISES, relation
+    foreign = Severity.WRONG_DATA_OF_ANOTHER
+    return Check(
+        name=relation.name,
+        sentence=relation.sentence,
+        severity=foreign if relation.is_foreign else Severity.WRONG_DATA_OF_ONES_OWN,
+        run=_Related(relation),
+        applies=lambda target: _applies(relation, target),
+        promise=relation.promise,
+        also_by=relation.also_by,
+    )
+
+
+RELATION_CHECKS = tuple(_check_of(relation) for relation in RELATIONS.values())

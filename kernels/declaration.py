@@ -1,0 +1,138 @@
+"""What a paged-attention target declares about itself: what it supports, what it promises.
+
+A promise that is not made is still looked at and then reported apart; only what is promised can be
+broken. Unknown keys and values are errors, a missing key takes the first value of its row, which
+is the strictest, and the report prints it as assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from poolproof.kernels.case import LAYOUTS
+
+__all__ = ["FEATURES", "PROMISES", "Declaration", "DeclarationError"]
+
+PROMISES: dict[str, tuple[str, ...]] = {
+    "tail": ("any", "finite-values", "finite"),
+    "unowned": ("any", "finite"),
+    "behind_window": ("any", "finite"),
+    "table_tail": ("any", "block-ids"),
+    "empty_row": ("zeros", "untouched", "undefined", "refused"),
+    "placement": ("exact", "close"),
+    "batch": ("exact", "close"),
+    "block_size": ("exact", "close"),
+    "strides": ("exact", "close"),
+    "repeat": ("exact", "close"),
+    "cache_writes": ("none", "newest"),
+    "window_reads": ("exact", "tile"),
+}
+"""`tail`: what may stand in the slots behind a sequence's last token, without any effect.
+`unowned`: the same for blocks of nobody, the null block included. `behind_window`: for blocks that
+no query sees any more and whose table entry is the null block. `table_tail`: what may stand in a
+table row behind its last needed entry. `empty_row`: what a query without keys gets. `placement`,
+`batch`, `block_size`, `strides`, `repeat`: whether the same numbers give the same bits in other
+blocks, in another batch, in blocks of half the size, in another layout, and again.
+`cache_writes`: whether the target itself writes the newest token. `window_reads`: whether keys in
+front of a window are read."""
+
+FEATURES = ("sliding_window", "softcap", "alibi", "sinks", "non_causal", "fp8")
+
+_LISTS: dict[str, tuple[Any, ...]] = {
+    "features": FEATURES,
+    "modes": ("decode", "prefill"),
+    "dtypes": ("float32", "float16", "bfloat16"),
+    "layouts": LAYOUTS,
+}
+
+
+class DeclarationError(ValueError):
+    """A declaration with an unknown key or value; the message names it and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """One value for each row of `PROMISES`, and what the target supports.
+
+    `head_sizes` and `block_sizes` are what cases are drawn from. `grouped` says whether query
+    heads may share a head of the cache, `mixed` whether sequences of one query may stand beside
+    longer ones, `out` whether an output tensor may be handed in.
+    """
+
+    tail: str = "any"
+    unowned: str = "any"
+    behind_window: str = "any"
+    table_tail: str = "any"
+    empty_row: str = "zeros"
+    placement: str = "exact"
+    batch: str = "exact"
+    block_size: str = "exact"
+    strides: str = "exact"
+    repeat: str = "exact"
+    cache_writes: str = "none"
+    window_reads: str = "exact"
+    features: tuple[str, ...] = FEATURES
+    modes: tuple[str, ...] = ("decode", "prefill")
+    dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
+    layouts: tuple[str, ...] = LAYOUTS
+    head_sizes: tuple[int, ...] = (16, 24, 32, 64)
+    block_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 3)
+    grouped: bool = True
+    mixed: bool = True
+    out: bool = False
+    assumed: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def from_mapping(cls, declared: object) -> Declaration:
+        """The declaration of a target. Raises DeclarationError."""
+        if not isinstance(declared, Mapping):
+            raise DeclarationError(f"declaration must be a mapping, not {declared!r}")
+        known = [row.name for row in fields(cls) if row.name != "assumed"]
+        rows = {}
+        for key, value in declared.items():
+            if key not in known:
+                raise DeclarationError(
+                    f"unknown key {key!r} in a declaration; known are {', '.join(known)}"
+                )
+            rows[key] = _checked(key, value)
+        missing = tuple(key for key in known if key not in declared)
+        return cls(**rows, assumed=missing)
+
+    def to_json(self) -> dict[str, Any]:
+        """The rows as a mapping that `from_mapping` reads back."""
+        rows = {row.name: getattr(self, row.name) for row in fields(self) if row.name != "assumed"}
+        return {key: list(value) if isinstance(value, tuple) else value
+                for key, value in rows.items()}  # fmt: skip
+
+    def promises(self, key: str) -> bool:
+        """Whether the strictest value of the row is promised."""
+        return bool(getattr(self, key) == PROMISES[key][0])
+
+
+def _checked(key: str, value: Any) -> Any:
+    if key in PROMISES:
+        if value not in PROMISES[key]:
+            raise DeclarationError(
+                f"{key!r} in a declaration must be one of {', '.join(PROMISES[key])}, not {value!r}"
+            )
+        return value
+    if key in {"grouped", "mixed", "out"}:
+        if not isinstance(value, bool):
+            raise DeclarationError(f"{key!r} in a declaration must be True or False, not {value!r}")
+        return value
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise DeclarationError(f"{key!r} in a declaration must be a list, not {value!r}")
+    items = tuple(value)
+    allowed = _LISTS.get(key)
+    for item in items:
+        if allowed is None and (type(item) is not int or not 1 <= item <= 256):
+            raise DeclarationError(f"{key!r} in a declaration must hold sizes, not {item!r}")
+        if allowed is not None and item not in allowed:
+            raise DeclarationError(
+                f"{key!r} in a declaration may hold {', '.join(allowed)}, not {item!r}"
+            )
+    if not items and key != "features":
+        raise DeclarationError(f"{key!r} in a declaration must not be empty")
+    return items

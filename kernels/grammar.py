@@ -1,0 +1,98 @@
+"""Draws a case from choices: one grammar, behind which stands Hypothesis or a seeded generator.
+
+`choose(n)` gives an integer from 0 to n-1; what shrinks well is given first. Everything stays
+within what the target declares. Sizes are small: a fault of tiling, masking or indexing shows at a
+few dozen keys, and a case of that size runs in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from poolproof.kernels.case import DISTRIBUTIONS, Case
+from poolproof.kernels.declaration import Declaration
+
+__all__ = ["Choose", "draw_case"]
+
+Choose = Callable[[int], int]
+Item = TypeVar("Item")
+
+_MOST_KEYS = 44
+
+
+def draw_case(choose: Choose, allowed: Declaration) -> Case:
+    """A case that the target supports."""
+
+    def pick(items: Sequence[Item]) -> Item:
+        return items[choose(len(items))]
+
+    def maybe(feature: str, one_in: int) -> bool:
+        return feature in allowed.features and choose(one_in) == one_in - 1
+
+    block_size = pick(allowed.block_sizes)
+    modes = ("decode", "prefill", "mixed") if allowed.mixed else ("decode", "prefill")
+    offered = [mode for mode in modes if mode == "mixed" or mode in allowed.modes]
+    if set(allowed.modes) != {"decode", "prefill"}:
+        offered = [mode for mode in offered if mode != "mixed"]
+    mode = pick(offered)
+    causal = not maybe("non_causal", 8)
+    window = 1 + choose(24) if causal and maybe("sliding_window", 3) else None
+    dtype = pick(allowed.dtypes)
+    has_alibi = causal and maybe("alibi", 4)
+    is_far = dtype == "float32" and choose(12) == 11
+    softcap = pick((5.0, 20.0)) if not is_far and maybe("softcap", 4) else None
+    sequences = _sequences(choose, mode, block_size, allowed)
+    shared = 0
+    if len(sequences) > 1 and choose(3) == 2:
+        shared = min(kv for _, kv in sequences) // block_size
+        shared = choose(shared + 1) if shared else 0
+    return Case(
+        sequences=sequences,
+        seed=choose(1 << 20),
+        dtype=dtype,
+        cache_dtype=("float8_e4m3fn", "float8_e5m2")[choose(2)] if maybe("fp8", 6) else None,
+        num_kv_heads=1 + choose(2),
+        queries_per_kv_head=1 + choose(4) if allowed.grouped else 1,
+        head_size=pick(allowed.head_sizes),
+        block_size=block_size,
+        shared_blocks=shared,
+        spare_blocks=1 + choose(3),
+        spare_entries=choose(3),
+        distribution="far" if is_far else DISTRIBUTIONS[choose(3)],
+        layout=pick(allowed.layouts),
+        causal=causal,
+        sliding_window=window,
+        softcap=softcap,
+        alibi=has_alibi,
+        # Slopes count from the query's position here and from the last key's in some kernels, which
+        # is the same for a softmax and another for a sink; no model has both.
+        sinks=not has_alibi and maybe("sinks", 4),
+    )
+
+
+def _sequences(
+    choose: Choose, mode: str, block_size: int, allowed: Declaration
+) -> tuple[tuple[int, int], ...]:
+    has_empty = allowed.empty_row in {"zeros", "untouched"}
+    drawn = []
+    for _ in range(1 + choose(3)):
+        keys = _kv_length(choose, block_size)
+        single = mode == "decode" or (mode == "mixed" and choose(2) == 0)
+        # The whole prompt at once, or a chunk behind what is cached.
+        queries = 1 if single else (keys if choose(2) == 0 else 1 + choose(keys))
+        if has_empty and choose(10) == 9:
+            # A padding row of a captured graph: a query without keys (vllm#57094).
+            queries, keys = 1, 0
+        drawn.append((queries, keys))
+    return tuple(drawn)
+
+
+def _kv_length(choose: Choose, block_size: int) -> int:
+    """At a block's edge more often than not: faults of masks sit there."""
+    # Large blocks need longer sequences, or there is never a second one.
+    most = max(_MOST_KEYS, 2 * block_size + 8)
+    if choose(2):
+        return 1 + choose(most)
+    blocks = 1 + choose(most // block_size)
+    return max(1, blocks * block_size - 1 + choose(3))

@@ -1,0 +1,112 @@
+"""Dense attention in float64, and for each element how far a correct kernel may be away from it.
+
+A fixed tolerance is blind where answers are small and unfair where they are large: with inputs
+drawn from +-0.001 the tolerances in use pass a kernel that has no softmax at all. The bound here
+is a forward error bound of the usual algorithm, taken element by element from the float64 values.
+
+With p the weights, v the values, A = sum p|v|, Q = sqrt(sum p^2 v^2), u the unit roundoff of the
+output's type, S the largest sum of |query||key| times scale, n keys and head size D:
+
+    |o - o*| <= 1.01 u |o*|  +  6 u Q  +  (2 e + 6 2^-24 (sqrt(n) + 8)) A
+    e = 6 2^-24 (sqrt(D) + 3) S  +  2^-21 softcap  +  2^-22 max |slope * distance|
+
+First term: the output is rounded. Second: the weights are rounded to the cache's type before they
+meet the values (not in float32). Third: scores, exponentials and sums in float32, whose errors
+grow with the square root of the number of terms (Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., 4.3, with a factor of 6 for what is not random). `max_ratio` in a report is
+the largest error over its bound; correct kernels stay below 0.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from poolproof.kernels.batch import PagedBatch, SequenceRows
+from poolproof.kernels.gather import gathered, visible_keys
+
+__all__ = ["Expected", "dense_attention"]
+
+FLOAT32 = 2.0**-24
+FACTOR = 6.0
+ROUNDOFF = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+# Below the smallest normal number of a type the error is absolute.
+SMALLEST = {torch.float32: 1e-38, torch.float16: 2.0**-24, torch.bfloat16: 1e-38}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What should come out, and how far off each element may be; both float64, on the CPU."""
+
+    output: Tensor
+    bound: Tensor
+
+    def ratio(self, output: Tensor) -> Tensor:
+        """Error over bound for each element; infinite where the output is no number."""
+        error = (output.detach().cpu().double() - self.output).abs()
+        return torch.nan_to_num(error / self.bound, nan=float("inf"), posinf=float("inf"))
+
+    def max_ratio(self, output: Tensor) -> float:
+        """The worst element; above 1 the output is wrong."""
+        return float(self.ratio(output).max()) if output.numel() else 0.0
+
+
+def dense_attention(batch: PagedBatch) -> Expected:
+    """What `batch` must give. Reads the cache through the tables and nothing else of it."""
+    shape = batch.query.shape
+    output = torch.zeros(shape, dtype=torch.float64)
+    bound = torch.full(shape, SMALLEST[batch.query.dtype], dtype=torch.float64)
+    for sequence in batch.sequences():
+        first = sequence.first_visible(batch.options)
+        if sequence.query_length and first < sequence.kv_length:
+            _attend(batch, sequence, first, output, bound)
+    return Expected(output, bound)
+
+
+def _attend(
+    batch: PagedBatch, sequence: SequenceRows, first: int, output: Tensor, bound: Tensor
+) -> None:
+    options, group, head_size = batch.options, batch.queries_per_kv_head, batch.query.shape[2]
+    query = batch.query[sequence.rows].cpu().double().unflatten(1, (-1, group))
+    keys = gathered(batch, batch.key_cache, sequence, first).cpu().double() * options.key_scale
+    values = gathered(batch, batch.value_cache, sequence, first).cpu().double()
+    values = values * options.value_scale
+    scale = abs(options.scale)
+    # h: head of the cache, g: query head of its group, q: query, k: key, d: element of a head.
+    scores = torch.einsum("qhgd,khd->hgqk", query, keys) * options.scale
+    sizes = torch.einsum("qhgd,khd->hgqk", query.abs(), keys.abs()) * scale
+    seen = visible_keys(options, sequence, first)
+    score_error = FACTOR * FLOAT32 * (head_size**0.5 + 3) * sizes
+    if options.softcap is not None:
+        scores = options.softcap * torch.tanh(scores / options.softcap)
+        score_error = score_error + 8 * FLOAT32 * options.softcap
+    if options.alibi_slopes is not None:
+        slopes = options.alibi_slopes.cpu().double().unflatten(0, (-1, group))
+        positions = torch.arange(sequence.query_length) + sequence.first_position
+        distance = torch.arange(first, sequence.kv_length)[None, :] - positions[:, None]
+        bias = slopes[:, :, None, None] * distance.double()
+        scores = scores + bias
+        score_error = score_error + 4 * FLOAT32 * bias.abs()
+    weights = _softmax(scores.masked_fill(~seen, float("-inf")), options.sinks, group)
+    exact = torch.einsum("hgqk,khd->qhgd", weights, values)
+    absolute = torch.einsum("hgqk,khd->qhgd", weights, values.abs())
+    worst = score_error.masked_fill(~seen, 0.0).amax(-1)
+    relative = 2 * worst + FACTOR * FLOAT32 * (seen.shape[1] ** 0.5 + 8)
+    allowed = 1.01 * ROUNDOFF[batch.query.dtype] * exact.abs()
+    allowed += relative.permute(2, 0, 1)[..., None] * absolute
+    if batch.query.dtype != torch.float32:
+        squares = torch.einsum("hgqk,khd->qhgd", weights**2, values**2)
+        allowed += FACTOR * ROUNDOFF[batch.query.dtype] * squares.sqrt()
+    output[sequence.rows] = exact.flatten(1, 2)
+    bound[sequence.rows] += allowed.flatten(1, 2)
+
+
+def _softmax(scores: Tensor, sinks: Tensor | None, group: int) -> Tensor:
+    """Weights of the keys; zeros where a query sees none. -inf marks what is not seen."""
+    if sinks is None:
+        return torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
+    rows = sinks.cpu().double().unflatten(0, (-1, group))[:, :, None, None]
+    rows = rows.expand(*scores.shape[:3], 1)
+    return torch.softmax(torch.cat([scores, rows], dim=-1), dim=-1)[..., :-1]

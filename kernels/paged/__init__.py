@@ -1,0 +1,1 @@
+"""Our own kernels in Triton: decode, prefill, cache writes, block copies."""

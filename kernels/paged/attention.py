@@ -1,0 +1,192 @@
+"""Paged attention for a batch of decodes, prefills and chunks: checks, then two or three launches.
+
+Sequences with one query go to the decode kernel and the others to the prefill kernel, whatever
+stands beside them in the batch, so that a sequence gives the same bits in every batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from poolproof.kernels.arguments import KernelArgumentError, check_shapes, check_values
+from poolproof.kernels.batch import AttentionOptions, PagedBatch
+from poolproof.kernels.interpreter import is_interpreted
+from poolproof.kernels.paged.decode import decode_splits, merge_splits
+from poolproof.kernels.paged.prefill import prefill_tiles
+
+__all__ = ["TileSizes", "paged_attention", "tile_sizes"]
+
+# Decided where the kernels were defined, and not again.
+INTERPRETED = is_interpreted()
+
+
+@dataclass(frozen=True, slots=True)
+class TileSizes:
+    """How work is cut; the bits of a result depend on it, so nothing of the batch decides it.
+
+    `keys` positions a tile, `split` positions a split of a decode, `rows` queries times heads of
+    a prefill tile, each a power of two of at least 16.
+    """
+
+    keys: int
+    split: int
+    rows: int
+    decode_warps: int = 4
+    prefill_warps: int = 8
+
+
+def tile_sizes(head_size: int, dtype: torch.dtype) -> TileSizes:
+    """The sizes for a head size and a type of the query."""
+    if INTERPRETED:
+        # Small, so that a few dozen tokens make several tiles and splits.
+        return TileSizes(keys=16, split=32, rows=32)
+    wide = head_size > 128 or dtype == torch.float32
+    return TileSizes(keys=32 if wide else 64, split=512, rows=64 if wide else 128)
+
+
+def paged_attention(
+    query: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    block_tables: Tensor,
+    kv_lengths: Tensor,
+    query_lengths: Tensor,
+    *,
+    out: Tensor | None = None,
+    values_checked: bool = False,
+    max_kv_length: int | None = None,
+    max_query_length: int | None = None,
+    sizes: TileSizes | None = None,
+    **options: Any,
+) -> Tensor:
+    """Attention of each query over its sequence's keys.
+
+    Args:
+        query: (num_tokens, num_heads, head_size), the sequences one after another.
+        key_cache: (num_blocks, block_size, num_kv_heads, head_size); elements of a head side by
+            side, any other strides; the query's type or fp8.
+        value_cache: the same.
+        block_tables: (num_sequences, max_blocks); entries behind the last needed one are not read.
+        kv_lengths: (num_sequences,), tokens in the cache, the new ones included.
+        query_lengths: (num_sequences,), how many of those are new.
+        out: where the result goes; every row is written, with zeros where no key is seen.
+        values_checked: lengths and ids are known to be right and are not read back from the
+            device. With wrong ones the kernel reads memory that is not the cache's.
+        max_kv_length: an upper bound of `kv_lengths`, where it is known.
+        max_query_length: an upper bound of `query_lengths`; with 1 there is no prefill to launch.
+        sizes: how work is cut.
+        **options: the fields of `AttentionOptions`; `scale` has to be given.
+
+    Raises:
+        KernelArgumentError: before anything is launched.
+    """
+    batch = PagedBatch(
+        query=query,
+        key_cache=key_cache,
+        value_cache=value_cache,
+        block_tables=block_tables,
+        kv_lengths=kv_lengths,
+        query_lengths=query_lengths,
+        options=AttentionOptions(**options),
+    )
+    check_shapes(batch, out)
+    if not values_checked:
+        check_values(batch)
+    if query.device.type != ("cpu" if INTERPRETED else "cuda"):
+        raise KernelArgumentError(
+            f"query is on {query.device}; it must be on "
+            + ("cpu, because TRITON_INTERPRET=1" if INTERPRETED else "a CUDA device")
+        )
+    result = torch.empty_like(query) if out is None else out
+    if query.shape[0]:
+        sizes = sizes or tile_sizes(query.shape[2], query.dtype)
+        room = batch.block_tables.shape[1] * batch.block_size
+        if not values_checked:
+            max_kv_length, max_query_length = int(kv_lengths.max()), int(query_lengths.max())
+        longest = room if max_kv_length is None else min(max_kv_length, room)
+        _launch(batch, result, sizes, longest, max_query_length)
+    return result
+
+
+def _launch(
+    batch: PagedBatch, out: Tensor, sizes: TileSizes, longest: int, max_query_length: int | None
+) -> None:
+    first_rows = torch.cumsum(batch.query_lengths, 0, dtype=torch.int64) - batch.query_lengths
+    _decode(batch, out, sizes, first_rows, max(1, -(-longest // sizes.split)))
+    if max_query_length != 1:
+        _prefill(batch, out, sizes, first_rows)
+
+
+def _common(batch: PagedBatch, sizes: TileSizes) -> dict[str, Any]:
+    options = batch.options
+    return {
+        "WINDOW": options.sliding_window or 0,
+        "HAS_SOFTCAP": options.softcap is not None,
+        "HAS_SLOPES": options.alibi_slopes is not None,
+        "GROUP": batch.queries_per_kv_head,
+        "HEAD_SIZE": batch.query.shape[2],
+        "HEAD_PADDED": triton.next_power_of_2(batch.query.shape[2]),
+        "BLOCK_SIZE": batch.block_size,
+        "TILE": sizes.keys,
+        "FROM_FP8": batch.is_fp8,
+        "IN_FLOAT32": INTERPRETED and batch.query.dtype == torch.bfloat16,
+    }
+
+
+def _strides(batch: PagedBatch) -> tuple[int, ...]:
+    keys, values = batch.key_cache.stride(), batch.value_cache.stride()
+    return (*batch.query.stride()[:2], *keys[:3], *values[:3], batch.block_tables.stride(0))
+
+
+def _decode(
+    batch: PagedBatch, out: Tensor, sizes: TileSizes, first_rows: Tensor, num_splits: int
+) -> None:
+    options, query = batch.options, batch.query
+    num_sequences, (num_heads, head_size) = len(first_rows), query.shape[1:]
+    space = {"dtype": torch.float32, "device": query.device}
+    maxima = torch.empty((num_sequences, num_heads, num_splits), **space)
+    totals = torch.empty_like(maxima)
+    weighted_sums = torch.empty((num_sequences, num_heads, num_splits, head_size), **space)
+    common = _common(batch, sizes)
+    group_padded = max(16, triton.next_power_of_2(batch.queries_per_kv_head))
+    grid = (num_sequences, batch.num_kv_heads, num_splits)
+    decode_splits[grid](
+        query, batch.key_cache, batch.value_cache, batch.block_tables, batch.kv_lengths,
+        batch.query_lengths, first_rows, options.alibi_slopes, maxima, totals, weighted_sums,
+        options.scale * options.key_scale, options.softcap or 0.0, *_strides(batch),
+        batch.num_kv_heads, num_splits, GROUP_PADDED=group_padded, SPLIT=sizes.split,
+        num_warps=sizes.decode_warps, **common,
+    )  # fmt: skip
+    merge_splits[grid[:2]](
+        maxima, totals, weighted_sums, batch.kv_lengths, batch.query_lengths, first_rows,
+        options.sinks, out, options.value_scale, *out.stride()[:2], batch.num_kv_heads, num_splits,
+        WINDOW=common["WINDOW"], HAS_SINKS=options.sinks is not None, GROUP=common["GROUP"],
+        GROUP_PADDED=group_padded, HEAD_SIZE=head_size, HEAD_PADDED=common["HEAD_PADDED"],
+        SPLIT=sizes.split, IN_FLOAT32=common["IN_FLOAT32"],
+    )  # fmt: skip
+
+
+def _prefill(batch: PagedBatch, out: Tensor, sizes: TileSizes, first_rows: Tensor) -> None:
+    options, query, lengths = batch.options, batch.query, batch.query_lengths
+    group = batch.queries_per_kv_head
+    rows = max(sizes.rows, triton.next_power_of_2(group))
+    queries = rows // group
+    tiles = torch.where(lengths == 1, 0, (lengths + queries - 1) // queries)
+    tile_ends = torch.cumsum(tiles, 0, dtype=torch.int64)
+    # No more tiles than this, whatever the lengths are, so that nothing is read back.
+    most = query.shape[0] // queries + len(first_rows)
+    numbers = torch.arange(most, device=query.device)
+    tile_sequences = torch.searchsorted(tile_ends, numbers, right=True)
+    prefill_tiles[(most, batch.num_kv_heads)](
+        query, batch.key_cache, batch.value_cache, batch.block_tables, batch.kv_lengths,
+        batch.query_lengths, first_rows, tile_ends, tile_sequences, options.alibi_slopes,
+        options.sinks, out, options.scale * options.key_scale, options.softcap or 0.0,
+        options.value_scale, *_strides(batch), *out.stride()[:2], len(first_rows),
+        CAUSAL=options.causal, HAS_SINKS=options.sinks is not None, ROWS=rows,
+        num_warps=sizes.prefill_warps, **_common(batch, sizes),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Relations: changes of a batch that must not change a bit of the output, each with a name."""

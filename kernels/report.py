@@ -1,0 +1,138 @@
+"""What a kernel certification found, as plain values: they go to text, JSON and the picture.
+
+Nothing here needs torch, so that the command line can print a report that a child process made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from poolproof.contract.violation import Severity
+
+__all__ = ["FORMAT", "CheckLine", "KernelFinding", "KernelReport"]
+
+FORMAT = "poolproof-kernels"
+
+HOLDS = "holds"
+VIOLATED = "VIOLATED"
+WEAKER = "not promised"
+NOT_APPLICABLE = "not applicable"
+NOT_RUN = "not run"
+UNSEEN = "nothing to compare"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckLine:
+    """One check: in how many examples it compared how many outputs, and what came of it."""
+
+    name: str
+    sentence: str
+    result: str
+    examples: int = 0
+    compared: int = 0
+    max_ratio: float | None = None
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelFinding:
+    """One broken promise, with the smallest case that shows it."""
+
+    check: str
+    severity: Severity
+    sentence: str
+    case: Mapping[str, Any]
+    words: str
+    example: int
+    frames: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "check": self.check,
+            "severity": self.severity.value,
+            "sentence": self.sentence,
+            "case": dict(self.case),
+            "words": self.words,
+            "example": self.example,
+            "frames": list(self.frames),
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class KernelReport:
+    """A kernel certification. `ratios` are errors over bounds of dense examples, by precision."""
+
+    poolproof_version: str = ""
+    target: str = ""
+    version: str = ""
+    source: str = ""
+    device: str = ""
+    device_name: str = ""
+    torch: str = ""
+    triton: str = ""
+    python: str = ""
+    level: str = ""
+    seed: int = 0
+    declaration: dict[str, Any] = field(default_factory=dict)
+    assumed: list[str] = field(default_factory=list)
+    lines: list[CheckLine] = field(default_factory=list)
+    findings: list[KernelFinding] = field(default_factory=list)
+    ratios: dict[str, list[float]] = field(default_factory=dict)
+    canaries_caught: list[str] = field(default_factory=list)
+    canaries_missed: list[str] = field(default_factory=list)
+    not_covered: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def reasons_inconclusive(self) -> list[str]:
+        """Why the run says less than it should; empty if it says all."""
+        reasons = [f"canary not caught: {name}" for name in self.canaries_missed]
+        reasons += [
+            f"{line.name}: {line.note or line.result}"
+            for line in self.lines
+            if line.result in {UNSEEN, NOT_RUN}
+        ]
+        if not self.lines:
+            reasons.append("no check was run")
+        return reasons
+
+    @property
+    def verdict(self) -> str:
+        """REFUSED, INCONCLUSIVE or HOLDS; a violation beats the rest."""
+        if self.findings:
+            return "REFUSED"
+        return "INCONCLUSIVE" if self.reasons_inconclusive() else "HOLDS"
+
+    @property
+    def exit_status(self) -> int:
+        """0 holds, 1 refused, 2 inconclusive."""
+        return {"HOLDS": 0, "REFUSED": 1, "INCONCLUSIVE": 2}[self.verdict]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, with a format mark."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain["lines"] = [line.to_json() for line in self.lines]
+        plain["findings"] = [finding.to_json() for finding in self.findings]
+        plain["ratios"] = {
+            name: [round(ratio, 4) for ratio in ratios] for name, ratios in self.ratios.items()
+        }
+        plain["seconds"] = round(self.seconds, 1)
+        return {"format": FORMAT, "version_of_format": 1, "verdict": self.verdict, **plain}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> KernelReport:
+        """What `to_json` wrote."""
+        plain = {name: value[name] for name in cls.__slots__}
+        plain["lines"] = [CheckLine(**line) for line in value["lines"]]
+        plain["findings"] = [
+            KernelFinding(**{**item, "severity": Severity(item["severity"]),
+                             "frames": tuple(item["frames"])})
+            for item in value["findings"]
+        ]  # fmt: skip
+        return cls(**plain)

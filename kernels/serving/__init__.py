@@ -1,0 +1,1 @@
+"""A small engine over a real allocator: whole requests, their outputs against dense attention."""

@@ -1,0 +1,1 @@
+"""Faulty kernels: our own with one line replaced, each a fault that some engine has had."""

@@ -1,0 +1,80 @@
+"""A paged-attention target: a function, what it declares, and how it is called.
+
+The function takes the tensors of `PagedBatch` in their order and the fields of `AttentionOptions`
+as keywords, `out` as well if it declares that; it returns the output. It carries its declaration as
+an attribute `declaration`, a mapping; see `declaration.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from poolproof.kernels.batch import PagedBatch
+from poolproof.kernels.declaration import Declaration
+
+__all__ = ["Attention", "BadOutputError", "KernelTarget", "Storage"]
+
+Attention = Callable[..., Any]
+
+
+class BadOutputError(Exception):
+    """What a target returned is no output of attention; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The kernels that fill a cache; signatures as in `paged.cache_write`, `paged.block_copy`."""
+
+    write: Callable[..., None]
+    copy: Callable[..., None]
+    swap: Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTarget:
+    """One target. `uses_triton` says that its loads and stores can be watched.
+
+    `make_pool` builds a native block pool of so many blocks, for whole requests over a real
+    allocator.
+    """
+
+    name: str
+    attend: Attention
+    declaration: Declaration
+    version: str = ""
+    source: str = ""
+    device: str = "cpu"
+    uses_triton: bool = False
+    storage: Storage | None = None
+    make_pool: Callable[[int], Any] | None = None
+
+    def __call__(self, batch: PagedBatch, out: Tensor | None = None) -> Tensor:
+        """The output for a batch. Raises BadOutputError, and whatever the target raises."""
+        keywords: dict[str, Any] = batch.options.keywords()
+        if self.declaration.out:
+            keywords["out"] = torch.empty_like(batch.query) if out is None else out
+        result = self.attend(
+            batch.query,
+            batch.key_cache,
+            batch.value_cache,
+            batch.block_tables,
+            batch.kv_lengths,
+            batch.query_lengths,
+            **keywords,
+        )
+        if self.declaration.out and result is None:
+            result = keywords["out"]
+        if not isinstance(result, Tensor):
+            raise BadOutputError(f"returned a {type(result).__name__}, not a tensor")
+        if result.shape != batch.query.shape:
+            raise BadOutputError(
+                f"returned shape {tuple(result.shape)} for a query of {tuple(batch.query.shape)}"
+            )
+        if result.dtype != batch.query.dtype:
+            raise BadOutputError(f"returned {result.dtype} for a query of {batch.query.dtype}")
+        return result

@@ -1,0 +1,33 @@
+"""Tests of the kernels: collected with `-m kernels` alone, where torch and triton are.
+
+The kernels are interpreted, and Triton decides that when they are imported, so the variable is set
+here, before any test file is.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_ignore_collect(config: pytest.Config) -> bool | None:
+    asked = config.getoption("markexpr", "").strip()
+    if asked != "kernels":
+        return True
+    os.environ["TRITON_INTERPRET"] = "1"
+    import torch
+
+    from poolproof.kernels.interpreter_speed import prepare_interpreter
+
+    torch.set_num_threads(1)
+    prepare_interpreter()
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("kernels")
