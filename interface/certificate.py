@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.violation import Severity
 from poolproof.finding import Finding, FindingStatus, Specimen
@@ -239,7 +240,9 @@ def _read(value: Any) -> Certificate:
             f"certificate version {version} is newer than this Poolproof, which reads up to "
             f"{CERTIFICATE_VERSION}; upgrade Poolproof to read it"
         )
-    profile = replace(Profile.from_mapping(read.mapping("profile")), assumed=read.texts("assumed"))
+    rows = read.mapping("profile")
+    kind: type[Profile] = ManagerProfile if "publishes" in rows else Profile
+    profile = replace(kind.from_mapping(rows), assumed=read.texts("assumed"))
     return Certificate(
         poolproof_version=read.text("poolproof_version"),
         contract_version=read.integer("contract_version"),

@@ -1,8 +1,9 @@
 """Certifies one target: runs the stages, collects what broke, and states what was done.
 
 The order is fixed and so are the budgets (`levels.py`): look at the target, check the ruler,
-drive queue, pool and token chains (Hypothesis's machines first, then the plain driver), then see
-which methods were never called. Whether the findings fail the run is decided by `verdict.py`.
+drive every level that it has (Hypothesis's machines first, then the plain driver), visit every
+state of small scopes, then see which methods were never called. Whether the findings fail the run
+is decided by `verdict.py`.
 """
 
 from __future__ import annotations
@@ -15,16 +16,22 @@ from typing import Any
 
 from poolproof import __version__
 from poolproof.certificate import Certificate, NotRun
-from poolproof.certify_jobs import Chunk, Description, describe, methods_entered
+from poolproof.certify_exploration import Exploring
+from poolproof.certify_jobs import Chunk, methods_entered
 from poolproof.contract.target import CONTRACT_VERSION, TargetError
 from poolproof.contract.trace import Trace
 from poolproof.coverage_statement import not_covered, not_run
+from poolproof.description import Description, describe
 from poolproof.driving import Driving, value_of
 from poolproof.finding_collector import FindingCollector
 from poolproof.harness.isolation import Failed, Finished, ImporterError, InProcess, Isolation
+from poolproof.lab import lead_on
+from poolproof.levels import BUDGETS
 from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
 from poolproof.ruler import check_ruler
+from poolproof.run_kinds import manager_kind
+from poolproof.run_plan import kinds_of, layout_notes
 from poolproof.targets.target import Target
 
 __all__ = ["certify"]
@@ -67,21 +74,18 @@ class _Certification:
     def run(self) -> Certificate:
         self._progress.begin("looking at the target")
         about: Description = value_of(self._isolation, describe, None)
+        kinds = kinds_of(about, self._options)
         driving = Driving(self._isolation, about, self._options, self._progress)
         if about.unbuilt is not None:
             driving.collector.add_lost("construction", _unbuilt(about))
             return self._certificate(about, driving)
-        assert about.can is not None
-        has_queue = about.has_queue or about.level == "queue"
+        if about.may_be_unfinished and lead_on(driving, kinds, self._options.seed):
+            self._progress.end()
+            return self._certificate(about, driving)
         self._progress.begin("checking the ruler")
-        caught, missed = check_ruler(
-            about.profile, about.can, pool=about.level == "pool", queue=has_queue
-        )
-        driving.drive(
-            ["queue"] * has_queue
-            + ["pool"] * (about.level == "pool")
-            + ["chains"] * about.takes_chains
-        )
+        caught, missed = check_ruler(about, kinds)
+        driving.drive(kinds)
+        self._explore(about, driving, kinds)
         certificate = replace(
             self._certificate(about, driving),
             canaries_caught=caught,
@@ -92,6 +96,14 @@ class _Certification:
         )
         self._progress.end()
         return certificate
+
+    def _explore(self, about: Description, driving: Driving, kinds: list[str]) -> None:
+        """Every state or workload of small scopes, where no worker was lost."""
+        exploring = Exploring(
+            self._isolation, about, driving.collector, self._progress, self._options.seed
+        )
+        exploring.explore(BUDGETS[self._options.level], driving.lost, kinds)
+        driving.stages += exploring.stages
 
     def _certificate(self, about: Description, driving: Driving) -> Certificate:
         options = self._options
@@ -111,18 +123,20 @@ class _Certification:
             platform=platform.platform(terse=True),
             stages=tuple(driving.stages),
             findings=driving.collector.findings,
-            notes=about.notes,
+            notes=(*about.notes, *layout_notes(about)),
             not_run=tuple(NotRun(what, why) for what, why in not_run(about, options)),
             not_covered=not_covered(about, options),
         )
 
     def _never_called(self, about: Description, driving: Driving) -> tuple[str, ...]:
         """Public methods of the class that none of a sample of runs entered."""
-        if about.level != "pool" or not about.public_methods or driving.lost:
+        if about.level == "queue" or not about.public_methods or driving.lost:
             return ()
         self._progress.begin("methods never called")
         entered: set[str] = set()
-        for kind in ("pool", "chains") if about.takes_chains else ("pool",):
+        for kind in kinds_of(about, self._options):
+            if kind == "queue":
+                continue
             outcome = driving.one(methods_entered, Chunk(kind, self._options.seed, 0, _SAMPLE_RUNS))
             if isinstance(outcome, Finished):
                 entered |= outcome.value
@@ -133,12 +147,16 @@ class _Certification:
         findings = driving.collector.findings
         if not findings or any(f.violation.invariant != "ORD" for f in findings):
             return None
+        # Of a manager the layout whose order is broken; "pool" at the other levels.
+        layout = next((f.trace.options.get("layout") for f in findings), None)
+        kind = "pool" if layout is None else manager_kind(str(layout))
+        profile = getattr(about.layout_of_kind(kind), "profile", about.profile)
         for eviction in ("lru", "unhashed-first", "lifo", "unspecified"):
-            if eviction == about.profile.eviction:
+            if eviction == profile.eviction:
                 continue
-            profile = replace(about.profile, eviction=eviction)
+            other = replace(profile, eviction=eviction)
             self._progress.begin(f"trying eviction={eviction}")
-            if not any(result.num_failing_runs for result in driving.chunks("pool", 3, profile)):
+            if not any(result.num_failing_runs for result in driving.chunks(kind, 3, other)):
                 return f"eviction={eviction}"
         return None
 

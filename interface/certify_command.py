@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from poolproof.contract.violation import Severity
     from poolproof.verdict import Rules
 
-__all__ = ["certify_command"]
+__all__ = ["certify_command", "usable_processors", "with_rows"]
 
 _PATH = click.Path(path_type=Path)
 
 
-def _usable_processors() -> int:
+def usable_processors() -> int:
+    """How many processors this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -39,7 +40,10 @@ def _usable_processors() -> int:
     show_default=True,
     help="quick: under 30 s. standard: about 2 minutes. deep: as long as it takes.",
 )
-@click.option("--api", metavar="NAME", help="The shape of the class: native, vllm-v1 or queue.")
+@click.option("--api", metavar="NAME", help="The shape of the class, where it has several.")
+@click.option(
+    "--layout", "layouts", multiple=True, metavar="NAME", help="A layout of a manager; else all."
+)
 @click.option("--known", type=_PATH, help="TOML file of accepted findings.")
 @click.option("--baseline", type=_PATH, help="Fail only on what this certificate (JSON) lacks.")
 @click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
@@ -74,6 +78,7 @@ def certify_command(
     target: str,
     level: str,
     api: str | None,
+    layouts: tuple[str, ...],
     known: Path | None,
     baseline: Path | None,
     fail_on: str | None,
@@ -95,21 +100,30 @@ def certify_command(
     """
     from poolproof.certify_outputs import Outputs
     from poolproof.harness.isolation import Limits
+    from poolproof.kernels.catalogue import BUILT_INS
+    from poolproof.kernels_command import certify_kernel, refuse_for_kernels
     from poolproof.options import CertifyOptions
     from poolproof.targets.profile_text import split_overrides
 
-    target = _with_rows(target, rows)
+    target = with_rows(target, rows)
+    if api == "kernel" or split_overrides(target)[0] in BUILT_INS:
+        refused = {"--known": known, "--baseline": baseline, "--fail-on": fail_on,
+                   "--hardening": hardening, "--junit": junit_file, "--md": markdown_file,
+                   "--report": report, "--workers": workers, "--layout": layouts}  # fmt: skip
+        refuse_for_kernels([name for name, value in refused.items() if value])
+        sys.exit(certify_kernel(target, level, seed, json_file, in_process=in_process))
     rules = _rules(_severities(fail_on), known, baseline)
     outputs = Outputs(json_file, junit_file, markdown_file, report)
     outputs.check()
     options = CertifyOptions(
         level=level,
         seed=seed,
-        workers=workers or _usable_processors(),
+        workers=workers or usable_processors(),
         in_process=in_process,
         limits=Limits(call_timeout_s=call_timeout, memory_mib=memory_limit),
         hardening=hardening,
         api=api,
+        layouts=layouts,
         profile_overrides=split_overrides(target)[1],
     )
     sys.exit(_certify(target, options, rules, outputs))
@@ -162,7 +176,7 @@ def _rules(fail_on: tuple[Severity, ...], known: Path | None, baseline: Path | N
     )
 
 
-def _with_rows(target: str, rows: tuple[str, ...]) -> str:
+def with_rows(target: str, rows: tuple[str, ...]) -> str:
     """The target string with the rows of --profile in its brackets, where traces keep them."""
     from poolproof.targets.profile_text import split_overrides
 

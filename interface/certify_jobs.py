@@ -18,19 +18,22 @@ from typing import Any, Protocol
 from hypothesis.stateful import RuleBasedStateMachine
 
 from poolproof.contract.commands import Command
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
-from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.contract.trace import Trace
-from poolproof.contract.violation import Violation
+from poolproof.description import public_methods, queue_of
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.isolation import Beacon
+from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.minimise import minimise, run_candidate
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import Replay, replay
-from poolproof.harness.target_call import crash
+from poolproof.manager_watch import Watched, watch
+from poolproof.run_kinds import layout_of
 from poolproof.stateful_tests.chain_machine import ChainMachine
 from poolproof.stateful_tests.machine_log import MachineLog
+from poolproof.stateful_tests.manager_machine import ManagerMachine
 from poolproof.stateful_tests.pool_machine import PoolMachine
 from poolproof.stateful_tests.queue_machine import QueueMachine
 from poolproof.stateful_tests.run_machine import MachineResult, run_machine
@@ -40,20 +43,18 @@ from poolproof.targets.target import Make, Target
 __all__ = [
     "Chunk",
     "ChunkResult",
-    "Description",
     "Machine",
     "Shrink",
     "TimedMachine",
     "campaign_of",
-    "describe",
     "make_for",
     "methods_entered",
-    "queue_of",
     "replay_trace",
     "run_chunk",
     "run_hypothesis",
     "run_machine_with",
     "shrink_trace",
+    "watch_trace",
 ]
 
 
@@ -64,32 +65,8 @@ class Campaign(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
-    """What the parent needs to know of a target that only its workers have loaded.
-
-    `unbuilt` is the violation that even the smallest instance raised on construction; then
-    nothing is known of its capabilities.
-    """
-
-    name: str
-    level: str
-    shape: str
-    profile: Profile
-    version: str | None
-    source: str
-    notes: tuple[str, ...]
-    takes_chains: bool
-    has_queue: bool
-    public_methods: tuple[str, ...]
-    can: Capabilities | None
-    can_chained: Capabilities | None = None
-    queue_can: Capabilities | None = None
-    unbuilt: Violation | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Chunk:
-    """Runs `first` to `first + count` - 1 of one kind: "pool", "chains" or "queue".
+    """Runs `first` to `first + count` - 1 of one kind (`run_kinds.py`).
 
     `profile` replaces the target's own, to find out what it behaves as, or to see what misuse
     does that the target's own leaves undefined.
@@ -134,7 +111,7 @@ class ChunkResult:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A Hypothesis machine to run: kind "pool", "chains" or "queue"."""
+    """A Hypothesis machine to run: its kind, the level of its budget, its seed."""
 
     kind: str
     level: str
@@ -149,42 +126,11 @@ class Shrink:
     max_attempts: int = 4000
 
 
-def describe(target: Target, _: None, beacon: Beacon) -> Description:
-    """Look at the target through one small instance. Raises TargetError if it cannot be run."""
-    beacon.bump()
-    can, can_chained, queue_can, unbuilt = None, None, None, None
-    # Usable blocks beside a null block, wherever that stands.
-    num_blocks = 4 + (target.profile.null_block or 0)
-    try:
-        can = capabilities_of(target.make(num_blocks, True))
-        if target.make_chained is not None:
-            can_chained = capabilities_of(target.make_chained(num_blocks, True))
-        if target.level == "queue" or target.companion_queue is not None:
-            queue_can = capabilities_of(queue_of(target).make(num_blocks, True))
-    except TargetError:
-        raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises is its finding
-        unbuilt = crash(f"constructing the target with {num_blocks} blocks", error)
-    return Description(
-        name=target.name,
-        level=target.level,
-        shape=target.shape,
-        profile=target.profile,
-        version=target.version,
-        source=target.source,
-        notes=target.notes,
-        takes_chains=target.make_chained is not None,
-        has_queue=target.companion_queue is not None,
-        public_methods=tuple(_public_methods(target.real_class)),
-        can=can,
-        can_chained=can_chained,
-        queue_can=queue_can,
-        unbuilt=unbuilt,
-    )
-
-
-def campaign_of(target: Target, chunk: Chunk) -> PoolCampaign | QueueCampaign:
+def campaign_of(target: Target, chunk: Chunk) -> PoolCampaign | QueueCampaign | ManagerCampaign:
     """The campaign that a chunk belongs to."""
+    layout_name = layout_of(chunk.kind)
+    if layout_name is not None:
+        return _manager_campaign(target, layout_name, chunk)
     profile = chunk.profile or target.profile
     if chunk.kind == "queue":
         queue = queue_of(target)
@@ -202,12 +148,19 @@ def campaign_of(target: Target, chunk: Chunk) -> PoolCampaign | QueueCampaign:
     return PoolCampaign(target.name, target.make, profile, chunk.seed)
 
 
-def queue_of(target: Target) -> Target:
-    """The target at queue level: itself, or the free queue that belongs to the pool."""
-    if target.level == "queue":
-        return target
-    assert target.companion_queue is not None
-    return target.companion_queue
+def _manager_campaign(target: Target, layout_name: str, chunk: Chunk) -> ManagerCampaign:
+    layout = target.layout(layout_name)
+    assert layout.make is not None
+    profile = chunk.profile or layout.profile
+    assert isinstance(profile, ManagerProfile)
+    return ManagerCampaign(
+        target.name,
+        layout.make,
+        profile,
+        layout.block_size,
+        chunk.seed,
+        {"layout": layout_name},
+    )
 
 
 def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
@@ -263,12 +216,15 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
     campaign = campaign_of(target, chunk)
     if isinstance(campaign, QueueCampaign):
         campaign = PoolCampaign(campaign.name, campaign.make, Profile(), machine.seed)
-    machines: dict[str, Callable[[PoolCampaign, MachineLog], RuleBasedStateMachine]] = {
-        "pool": PoolMachine,
-        "chains": ChainMachine,
-        "queue": QueueMachine,
-    }
-    make = machines[machine.kind]
+    if isinstance(campaign, ManagerCampaign):
+        make: Callable[[Any, MachineLog], RuleBasedStateMachine] = ManagerMachine
+    else:
+        machines: dict[str, Callable[[Any, MachineLog], RuleBasedStateMachine]] = {
+            "pool": PoolMachine,
+            "chains": ChainMachine,
+            "queue": QueueMachine,
+        }
+        make = machines[machine.kind]
     return run_machine(
         lambda log: make(campaign, log),
         machine_settings(machine.level),
@@ -281,6 +237,10 @@ def make_for(target: Target, trace: Trace) -> Make:
     """What builds the instances that the trace was recorded on."""
     if trace.level == "queue":
         return queue_of(target).make
+    if trace.level == "manager":
+        layout = target.layout(str(trace.options["layout"]))
+        assert layout.make is not None
+        return layout.make
     if int(trace.options.get("block_size", 1)) > 1:
         assert target.make_chained is not None
         return target.make_chained
@@ -302,19 +262,24 @@ def replay_trace(target: Target, trace: Trace, beacon: Beacon) -> Replay:
     return replay(trace, make_for(target, trace), beacon.bump)
 
 
+def watch_trace(target: Target, trace: Trace, beacon: Beacon) -> Watched:
+    """Run a manager's trace and say what the target showed after each command."""
+    return watch(trace, make_for(target, trace), beacon)
+
+
 def methods_entered(target: Target, chunk: Chunk, beacon: Beacon) -> frozenset[str]:
     """The public methods of the target's class that the chunk's runs entered, by profiling them."""
-    codes: dict[CodeType, str] = {}
-    for name in _public_methods(target.real_class):
+    codes: dict[CodeType, set[str]] = {}
+    for name in public_methods(target.real_class):
         function = getattr(target.real_class, name)
         code = getattr(getattr(function, "fget", function), "__code__", None)
         if code is not None:
-            codes[code] = name
+            codes.setdefault(code, set()).add(name)  # one function may have several names
     entered: set[str] = set()
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code in codes:
-            entered.add(codes[frame.f_code])
+            entered.update(codes[frame.f_code])
 
     sys.setprofile(watch)
     try:
@@ -322,14 +287,3 @@ def methods_entered(target: Target, chunk: Chunk, beacon: Beacon) -> frozenset[s
     finally:
         sys.setprofile(None)
     return frozenset(entered)
-
-
-def _public_methods(cls: type | None) -> list[str]:
-    """Methods of the class and its bases that are written in Python and have a public name."""
-    if cls is None:
-        return []
-    return sorted(
-        name
-        for name in dir(cls)
-        if not name.startswith("_") and hasattr(getattr(cls, name), "__code__")
-    )

@@ -2,7 +2,7 @@
 
 A run that hung, died or ate all memory leaves a number behind. It is repeated with a journal
 (`harness/lost_run.py`), and its trace is minimised with every candidate in a worker that may be
-lost as well. What a candidate's commands were is then learnt from the reference pool, which
+lost as well. What a candidate's commands were is then learnt from the reference, which
 answers as the target had to.
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 
 from poolproof.certify_jobs import (
     Chunk,
-    Description,
     Machine,
     campaign_of,
     make_for,
@@ -23,12 +22,13 @@ from poolproof.certify_jobs import (
 from poolproof.contract.commands import Command
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
+from poolproof.description import Description
 from poolproof.harness.isolation import Beacon, Died, Failed, Finished, Isolation, Lost
 from poolproof.harness.lost_run import Again, Journal, as_violation, find_culprit
 from poolproof.harness.minimise import Attempt, minimise, run_candidate
 from poolproof.harness.relative import RelativeCommand
-from poolproof.reference.native_pool import NativeDictPool
-from poolproof.reference.native_queue import NativeDictQueue
+from poolproof.right_target import right_target
+from poolproof.run_kinds import level_of
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.targets.target import Target
 
@@ -62,8 +62,10 @@ def trace_of_lost_machine(isolation: Any, machine: Machine, lost: Any, about: De
 def minimise_lost(isolation: Isolation[Target], trace: Trace, lost: Any) -> Trace:
     """The smallest trace found, with candidates that may cost their worker, as `lost` says.
 
-    Returns the trace as it is where it does not fail the same way again.
+    Returns the trace as it is where it has no commands, or does not fail the same way again.
     """
+    if not trace.commands:
+        return trace
     limit_s = min(CANDIDATE_TIMEOUT_S, isolation.limits.call_timeout_s)
     with isolation.serve(_attempt, call_timeout_s=limit_s) as server:
 
@@ -129,27 +131,20 @@ def _attempt(target: Target, candidate: _Candidate, beacon: Beacon) -> Attempt:
 
 def _on_reference(trace: Trace, candidate: Sequence[RelativeCommand | Command]) -> Attempt:
     """What the candidate's commands are, with the reference in place of the target."""
-
-    def make(num_blocks: int, enable_caching: bool) -> Any:
-        if trace.level == "queue":
-            return NativeDictQueue(num_blocks)
-        return NativeDictPool(
-            num_blocks,
-            enable_caching=enable_caching,
-            profile=trace.profile,
-            block_size=int(trace.options.get("block_size", 1)),
-        )
-
-    return run_candidate(trace, candidate, make)
+    return run_candidate(trace, candidate, right_target(trace))
 
 
 def _setup(about: Description, kind: str) -> Trace:
     """The header for a run that was lost before it had begun its journal."""
+    layout = about.layout_of_kind(kind)
+    profile = about.profile if layout is None else layout.profile
+    options = {} if layout is None else {"block_size": layout.block_size, "layout": layout.name}
     return Trace(
         target=about.name,
-        level="queue" if kind == "queue" else "pool",
-        profile=Profile() if kind == "queue" else about.profile,
-        num_blocks=4 + (about.profile.null_block or 0),
+        level=level_of(kind),
+        profile=Profile() if kind == "queue" else profile,
+        num_blocks=4 + (profile.null_block or 0),
         enable_caching=True,
         commands=(),
+        options=options,
     )

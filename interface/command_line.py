@@ -24,9 +24,14 @@ _SUMMARIES = {
     "replay": "Run a trace again and see whether its violation still shows.",
     "shrink": "Make a failing trace as short as it gets.",
     "show": "Draw a trace step by step, or write it as a test or a web page.",
+    "explore": "Visit every state of a small pool.",
+    "diff": "Compare two targets on one tape.",
     "list": "The targets that are known here.",
     "new": "Write the skeleton of an allocator to fill in.",
     "workload": "Replay real request traces, checked while they run.",
+    "prove": "Prove the invariants for every size, with Z3.",
+    "symbolic": "Confirm the arithmetic over all inputs, with CrossHair.",
+    "kernels": "Check paged attention against dense attention.",
 }
 
 
@@ -77,10 +82,19 @@ def _expected_errors() -> tuple[type[Exception], ...]:
     from poolproof.contract.profile import ProfileError
     from poolproof.contract.target import TargetError
     from poolproof.contract.trace import TraceError
+    from poolproof.explore.scope import ExplorationError
     from poolproof.known_findings import KnownFileError
     from poolproof.output_files import OutputError
 
-    return (BaselineError, KnownFileError, OutputError, ProfileError, TargetError, TraceError)
+    return (
+        BaselineError,
+        ExplorationError,
+        KnownFileError,
+        OutputError,
+        ProfileError,
+        TargetError,
+        TraceError,
+    )
 
 
 def _stop(message: str) -> NoReturn:

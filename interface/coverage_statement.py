@@ -5,8 +5,12 @@ Depends on the level, on what the target lets us see, and on the options; nothin
 
 from __future__ import annotations
 
-from poolproof.certify_jobs import Description
+from poolproof.certify_exploration import reason_not_explored
+from poolproof.description import Description
+from poolproof.levels import BUDGETS
+from poolproof.manager_coverage import manager_not_covered
 from poolproof.options import CertifyOptions
+from poolproof.run_plan import layouts_not_run
 
 __all__ = ["not_covered", "not_run"]
 
@@ -23,6 +27,8 @@ def not_covered(about: Description, options: CertifyOptions) -> tuple[str, ...]:
     """What a pass at this level leaves open, in whole sentences."""
     if about.can is None:
         return ("nothing was driven: the target could not be constructed",)
+    if about.level == "manager":
+        return manager_not_covered(about)
     if about.level == "queue":
         return ("a free queue alone: reference counts, hashes and the prefix index are a pool's",)
     open_points = [
@@ -32,6 +38,13 @@ def not_covered(about: Description, options: CertifyOptions) -> tuple[str, ...]:
         ),
         "calls from several threads at once",
     ]
+    scopes = BUDGETS[options.level].scopes
+    if scopes and reason_not_explored(about, scopes) is None:
+        most = max(bounds.num_blocks for bounds in scopes)
+        open_points.append(
+            f"pools of more than {most} blocks, and more hashes and references than the exhaustive "
+            "stages name: sampled, not visited state by state"
+        )
     open_points += [sentence for name, sentence in _INFERRED.items() if not about.can.sees(name)]
     if about.profile.events != "none" and not about.can.sees("take_events"):
         open_points.append("events: the profile has them, but there is no take_events() (EVT)")
@@ -42,12 +55,18 @@ def not_covered(about: Description, options: CertifyOptions) -> tuple[str, ...]:
 
 def not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]]:
     """Stages that this certification left out, each with the reason."""
-    left_out = [("manager and kernel levels", "not part of this version")]
+    left_out = [("kernel level", "kernels are certified by `poolproof kernels`")]
+    if about.level != "manager":
+        left_out = [("manager and kernel levels", "the target is none of a manager or kernel")]
+    left_out += layouts_not_run(about, options)
     if about.level == "pool" and not about.has_queue:
         left_out.append(("queue level", "the target has no free queue of its own to be driven"))
     if about.level == "pool" and not about.takes_chains:
         left_out.append(("token chains", "the target hashes no tokens; hashes were opaque"))
-    if about.profile.misuse == "undefined" and not options.hardening:
+    reason = reason_not_explored(about, BUDGETS[options.level].scopes)
+    if about.level == "pool" and reason is not None:
+        left_out.append(("every state", reason))
+    if about.level == "pool" and about.profile.misuse == "undefined" and not options.hardening:
         left_out.append(("hardening", "not asked for (--hardening)"))
     if options.in_process:
         left_out.append(("isolation", "turned off (--in-process): no limits were enforced"))

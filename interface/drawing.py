@@ -1,4 +1,4 @@
-"""A trace as a table: after each command, the queue, the held blocks and the index as they must be.
+"""A pool's or queue's trace as a table: after each command, the states as they must be.
 
 Computed on the reference alone, so that a trace can be drawn anywhere, without its target. The
 states are those of a right allocator; what the target did instead is what the violation's sentence
@@ -25,11 +25,14 @@ from poolproof.key_letters import KeyLetters
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.legality import queue_misuse_of
+from poolproof.wording import num_blocks_of
 
-__all__ = ["HEADINGS", "Drawing", "Row", "draw"]
+__all__ = ["HEADINGS", "Drawing", "Row", "draw", "shortened"]
 
 HEADINGS = ("#", "command", "free queue", "held", "index", "note")
 """Held: block x owners. Index: hash -> blocks. The free queue stands head first."""
+
+_QUEUE_HEADINGS = (*HEADINGS[:3], "outside", *HEADINGS[4:])
 
 _MOST_IDS = 16
 
@@ -59,6 +62,8 @@ class Drawing:
     rows: tuple[Row, ...]
     legend: tuple[tuple[str, str], ...]
     lost_track: str | None = None
+    headings: tuple[str, ...] = HEADINGS
+    caption: str = "the states are those of a right allocator; held is block x owners"
 
 
 def draw(trace: Trace) -> Drawing:
@@ -70,7 +75,8 @@ def draw(trace: Trace) -> Drawing:
     for number, (text, cells, problem) in enumerate(states):
         lost = lost or problem
         rows.append(Row(number, text, *cells, violating=number == failing + 1))
-    return Drawing(tuple(rows), tuple(letters.legend()), lost)
+    headings = _QUEUE_HEADINGS if trace.level == "queue" else HEADINGS
+    return Drawing(tuple(rows), tuple(letters.legend()), lost, headings)
 
 
 State = tuple[str, tuple[str, str, str, str], str | None]
@@ -104,23 +110,19 @@ def _pool_cells(pool: DictPool, letters: KeyLetters) -> tuple[str, str, str]:
         f"{letters.letter(key)}->{','.join(map(str, blocks))}"
         for key, blocks in pool.carriers.items()
     ]
-    return _shortened(list(map(str, pool.free))), _shortened(held), _shortened(sorted(index))
+    return shortened(list(map(str, pool.free))), shortened(held), shortened(sorted(index))
 
 
 def _setting(trace: Trace) -> str:
-    parts = [_num_blocks(trace)]
+    parts = [num_blocks_of(trace)]
     parts += [f"{trace.profile.null_block} is null"] if trace.profile.null_block is not None else []
     parts += [] if trace.enable_caching else ["caching off"]
     return ", ".join(parts)
 
 
-def _num_blocks(trace: Trace) -> str:
-    return "1 block" if trace.num_blocks == 1 else f"{trace.num_blocks} blocks"
-
-
 def _queue_states(trace: Trace) -> Iterable[State]:
     queue = DictQueue(trace.num_blocks)
-    yield "", (*_queue_cells(queue), _num_blocks(trace)), None
+    yield "", (*_queue_cells(queue), num_blocks_of(trace)), None
     lost: str | None = None
     for place, command in enumerate(trace.commands):
         misuse = queue_misuse_of(queue, command)
@@ -135,7 +137,7 @@ def _queue_states(trace: Trace) -> Iterable[State]:
 
 def _queue_cells(queue: DictQueue) -> tuple[str, str, str]:
     outside = [str(block) for block in range(queue.num_blocks) if block not in queue.order]
-    return _shortened(list(map(str, queue.order))), _shortened(outside), ""
+    return shortened(list(map(str, queue.order))), shortened(outside), ""
 
 
 def _apply_to_queue(queue: DictQueue, command: Command) -> str:
@@ -155,7 +157,7 @@ def _apply_to_queue(queue: DictQueue, command: Command) -> str:
     return ""
 
 
-def _shortened(items: Sequence[str]) -> str:
+def shortened(items: Sequence[str]) -> str:
     """Everything while it is short; of more, both ends and how many there are."""
     if not items:
         return "-"

@@ -16,7 +16,6 @@ from poolproof.certificate import Outcome, StageResult
 from poolproof.certify_jobs import (
     Chunk,
     ChunkResult,
-    Description,
     Machine,
     TimedMachine,
     run_chunk,
@@ -30,25 +29,24 @@ from poolproof.certify_losses import (
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
+from poolproof.description import Description
 from poolproof.finding_collector import FindingCollector
 from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.harness.isolation import Failed, Finished
+from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.queue_workload import required_queue_facts
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
+from poolproof.run_kinds import layout_of, level_of, stage_of, steps_per_run
 
-__all__ = ["Driving", "value_of"]
-
-_STEPS_PER_RUN = {"pool": 115, "chains": 115, "queue": 40}
-_LEVEL_OF = {"pool": "pool", "chains": "pool", "queue": "queue"}
-_NAME_OF = {"pool": "opaque hashes", "chains": "token chains", "queue": "links and order"}
+__all__ = ["Driving", "raise_if_ours", "value_of"]
 
 
 def value_of(isolation: Any, job: Callable[..., Any], argument: Any) -> Any:
     """The value of one job. Raises TargetError when it raised one or cost its worker."""
     (outcome,) = isolation.map(job, [argument])
-    _raise_if_ours(outcome)
+    raise_if_ours(outcome)
     if isinstance(outcome, Finished):
         return outcome.value
     raise TargetError(outcome.sentence("looking at the target"))
@@ -71,10 +69,12 @@ class Driving:
         self._budget = BUDGETS[options.level]
         self.stages: list[StageResult] = []
         self.lost: set[str] = set()
+        self._kinds: list[str] = []
         self.collector = self.new_collector()
 
     def drive(self, kinds: list[str]) -> None:
-        """All stages of these kinds: "queue", "pool" and "chains"."""
+        """All stages of these kinds (`run_kinds.py`)."""
+        self._kinds = kinds
         self._drive_machines(kinds)
         for kind in kinds:
             if kind not in self.lost:
@@ -83,7 +83,7 @@ class Driving:
     def one(self, job: Any, argument: Any) -> Any:
         """Run one job in a worker and return its outcome, Finished or Lost."""
         (outcome,) = self._isolation.map(job, [argument])
-        _raise_if_ours(outcome)
+        raise_if_ours(outcome)
         return outcome
 
     def chunks(
@@ -100,7 +100,7 @@ class Driving:
             if isinstance(outcome, Finished):
                 yield outcome.value
                 continue
-            _raise_if_ours(outcome)
+            raise_if_ours(outcome)
             trace = trace_of_lost_chunk(self._isolation, chunk, outcome, self._about)
             lost = ChunkResult(num_runs=1, num_failing_runs=1, num_steps=len(trace.commands))
             lost.lost = self._minimised_lost(trace, outcome)
@@ -131,7 +131,7 @@ class Driving:
             self._note_machine(machine, outcome)
 
     def _note_machine(self, machine: Machine, outcome: Any) -> None:
-        stage = f"{_NAME_OF[machine.kind]}, state machine"
+        stage = f"{stage_of(machine.kind)}, state machine"
         if isinstance(outcome, Finished):
             timed: TimedMachine = outcome.value
             result = timed.result
@@ -139,7 +139,7 @@ class Driving:
                 self.collector.add(stage, result.trace)
             note = "the target answered the same commands differently"
             stage_result = StageResult(
-                level=_LEVEL_OF[machine.kind],
+                level=level_of(machine.kind),
                 stage=stage,
                 outcome=Outcome.HOLDS if result.trace is None else Outcome.REFUSED,
                 steps=result.num_steps,
@@ -148,23 +148,28 @@ class Driving:
                 note=note if result.nondeterministic else "",
             )
         else:
-            _raise_if_ours(outcome)
+            raise_if_ours(outcome)
             lost = trace_of_lost_machine(self._isolation, machine, outcome, self._about)
             self.collector.add_lost(stage, self._minimised_lost(lost, outcome))
             self.lost.add(machine.kind)
             stage_result = StageResult(
-                level=_LEVEL_OF[machine.kind],
+                level=level_of(machine.kind),
                 stage=stage,
                 outcome=Outcome.REFUSED,
                 note=outcome.sentence("a command"),
             )
         self.stages.append(stage_result)
 
+    def _num_chunks(self, kind: str) -> int:
+        if layout_of(kind) is None:
+            return self._budget.chunks[kind]
+        return self._budget.chunks_of_layout(len(self._kinds))
+
     def _drive_randomly(self, kind: str) -> None:
         """The plain driver; a few more chunks after the first failure, then it stops."""
-        chunks, required = self._budget.chunks[kind], _required(kind, self._about)
-        stage = f"{_NAME_OF[kind]}, plain driver"
-        steps_per_chunk = _STEPS_PER_RUN[kind] * RUNS_PER_CHUNK
+        chunks, required = self._num_chunks(kind), _required(kind, self._about)
+        stage = f"{stage_of(kind)}, plain driver"
+        steps_per_chunk = steps_per_run(kind) * RUNS_PER_CHUNK
         self._progress.begin(stage, chunks * steps_per_chunk)
         began = time.monotonic()
         total = ChunkResult()
@@ -199,7 +204,7 @@ class Driving:
         missing = set(required) - total.facts
         self.stages.append(
             StageResult(
-                level=_LEVEL_OF[kind],
+                level=level_of(kind),
                 stage=stage,
                 outcome=Outcome.REFUSED if failed
                 else Outcome.INCONCLUSIVE if missing else Outcome.HOLDS,
@@ -214,8 +219,11 @@ class Driving:
         )  # fmt: skip
 
 
-def _raise_if_ours(outcome: Any) -> None:
-    """A job that raised is a target that cannot be run, or a bug of ours: no finding."""
+def raise_if_ours(outcome: Any) -> None:
+    """A job that raised is a target that cannot be run, or a bug of ours: no finding.
+
+    Raises TargetError or RuntimeError.
+    """
     if isinstance(outcome, Failed):
         if outcome.exception_type.endswith("TargetError"):
             raise TargetError(outcome.message)
@@ -225,6 +233,10 @@ def _raise_if_ours(outcome: Any) -> None:
 
 
 def _required(kind: str, about: Description) -> list[str]:
+    layout = about.layout_of_kind(kind)
+    if layout is not None:
+        # One that could not be looked at fails when it is driven.
+        return [] if layout.can is None else required_manager_facts(layout.profile, layout.can)
     if kind == "queue":
         assert about.queue_can is not None
         return required_queue_facts(about.queue_can)

@@ -15,6 +15,7 @@ from typing import Any
 
 from poolproof.contract.trace import Trace, TraceError, read_trace
 from poolproof.contract.violation import Violation
+from poolproof.drawing import Drawing
 from poolproof.json_fields import FieldError, Fields
 
 __all__ = ["Finding", "FindingStatus", "Specimen"]
@@ -43,7 +44,8 @@ class Finding:
     `fingerprint` is "f-" and 8 hexadecimal digits. `trace` is minimised and ends in `violation`;
     `first_seen_steps` counts the commands before it was minimised, `runs_seen` the runs that
     showed it, `stages` names the stages that did. `shortest_known` says how short the trace is
-    known to be; `ruled_out` names the legal look-alikes that it is not.
+    known to be; `ruled_out` names the legal look-alikes that it is not. `drawing` has the states
+    that a manager showed; it is not kept in JSON.
     """
 
     fingerprint: str
@@ -57,10 +59,11 @@ class Finding:
     ruled_out: tuple[str, ...] = ()
     status: FindingStatus = FindingStatus.NEW
     remark: str = ""
+    drawing: Drawing | None = None
 
     @property
     def level(self) -> str:
-        """The level at which it shows: "queue" or "pool"."""
+        """The level at which it shows: "queue", "pool" or "manager"."""
         return self.trace.level
 
     @property

@@ -11,27 +11,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poolproof.bugs.catalogue import SPECIMENS
-from poolproof.certify_jobs import Shrink, make_for, replay_trace, shrink_trace
+from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
+from poolproof.certify_jobs import Shrink, make_for, replay_trace, shrink_trace, watch_trace
 from poolproof.contract.commands import Command
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import CHAIN_VERBS
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
+from poolproof.drawing import Drawing
 from poolproof.explore.shortest import (
     ShortestResult,
     shortest_failure,
+    shortest_manager_failure,
     shortest_queue_failure,
 )
 from poolproof.finding import Finding, Specimen
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Beacon, Finished
+from poolproof.manager_drawing import draw_watched
 from poolproof.targets.target import Target
 
 __all__ = ["FindingCollector", "Search", "search_shortest"]
 
 GRAMMAR = "with counts up to 3 and lists up to 2"
 """The bounds of the breadth-first search, as its finding states them."""
+
+MANAGER_GRAMMAR = "with two sequences at once and the prompts of the exploration"
+"""The same for managers."""
 
 MOST_BLOCKS_TO_SEARCH = 5
 """Beyond this the breadth-first search gets nowhere within its budget."""
@@ -43,6 +50,12 @@ class Search:
 
     trace: Trace
     max_states: int
+
+
+def has_extra_keys(trace: Trace) -> bool:
+    """Whether a manager's trace has prompts that more than their tokens tell apart."""
+    chains = [getattr(command, "chain", None) for command in trace.commands]
+    return any(chain is not None and chain.extra_keys() is not None for chain in chains)
 
 
 def search_shortest(target: Target, task: Search, beacon: Beacon) -> ShortestResult:
@@ -60,6 +73,19 @@ def search_shortest(target: Target, task: Search, beacon: Beacon) -> ShortestRes
         beacon.bump()  # every try builds a fresh target
         return build(num_blocks, enable_caching)
 
+    if trace.level == "manager":
+        assert isinstance(trace.profile, ManagerProfile)
+        return shortest_manager_failure(
+            make,
+            trace.profile,
+            trace.num_blocks,
+            int(trace.options["block_size"]),
+            enable_caching=trace.enable_caching,
+            max_commands=len(trace.commands),
+            max_states=task.max_states,
+            identities=has_extra_keys(trace),
+            is_wanted=is_wanted,
+        )
     if trace.level == "queue":
         return shortest_queue_failure(
             make,
@@ -139,6 +165,7 @@ class FindingCollector:
             similar=_similar(minimal.level, minimal.violation),
             ruled_out=_ruled_out(minimal),
             remark=_remark(minimal),
+            drawing=self._drawn(minimal),
         )
 
     def add_lost(self, stage: str, trace: Trace) -> None:
@@ -162,6 +189,15 @@ class FindingCollector:
         options = {**trace.options, **self._options}
         return replace(trace, fingerprint=fingerprint, options=options)
 
+    def _drawn(self, trace: Trace) -> Drawing | None:
+        """What a manager showed; None where the specification is drawn instead."""
+        if trace.level != "manager":
+            return None
+        outcome = self._run(watch_trace, trace)
+        if not isinstance(outcome, Finished) or not outcome.value.seen:
+            return None
+        return draw_watched(trace, outcome.value)
+
     def _minimised(self, trace: Trace) -> Trace:
         outcome = self._run(shrink_trace, Shrink(trace))
         if not isinstance(outcome, Finished):
@@ -172,8 +208,10 @@ class FindingCollector:
 
     def _without_chains(self, trace: Trace) -> Trace:
         """A trace that met a bug of plain commands on the way with token chains, in plain form."""
-        if trace.options.get("block_size", 1) == 1 or any(
-            command.verb in (*CHAIN_VERBS, "lookup") for command in trace.commands
+        if (
+            trace.level == "manager"
+            or trace.options.get("block_size", 1) == 1
+            or any(command.verb in (*CHAIN_VERBS, "lookup") for command in trace.commands)
         ):
             return trace
         plain = replace(trace, options={**trace.options, "block_size": 1})
@@ -184,19 +222,21 @@ class FindingCollector:
     def _shortest(self, trace: Trace) -> tuple[Trace, str]:
         """The first of the shortest traces where the search gets there, and what is known."""
         usable = trace.num_blocks - (trace.profile.null_block is not None)
-        if trace.options.get("block_size", 1) != 1:
+        if trace.level != "manager" and trace.options.get("block_size", 1) != 1:
             return trace, "minimised by delta debugging; no breadth-first search on token chains"
-        if usable > MOST_BLOCKS_TO_SEARCH:
+        if trace.level != "manager" and usable > MOST_BLOCKS_TO_SEARCH:
             return trace, f"minimised by delta debugging; too many blocks ({usable}) to search"
-        outcome = self._run(search_shortest, Search(trace, self._shortest_states))
+        grammar = MANAGER_GRAMMAR if trace.level == "manager" else GRAMMAR
+        states = self._shortest_states // (10 if trace.level == "manager" else 1)
+        outcome = self._run(search_shortest, Search(trace, states))
         if not isinstance(outcome, Finished):
             return trace, "minimised by delta debugging; the breadth-first search lost its worker"
         found: ShortestResult = outcome.value
         assert trace.violation is not None
         if found.commands is None or found.violation is None:
-            return trace, f"breadth-first to length {found.depth}: none shorter, {GRAMMAR}"
+            return trace, f"breadth-first to length {found.depth}: none shorter, {grammar}"
         shorter = replace(trace, commands=found.commands, violation=found.violation)
-        return shorter, f"breadth-first: no shorter trace fails in this way, {GRAMMAR}"
+        return shorter, f"breadth-first: no shorter trace fails in this way, {grammar}"
 
 
 def _remark(trace: Trace) -> str:
@@ -214,13 +254,20 @@ def _similar(level: str, violation: Violation) -> tuple[Specimen, ...]:
     """Up to three real bugs of the same kind, those with a public thread first."""
     if violation.invariant == "CRASH":
         return ()  # there are as many reasons for one as there are programs
-    alike = [
-        specimen
-        for specimen in SPECIMENS.values()
-        if specimen.level == level and violation.invariant in specimen.invariants
-    ]
+    if level == "manager":
+        alike = [
+            Specimen(specimen.id, specimen.thread)
+            for specimen in MANAGER_SPECIMENS.values()
+            if violation.invariant in specimen.invariants
+        ]
+    else:
+        alike = [
+            Specimen(specimen.id, specimen.thread)
+            for specimen in SPECIMENS.values()
+            if specimen.level == level and violation.invariant in specimen.invariants
+        ]
     alike.sort(key=lambda specimen: not specimen.thread)
-    return tuple(Specimen(specimen.id, specimen.thread) for specimen in alike[:3])
+    return tuple(alike[:3])
 
 
 def _ruled_out(trace: Trace) -> tuple[str, ...]:

@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from poolproof.contract.trace import Trace
-from poolproof.drawing import HEADINGS, Drawing, draw
+from poolproof.drawing import Drawing, draw
 from poolproof.finding import Finding, FindingStatus
+from poolproof.manager_drawing import command_words, draw_manager
 from poolproof.wording import printable, set_up_of, severity_words
 
-__all__ = ["finding_report", "plain_text", "trace_report"]
+__all__ = ["drawing_of", "finding_report", "plain_text", "trace_report"]
 
 PLAIN_WIDTH = 100
 """Columns where the output is no terminal."""
@@ -26,16 +27,25 @@ PLAIN_WIDTH = 100
 def finding_report(finding: Finding, trace_file: str | None = None) -> RenderableType:
     """The whole report of one finding; `trace_file` is where its trace was written."""
     trace = finding.whole_trace()
-    return Group(trace_report(trace), Padding(_facts(_surroundings(finding, trace_file)), (0, 2)))
+    drawn = trace_report(trace, finding.drawing)
+    return Group(drawn, Padding(_facts(_surroundings(finding, trace_file)), (0, 2)))
 
 
-def trace_report(trace: Trace) -> RenderableType:
-    """The violation on top, the steps below it."""
-    drawing = draw(trace)
+def drawing_of(trace: Trace) -> Drawing:
+    """The steps of a trace as the specification takes them, without its target."""
+    return draw_manager(trace) if trace.level == "manager" else draw(trace)
+
+
+def trace_report(trace: Trace, drawing: Drawing | None = None) -> RenderableType:
+    """The violation on top, the steps below it: as they are given, or by the specification."""
+    drawing = drawing or drawing_of(trace)
     parts: list[RenderableType] = [_headline(trace)]
     if trace.violation is not None:
-        parts.append(Padding(Text(printable(trace.violation.sentence)), (0, 2)))
-    parts.append(Padding(_steps(trace, drawing), (0, 2)))
+        parts.append(Padding(Text(_sentence(trace)), (0, 2)))
+    parts.append(Padding(_steps(drawing), (0, 2)))
+    if trace.level == "manager":
+        # Who reads has to know whose states these are: the target may have been run, or not.
+        parts.append(Padding(Text(drawing.caption, style="dim"), (0, 2)))
     if drawing.lost_track:
         parts.append(Padding(Text(drawing.lost_track, style="yellow"), (0, 2)))
     if drawing.legend:
@@ -65,19 +75,37 @@ def _headline(trace: Trace) -> RenderableType:
     return Group(line, Padding(target, (0, 2)))
 
 
-def _steps(trace: Trace, drawing: Drawing) -> Table:
+def _sentence(trace: Trace) -> str:
+    """The violation's sentence; what was wanted and what was found stand below each other."""
+    assert trace.violation is not None
+    text = trace.violation.sentence
+    if trace.level == "manager":
+        # As in the table: sequences are named by letters.
+        for command in trace.commands[trace.violation.command_index :]:
+            text = text.replace(str(command), command_words(command))
+    text = printable(text)
+    what, wanted, rest = text.partition("; wanted <")
+    if not wanted:
+        return text
+    read, found, where = rest.partition(", found <")
+    lines = [what, f"  wanted  <{read}"]
+    return "\n".join([*lines, f"  found   <{where}"] if found else lines)
+
+
+def _steps(drawing: Drawing) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    unused = {3: "outside"} if trace.level == "queue" else {}
     shown = [
         place
-        for place in range(len(HEADINGS))
+        for place in range(len(drawing.headings))
         if place < 3 or any(row.cells()[place] not in ("", "-") for row in drawing.rows)
     ]
     for place in shown:
         table.add_column(
-            unused.get(place, HEADINGS[place]), justify="right" if place == 0 else "left",
-            overflow="fold", no_wrap=place == 0,
-        )  # fmt: skip
+            drawing.headings[place],
+            justify="right" if place == 0 else "left",
+            overflow="fold",
+            no_wrap=place == 0,
+        )
     for row in drawing.rows:
         cells = row.cells()
         style = "bold red" if row.violating else None

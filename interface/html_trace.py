@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from poolproof import __version__
 from poolproof.contract.trace import Trace
-from poolproof.drawing import HEADINGS, draw
+from poolproof.finding_report import drawing_of
 from poolproof.wording import profile_words, set_up_of, severity_words
 
 __all__ = ["html_trace"]
@@ -23,14 +23,14 @@ def html_trace(trace: Trace) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    drawing = drawing_of(trace)
     page = environment.get_template("trace.html").render(
         trace=trace,
         violation=trace.violation,
         severity=severity_words(trace.violation.severity) if trace.violation else "",
         set_up=set_up_of(trace),
         profile=profile_words(trace.profile, tuple(trace.profile.to_json())),
-        headings=HEADINGS,
-        drawing=draw(trace),
+        drawing=drawing,
         version=__version__,
     )
     return page + "\n"

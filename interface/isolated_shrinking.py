@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
@@ -17,8 +16,7 @@ from poolproof.harness.lost_run import as_violation
 from poolproof.harness.minimise import Attempt, minimise, run_candidate
 from poolproof.harness.relative import RelativeCommand
 from poolproof.isolated_target import finished_or_lost, serving
-from poolproof.reference.native_pool import NativeDictPool
-from poolproof.reference.native_queue import NativeDictQueue
+from poolproof.right_target import right_target
 from poolproof.targets.target import Target
 from poolproof.trace_files import load_target_of, maker_for
 
@@ -72,17 +70,7 @@ def _execute(target: Target, task: tuple[Trace, Candidate], beacon: Beacon) -> A
 
 
 def _as_far_as(trace: Trace, candidate: Candidate, lost: Lost) -> Attempt:
-    def make(num_blocks: int, enable_caching: bool) -> Any:
-        if trace.level == "queue":
-            return NativeDictQueue(num_blocks, profile=trace.profile)
-        return NativeDictPool(
-            num_blocks,
-            enable_caching=enable_caching,
-            profile=trace.profile,
-            block_size=int(trace.options.get("block_size", 1)),
-        )
-
-    whole = run_candidate(trace, candidate, make)
+    whole = run_candidate(trace, candidate, right_target(trace))
     commands = whole.commands[: lost.mark]
     violation = as_violation(trace.with_commands(commands), lost)
     return Attempt(whole.relative[: lost.mark], commands, violation)

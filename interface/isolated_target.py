@@ -24,10 +24,18 @@ from poolproof.harness.isolation import (
 )
 from poolproof.harness.lost_run import as_violation
 from poolproof.harness.replay import Replay, replay
+from poolproof.manager_watch import Watched, watch
 from poolproof.targets.target import Target
 from poolproof.trace_files import load_target_of, maker_for
 
-__all__ = ["Job", "WorkerBugError", "finished_or_lost", "replay_isolated", "serving"]
+__all__ = [
+    "Job",
+    "WorkerBugError",
+    "finished_or_lost",
+    "replay_isolated",
+    "serving",
+    "watch_isolated",
+]
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -82,6 +90,21 @@ def replay_isolated(
         return found
     begun = trace.with_commands(trace.commands[: found.mark])
     return Replay(begun.commands, 0, as_violation(begun, found))
+
+
+def watch_isolated(
+    trace: Trace, instead: str | None, limits: Limits, *, in_process: bool
+) -> Watched | None:
+    """What a manager shows while the trace runs; None where that costs the worker."""
+    with serving(
+        lambda: load_target_of(trace, instead), _watch, limits, in_process=in_process
+    ) as call:
+        found = finished_or_lost(call(trace))
+    return found if isinstance(found, Watched) else None
+
+
+def _watch(target: Target, trace: Trace, beacon: Beacon) -> Watched:
+    return watch(trace, maker_for(trace, target), beacon)
 
 
 def _replay(target: Target, trace: Trace, beacon: Beacon) -> Replay:

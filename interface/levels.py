@@ -1,24 +1,54 @@
 """How much each level of `certify` does.
 
 Budgets are counts, never seconds, so that the same code gets the same verdict on every machine.
-A chunk is a hundred runs, about 11,000 steps at pool level and 4,000 at queue level. The seconds
-that a level takes are measured by benchmarks/certify_seconds.py.
+A chunk is a hundred runs, about 11,000 steps at pool level, 9,000 at manager level and 4,000 at
+queue level. The seconds that a level takes are measured by benchmarks/certify_seconds.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BUDGETS", "RUNS_PER_CHUNK", "Budget"]
+__all__ = ["BUDGETS", "RUNS_PER_CHUNK", "Bounds", "Budget", "Sequences"]
 
 RUNS_PER_CHUNK = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A scope whose states are all visited: blocks without the null block, hashes, references.
+
+    `wide`: calls for two blocks and misuse are tried as well. `unreduced`: every state, and not
+    one of each orbit.
+    """
+
+    num_blocks: int
+    num_hashes: int = 2
+    max_references: int = 2
+    wide: bool = False
+    unreduced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """All sequences of up to `max_commands` commands on 3 usable blocks.
+
+    Allocations of up to `max_count` blocks, lists of up to `max_list`, and so many hashes.
+    """
+
+    max_commands: int
+    max_count: int = 3
+    max_list: int = 2
+    num_hashes: int = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Chunks for each kind of run, and what a finding may cost.
 
-    `shortest_states` bounds the breadth-first search for a shorter trace of one finding.
+    `shortest_states` bounds the breadth-first search for a shorter trace of one finding; `scopes`,
+    `sequences` and `queue_blocks` are what is explored exhaustively; `workload_states` bounds the
+    states that a manager's workloads are continued from, all layouts together.
     """
 
     pool_chunks: int
@@ -26,17 +56,58 @@ class Budget:
     queue_chunks: int
     shortest_states: int
     more_chunks_after_failure: int = 4
+    manager_chunks: int = 4
+    scopes: tuple[Bounds, ...] = ()
+    sequences: tuple[Sequences, ...] = ()
+    queue_blocks: int = 0
+    workload_states: int = 0
 
     @property
     def chunks(self) -> dict[str, int]:
         """Chunks by kind of run."""
         return {"pool": self.pool_chunks, "chains": self.chain_chunks, "queue": self.queue_chunks}
 
+    def chunks_of_layout(self, num_layouts: int) -> int:
+        """Chunks for each of so many layouts of a manager: they share, down to a quarter."""
+        return -(-self.manager_chunks // min(num_layouts, 4))
+
+    def states_of_layout(self, num_layouts: int) -> int:
+        """States of each of so many layouts of a manager: they share, down to a sixteenth."""
+        return -(-self.workload_states // max(1, min(num_layouts, 16)))
+
 
 BUDGETS = {
-    "quick": Budget(pool_chunks=8, chain_chunks=4, queue_chunks=2, shortest_states=4_000),
-    "standard": Budget(pool_chunks=100, chain_chunks=50, queue_chunks=20, shortest_states=20_000),
+    "quick": Budget(
+        pool_chunks=8,
+        chain_chunks=4,
+        queue_chunks=2,
+        shortest_states=4_000,
+        manager_chunks=12,
+        scopes=(Bounds(3, unreduced=True), Bounds(3, wide=True), Bounds(4)),
+        sequences=(Sequences(7, 1, 1, 1), Sequences(3)),
+        queue_blocks=4,
+        workload_states=1_200,
+    ),
+    "standard": Budget(
+        pool_chunks=100,
+        chain_chunks=50,
+        queue_chunks=20,
+        shortest_states=20_000,
+        manager_chunks=160,
+        scopes=(Bounds(4, unreduced=True), Bounds(4, wide=True), Bounds(6)),
+        sequences=(Sequences(8, 1, 1, 1), Sequences(4)),
+        queue_blocks=5,
+        workload_states=6_400,
+    ),
     "deep": Budget(
-        pool_chunks=2_000, chain_chunks=1_000, queue_chunks=200, shortest_states=200_000
+        pool_chunks=2_000,
+        chain_chunks=1_000,
+        queue_chunks=200,
+        shortest_states=200_000,
+        manager_chunks=3_000,
+        scopes=(Bounds(4, unreduced=True), Bounds(5, wide=True), Bounds(8)),
+        sequences=(Sequences(10, 1, 1, 1), Sequences(5)),
+        queue_blocks=6,
+        workload_states=100_000,
     ),
 }

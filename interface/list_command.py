@@ -17,6 +17,7 @@ def list_command() -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from poolproof.kernels.catalogue import BUILT_INS
     from poolproof.targets.catalogue import catalogue
     from poolproof.terminal import show
 
@@ -26,5 +27,9 @@ def list_command() -> None:
     for row in catalogue():
         what = row.what if row.available else f"{row.what}; {row.how}"
         table.add_row(row.name, row.level, "yes" if row.available else "no", Text(what))
+    for name, kernel in BUILT_INS.items():
+        missing = kernel.missing
+        needs = f"; needs {', '.join(missing)}" if missing else ""
+        table.add_row(name, "kernel", "no" if missing else "yes", Text(kernel.what + needs))
     own = "your own: path/to/file.py:Class, package.module:Class; `poolproof new FILE` starts one"
     show(Group(table, Text(""), Text(own, style="dim")))

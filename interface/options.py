@@ -26,6 +26,7 @@ class CertifyOptions:
     misuse that the profile leaves undefined. `api` is the shape that the user forced, which traces
     have to carry so that their target can be loaded again. `profile_overrides` are rows that the
     user set in place of the target's own; they stand in the target string already, in brackets.
+    `layouts` are those of a manager that are asked for; none means all.
     """
 
     level: str = "standard"
@@ -36,3 +37,4 @@ class CertifyOptions:
     hardening: bool = False
     api: str | None = None
     profile_overrides: Mapping[str, Any] = field(default_factory=dict)
+    layouts: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from poolproof.reference.legality import misuse_of
 from poolproof.regression_test import comment
 from poolproof.targets.profile_text import split_overrides
 
-__all__ = ["reproducer"]
+__all__ = ["import_lines", "reproducer"]
 
 _RAISES = """\
 try:
@@ -38,13 +38,15 @@ def reproducer(trace: Trace) -> str:
             "use --as pytest"
         )
     letters = KeyLetters()
-    parts = [comment(trace), "", *_import(trace), "", *_calls(trace, letters)]
+    imports = import_lines(trace, "Pool")
+    parts = [comment(trace), "", *imports, "", *_calls(trace, letters)]
     hashes = [f"{letter} = bytes.fromhex({value.hex()!r})" for value, letter in letters.opaque()]
-    place = parts.index("") + 1 + len(_import(trace))
+    place = parts.index("") + 1 + len(imports)
     return "\n".join([*parts[:place], *([""] if hashes else []), *hashes, *parts[place:]]) + "\n"
 
 
-def _import(trace: Trace) -> list[str]:
+def import_lines(trace: Trace, alias: str) -> list[str]:
+    """What makes the target's class known as `alias`. Raises TargetError for other targets."""
     base, _ = split_overrides(trace.target)
     place, _, name = base.rpartition(":")
     if not place or not all(part.isidentifier() for part in name.split(".")):
@@ -52,7 +54,7 @@ def _import(trace: Trace) -> list[str]:
             f"{trace.target} is not a class that a script can import; use --as pytest"
         )
     first, *rest = name.split(".")
-    alias = [f"Pool = {name}"] if rest or first != "Pool" else []
+    renamed = [f"{alias} = {name}"] if rest or first != alias else []
     if place.endswith(".py") or "/" in place:
         path = str(Path(place))
         return [
@@ -61,11 +63,11 @@ def _import(trace: Trace) -> list[str]:
             f"spec = importlib.util.spec_from_file_location('target', {path!r})",
             "module = importlib.util.module_from_spec(spec)",
             "spec.loader.exec_module(module)",
-            f"Pool = module.{name}",
+            f"{alias} = module.{name}",
         ]
     if not all(part.isidentifier() for part in place.split(".")):
         raise TargetError(f"{place} is not the name of a module; use --as pytest")
-    return [f"from {place} import {first}", *alias]
+    return [f"from {place} import {first}", *renamed]
 
 
 def _calls(trace: Trace, letters: KeyLetters) -> Iterator[str]:

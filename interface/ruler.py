@@ -7,13 +7,17 @@ gets through makes the whole run inconclusive.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
-from poolproof.bugs.catalogue import canaries, queue_canaries
+from poolproof.bugs.catalogue import canaries, manager_canaries, queue_canaries
+from poolproof.bugs.manager_specimen import ManagerSpecimen
 from poolproof.bugs.specimen import Specimen
+from poolproof.contract.manager_target import MANAGER_OBSERVERS
 from poolproof.contract.profile import Profile
-from poolproof.contract.target import POOL_OBSERVERS, Capabilities
+from poolproof.contract.target import POOL_OBSERVERS
+from poolproof.description import Description, LayoutDescription
+from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 
@@ -21,6 +25,9 @@ __all__ = ["MOST_RUNS", "Veiled", "check_ruler"]
 
 MOST_RUNS = 400
 """Runs after which a planted bug counts as not caught; the catchable ones need a few dozen."""
+
+AnySpecimen = Specimen | ManagerSpecimen
+SpecimenT = TypeVar("SpecimenT", Specimen, ManagerSpecimen)
 
 _NEEDS_SIGHT = {"order": "free_order", "events": "take_events"}
 
@@ -39,20 +46,32 @@ class Veiled:
 
 
 def check_ruler(
-    profile: Profile, can: Capabilities, *, pool: bool, queue: bool
+    about: Description, kinds: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The planted bugs that were caught and those that were missed, by id and title."""
+    """The planted bugs that were caught and those that were missed, by id and title.
+
+    Planted is at each level at which the target is driven with runs of these `kinds`, and for a
+    manager each bug in the first layout under whose profile it is one.
+    """
     caught: list[str] = []
     missed: list[str] = []
-    hidden = frozenset(POOL_OBSERVERS) - can.observers
-    planted: list[tuple[Specimen, Callable[[int], Any]]] = []
-    if pool:
+    planted: list[tuple[AnySpecimen, Callable[[int], Any]]] = []
+    if "pool" in kinds:
+        assert about.can is not None
+        hidden = frozenset(POOL_OBSERVERS) - about.can.observers
         planted += [
-            (specimen, _pool_runs(specimen, profile, hidden))
-            for specimen in canaries(profile)
-            if _NEEDS_SIGHT.get(specimen.severity.value) not in hidden
+            (specimen, _pool_runs(specimen, about.profile, hidden))
+            for specimen in _visible(canaries(about.profile), hidden)
         ]
-    if queue:
+    in_layouts: dict[str, tuple[AnySpecimen, Callable[[int], Any]]] = {}
+    for layout in about.layouts:
+        if layout.kind in kinds and layout.can is not None:
+            hidden = frozenset(MANAGER_OBSERVERS) - layout.can.observers
+            for found in _visible(manager_canaries(layout.profile, layout.can), hidden):
+                runs = _manager_runs(found, layout, hidden)
+                in_layouts.setdefault(found.id, (found, runs))
+    planted += in_layouts.values()
+    if "queue" in kinds:
         planted += [
             (specimen, QueueCampaign(specimen.id, specimen.make).run)
             for specimen in queue_canaries()
@@ -61,6 +80,23 @@ def check_ruler(
         was_caught = any(run(number).trace is not None for number in range(MOST_RUNS))
         (caught if was_caught else missed).append(f"{specimen.id} {specimen.title}")
     return tuple(caught), tuple(missed)
+
+
+def _visible(specimens: Iterable[SpecimenT], hidden: frozenset[str]) -> list[SpecimenT]:
+    """Those that can be seen although these observers are missing."""
+    return [s for s in specimens if _NEEDS_SIGHT.get(s.severity.value) not in hidden]
+
+
+def _manager_runs(
+    specimen: ManagerSpecimen, layout: LayoutDescription, hidden: frozenset[str]
+) -> Callable[[int], Any]:
+    make = specimen.make_under(layout.profile)
+    return ManagerCampaign(
+        specimen.id,
+        lambda num_blocks, enable_caching: Veiled(make(num_blocks, enable_caching), hidden),
+        layout.profile,
+        specimen.block_size,
+    ).run
 
 
 def _pool_runs(

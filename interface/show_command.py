@@ -35,9 +35,10 @@ def show_command(trace: str, form: str, output: str | None) -> None:
 
         text = regression_test(found)
     elif form == "python":
+        from poolproof.manager_reproducer import manager_reproducer
         from poolproof.reproducer import reproducer
 
-        text = reproducer(found)
+        text = manager_reproducer(found) if found.level == "manager" else reproducer(found)
     elif form == "html":
         from poolproof.html_trace import html_trace
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from poolproof.certificate import Certificate, Outcome, StageResult, Verdict
 from poolproof.finding import Finding, FindingStatus
 from poolproof.finding_report import finding_report
+from poolproof.lessons import UNFINISHED
 from poolproof.verdict import failing, reasons_inconclusive
 from poolproof.wording import printable, profile_words
 
@@ -136,7 +137,7 @@ def result_lines(certificate: Certificate, stage: StageResult) -> list[str]:
         lines.insert(0, stage.outcome.value)
     if stage.missing_facts:
         lines.append(f"never happened: {', '.join(stage.missing_facts)}")
-    if stage.note:
+    if stage.note and stage.stage != UNFINISHED:
         lines.append(stage.note)
     return lines
 
@@ -153,6 +154,9 @@ def _in_short(certificate: Certificate, finding: Finding) -> str:
 
 
 def _tail(certificate: Certificate) -> Iterator[tuple[str, str]]:
+    if any(stage.stage == UNFINISHED for stage in certificate.stages):
+        yield "not run", "everything else, until the methods are written"
+        return
     ruler = f"{len(certificate.canaries_caught)}/{certificate.num_canaries} canaries caught"
     missed = certificate.canaries_missed
     yield "ruler", f"{ruler}, NOT {', '.join(missed)}" if missed else ruler
@@ -175,6 +179,10 @@ def _end(certificate: Certificate, files: Mapping[str, str]) -> Iterator[tuple[s
     if hidden > 0:
         yield "more", f"{hidden} findings are not drawn here; --report DIR writes all of them"
     yield "verdict", f"{verdict_line(certificate)}  ({certificate.seconds:.0f} s)"
+    for stage in certificate.stages:
+        if stage.stage == UNFINISHED:
+            yield "next", stage.note
+            return
     first = next(iter(failing(certificate)), None)
     if first is not None:
         name = files.get(first.fingerprint, first.fingerprint)

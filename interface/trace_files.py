@@ -65,6 +65,8 @@ def maker_for(trace: Trace, target: Target) -> Make:
 
     Raises TargetError where the target takes none.
     """
+    if trace.level == "manager":
+        return _layout_of(trace, target)
     speaks_chains = any(hasattr(command, "chain") for command in trace.commands)
     if not speaks_chains and trace.options.get("block_size", 1) == 1:
         return target.make
@@ -74,6 +76,22 @@ def maker_for(trace: Trace, target: Target) -> Make:
             "name another target with --target"
         )
     return target.make_chained
+
+
+def _layout_of(trace: Trace, target: Target) -> Make:
+    """The layout of the trace's name, or the only one there is. Raises TargetError."""
+    name = str(trace.options.get("layout", ""))
+    only = target.layouts[0].name if len(target.layouts) == 1 else name
+    known = any(layout.name == name for layout in target.layouts)
+    layout = target.layout(name if known else only)
+    block_size = trace.options["block_size"]
+    if layout.block_size != block_size:
+        raise TargetError(
+            f"the trace has {block_size} tokens a block, layout {layout.name} of {target.name} "
+            f"{layout.block_size}; name another target with --target"
+        )
+    assert layout.make is not None
+    return layout.make
 
 
 def write_findings(folder: Path, findings: Iterable[Finding]) -> dict[str, str]:

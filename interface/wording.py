@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
 
-__all__ = ["printable", "profile_words", "set_up_of", "severity_words"]
+__all__ = ["num_blocks_of", "printable", "profile_words", "set_up_of", "severity_words"]
 
 _SEVERITY_WORDS = {
     Severity.WRONG_DATA_OF_ANOTHER: "wrong data of another request, silent",
@@ -26,19 +27,43 @@ def severity_words(severity: Severity) -> str:
     return _SEVERITY_WORDS[severity]
 
 
+def num_blocks_of(trace: Trace) -> str:
+    """The number of blocks, with the noun."""
+    return "1 block" if trace.num_blocks == 1 else f"{trace.num_blocks} blocks"
+
+
 def set_up_of(trace: Trace) -> str:
     """What the target of a trace was built with."""
-    blocks = f"{trace.num_blocks} block" + ("s" if trace.num_blocks != 1 else "")
+    blocks = num_blocks_of(trace)
     if trace.level == "queue":
         return f"queue of {blocks}"
-    return f"pool of {blocks}, caching {'on' if trace.enable_caching else 'off'}"
+    caching = f"caching {'on' if trace.enable_caching else 'off'}"
+    if isinstance(trace.profile, ManagerProfile):
+        size = trace.options.get("block_size", 1)
+        layout = trace.options.get("layout", trace.profile.layout_name)
+        return f"manager of {blocks} of {size} tokens, layout {layout}, {caching}"
+    return f"pool of {blocks}, {caching}"
 
 
 def profile_words(profile: Profile, rows: tuple[str, ...] | None = None) -> str:
     """The rows of a profile in one line, all but those assumed, or just the ones named."""
     values = profile.to_json()
     names = [name for name in values if name not in profile.assumed] if rows is None else rows
-    return ", ".join(f"{name} {values[name]}" for name in names)
+    return ", ".join(f"{name} {_value_words(values[name])}" for name in names)
+
+
+def _value_words(value: object) -> str:
+    """A value as it is; the groups of a manager as a target string takes them."""
+    if not isinstance(value, list):
+        return str(value)
+    return "+".join(_group_words(group) for group in value)
+
+
+def _group_words(group: dict[str, object]) -> str:
+    """KIND[:WINDOW[:BLOCK_SIZE]]."""
+    numbers = [group["window"], group["block_size"]] if group["block_size"] else [group["window"]]
+    shown = [str(number) for number in numbers] if any(numbers) else []
+    return ":".join([str(group["kind"]), *shown])
 
 
 def printable(text: str) -> str:

@@ -1,4 +1,7 @@
-"""`poolproof workload FILE`: replay real request traces, checked while they run."""
+"""`poolproof workload FILE`: replay real request traces, checked while they run.
+
+Block pools serve the prompts; managers serve prompts and outputs, token by token.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,11 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
     from poolproof.harness.request_workload import RequestWorkload, WorkloadResult
+    from poolproof.harness.sequence_workload import SequenceWorkload, SequenceWorkloadResult
     from poolproof.targets.target import Target
 
 __all__ = ["workload_command"]
@@ -32,9 +39,18 @@ def _check_rate(ctx: click.Context, param: click.Parameter, value: str) -> int |
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--target", "targets", multiple=True, help="May be given several times. [impl]")
 @click.option(
-    "--blocks", type=click.IntRange(min=1, max=10_000_000), default=200_000, show_default=True
+    "--blocks",
+    type=click.IntRange(min=1, max=10_000_000),
+    help="[200000; for managers 4000]",
 )
 @click.option("--block-size", type=int, default=16, show_default=True, help="Tokens a block.")
+@click.option(
+    "--tokens-per-id",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Managers: tokens served for each 512 of the trace.",
+)
 @click.option(
     "--concurrent",
     type=click.IntRange(min=1),
@@ -57,6 +73,13 @@ def _check_rate(ctx: click.Context, param: click.Parameter, value: str) -> int |
     show_default=True,
     help="Compare the state with the specification for every request, for one in N, or never.",
 )
+@click.option(
+    "--generate",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Write N generated requests to FILE first (see --seed).",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of --generate.")
 @click.option("--limit", type=click.IntRange(min=1), help="The first so many requests only.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures.")
 @click.option(
@@ -69,37 +92,56 @@ def workload_command(
     *,
     file: Path,
     targets: tuple[str, ...],
-    blocks: int,
+    blocks: int | None,
     block_size: int,
+    tokens_per_id: int,
     concurrent: int,
     finish: str,
     check: int | None,
+    generate: int | None,
+    seed: int,
     limit: int | None,
     json_file: Path | None,
     report_folder: Path | None,
 ) -> None:
-    """Replay the requests of FILE, a trace in the Mooncake format, on block pools.
+    """Replay the requests of FILE, a trace in the Mooncake format.
 
-    Each prompt is looked up block by block, its cached prefix is held, the rest is allocated and
-    cached, and its blocks go back in reverse order. The pools run in this process.
+    On block pools each prompt is looked up block by block, its cached prefix is held, the rest is
+    allocated and cached, and its blocks go back in reverse order. A manager serves prompts and
+    outputs with continuous batching and preemption, every read compared with shadow memory; its
+    own block size counts. The targets run in this process.
 
     Exit status: 0 holds, 1 a violation was found, 2 the replay could not be carried out.
     """
     from poolproof.harness.request_trace import read_requests
     from poolproof.harness.request_workload import RequestWorkload
-    from poolproof.output_files import check_file, check_folder, write_file
+    from poolproof.output_files import check_file, check_folder
     from poolproof.targets.load import load_target
-    from poolproof.terminal import show
     from poolproof.workload_report import workload_json, workload_report
 
+    if generate is not None:
+        _generate(file, generate, seed)
     if json_file is not None:
         check_file(json_file)
     if report_folder is not None:
         check_folder(report_folder)
+    loaded = [load_target(name) for name in targets or ("impl",)]
+    try:
+        requests = read_requests(file, limit)
+    except ValueError as error:
+        _stop(str(error))
+    if any(target.level == "manager" for target in loaded):
+        _serve_sequences(
+            file, loaded, json_file, report_folder,
+            requests=requests, num_blocks=blocks or 4_000, concurrent=concurrent,
+            tokens_per_id=tokens_per_id, check_every=check or 1_000_000,
+        )  # fmt: skip
+        return
+    num_blocks = blocks or 200_000
     try:
         workload = RequestWorkload(
-            requests=read_requests(file, limit),
-            num_blocks=blocks,
+            requests=requests,
+            num_blocks=num_blocks,
             block_size=block_size,
             concurrent=concurrent,
             finish=finish,
@@ -108,39 +150,92 @@ def workload_command(
         )
     except ValueError as error:
         _stop(str(error))
-    loaded = [load_target(name) for name in targets or ("impl",)]
     results = _run_all(workload, loaded)
-    show(workload_report(workload, results))
+    text = workload_json(file, workload, results)
+    _report(results, workload_report(workload, results), text, json_file, report_folder)
+    if any(not result.counts.blocks for result in results):
+        _stop(
+            f"no request of {file} fits into {num_blocks} blocks of {block_size} tokens; raise one"
+        )
+
+
+def _generate(file: Path, count: int, seed: int) -> None:
+    """Write a generated trace. Never over a file that is there: it may be somebody's record."""
+    from itertools import islice
+
+    from poolproof.harness.request_generator import generate_requests, write_requests
+
+    if file.exists():
+        _stop(f"{file} exists; --generate writes a new file")
+    try:
+        write_requests(file, list(islice(generate_requests(seed), count)))
+    except OSError as error:
+        _stop(f"cannot write {file}: {error.strerror or error}")
+
+
+def _serve_sequences(
+    file: Path,
+    targets: list[Target],
+    json_file: Path | None,
+    report_folder: Path | None,
+    **settings: Any,
+) -> None:
+    """Managers serve whole sequences; each has its own block size, so they run one by one."""
+    from poolproof.contract.target import TargetError
+    from poolproof.harness.sequence_workload import SequenceWorkload
+    from poolproof.sequence_report import sequence_json, sequence_report
+
+    for target in targets:
+        if target.level != "manager" or target.block_size != targets[0].block_size:
+            raise TargetError(
+                f"{target.name} and {targets[0].name} cannot serve requests side by side: give "
+                "pools alone, or managers with one block size"
+            )
+    workload = SequenceWorkload(block_size=targets[0].block_size, **settings)
+    results = _run_all(workload, targets)
+    text = sequence_json(file, workload, results)
+    _report(results, sequence_report(workload, results), text, json_file, report_folder)
+    if any(not result.counts.num_finished for result in results):
+        _stop(f"no request of {file} fits into {workload.num_blocks} blocks; raise --blocks")
+
+
+def _report(
+    results: list[Any], shown: Any, text: str, json_file: Path | None, report_folder: Path | None
+) -> None:
+    """Print and write what came of it; ends with status 1 where something broke."""
+    from poolproof.output_files import write_file
+    from poolproof.terminal import show
+
+    show(shown)
     if json_file is not None:
-        write_file(json_file, workload_json(file, workload, results))
+        write_file(json_file, text)
     if report_folder is not None:
         _write_traces(results, report_folder)
     if any(result.violation is not None for result in results):
         sys.exit(1)
-    if any(not result.counts.blocks for result in results):
-        _stop(f"no request of {file} fits into {blocks} blocks of {block_size} tokens; raise one")
 
 
-def _run_all(workload: RequestWorkload, targets: list[Target]) -> list[WorkloadResult]:
+def _run_all(workload: RequestWorkload | SequenceWorkload, targets: list[Target]) -> list[Any]:
     """The results in the order of the targets; a queue among them ends the run."""
     from poolproof.contract.target import TargetError
     from poolproof.progress import progress_to
 
-    queues = [target.name for target in targets if target.level != "pool"]
+    queues = [target.name for target in targets if target.level == "queue"]
     if queues:
         raise TargetError(f"{queues[0]} is a queue; requests need a pool, such as impl")
+    run: Callable[..., Any] = workload.run
     results = []
     with progress_to(sys.stderr) as progress:
         for target in targets:
             progress.begin(f"{target.name}: requests", len(workload.requests))
             results.append(
-                workload.run(target.name, target.make, target.profile, lambda: progress.advance(1))
+                run(target.name, target.make, target.profile, lambda: progress.advance(1))
             )
             progress.end()
     return results
 
 
-def _write_traces(results: list[WorkloadResult], folder: Path) -> None:
+def _write_traces(results: Sequence[WorkloadResult | SequenceWorkloadResult], folder: Path) -> None:
     from poolproof.output_files import write_file
 
     for number, result in enumerate(results, start=1):

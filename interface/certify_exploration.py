@@ -1,0 +1,298 @@
+"""The exhaustive stages of a certification: every state of small scopes, every command in each.
+
+Which scopes there are is in `levels.py`. What is explored is the reference; what is executed, in
+every state that was found, is the target. Reached means: the target was in that state, and every
+command of the alphabet was executed there and compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from poolproof.certificate import Outcome, StageResult
+from poolproof.certify_losses import minimise_lost
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import Capabilities
+from poolproof.contract.trace import Trace
+from poolproof.description import Description
+from poolproof.driving import raise_if_ours
+from poolproof.exploration_jobs import (
+    PartJob,
+    SequenceJob,
+    check_sequences,
+    check_states,
+    trace_of_lost_part,
+    trace_of_lost_sequence,
+)
+from poolproof.explore.breadth_first import Space, reachable
+from poolproof.explore.exhaustive_run import Part, PartResult, parts_of, scope_under, why_not
+from poolproof.explore.orbit_space import OrbitSpace
+from poolproof.explore.queue_check import queue_states
+from poolproof.explore.scope import Scope
+from poolproof.explore.shortest import ShortestResult
+from poolproof.explore.state_space import StateSpace
+from poolproof.finding_collector import FindingCollector
+from poolproof.harness.isolation import Finished
+from poolproof.levels import Bounds, Budget, Sequences
+from poolproof.manager_exploration import ExploringManager
+from poolproof.progress import Progress
+
+__all__ = ["Exploring", "reason_not_explored", "stage_of"]
+
+
+_BLOCKS_OF_SEQUENCES = 3
+
+MOST_COMMANDS_OF_WORKLOADS = 12
+"""Managers with so few states that the budget allows more repeat themselves."""
+
+
+def reason_not_explored(about: Description, scopes: Sequence[Bounds]) -> str | None:
+    """Why no scope of a pool can be explored exhaustively; None where one can."""
+    if about.can is None:
+        return "the target could not be constructed"
+    reasons = [why_not(about.profile, about.can, bounds.num_blocks) for bounds in scopes]
+    return reasons[0] if reasons and all(reasons) else None
+
+
+def stage_of(bounds: Bounds) -> str:
+    """What the exhaustive stage of a scope is called."""
+    what = "state" if bounds.unreduced else "orbit"
+    return f"every {what}, {bounds.num_blocks} blocks" + (", pairs" if bounds.wide else "")
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What one stage has done so far."""
+
+    num_states: int = 0
+    num_commands: int = 0
+    num_failing: int = 0
+    lost: bool = False
+    failures: dict[str, Trace] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything broke."""
+        return self.lost or self.num_failing > 0
+
+
+class Exploring:
+    """Runs the exhaustive stages of one target; `stages` says what they showed.
+
+    `so_far` is how far the stage in progress has come.
+    """
+
+    def __init__(
+        self,
+        isolation: Any,
+        about: Description,
+        collector: FindingCollector,
+        progress: Progress,
+        seed: int,
+    ) -> None:
+        self.stages: list[StageResult] = []
+        self.so_far = ""
+        self._isolation = isolation
+        self._about = about
+        self._collector = collector
+        self._progress = progress
+        self._seed = seed
+
+    def explore(
+        self, budget: Budget, left_out: Container[str] = (), layouts: Container[str] | None = None
+    ) -> None:
+        """All stages of the budget, except for kinds of runs (`run_kinds.py`) that are left out.
+
+        At each level the first stage that fails is the last. Of a manager every layout that is
+        run, or of these the ones in `layouts`.
+        """
+        about, sequences = self._about, budget.sequences
+        if about.level == "manager":
+            kinds = [
+                layout.kind
+                for layout in about.layouts
+                if not layout.why_not
+                and layout.kind not in left_out
+                and (layouts is None or layout.kind in layouts)
+            ]
+            self.explore_layouts(
+                kinds,
+                max_commands=MOST_COMMANDS_OF_WORKLOADS,
+                max_states=budget.states_of_layout(len(kinds)),
+            )
+        if about.queue_can is not None and budget.queue_blocks and "queue" not in left_out:
+            self._until_refused(
+                partial(self.explore_queue, budget.queue_blocks),
+                *(partial(self.explore_sequences, "queue", bounds) for bounds in sequences[-1:]),
+            )
+        if about.level == "pool" and "pool" not in left_out:
+            self._until_refused(
+                *(partial(self.explore_scope, bounds) for bounds in self._explorable(budget)),
+                *(partial(self.explore_sequences, "pool", bounds) for bounds in sequences),
+            )
+
+    def _explorable(self, budget: Budget) -> list[Bounds]:
+        about = self._about
+        assert about.can is not None
+        return [
+            bounds
+            for bounds in budget.scopes
+            if why_not(about.profile, about.can, bounds.num_blocks) is None
+        ]
+
+    def _until_refused(self, *stages: Callable[[], None]) -> None:
+        for stage in stages:
+            stage()
+            if self.stages[-1].outcome is Outcome.REFUSED:
+                break
+
+    def explore_queue(self, num_blocks: int) -> None:
+        """Every state of the free queue, in one stage."""
+        can = self._about.queue_can
+        assert can is not None
+        began = time.monotonic()
+        states = [bytes(order) for order in queue_states(num_blocks)]
+        parts = parts_of(states, None, num_blocks, self._seed)
+        stage = f"every state, {num_blocks} blocks"
+        tally = self._check(stage, parts, can, len(states))
+        reached = f"{self._passed(tally)}/{len(states):,} orders of the queue"
+        note = f"{reached}, each built in two ways, every operation, every link"
+        self._note("queue", stage, tally, note, began)
+
+    def explore_sequences(self, level: str, bounds: Sequences) -> None:
+        """All sequences of commands up to a length, in one stage."""
+        about = self._about
+        num_blocks = _BLOCKS_OF_SEQUENCES
+        null = about.profile.null_block
+        if level == "pool" and null is not None:
+            num_blocks = max(num_blocks, null) + 1
+        stage = f"every sequence, {bounds.max_commands} commands"
+        self._progress.begin(stage)
+        began = time.monotonic()
+        job = SequenceJob(level, num_blocks, bounds)
+        (outcome,) = self._isolation.map(check_sequences, [job])
+        if not isinstance(outcome, Finished):
+            raise_if_ours(outcome)
+            profile = about.profile if level == "pool" else Profile()
+            setup = Trace(about.name, level, profile, num_blocks, True, ())
+            lost = trace_of_lost_sequence(self._isolation, job, outcome, setup)
+            self._collector.add_lost(stage, minimise_lost(self._isolation, lost, outcome))
+            note = outcome.sentence("a sequence of commands")
+            self.stages.append(
+                StageResult(level=level, stage=stage, outcome=Outcome.REFUSED, note=note)
+            )
+            return
+        found: ShortestResult = outcome.value
+        if found.violation is not None:
+            profile = about.profile if level == "pool" else Profile()
+            failed = Trace(
+                about.name, level, profile, num_blocks, True, found.commands or (), found.violation
+            )
+            self._collector.add(stage, failed)
+        length = "any length" if found.exhausted else f"up to {found.depth} commands"
+        limits = f"counts up to {bounds.max_count}, lists up to {bounds.max_list}"
+        hashes = f", {bounds.num_hashes} hashes" if level == "pool" else ""
+        self.stages.append(
+            StageResult(
+                level=level,
+                stage=stage,
+                outcome=Outcome.HOLDS if found.violation is None else Outcome.REFUSED,
+                steps=found.num_tries,
+                runs=found.num_states,
+                seconds=time.monotonic() - began,
+                note=f"{length} on {num_blocks} blocks; {limits}{hashes}",
+            )
+        )
+
+    def explore_layouts(
+        self,
+        kinds: Sequence[str],
+        *,
+        max_commands: int,
+        max_states: int,
+        usable_blocks: int | None = None,
+    ) -> None:
+        """All workloads of these layouts of a manager, a stage for each."""
+        layouts = [layout for layout in self._about.layouts if layout.kind in kinds]
+        managers = ExploringManager(
+            self._isolation, self._about.name, self._collector, self._progress, self.stages
+        )
+        managers.explore(
+            layouts,
+            max_commands=max_commands,
+            max_states=max_states,
+            usable_blocks=usable_blocks,
+        )
+
+    def explore_scope(self, bounds: Bounds) -> None:
+        """Every state of a scope of the pool, in one stage."""
+        can = self._about.can
+        assert can is not None
+        began = time.monotonic()
+        asked = Scope(bounds.num_blocks, bounds.num_hashes, bounds.max_references)
+        scope = scope_under(asked, self._about.profile, can)
+        space: Space = StateSpace(scope) if bounds.unreduced else OrbitSpace(scope)
+        states = reachable(space)
+        num_blocks = scope.num_blocks + (self._about.profile.null_block is not None)
+        parts = parts_of(
+            states, scope, num_blocks, self._seed, wide=bounds.wide, unreduced=bounds.unreduced
+        )
+        stage = stage_of(bounds)
+        tally = self._check(stage, parts, can, len(states))
+        reached = f"{self._passed(tally)}/{len(states):,} "
+        reached += (
+            "states" if bounds.unreduced else f"orbits ({sum(map(space.size, states)):,} states)"
+        )
+        also = ", calls for two blocks, misuse" if bounds.wide else ""
+        limits = f"{scope.num_hashes} hashes, references up to {scope.max_references}"
+        self._note("pool", stage, tally, f"{reached}, every action{also}; {limits}", began)
+
+    def _check(self, stage: str, parts: Iterator[Part], can: Capabilities, total: int) -> _Tally:
+        """Check part after part, until one fails or costs its worker."""
+        self._progress.begin(stage, total)
+        tally = _Tally()
+        jobs = [PartJob(part, can) for part in parts]
+        for job, outcome in zip(jobs, self._isolation.map(check_states, jobs), strict=True):
+            if not isinstance(outcome, Finished):
+                raise_if_ours(outcome)
+                tally.lost = True
+                self._lose(stage, job, outcome)
+                break
+            result: PartResult = outcome.value
+            self._progress.advance(result.num_states)
+            tally.num_states += result.num_states
+            tally.num_commands += result.num_commands
+            tally.num_failing += result.num_failing
+            self.so_far = f"{stage}: {self._passed(tally)} of {total:,} pass, the rest not tried"
+            for kind, trace in result.failures.items():
+                tally.failures.setdefault(kind, trace)
+            if tally.failed:
+                break
+        return tally
+
+    def _passed(self, tally: _Tally) -> str:
+        return f"{tally.num_states - tally.num_failing:,}"
+
+    def _lose(self, stage: str, job: PartJob, outcome: Any) -> None:
+        about = self._about
+        trace = trace_of_lost_part(self._isolation, job, outcome, about.name, about.profile)
+        self._collector.add_lost(stage, minimise_lost(self._isolation, trace, outcome))
+
+    def _note(self, level: str, stage: str, tally: _Tally, note: str, began: float) -> None:
+        for trace in tally.failures.values():
+            self._collector.add(stage, trace)
+        self.stages.append(
+            StageResult(
+                level=level,
+                stage=stage,
+                outcome=Outcome.REFUSED if tally.failed else Outcome.HOLDS,
+                steps=tally.num_commands,
+                runs=tally.num_states,
+                seconds=time.monotonic() - began,
+                note=f"{note}; stopped at the first that fail" if tally.failed else note,
+            )
+        )

@@ -1,0 +1,156 @@
+"""What the parent of a certification needs to know of a target that only its workers have loaded.
+
+Found out in a worker, by building one small instance (one for each layout of a manager).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_target import manager_capabilities_of
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import Capabilities, TargetError, capabilities_of
+from poolproof.contract.violation import Violation
+from poolproof.harness.isolation import Beacon
+from poolproof.harness.target_call import crash
+from poolproof.run_kinds import manager_kind
+from poolproof.targets.target import Layout, Target
+
+__all__ = ["Description", "LayoutDescription", "describe", "public_methods", "queue_of"]
+
+_MANAGER_BLOCKS = 8
+"""Blocks of the instances that are only looked at; layouts with several groups need some."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutDescription:
+    """One layout of a manager; `can` is None where it is not run, or cannot be built."""
+
+    name: str
+    profile: ManagerProfile
+    block_size: int
+    can: Capabilities | None
+    why_not: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of its runs."""
+        return manager_kind(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What is known of a target before it is driven.
+
+    `unbuilt` is the violation that even the smallest instance raised on construction; then
+    nothing is known of its capabilities. A manager's `can` is that of its first layout that could
+    be built.
+    """
+
+    name: str
+    level: str
+    shape: str
+    profile: Profile
+    version: str | None
+    source: str
+    notes: tuple[str, ...]
+    takes_chains: bool
+    has_queue: bool
+    public_methods: tuple[str, ...]
+    can: Capabilities | None
+    can_chained: Capabilities | None = None
+    queue_can: Capabilities | None = None
+    unbuilt: Violation | None = None
+    layouts: tuple[LayoutDescription, ...] = ()
+    may_be_unfinished: bool = False
+    """Whether some method of the class speaks of NotImplementedError."""
+
+    def layout_of_kind(self, kind: str) -> LayoutDescription | None:
+        """The layout whose runs are of this kind."""
+        return next((layout for layout in self.layouts if layout.kind == kind), None)
+
+
+def describe(target: Target, _: None, beacon: Beacon) -> Description:
+    """Look at the target through one small instance. Raises TargetError if it cannot be run."""
+    beacon.bump()
+    can, can_chained, queue_can, unbuilt = None, None, None, None
+    layouts = tuple(_describe_layout(layout, beacon) for layout in target.layouts)
+    # Usable blocks beside a null block, wherever that stands.
+    num_blocks = 4 + (target.profile.null_block or 0)
+    try:
+        if target.level == "manager":
+            can = next((layout.can for layout in layouts if layout.can is not None), None)
+        else:
+            can = capabilities_of(target.make(num_blocks, True))
+        if target.make_chained is not None:
+            can_chained = capabilities_of(target.make_chained(num_blocks, True))
+        if target.level == "queue" or target.companion_queue is not None:
+            queue_can = capabilities_of(queue_of(target).make(num_blocks, True))
+    except TargetError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises is its finding
+        unbuilt = crash(f"constructing the target with {num_blocks} blocks", error)
+    return Description(
+        name=target.name,
+        level=target.level,
+        shape=target.shape,
+        profile=target.profile,
+        version=target.version,
+        source=target.source,
+        notes=target.notes,
+        takes_chains=target.make_chained is not None,
+        has_queue=target.companion_queue is not None,
+        public_methods=tuple(public_methods(target.real_class)),
+        can=can,
+        can_chained=can_chained,
+        queue_can=queue_can,
+        unbuilt=unbuilt,
+        layouts=layouts,
+        may_be_unfinished=any(
+            "NotImplementedError" in getattr(target.real_class, name).__code__.co_names
+            for name in public_methods(target.real_class)
+        ),
+    )
+
+
+def _describe_layout(layout: Layout, beacon: Beacon) -> LayoutDescription:
+    """One layout, by an instance of it. Raises TargetError for a manager that lacks a method.
+
+    What the manager raises itself it raises again when it is driven, and is a finding then.
+    """
+    can = None
+    if layout.make is not None:
+        beacon.bump()
+        can = _capabilities(lambda: layout.make and layout.make(_MANAGER_BLOCKS, True))
+    return LayoutDescription(layout.name, layout.profile, layout.block_size, can, layout.why_not)
+
+
+def _capabilities(make: Callable[[], Any]) -> Capabilities | None:
+    try:
+        return manager_capabilities_of(make())
+    except TargetError:
+        raise
+    except (Exception, SystemExit):  # noqa: BLE001 -- see above
+        return None
+
+
+def queue_of(target: Target) -> Target:
+    """The target at queue level: itself, or the free queue that belongs to the pool."""
+    if target.level == "queue":
+        return target
+    assert target.companion_queue is not None
+    return target.companion_queue
+
+
+def public_methods(cls: type | None) -> list[str]:
+    """Methods of the class and its bases that are written in Python and have a public name."""
+    if cls is None:
+        return []
+    return sorted(
+        name
+        for name in dir(cls)
+        if not name.startswith("_") and hasattr(getattr(cls, name), "__code__")
+    )

@@ -1,0 +1,231 @@
+"""`poolproof explore [TARGET]`: every state of a small pool, of the reference or of a target.
+
+Bounds, files and memory are checked before anything is explored.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from poolproof.certify_command import usable_processors, with_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from poolproof.contract.profile import Profile
+    from poolproof.explore.breadth_first import Exploration
+    from poolproof.explore.scope import Scope
+
+__all__ = ["explore_command"]
+
+_PATH = click.Path(path_type=Path)
+
+_ENOUGH_FOR_PROCESSES = 200_000
+"""Below so many states, starting processes costs more than they save."""
+
+
+@click.command("explore")
+@click.argument("target", required=False)
+@click.option(
+    "--blocks",
+    type=click.IntRange(min=1),
+    help="Blocks; 6 by default, 4 with TARGET, 3 a cache group with a manager.",
+)
+@click.option("--hashes", type=click.IntRange(min=0), default=2, show_default=True)
+@click.option("--references", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--no-symmetry", is_flag=True, help="Every state, and not one of each orbit.")
+@click.option("--pairs", is_flag=True, help="With TARGET: calls for two blocks and misuse too.")
+@click.option(
+    "--commands",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="With a manager: all workloads of up to K commands; 4 by default.",
+)
+@click.option(
+    "--layout", "layouts", multiple=True, metavar="NAME", help="A layout of a manager; else all."
+)
+@click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
+@click.option("--max-depth", type=click.IntRange(min=0), help="Stop so many transitions away.")
+@click.option("--dot", type=_PATH, help="Write the graph of a small scope for Graphviz.")
+@click.option("--json", "json_file", type=_PATH, help="Write the graph of a small scope as JSON.")
+@click.option("--resume", type=_PATH, help="Folder that keeps the work, to be continued from.")
+@click.option(
+    "--memory-limit",
+    type=click.IntRange(min=1),
+    metavar="MIB",
+    help="Refuse what would take more; three quarters of the free memory by default.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Processes; one a processor where it pays."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--in-process", is_flag=True, help="With TARGET: no child processes, no limits.")
+@click.option("--cross-check", is_flag=True, help="Compare the counts with TLC and SPIN.")
+def explore_command(
+    *,
+    target: str | None,
+    blocks: int | None,
+    hashes: int,
+    references: int,
+    no_symmetry: bool,
+    pairs: bool,
+    commands: int | None,
+    layouts: tuple[str, ...],
+    rows: tuple[str, ...],
+    max_depth: int | None,
+    dot: Path | None,
+    json_file: Path | None,
+    resume: Path | None,
+    memory_limit: int | None,
+    workers: int | None,
+    seed: int,
+    in_process: bool,
+    cross_check: bool,
+) -> None:
+    """Visit every state of a small pool: of the reference, or of TARGET beside the reference.
+
+    Of a manager: try every workload of up to so many commands, beside its model and shadow memory.
+
+    Exit status: 0 everything as it must be, 1 TARGET breaks something, 2 not carried out, or
+    interrupted.
+    """
+    from poolproof.explore.memory import check_memory, usable_mib
+    from poolproof.explore.scope import Scope
+
+    scope = Scope(blocks or (4 if target else 6), hashes, references)
+    limit_mib = memory_limit or usable_mib()
+    check_memory(scope, limit_mib, symmetry=not no_symmetry)
+    if target is not None:
+        _refuse_beside_target(max_depth, dot, json_file, resume, cross_check)
+        from poolproof.explore_target import Workloads, explore_target
+
+        sys.exit(
+            explore_target(
+                with_rows(target, rows),
+                scope,
+                pairs=pairs,
+                symmetry=not no_symmetry,
+                seed=seed,
+                workers=workers or usable_processors(),
+                in_process=in_process,
+                workloads=Workloads(commands, layouts, blocks),
+            )
+        )
+    if pairs or in_process or commands or layouts:
+        raise click.UsageError(
+            "--pairs, --commands, --layout and --in-process are for a TARGET; name one"
+        )
+    if cross_check:
+        sys.exit(_cross_check(scope))
+    scope = scope.under(_profile(rows))
+    _check_outputs(scope, dot, json_file, symmetry=not no_symmetry)
+    enough = (scope.num_states if no_symmetry else scope.num_orbits) > _ENOUGH_FOR_PROCESSES
+    count = workers or (usable_processors() if enough else 1)
+    found, memory_mib = _explore(scope, count, resume, max_depth, symmetry=not no_symmetry)
+    sys.exit(_report(found, count, memory_mib, dot, json_file))
+
+
+def _explore(
+    scope: Scope, workers: int, resume: Path | None, max_depth: int | None, *, symmetry: bool
+) -> tuple[Exploration, int]:
+    """The exploration and the memory that it took, in MiB."""
+    from contextlib import ExitStack
+
+    from poolproof.explore.breadth_first import OnePartition, Partitions, explore
+    from poolproof.explore.level_files import LevelFiles
+    from poolproof.explore.memory import peak_mib
+    from poolproof.explore.worker_processes import WorkerProcesses, space_of
+    from poolproof.progress import progress_to
+
+    space = space_of(scope, symmetry=symmetry)
+    files = LevelFiles(resume, space) if resume else None
+    earlier = files.earlier() if files else None
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_to(sys.stderr))
+        if earlier is not None and earlier.stopped == "complete":
+            earlier.stopped = ""
+            return earlier, peak_mib()
+        if earlier is not None:
+            progress.say(f"continuing behind {earlier.total.num_found:,} states")
+        progress.begin(f"exploring {scope}", scope.num_orbits if symmetry else scope.num_states)
+        partitions: Partitions = OnePartition(space)
+        if workers > 1:
+            processes = WorkerProcesses(scope, workers, symmetry=symmetry)
+            partitions = stack.enter_context(processes)
+
+        def after_level(found: Exploration, frontier: Iterator[bytes]) -> None:
+            progress.advance(found.levels[-1].num_found)
+            if files is not None:
+                files.keep(found, frontier)
+
+        if files is not None and earlier is not None:
+            partitions.begin(files.levels(earlier))
+        found = explore(
+            space, partitions, max_depth=max_depth, after_level=after_level, earlier=earlier
+        )
+        memory_mib = partitions.memory_mib()
+        progress.end()
+    return found, memory_mib
+
+
+def _report(
+    found: Exploration, workers: int, memory_mib: int, dot: Path | None, json_file: Path | None
+) -> int:
+    """Print what was found, write the graphs, and give the exit status."""
+    from poolproof.explore.graph import as_dot, as_json
+    from poolproof.explore.worker_processes import space_of
+    from poolproof.explore_report import exploration_lines, is_as_counted
+    from poolproof.output_files import write_file
+
+    for line in exploration_lines(found, workers=workers, memory_mib=memory_mib):
+        click.echo(line)
+    space = space_of(found.scope, symmetry=found.has_symmetry)
+    if dot is not None:
+        write_file(dot, as_dot(space))
+    if json_file is not None:
+        write_file(json_file, as_json(space))
+    interrupted = found.stopped == "interrupted"
+    return 2 if interrupted or not is_as_counted(found) else 0
+
+
+def _check_outputs(
+    scope: Scope, dot: Path | None, json_file: Path | None, *, symmetry: bool
+) -> None:
+    from poolproof.explore.graph import check_size
+    from poolproof.output_files import check_file
+
+    files = [path for path in (dot, json_file) if path is not None]
+    if files:
+        check_size(scope.num_orbits if symmetry else scope.num_states)
+    for path in files:
+        check_file(path)
+
+
+def _refuse_beside_target(*options: object) -> None:
+    if any(option not in {None, False} for option in options):
+        raise click.UsageError(
+            "--max-depth, --dot, --json, --resume and --cross-check are for the reference alone; "
+            "leave out TARGET"
+        )
+
+
+def _profile(rows: tuple[str, ...]) -> Profile:
+    from poolproof.contract.profile import Profile
+    from poolproof.targets.profile_text import split_overrides
+
+    return Profile.from_mapping(split_overrides(with_rows("reference", rows))[1])
+
+
+def _cross_check(scope: Scope) -> int:
+    from poolproof.explore.cross_check import cross_check
+
+    results = cross_check(scope)
+    for result in results:
+        click.echo(result.sentence)
+    if any(result.differs for result in results):
+        return 1
+    return 0 if any(result.ran for result in results) else 2

@@ -1,0 +1,207 @@
+"""Runs a manager trace and writes down what stood there after each command, as plain values.
+
+On the trace's own target these are the states that it showed; on the specification they are those
+of a right manager. The target runs where this runs: in a worker, if it is to be isolated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from operator import index
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import Resume, Step
+from poolproof.contract.manager_target import MANAGER_METHODS
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.harness.isolation import Beacon
+from poolproof.harness.manager_session import ManagerSession
+from poolproof.harness.replay import start_session
+from poolproof.reference.content_names import Content, ContentNames
+from poolproof.targets.target import Make
+
+__all__ = ["Held", "Seen", "Watched", "watch"]
+
+_METHODS = frozenset(MANAGER_METHODS.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The block tables of one sequence, one for each group, and where they lie."""
+
+    seq_id: int
+    place: str
+    tables: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What stood after a command: free blocks head first, tables, and each key with its blocks.
+
+    `batch` is what a step computed, as (sequence, number of tokens); `chain` the tokens that the
+    command named, or that a resumed sequence had; `answer` what the command's method returned. All
+    are empty for the state before any command.
+    """
+
+    free: tuple[int, ...]
+    held: tuple[Held, ...]
+    index: tuple[tuple[Content, tuple[int, ...]], ...]
+    command: Command | None = None
+    batch: tuple[tuple[int, int], ...] = ()
+    chain: TokenChain | None = None
+    answer: Any = None
+
+
+@dataclass(slots=True)
+class Watched:
+    """A whole run: the first state, one for each command that was applied, and what broke.
+
+    `meanings` says for each key which prefix it stands for; `left_out` is the first command that
+    was not legal in the state that was reached, from 1, or 0.
+    """
+
+    seen: list[Seen] = field(default_factory=list)
+    meanings: dict[Content, str] = field(default_factory=dict)
+    violation: Violation | None = None
+    left_out: int = 0
+
+
+def watch(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watched:
+    """Run the trace on what `make` builds; it stops where something breaks or is not legal."""
+    watched = Watched()
+    ears: list[_Ear] = []
+
+    def make_heard(num_blocks: int, enable_caching: bool) -> _Ear:
+        ears.append(_Ear(make(num_blocks, enable_caching)))
+        return ears[-1]
+
+    session = start_session(trace, make_heard)
+    if isinstance(session, Violation):
+        watched.violation = session
+        return watched
+    assert isinstance(session, ManagerSession)
+    (ear,) = ears
+    watched.violation = session.first_look()
+    watched.seen.append(_state(session, ear))
+    for number, command in enumerate(trace.commands, start=1):
+        if watched.violation is not None:
+            break
+        if not session.is_defined(command):
+            watched.left_out = number
+            break
+        if beacon is not None:
+            beacon.bump()
+        batch, chain = _batch(session, command), _chain(session, command)
+        ear.answer = None
+        watched.violation = session.step(command)
+        after = _state(session, ear, command)
+        watched.seen.append(
+            replace(after, command=command, batch=batch, chain=chain, answer=ear.answer)
+        )
+    names = session.model.names
+    keys = {key for seen in watched.seen for key, _ in seen.index}
+    watched.meanings = {key: _meaning(names, key) for key in keys}
+    return watched
+
+
+class _Ear:
+    """A manager whose answers are heard."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+        self.answer: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.target, name)
+        if name not in _METHODS or not callable(found):
+            return found
+
+        def heard(*arguments: Any, **named: Any) -> Any:
+            answer = found(*arguments, **named)
+            self.answer = _plain(answer)
+            return answer
+
+        return heard
+
+
+def _plain(answer: Any) -> Any:
+    """A number, a word, or pairs of blocks; of anything else how it prints."""
+    if answer is None or isinstance(answer, bool | str):
+        return answer
+    try:
+        return index(answer)
+    except TypeError:
+        pass
+    try:
+        return [(index(source), index(destination)) for source, destination in answer]
+    except (TypeError, ValueError):
+        return repr(answer)[:80]
+
+
+def _chain(session: ManagerSession, command: Command) -> TokenChain | None:
+    if isinstance(command, Resume):
+        return session.model.sequences[command.seq_id].chain
+    return getattr(command, "chain", None)
+
+
+def _batch(session: ManagerSession, command: Command) -> tuple[tuple[int, int], ...]:
+    if not isinstance(command, Step):
+        return ()
+    return tuple(
+        (s.seq_id, s.num_scheduled + s.num_drafts)
+        for s in session.model.sequences.values()
+        if s.num_scheduled
+    )
+
+
+def _state(session: ManagerSession, ear: _Ear, command: Command | None = None) -> Seen:
+    """What the target shows, and the index as it must be: only its carriers can be seen."""
+    model = session.model
+    free = _blocks(getattr(ear.target, "free_order", None))
+    held = [
+        Held(s.seq_id, s.place, _tables(ear, s.seq_id, s.tables))
+        for s in model.sequences.values()
+        if s.place != "nowhere"
+    ]
+    entering: int | None = getattr(command, "seq_id", None)
+    if entering is not None and entering not in model.sequences and entering not in model.ended_ids:
+        # The command that broke something was its admission: the model has not followed.
+        tables = _tables(ear, entering, [() for _ in model.groups])
+        held += [Held(entering, "device", tables)] if any(tables) else []
+    return Seen(
+        free=tuple(model.pool.free) if free is None else free,
+        held=tuple(held),
+        index=tuple(
+            (key, tuple(blocks))
+            for key, blocks in model.pool.carriers.items()
+            if isinstance(key, bytes)  # the names of contents, which are all keys here
+        ),
+    )
+
+
+def _tables(ear: _Ear, seq_id: int, known: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
+    """The tables that the target shows, where it shows any."""
+    tables = []
+    for group, table in enumerate(known):
+        shown = _blocks(ear.target.block_table, *((seq_id, group) if group else (seq_id,)))
+        tables.append(tuple(table) if shown is None else shown)
+    return tuple(tables)
+
+
+def _blocks(observer: Callable[..., Any] | None, *arguments: int) -> tuple[int, ...] | None:
+    """The ids that an observer answers with; None where it has none to give."""
+    try:
+        return None if observer is None else tuple(index(block) for block in observer(*arguments))
+    except (Exception, SystemExit):  # noqa: BLE001 - a broken manager is drawn as far as it goes
+        return None
+
+
+def _meaning(names: ContentNames, key: Content) -> str:
+    words = ["tokens " + " ".join(map(str, names.tokens(key)))]
+    lora, salt = names.setting(key)
+    words += [f"lora {lora[0]} at {lora[1]}"] if lora else []
+    words += [f"salt {salt}"] if salt else []
+    return ", ".join(words)

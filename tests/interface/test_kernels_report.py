@@ -1,0 +1,139 @@
+"""The report on a kernel as text and picture; and what is said where torch is missing."""
+
+import importlib.util
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from poolproof.command_line import main
+from poolproof.contract.violation import Severity
+from poolproof.finding_report import plain_text
+from poolproof.kernels.report import CheckLine, KernelFinding, KernelReport
+from poolproof.kernels_picture import errors_picture
+from poolproof.kernels_text import faulty_text, kernels_text
+
+
+def report(**changes) -> KernelReport:
+    about = {
+        "poolproof_version": "0.1.0",
+        "target": "mine.py:attend",
+        "version": "1.2",
+        "device": "cpu",
+        "device_name": "x86_64",
+        "torch": "2.13.0",
+        "triton": "3.7.1",
+        "level": "quick",
+        "declaration": {"tail": "any", "features": ["softcap"], "out": True},
+        "assumed": ["tail"],
+        "lines": [CheckLine(name="dense", sentence="is dense", result="holds", examples=3,
+                            compared=3, max_ratio=0.25)],
+        "ratios": {"float32": [0.01, 0.25, 0.0], "bfloat16": [5.0]},
+        "canaries_caught": ["S1: no softmax"],
+    }  # fmt: skip
+    return KernelReport(**{**about, **changes})
+
+
+FINDING = KernelFinding(
+    check="value tail",
+    severity=Severity.WRONG_DATA_OF_ANOTHER,
+    sentence="NaN <spreads>",
+    case={"sequences": [[1, 1]]},
+    words="float32, 1/1",
+    example=2,
+    frames=("mine.py line 3 in attend",),
+)
+
+
+def test_a_report_that_holds():
+    text = plain_text(kernels_text(report()))
+    assert "mine.py:attend, 1.2" in text
+    assert "interpreted on the CPU; torch 2.13.0, triton 3.7.1" in text
+    assert "dense          3         3          0.25   holds: is dense" in text
+    assert "bfloat16: 1 outputs, worst 5.00 of bound" in text
+    assert "1 of 1 faulty kernels caught first" in text
+    assert text.rstrip().endswith("HOLDS")
+
+
+def test_a_report_that_refuses_says_how_to_see_it_again():
+    refused = report(findings=[FINDING])
+    text = plain_text(kernels_text(refused))
+    assert "value tail: wrong data of another request, silent" in text
+    assert "smallest case: float32, 1/1" in text
+    assert "mine.py line 3 in attend" in text
+    assert "--json report.json, then poolproof kernels mine.py:attend --case report.json" in text
+    assert "again    poolproof kernels mine.py:attend --case r.json" in plain_text(
+        kernels_text(refused, "r.json")
+    )
+    assert (refused.verdict, refused.exit_status) == ("REFUSED", 1)
+
+
+def test_a_report_that_says_too_little_is_inconclusive():
+    unseen = CheckLine(name="swap", sentence="", result="nothing to compare", note="")
+    little = report(lines=[unseen], canaries_missed=["S2: scale"], canaries_caught=[])
+    assert little.reasons_inconclusive() == [
+        "canary not caught: S2: scale",
+        "swap: nothing to compare",
+    ]
+    assert little.exit_status == 2
+    assert "INCONCLUSIVE: canary not caught" in plain_text(kernels_text(little))
+    assert report(lines=[]).reasons_inconclusive() == ["no check was run"]
+
+
+def test_without_canaries_the_report_says_so():
+    text = plain_text(kernels_text(report(canaries_caught=[], device="cuda")))
+    assert "not checked here: faulty kernels run in the interpreter alone" in text
+
+
+def test_a_large_ratio_is_short():
+    line = CheckLine(name="dense", sentence="", result="VIOLATED", max_ratio=123456.7)
+    assert "1.2e+05" in plain_text(kernels_text(report(lines=[line])))
+
+
+def test_the_picture_is_well_formed_and_marks_what_is_wrong():
+    picture = errors_picture(report(target="<mine>"))
+    root = ET.fromstring(picture)  # noqa: S314 -- our own text
+    assert root.tag.endswith("svg")
+    assert "&lt;mine&gt;" in picture
+    bars = [bar for bar in root.iter("{http://www.w3.org/2000/svg}rect") if "fill" in bar.attrib]
+    assert "#c0392b" in {bar.get("fill") for bar in bars}
+    assert picture.count("batches, worst") == 2
+
+
+def test_a_picture_of_nothing_says_so():
+    assert "no output was measured" in errors_picture(report(ratios={}))
+
+
+def test_the_faulty_kernels_that_are_not_seen_stand_out():
+    rows = [
+        {"id": "S1", "title": "one", "checks": ["dense"], "examples": {"dense": 4}},
+        {"id": "S2", "title": "two", "checks": ["dense", "swap"], "examples": {"swap": 1}},
+        {"id": "S3", "title": "three", "checks": ["dense"], "examples": {}},
+    ]
+    text = plain_text(faulty_text(rows))
+    assert "dense 4" in text
+    assert "swap 1, NOT by dense" in text
+    assert "1 of 3 faulty kernels are seen" in text
+
+
+@pytest.mark.parametrize("command", [["kernels"], ["kernels", "--faulty"], ["certify", "paged"]])
+def test_without_torch_the_command_says_what_to_install(monkeypatch, command):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "torch" else found(name)
+    )
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 2
+    assert "pip install 'poolproof[kernels]'" in result.output
+
+
+def test_certify_refuses_options_that_mean_nothing_for_kernels():
+    result = CliRunner().invoke(main, ["certify", "paged", "--hardening", "--junit", "x.xml"])
+    assert result.exit_code == 2
+    assert "--hardening, --junit: not for kernels" in result.output
+
+
+def test_kernels_are_listed_with_what_they_need():
+    result = CliRunner().invoke(main, ["list"])
+    assert result.exit_code == 0
+    assert "torch-flex-reused" in result.output
