@@ -1,0 +1,248 @@
+"""What exhaustive exploration costs, beside TLC and SPIN, and which planted bugs it finds.
+
+One run measures: the reference at 8 blocks and every state of it executed on `impl`, on one core;
+the same model at 6 blocks in whole processes of Poolproof, TLC (with symmetry over blocks and
+hashes) and SPIN; and for each planted bug the fewest commands that show it. `--large` adds 12
+blocks. Writes benchmarks/results/exploration.json.
+
+Usage: python benchmarks/exploration.py [--large] [--no-bugs]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from poolproof.bugs.catalogue import SPECIMENS
+from poolproof.bugs.specimen import Specimen
+from poolproof.contract.target import capabilities_of
+from poolproof.contract.trace import write_atomically
+from poolproof.explore.breadth_first import explore, reachable
+from poolproof.explore.cross_check import run_spin, run_tlc
+from poolproof.explore.exhaustive_run import check_part, parts_of, scope_under
+from poolproof.explore.memory import expected_mib
+from poolproof.explore.orbit_space import OrbitSpace
+from poolproof.explore.queue_check import queue_states
+from poolproof.explore.scope import Scope
+from poolproof.explore.shortest import shortest_failure, shortest_queue_failure
+from poolproof.explore.watch import Watch
+from poolproof.targets.load import load_target
+
+RESULTS = Path(__file__).parent / "results" / "exploration.json"
+BLOCKS = 8
+BLOCKS_SIDE_BY_SIDE = 6
+BLOCKS_LARGE = 12
+MOST_BLOCKS_OF_BUGS = 4
+LEAST_RATIO = 20
+DEAF = Watch(lambda _: None, lambda _: None)
+ALIKE = (b"\x01" * 16, b"\x09" * 16)
+"""Two hashes that agree in their low bits, which is where a short digest looks."""
+
+
+def reference() -> dict[str, Any]:
+    """The reference at 8 blocks, in this process."""
+    scope = Scope(BLOCKS)
+    began_cpu = time.process_time()
+    found = explore(OrbitSpace(scope))
+    cpu = time.process_time() - began_cpu
+    total = found.total
+    return {
+        "blocks": BLOCKS,
+        "orbits": total.num_found,
+        "states": total.num_states,
+        "transitions": total.num_transitions,
+        "depth": found.depth,
+        "as_counted": (total.num_found, total.num_states) == (scope.num_orbits, scope.num_states),
+        "seconds": round(found.seconds, 2),
+        "cpu_seconds": round(cpu, 2),
+    }
+
+
+def implementation() -> dict[str, Any]:
+    """Every state of 8 blocks, every action, on `impl`, in this process."""
+    target = load_target("impl")
+    can = capabilities_of(target.make(BLOCKS, True))
+    scope = scope_under(Scope(BLOCKS), target.profile, can)
+    began, began_cpu = time.perf_counter(), time.process_time()
+    commands = states = failing = 0
+    for part in parts_of(reachable(OrbitSpace(scope)), scope, BLOCKS, 0):
+        result = check_part(
+            "impl", make=target.make, profile=target.profile, can=can, part=part, watch=DEAF,
+            mark=lambda _: None,
+        )  # fmt: skip
+        commands += result.num_commands
+        states += result.num_states
+        failing += result.num_failing
+    return {
+        "orbits": states,
+        "commands": commands,
+        "failing": failing,
+        "seconds": round(time.perf_counter() - began, 2),
+        "cpu_seconds": round(time.process_time() - began_cpu, 2),
+    }
+
+
+def process(*arguments: str) -> tuple[float, float, int]:
+    """Wall and processor seconds of a whole process of Poolproof, and the MiB that it reports."""
+    began, used = time.perf_counter(), os.times()
+    done = subprocess.run(
+        [sys.executable, "-m", "poolproof", "explore", *arguments],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    found = re.search(r"([\d,]+) MiB", done.stdout)
+    assert found is not None
+    now = os.times()
+    cpu = now.children_user + now.children_system - used.children_user - used.children_system
+    return time.perf_counter() - began, cpu, int(found[1].replace(",", ""))
+
+
+def side_by_side() -> list[dict[str, Any]]:
+    """The same model in three programs; each ratio is one over what Poolproof's process took."""
+    scope = Scope(BLOCKS_SIDE_BY_SIDE)
+    total = explore(OrbitSpace(scope)).total
+    ours = process("--blocks", str(BLOCKS_SIDE_BY_SIDE), "--workers", "1")[0]
+    rows = [
+        {
+            "program": "Poolproof, orbits",
+            "states": total.num_found,
+            "checks": "the reference's own steps; states, orbits and transitions counted",
+            "seconds": round(ours, 2),
+            "ratio": 1.0,
+            "agrees": True,
+        }
+    ]
+    tlc = run_tlc(scope, (total.num_found, None), symmetry=True)
+    spin = run_spin(scope, (total.num_states, total.num_transitions))
+    checks = "I1 and that nothing is queued twice, of a model in its own language"
+    for name, found in (("TLC, symmetry over blocks and hashes", tlc), ("SPIN, all states", spin)):
+        if found.counted is None:
+            print(f"{name}: {found.missing}")
+            continue
+        rows.append(
+            {
+                "program": name,
+                "states": found.counted[0],
+                "checks": checks,
+                "seconds": round(found.seconds, 2),
+                "ratio": round(found.seconds / ours, 1),
+                "agrees": not found.differs,
+            }
+        )
+    return rows
+
+
+def large() -> dict[str, Any]:
+    """12 blocks in a process of its own, on one core."""
+    scope = Scope(BLOCKS_LARGE)
+    seconds, cpu, mib = process("--blocks", str(BLOCKS_LARGE), "--workers", "1")
+    return {
+        "blocks": BLOCKS_LARGE,
+        "orbits": scope.num_orbits,
+        "states": scope.num_states,
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu, 1),
+        "mib": mib,
+        "estimated_mib": expected_mib(scope, symmetry=True),
+    }
+
+
+def fewest_commands(specimen: Specimen) -> tuple[int, int] | None:
+    """On how few blocks the bug shows, and after how few commands at those or one block more."""
+    best: tuple[int, int] | None = None
+    null = specimen.profile.null_block is not None
+    for blocks in range(1, MOST_BLOCKS_OF_BUGS + 1):
+        bound = 6 if best is None else best[0] - 1
+        limits = {"max_commands": bound, "max_states": 60_000}
+        found = (
+            shortest_queue_failure(specimen.make, blocks, **limits)
+            if specimen.level == "queue"
+            else shortest_failure(
+                specimen.make, specimen.profile, blocks + null, hashes=ALIKE, **limits
+            )
+        )
+        if found.commands is not None:
+            best = (len(found.commands), blocks)
+    return best
+
+
+def found_in_states(specimen: Specimen) -> bool:
+    """Whether visiting every orbit of 3 blocks, pairs and misuse included, shows the bug."""
+    blocks, profile = 3, specimen.profile
+    can = capabilities_of(specimen.make(blocks + 1))
+    if specimen.level == "queue":
+        parts = parts_of([bytes(order) for order in queue_states(blocks)], None, blocks, 0)
+    else:
+        scope = scope_under(Scope(blocks), profile, can)
+        parts = parts_of(reachable(OrbitSpace(scope)), scope, blocks, 0, wide=True)
+    return any(
+        check_part(
+            specimen.id, make=specimen.make, profile=profile, can=can, part=part, watch=DEAF,
+            mark=lambda _: None,
+        ).failures
+        for part in parts
+    )  # fmt: skip
+
+
+def bugs() -> list[dict[str, Any]]:
+    """For each planted bug how it is found, beside what minimising random traces gave."""
+    traces = json.loads(RESULTS.with_name("minimal_traces.json").read_text(encoding="utf-8"))
+    minimised = {row["id"]: row["minimised"] for row in traces["rows"]}
+    rows = []
+    for specimen in SPECIMENS.values():
+        if specimen.level not in {"pool", "queue"}:
+            continue
+        best = fewest_commands(specimen)
+        rows.append(
+            {
+                "id": specimen.id,
+                "thread": specimen.thread,
+                "level": specimen.level,
+                "minimum": best and best[0],
+                "blocks": best and best[1],
+                "in_states": found_in_states(specimen),
+                "minimised": minimised.get(specimen.id, []),
+            }
+        )
+        print(" ", rows[-1], flush=True)
+    return rows
+
+
+def main() -> int:
+    """Measure; exit status 1 if a bug is not found, a count differs or a ratio is too low."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--large", action="store_true", help="also 12 blocks (minutes)")
+    parser.add_argument("--no-bugs", action="store_true", help="keep the recorded table of bugs")
+    arguments = parser.parse_args()
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    measured = {
+        "python": sys.version.split()[0],
+        "load_average": os.getloadavg()[0],
+        "reference": reference(),
+        "implementation": implementation(),
+        "side_by_side": side_by_side(),
+        "large": large() if arguments.large else kept.get("large"),
+        "bugs": kept["bugs"] if arguments.no_bugs and "bugs" in kept else bugs(),
+    }
+    for name in ("reference", "implementation", "side_by_side", "large"):
+        print(f"{name}: {measured[name]}")
+    missed = [row["id"] for row in measured["bugs"] if row["minimum"] is None]
+    print(f"{len(measured['bugs'])} planted bugs, not found at up to 4 blocks: {missed or 'none'}")
+    RESULTS.parent.mkdir(exist_ok=True)
+    write_atomically(RESULTS, json.dumps(measured, indent=1) + "\n")
+    others = measured["side_by_side"][1:]
+    slow = [row["program"] for row in others if row["ratio"] < LEAST_RATIO or not row["agrees"]]
+    counted = measured["reference"]["as_counted"] and not measured["implementation"]["failing"]
+    return int(bool(missed or slow) or not counted)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

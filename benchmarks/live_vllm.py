@@ -1,0 +1,197 @@
+"""Watch a real vLLM `LLM` of random weights under memory pressure, by the step oracle.
+
+A Llama of one tiny layer is served with prefix caching from so few blocks that requests are
+preempted all the time; prompts share beginnings, some requests are aborted. What the scheduler told
+the workers is compared with what they read. Prints and writes a row for each scenario:
+
+    pressure   first come, first served
+    async      the same with asynchronous scheduling
+    priority   a request of low priority is preempted in the pass that has scheduled it
+    plugged    `pressure` with the scheduler class that a server would load
+    planted    the pool keeps index entries of evicted blocks: the oracle has to see it
+
+Usage: python benchmarks/live_vllm.py [--scenario NAME] [--steps N] [--json F]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from poolproof.contract.trace import write_atomically
+from poolproof.targets.vllm_live import LiveWatch, scheduler_of, watch
+
+RESULTS = Path(__file__).parent / "results" / "live_vllm.json"
+BLOCK_SIZE = 32  # the least that vLLM's attention on a CPU has
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "vocab_size": 64,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-5,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "dtype": "float32",
+}
+
+
+def make_llm(folder: str, **options: Any) -> Any:
+    """A vLLM engine in this process."""
+    os.environ.update(
+        VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1"
+    )
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    Path(folder, "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
+    from vllm import LLM
+
+    defaults: dict[str, Any] = {
+        "num_gpu_blocks_override": 22,
+        "max_model_len": 512,
+        "max_num_batched_tokens": 512,
+        "async_scheduling": False,
+    }
+    return LLM(
+        folder,
+        load_format="dummy",
+        skip_tokenizer_init=True,
+        enable_prefix_caching=True,
+        block_size=BLOCK_SIZE,
+        max_num_seqs=16,
+        enforce_eager=True,
+        seed=0,
+        **{**defaults, **options},
+    )
+
+
+def add(llm: Any, name: str, tokens: list[int], num_outputs: int, priority: int = 0) -> None:
+    """One request, of which `num_outputs` tokens are sampled."""
+    from vllm import SamplingParams
+
+    parameters = SamplingParams(max_tokens=num_outputs, detokenize=False, ignore_eos=True)
+    llm.llm_engine.add_request(name, {"prompt_token_ids": tokens}, parameters, priority=priority)
+
+
+def kv_in(llm: Any, block: int) -> float:
+    """The sum of all keys and values (without their signs) that stand in a block in memory.
+
+    0 in a block that no forward pass has ever written.
+    """
+    worker = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker
+    (cache,) = getattr(worker, "worker", worker).model_runner.kv_caches
+    return float(cache[block].abs().sum())
+
+
+def press(llm: Any, watched: LiveWatch, steps: int) -> None:
+    """Twelve requests at a time, more than fit, until so many steps were watched."""
+    choose, texts, number = random.Random(1), list[list[int]](), 0
+    engine = llm.llm_engine
+    while watched.counts.steps < steps:
+        while engine.get_num_unfinished_requests() < 12:
+            kept = choose.choice(texts) if texts and choose.random() < 0.7 else []
+            kept = kept[: choose.randint(0, len(kept))]
+            tokens = kept + [choose.randint(3, 6) for _ in range(choose.randint(1, 90))]
+            texts = [*texts[-7:], tokens[:250]]
+            number += 1
+            add(llm, str(number), texts[-1], choose.randint(1, 60))
+        if choose.random() < 0.02:
+            engine.abort_request([choose.choice(sorted(scheduler_of(llm).requests))], internal=True)
+        engine.step()
+
+
+def low_priority(llm: Any, _: LiveWatch, __: int) -> None:
+    """A long prompt of low priority is scheduled and preempted in one pass of the scheduler."""
+    add(llm, "low", [3, 4, 5, 6] * 50, 8, priority=5)
+    add(llm, "filler", [4] * 210, 4, priority=9)
+    llm.llm_engine.step()
+    add(llm, "high", [5] * 32, 2, priority=0)
+    while llm.llm_engine.has_unfinished_requests():
+        llm.llm_engine.step()
+
+
+def plant() -> None:
+    """Evicted blocks lose their hash, and the index keeps them under it."""
+    from vllm.v1.core.block_pool import BlockPool
+
+    def forget_half(_: Any, block: Any) -> bool:
+        block.reset_hash()
+        return False
+
+    BlockPool._maybe_evict_cached_block = forget_half  # noqa: SLF001 - what is broken on purpose
+
+
+SCENARIOS: dict[str, tuple[Callable[[Any, LiveWatch, int], None], dict[str, Any]]] = {
+    "pressure": (press, {}),
+    "async": (press, {"async_scheduling": True}),
+    "priority": (
+        low_priority,
+        {
+            "scheduling_policy": "priority",
+            "num_gpu_blocks_override": 8,
+            "max_model_len": 224,
+            "max_num_batched_tokens": 128,
+            "long_prefill_token_threshold": 64,
+        },
+    ),
+    "plugged": (
+        press, {"scheduler_cls": "poolproof.targets.vllm_live_scheduler.WatchedScheduler"}
+    ),
+    "planted": (press, {}),
+}  # fmt: skip
+
+
+def run(scenario: str, steps: int) -> dict[str, Any]:
+    """One engine, watched; what was seen."""
+    drive, options = SCENARIOS[scenario]
+    with tempfile.TemporaryDirectory() as folder:
+        llm = make_llm(folder, **options)
+        if scenario == "planted":
+            plant()
+        scheduler = scheduler_of(llm)
+        really_there: list[float] = []
+        watched = getattr(scheduler, "poolproof", None) or watch(
+            scheduler, lambda found: really_there.append(kv_in(llm, found.block))
+        )
+        began = time.monotonic()
+        drive(llm, watched, steps)
+        took_s = time.monotonic() - began
+    findings = [
+        {"sentence": found.sentence(), **asdict(found), "kv_in_block": amount}
+        for found, amount in zip_longest(watched.findings, really_there)
+    ]
+    counts = asdict(watched.counts)
+    return {"scenario": scenario, **counts, "took_s": round(took_s, 1), "findings": findings}
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scenario", choices=SCENARIOS, default="pressure")
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    row = run(arguments.scenario, arguments.steps)
+    rows = json.loads(arguments.json.read_text()) if arguments.json.exists() else []
+    rows = [old for old in rows if old["scenario"] != row["scenario"]]
+    write_atomically(arguments.json, json.dumps([*rows, row], indent=1) + "\n")
+    print(json.dumps({**row, "findings": [f["sentence"] for f in row["findings"][:3]]}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""Certifies every system of verdict_systems.toml that can be run here, and records the verdicts.
+
+Writes benchmarks/results/verdicts.json and the trace of each finding into docs/findings/; systems
+that are not here keep the row that they have. `docs/generate.py` makes docs/verdicts.md of it.
+Exit status 1 when something was found that the table does not explain, or a check was inconclusive.
+
+Usage: python benchmarks/verdicts.py [ID ...] [--level quick|standard]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from poolproof.contract.trace import write_atomically
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+SYSTEMS = Path(__file__).with_name("verdict_systems.toml")
+RESULTS = Path(__file__).parent / "results" / "verdicts.json"
+TRACES = ROOT / "docs" / "findings"
+
+
+def why_not_here(system: dict[str, Any]) -> str:
+    """What a system needs that is not here, or nothing."""
+    for name in re.findall(r"\{(\w+)\}", system["target"]):
+        if name not in os.environ:
+            return f"{name} is not set"
+    missing = [m for m in system.get("modules", ()) if importlib.util.find_spec(m) is None]
+    return f"{', '.join(missing)} is not installed" if missing else ""
+
+
+def certified(system: dict[str, Any], level: str) -> dict[str, Any] | str:
+    """The certificate of a system as JSON, or why it could not be made."""
+    target = system["target"].format_map(os.environ)
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "certificate.json"
+        command = [str(Path(sys.executable).with_name("poolproof")), "certify", target]
+        command += ["--level", level, "--json", str(path), "--report", scratch]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+        if not path.is_file():
+            return (done.stderr or done.stdout).strip()
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+
+def explained(system: dict[str, Any], finding: dict[str, Any]) -> dict[str, Any] | None:
+    """The entry of the table that explains a finding."""
+    for entry in system.get("finding", ()):
+        if finding["invariant"] in entry["invariants"] and entry["contains"] in finding["sentence"]:
+            found: dict[str, Any] = entry
+            return found
+    return None
+
+
+def row_of(system: dict[str, Any], certificate: dict[str, Any]) -> dict[str, Any]:
+    """What is recorded of a system; the shortest trace of each explanation is written out."""
+    shortest: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    unexplained = []
+    for finding in certificate["findings"]:
+        entry = explained(system, finding)
+        if entry is None:
+            unexplained.append(f"{finding['invariant']}: {finding['sentence']}")
+        elif entry["name"] not in shortest or _order(finding) < _order(shortest[entry["name"]][1]):
+            shortest[entry["name"]] = (entry, finding)
+    public = system.get("public", system["target"])
+    return {
+        "system": system["system"],
+        "document": system["document"],
+        "target": public,
+        "remark": system["remark"],
+        "version": certificate["target_version"],
+        "source": re.sub(r"\S*/", "", certificate["source"]),
+        "level": certificate["level"],
+        "python": certificate["python"],
+        "verdict": certificate["verdict"],
+        "stages": [
+            {name: stage[name] for name in ("stage", "outcome", "steps", "runs")}
+            for stage in certificate["stages"]
+        ],
+        "not_run": [entry for entry in certificate["not_run"] if "kernel" not in entry["what"]],
+        "findings": [
+            finding_row(system["id"], number, public, entry, finding)
+            for number, (entry, finding) in enumerate(shortest.values(), start=1)
+        ],
+        "unexplained": unexplained,
+    }
+
+
+def _order(finding: dict[str, Any]) -> tuple[bool, int]:
+    """Wrong data rather than the bookkeeping behind it, then the shortest."""
+    return finding["invariant"] != "DATA", finding["num_commands"]
+
+
+def finding_row(
+    system_id: str, number: int, public: str, entry: dict[str, Any], finding: dict[str, Any]
+) -> dict[str, Any]:
+    """What is recorded of a finding; its trace goes to a file of its own."""
+    TRACES.mkdir(parents=True, exist_ok=True)
+    path = TRACES / f"{system_id}-{number}.jsonl"
+    header, *commands = finding["trace"]
+    lines = [json.dumps(record) for record in ({**header, "target": public}, *commands)]
+    write_atomically(path, "\n".join(lines) + "\n")
+    kept = ("invariant", "severity", "sentence", "num_commands", "fingerprint")
+    return {
+        "name": entry["name"],
+        "threads": entry["threads"],
+        "explanation": entry["explanation"],
+        "trace": path.relative_to(ROOT).as_posix(),
+        **{name: finding[name] for name in kept},
+    }
+
+
+def recorded() -> dict[str, Any]:
+    """The rows of earlier runs."""
+    if not RESULTS.is_file():
+        return {}
+    rows: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))["systems"]
+    return rows
+
+
+def main() -> int:
+    """Certify, record, and say what became of each."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("ids", nargs="*", metavar="ID", help="only these systems")
+    parser.add_argument("--level", choices=("quick", "standard"), help="for all, not as the table")
+    options = parser.parse_args()
+    systems = tomllib.loads(SYSTEMS.read_text(encoding="utf-8"))["system"]
+    known = [system["id"] for system in systems]
+    unknown = [name for name in options.ids if name not in known]
+    if unknown:
+        parser.error(f"no system {', '.join(unknown)}; known are {', '.join(known)}")
+    rows, wrong, before = recorded(), 0, recorded()
+    for system in systems:
+        if options.ids and system["id"] not in options.ids:
+            continue
+        why_not = why_not_here(system)
+        found: Any = why_not or certified(system, options.level or system.get("level", "standard"))
+        if isinstance(found, str):
+            print(f"{system['id']}: not here, its row stays: {found}")
+            continue
+        rows[system["id"]] = row = row_of(system, found)
+        steps = sum(stage["steps"] for stage in row["stages"])
+        print(f"{system['id']}: {row['verdict']}, {steps:,} steps", flush=True)
+        for finding in row["findings"]:
+            print(f"    {finding['num_commands']} commands: {finding['sentence']}")
+        for sentence in row["unexplained"]:
+            print(f"    not explained: {sentence}")
+        wrong += bool(row["unexplained"]) or row["verdict"] == "inconclusive"
+    if rows != before:
+        ordered = {name: rows[name] for name in known if name in rows}
+        RESULTS.parent.mkdir(exist_ok=True)
+        write_atomically(RESULTS, json.dumps({"systems": ordered}, indent=2) + "\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
