@@ -95,17 +95,78 @@ def engine_steps(result: Any) -> Iterator[Row]:
     )
 
 
+def proof(result: Any) -> Iterator[Row]:
+    """What is proved for every size."""
+    conditions = sum(model["conditions"] for model in result["models"].values())
+    yield (
+        "conditions proved by Z3 and confirmed by cvc5, for any number of blocks and references",
+        f"{conditions}, and {len(result['planted'])} planted bugs caught",
+    )
+
+
+def manager_speed(result: Any) -> Iterator[Row]:
+    """How many manager commands a second are checked."""
+    found = result["commands_per_second"]
+    compiler = result["python_build"].split("[")[-1].rstrip("]")
+    build = f"{result['python']}, {compiler}"
+    for target, what in (
+        ("examples/simple_manager.py:Manager", "a small manager that shows everything"),
+        ("impl-nano", "`impl-nano`, its own time included"),
+    ):
+        value = found[f"{target}, plain driver"]
+        yield (
+            f"manager commands on 8 blocks, shadow memory on: {what}",
+            f"{value:,.0f} /s (CPython {build})",
+        )
+
+
+def manager_against_vllm(result: Any) -> Iterator[Row]:
+    """The speed of impl's manager on real requests."""
+    num = result["work"]["requests"]
+    yield (
+        f"`impl`'s manager against vLLM {result['vllm']}'s, {num:,} requests, time a request",
+        f"{result['ratio_of_medians']:.2f} times as fast, equal hits",
+    )
+
+
+def manager_layouts(result: Any) -> Iterator[Row]:
+    """What vLLM's real manager was put through."""
+    layouts = [layout for layout in result["layouts"] if "commands" in layout]
+    commands = sum(layout["commands"] for layout in layouts)
+    findings = sum(len(layout["findings"]) for layout in layouts)
+    yield (
+        f"vLLM's real manager in {len(layouts)} layouts, every read compared",
+        f"{commands:,} commands, {findings} findings",
+    )
+
+
+def kernel_examples(result: Any) -> Iterator[Row]:
+    """How often the kernels were compared with dense attention."""
+    found = f"{result['examples']:,} examples, {result['false_alarms']} false alarms"
+    yield "our paged attention against dense attention, in Triton's interpreter", found
+
+
 ROWS: dict[str, Callable[[Any], Iterator[Row]]] = {
     "driver_speed": driver_speed,
     "minimal_traces": minimal_traces,
+    "proof": proof,
     "mooncake_against_vllm": mooncake_against_vllm,
     "engine_steps": engine_steps,
+    "manager_speed": manager_speed,
+    "manager_against_vllm": manager_against_vllm,
+    "manager_layouts": manager_layouts,
+    "kernel_examples": kernel_examples,
 }
 COMMANDS = {
     "driver_speed": ".venv/bin/python benchmarks/driver_speed.py",
     "minimal_traces": ".venv/bin/python benchmarks/minimal_traces.py",
+    "proof": ".venv/bin/python benchmarks/proof.py",
     "mooncake_against_vllm": ".venv-vllm/bin/python benchmarks/mooncake_against_vllm.py",
     "engine_steps": ".venv-vllm/bin/python benchmarks/engine_steps.py",
+    "manager_speed": ".venv/bin/python benchmarks/manager_speed.py",
+    "manager_against_vllm": ".venv-vllm/bin/python benchmarks/manager_against_vllm.py",
+    "manager_layouts": ".venv-vllm/bin/python benchmarks/manager_layouts.py",
+    "kernel_examples": ".venv-kernels/bin/python benchmarks/kernel_examples.py",
 }
 
 

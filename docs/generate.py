@@ -14,21 +14,46 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from exploration_tables import (
+    exploration_costs,
+    exploration_side_by_side,
+    manager_workloads,
+    shortest_bugs,
+)
 from figures import FigureError, figures, trace_lengths
+from kernel_tables import faulty_kernels, kernel_figures, kernel_findings, kernel_targets
+from proof_tables import contracts, needed_invariants, planted_steps, proof_speed, proved_models
 from sentences import sentences
-from tables import facts, levels, severities, statements
+from tables import facts, lessons, levels, severities, statements
+from verdict_tables import explained_findings, verdicts
 
 from poolproof.contract.trace import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCKS: dict[str, Callable[[], str]] = {
+    "contracts": contracts,
+    "exploration costs": exploration_costs,
+    "exploration side by side": exploration_side_by_side,
+    "explained findings": explained_findings,
     "facts": facts,
+    "faulty kernels": faulty_kernels,
     "figures": figures,
+    "kernel figures": kernel_figures,
+    "kernel findings": kernel_findings,
+    "kernel targets": kernel_targets,
+    "lessons": lessons,
     "levels": levels,
+    "manager workloads": manager_workloads,
+    "needed invariants": needed_invariants,
+    "planted steps": planted_steps,
+    "proof speed": proof_speed,
+    "proved models": proved_models,
     "sentences": sentences,
     "severities": severities,
+    "shortest bugs": shortest_bugs,
     "statements": statements,
     "trace lengths": trace_lengths,
+    "verdicts": verdicts,
 }
 BLOCK = re.compile(
     r"(<!-- generated: (?P<name>[\w ]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL

@@ -7,23 +7,39 @@ from poolproof.contract.target import POOL_OBSERVERS, Capabilities
 from poolproof.contract.violation import Severity
 from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.invariants.catalogue import STATEMENTS
+from poolproof.lessons import LESSONS
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.wording import severity_words
 
-__all__ = ["facts", "levels", "severities", "statements"]
+__all__ = ["facts", "lessons", "levels", "severities", "statements"]
 
 
 def levels() -> str:
     """How many runs each level makes."""
     lines = [
-        "| level | opaque hashes | token chains | queue | states of the breadth-first search |",
-        "|---|---:|---:|---:|---:|",
+        "| level | opaque hashes | token chains | queue | manager | breadth-first states |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for name, budget in BUDGETS.items():
-        chunks = (budget.pool_chunks, budget.chain_chunks, budget.queue_chunks)
+        chunks = (
+            budget.pool_chunks,
+            budget.chain_chunks,
+            budget.queue_chunks,
+            budget.manager_chunks,
+        )
         runs = " | ".join(f"{RUNS_PER_CHUNK * count:,}" for count in chunks)
         lines.append(f"| `{name}` | {runs} | {budget.shortest_states:,} |")
     return "\n".join(lines) + "\n"
+
+
+def lessons() -> str:
+    """The methods of each level in the order in which they are best written."""
+    parts = []
+    for level, path in LESSONS.items():
+        lines = [f"A {level}:", "", "| method | what it does | serves |", "|---|---|---|"]
+        lines += [f"| `{s.call}` | {s.what} | {', '.join(s.serves)} |" for s in path]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
 
 
 def statements() -> str:

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.contract.target import capabilities_of
 from poolproof.contract.trace import Trace
 from poolproof.harness.facts import required_facts
+from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.targets.load import load_target
@@ -41,6 +45,16 @@ def test_a_correct_pool_holds_in_every_situation(name: str) -> None:
     assert trace is None, trace.violation
     required = required_facts(target.profile, capabilities_of(target.make(4, True)))
     assert set(required) <= happened
+
+
+def test_the_manager_holds_in_every_situation() -> None:
+    target = example("simple_manager.py:Manager")
+    assert isinstance(target.profile, ManagerProfile)
+    name = "simple_manager.py:Manager"
+    trace, happened = drive(ManagerCampaign(name, target.make, target.profile, target.block_size))
+    assert trace is None, trace.violation
+    can = manager_capabilities_of(target.make(4, True))
+    assert set(required_manager_facts(target.profile, can)) <= happened
 
 
 def test_the_free_queue_holds() -> None:

@@ -1,0 +1,104 @@
+"""The page of verdicts: a row for each system, and each finding with its trace and explanation.
+
+Read from what benchmarks/verdicts.py recorded; nothing is certified here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from figures import FigureError, read
+
+from poolproof.contract.trace import TraceError, read_trace
+from poolproof.contract.violation import Severity
+from poolproof.wording import severity_words
+
+__all__ = ["explained_findings", "verdicts"]
+
+ROOT = Path(__file__).resolve().parent.parent
+_WORDS = {"holds": "holds", "refused": "**refused**", "inconclusive": "inconclusive"}
+
+
+def verdicts() -> str:
+    """A row for each system that was certified."""
+    lines = [
+        "| system | document | verdict | checked steps | findings |",
+        "|---|---|---|---:|---|",
+    ]
+    for row in _systems().values():
+        steps = sum(stage["steps"] for stage in row["stages"])
+        found = "<br>".join(
+            f"[{finding['name']}](#{_anchor(finding['name'])})" for finding in row["findings"]
+        )
+        document = row["document"] or "-"
+        lines.append(
+            f"| {row['system']}<br>`{row['target']}` | {document} | {_WORDS[row['verdict']]} "
+            f"| {steps:,} | {found or '-'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def explained_findings() -> str:
+    """A section for each system: what it was held to, and its findings in full."""
+    sections = []
+    for row in _systems().values():
+        lines = [f"### {row['system']}", "", row["remark"], "", _what_was_run(row)]
+        lines += [f"Not run: {entry['what']}, because {entry['why']}." for entry in row["not_run"]]
+        for sentence in row["unexplained"]:
+            lines += ["", f"Not explained yet: {sentence}"]
+        for finding in row["findings"]:
+            lines += ["", *_finding(finding)]
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections) + "\n"
+
+
+def _what_was_run(row: Mapping[str, Any]) -> str:
+    version = f", {row['version']}" if row["version"] else ""
+    stages = "; ".join(
+        f"{stage['stage']} {stage['steps']:,} steps, {stage['outcome']}" for stage in row["stages"]
+    )
+    return (
+        f"`poolproof certify '{row['target']}' --level {row['level']}` on {row['python']}, "
+        f"{row['source']}{version}: {stages}."
+    )
+
+
+def _finding(finding: Mapping[str, Any]) -> list[str]:
+    """One finding: sentence, trace, explanation, threads."""
+    try:
+        trace = read_trace(ROOT / finding["trace"])
+    except TraceError as error:
+        raise FigureError(f"{error}; run benchmarks/verdicts.py again") from error
+    threads = ", ".join(finding["threads"]) or "none known"
+    commands = [f"{number}. {command}" for number, command in enumerate(trace.commands, start=1)]
+    name = Path(finding["trace"]).name
+    severity = severity_words(Severity(finding["severity"]))
+    return [
+        f"#### {finding['name']}",
+        "",
+        f"{finding['invariant']}, {severity}: {finding['sentence']}",
+        "",
+        f"```text\n{trace.num_blocks} blocks of {trace.options['block_size']} tokens",
+        *commands,
+        "```",
+        "",
+        finding["explanation"],
+        "",
+        f"Upstream: {threads}. Trace: [{name}](findings/{name}).",
+    ]
+
+
+def _anchor(title: str) -> str:
+    """The anchor that a heading gets."""
+    kept = (letter for letter in title.lower() if letter.isalnum() or letter in " -")
+    return "".join(kept).replace(" ", "-")
+
+
+def _systems() -> dict[str, Any]:
+    result = read("verdicts")
+    if result is None:
+        raise FigureError("there are no verdicts; run benchmarks/verdicts.py")
+    systems: dict[str, Any] = result["systems"]
+    return systems

@@ -1,0 +1,100 @@
+"""The recorded verdicts: the table of systems, the findings, and the traces that show them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from poolproof.contract.trace import read_trace
+from poolproof.harness.replay import replay
+from poolproof.targets.load import load_target
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+SYSTEMS = tomllib.loads((ROOT / "benchmarks" / "verdict_systems.toml").read_text("utf-8"))["system"]
+RECORDED = json.loads((ROOT / "benchmarks" / "results" / "verdicts.json").read_text("utf-8"))
+ROWS = RECORDED["systems"]
+FINDINGS = [(name, finding) for name, row in ROWS.items() for finding in row["findings"]]
+IDS = [Path(finding["trace"]).stem for _, finding in FINDINGS]
+
+
+def test_systems_have_names_of_their_own_and_every_key_is_known():
+    names = [system["id"] for system in SYSTEMS]
+    assert len(set(names)) == len(names)
+    known = {"id", "system", "document", "target", "public", "level", "modules", "remark"}
+    for system in SYSTEMS:
+        assert set(system) <= {*known, "finding"}, system["id"]
+        assert {"system", "document", "target", "remark"} <= set(system), system["id"]
+        for finding in system.get("finding", ()):
+            keys = {"name", "invariants", "contains", "threads", "explanation"}
+            assert set(finding) == keys, system["id"]
+
+
+def test_what_is_recorded_is_in_the_table_and_explained():
+    assert set(ROWS) <= {system["id"] for system in SYSTEMS}
+    assert [name for name, row in ROWS.items() if row["unexplained"]] == []
+    assert [name for name, row in ROWS.items() if row["verdict"] == "inconclusive"] == []
+
+
+def test_a_system_is_refused_if_and_only_if_something_was_found():
+    for name, row in ROWS.items():
+        assert (row["verdict"] == "refused") == bool(row["findings"]), name
+
+
+@pytest.mark.parametrize(("name", "finding"), FINDINGS, ids=IDS)
+def test_a_finding_has_a_short_trace_that_shows_it(name, finding):
+    trace = read_trace(ROOT / finding["trace"])
+    assert trace.violation.sentence == finding["sentence"]
+    assert len(trace.commands) == finding["num_commands"]
+    assert trace.target == ROWS[name]["target"]
+
+
+@pytest.mark.parametrize("name", ["nano-vllm-df99418", "nano-vllm-f64d821", "vllm-v0"])
+def test_the_known_bugs_take_at_most_eight_commands(name):
+    lengths = [finding["num_commands"] for finding in ROWS[name]["findings"]]
+    assert lengths
+    assert max(lengths) <= 8
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(("name", "finding"), FINDINGS, ids=IDS)
+def test_a_recorded_trace_still_fails_on_the_real_engine(name, finding):
+    trace = read_trace(ROOT / finding["trace"])
+    if "path/to" in trace.target:
+        pytest.skip(f"{trace.target} names a checkout")
+    layout = load_target(trace.target).layout(str(trace.options["layout"]))
+    found = replay(trace, layout.make).violation
+    assert (found.invariant, found.severity) == (
+        trace.violation.invariant,
+        trace.violation.severity,
+    )
+
+
+def run(*arguments, **environment):
+    script = str(ROOT / "benchmarks" / "verdicts.py")
+    return subprocess.run(
+        [sys.executable, script, *arguments],
+        capture_output=True, text=True, check=False, env=environment or None,
+    )  # fmt: skip
+
+
+def test_an_unknown_system_is_named_beside_the_known_ones():
+    done = run("vllm-v9")
+    assert done.returncode == 2
+    assert "no system vllm-v9; known are impl, " in done.stderr
+
+
+def test_a_system_that_is_not_here_keeps_its_row():
+    before = (ROOT / "benchmarks" / "results" / "verdicts.json").read_bytes()
+    done = run("nano-vllm-9fa256a", PATH="")
+    assert done.returncode == 0, done.stderr
+    assert "nano-vllm-9fa256a: not here, its row stays: " in done.stdout
+    assert (ROOT / "benchmarks" / "results" / "verdicts.json").read_bytes() == before
