@@ -5,6 +5,8 @@ Depends on the level, on what the target lets us see, and on the options; nothin
 
 from __future__ import annotations
 
+from poolproof.attention_stage import STAGE as ATTENTION
+from poolproof.attention_stage import why_no_attention
 from poolproof.certify_exploration import reason_not_explored
 from poolproof.description import Description
 from poolproof.levels import BUDGETS
@@ -58,6 +60,9 @@ def not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]
     left_out = [("kernel level", "kernels are certified by `poolproof kernels`")]
     if about.level != "manager":
         left_out = [("manager and kernel levels", "the target is none of a manager or kernel")]
+    no_attention = why_no_attention(about, options)
+    if about.level != "queue" and no_attention is not None:
+        left_out.append((ATTENTION, no_attention))
     left_out += layouts_not_run(about, options)
     if about.level == "pool" and not about.has_queue:
         left_out.append(("queue level", "the target has no free queue of its own to be driven"))

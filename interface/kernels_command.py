@@ -5,6 +5,7 @@ The work is done in child processes; this module looks at arguments and files, a
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from pathlib import Path
@@ -13,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from poolproof.kernels.isolation import Job
+    from poolproof.kernels.job import Job
     from poolproof.kernels.report import KernelReport
+    from poolproof.kernels_outputs import KernelOutputs
+    from poolproof.kernels_verdict import KernelRules
 
-__all__ = ["certify_kernel", "kernels_command", "refuse_for_kernels"]
+__all__ = ["certify_kernel", "is_kernel", "kernel_rules", "kernels_command", "refuse_for_kernels"]
 
 _PATH = click.Path(path_type=Path)
 _POOL = "poolproof.impl.block_pool:BlockPool"
+_MOST_WORKERS = 4
+_MANAGERS = "poolproof.served_managers:served_managers"
 
 
 @click.command("kernels")
@@ -34,8 +39,17 @@ _POOL = "poolproof.impl.block_pool:BlockPool"
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The GPU where there is one.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--case", "case_file", type=_PATH, help="Run the cases of this report (JSON) alone.")
+@click.option("--known", type=_PATH, help="TOML file of accepted findings.")
+@click.option("--baseline", type=_PATH, help="Fail only on what this report (JSON) lacks.")
+@click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
 @click.option("--json", "json_file", type=_PATH, help="Write the report as JSON.")
+@click.option("--junit", "junit_file", type=_PATH, help="Write the report as JUnit XML.")
+@click.option("--md", "markdown_file", type=_PATH, help="Write the report as Markdown.")
+@click.option("--report", type=_PATH, help="Folder for all forms.")
 @click.option("--picture", "picture_file", type=_PATH, help="Write errors over bounds as SVG.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Processes; one a processor by default, up to 4."
+)
 @click.option("--in-process", is_flag=True, help="No child process, no limit: for debuggers.")
 @click.option(
     "--case-timeout",
@@ -53,8 +67,15 @@ def kernels_command(
     device: str | None,
     seed: int,
     case_file: Path | None,
+    known: Path | None,
+    baseline: Path | None,
+    fail_on: str | None,
     json_file: Path | None,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    report: Path | None,
     picture_file: Path | None,
+    workers: int | None,
     in_process: bool,
     case_timeout: float,
     checks: tuple[str, ...],
@@ -68,45 +89,90 @@ def kernels_command(
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
-    from poolproof.kernels.isolation import Job
-    from poolproof.output_files import check_file
-    from poolproof.targets.profile_text import split_overrides
+    from poolproof.kernels_outputs import KernelOutputs
 
-    for path in (json_file, picture_file):
-        if path is not None:
-            check_file(path)
+    outputs = KernelOutputs(
+        json_file=json_file, junit_file=junit_file, markdown_file=markdown_file,
+        picture_file=picture_file, folder=report,
+    )  # fmt: skip
+    outputs.check()
+    rules = kernel_rules(fail_on, known, baseline)
     require_packages()
     if faulty:
         sys.exit(_run_faulty(seed, json_file))
-    base, overrides = split_overrides(target)
-    job = Job(
-        target=base,
-        overrides=overrides,
-        device=device,
-        level=level,
-        seed=seed,
-        case_timeout_s=case_timeout,
-        pool=_POOL,
-        checks=checks,
-    )
+    job = _job(
+        target, level=level, seed=seed, workers=workers, device=device,
+        case_timeout_s=case_timeout, checks=checks,
+    )  # fmt: skip
     cases = [None] if case_file is None else _cases_of(case_file)
-    sys.exit(max(run_kernels(job, case, json_file, picture_file, in_process) for case in cases))
+    sys.exit(
+        max(run_kernels(target, job, case, rules, outputs, in_process=in_process) for case in cases)
+    )
 
 
 def certify_kernel(
-    target: str, level: str, seed: int, json_file: Path | None, *, in_process: bool
+    target: str,
+    *,
+    level: str,
+    seed: int,
+    workers: int | None,
+    rules: KernelRules,
+    outputs: KernelOutputs,
+    in_process: bool,
 ) -> int:
     """What `poolproof certify` does for a kernel; the exit status. Raises TargetError."""
-    from poolproof.kernels.isolation import Job
-    from poolproof.output_files import check_file
+    outputs.check()
+    require_packages()
+    job = _job(target, level=level, seed=seed, workers=workers)
+    return run_kernels(target, job, None, rules, outputs, in_process=in_process)
+
+
+def is_kernel(target: str) -> bool:
+    """Whether a target string names a kernel: a built-in one, or a function in a file.
+
+    The file is read and not run; allocators are classes.
+    """
+    from poolproof.kernels.catalogue import BUILT_INS
     from poolproof.targets.profile_text import split_overrides
 
-    if json_file is not None:
-        check_file(json_file)
-    require_packages()
+    base = split_overrides(target)[0]
+    place, _, name = base.rpartition(":")
+    if base in BUILT_INS or not place.endswith(".py"):
+        return base in BUILT_INS
+    try:
+        module = ast.parse(Path(place).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False  # whoever loads it says what is wrong
+    return any(isinstance(item, ast.FunctionDef) and item.name == name for item in module.body)
+
+
+def _job(target: str, *, workers: int | None, **fields: Any) -> Job:
+    from poolproof.certify_command import usable_processors
+    from poolproof.kernels.job import Job
+    from poolproof.targets.profile_text import split_overrides
+
     base, overrides = split_overrides(target)
-    job = Job(target=base, overrides=overrides, level=level, seed=seed, pool=_POOL)
-    return run_kernels(job, None, json_file, None, in_process)
+    return Job(
+        target=base,
+        overrides=overrides,
+        pool=_POOL,
+        managers=_MANAGERS,
+        workers=workers or min(usable_processors(), _MOST_WORKERS),
+        **fields,
+    )
+
+
+def kernel_rules(fail_on: str | None, known: Path | None, baseline: Path | None) -> KernelRules:
+    """What the user lets pass. Raises KnownFileError, BaselineError and usage errors."""
+    from poolproof.certify_command import severities
+    from poolproof.kernels_verdict import KernelRules, read_kernel_baseline
+    from poolproof.known_findings import KnownFindings, read_known_findings
+
+    return KernelRules(
+        fail_on=severities(fail_on),
+        known=read_known_findings(known) if known else KnownFindings(),
+        baseline=read_kernel_baseline(baseline) if baseline else frozenset(),
+    )
 
 
 def refuse_for_kernels(options: list[str]) -> None:
@@ -130,20 +196,21 @@ def require_packages() -> None:
 
 
 def run_kernels(
+    target: str,
     job: Job,
     case: dict[str, Any] | None,
-    json_file: Path | None,
-    picture_file: Path | None,
+    rules: KernelRules,
+    outputs: KernelOutputs,
+    *,
     in_process: bool,
 ) -> int:
-    """Certify, write the files, print the report; the exit status. Raises TargetError."""
+    """Certify, judge, write the files, print; the exit status. Raises TargetError."""
     from dataclasses import replace
 
     from poolproof import __version__
     from poolproof.kernels.isolation import certify_in_child, certify_in_process
-    from poolproof.kernels_picture import errors_picture
     from poolproof.kernels_text import kernels_text
-    from poolproof.output_files import write_file
+    from poolproof.kernels_verdict import judge_kernel
     from poolproof.progress import progress_to
     from poolproof.terminal import show
 
@@ -151,13 +218,14 @@ def run_kernels(
     with progress_to(sys.stderr) as progress:
         report: KernelReport = run(replace(job, case=case), progress)
     report.poolproof_version = __version__
-    if json_file is not None:
-        write_file(json_file, json.dumps(report.to_json(), indent=1) + "\n")
-    if picture_file is not None:
-        write_file(picture_file, errors_picture(report))
-    show(kernels_text(report, str(json_file) if json_file else None))
+    judge_kernel(report, target, rules)
     if case is not None:
-        return 1 if report.findings else 0
+        # One case cannot say that something is gone.
+        report.fixed_known = []
+    kept = outputs.write(report)
+    show(kernels_text(report, str(kept) if kept else None))
+    if case is not None:
+        return 1 if report.failing else 0
     return report.exit_status
 
 

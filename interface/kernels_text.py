@@ -20,7 +20,7 @@ from poolproof.kernels.report import (
 )
 from poolproof.wording import printable, severity_words
 
-__all__ = ["faulty_text", "kernels_text"]
+__all__ = ["faulty_text", "kernels_text", "kernels_verdict_line"]
 
 _STYLES = {HOLDS: "green", VIOLATED: "bold red", NOT_RUN: "yellow", UNSEEN: "yellow"}
 
@@ -37,7 +37,7 @@ def kernels_text(report: KernelReport, json_file: str | None = None) -> Renderab
         _pairs(_tail(report)),
     ]
     worst_first = sorted(report.findings, key=lambda f: f.severity.rank)
-    parts += [Padding(_finding(finding), (1, 0, 0, 0)) for finding in worst_first]
+    parts += [Padding(_finding(report, finding), (1, 0, 0, 0)) for finding in worst_first]
     parts.append(Padding(_pairs(_end(report, json_file)), (1, 0, 0, 0)))
     return Group(*parts)
 
@@ -109,10 +109,12 @@ def _tail(report: KernelReport) -> Iterator[tuple[str, str]]:
         yield "not covered", line
 
 
-def _finding(finding: KernelFinding) -> RenderableType:
+def _finding(report: KernelReport, finding: KernelFinding) -> RenderableType:
     severity = severity_words(finding.severity)
     lines = [
-        Text(f"{finding.check}: {severity}", style="bold red"),
+        Text(f"{finding.check}: {severity}", style="bold red").append(
+            f"  {finding.fingerprint}{_status(report, finding)}", style="not bold"
+        ),
         Text(f"  {printable(finding.sentence)}"),
         Text(f"  smallest case: {finding.words}"),
     ]
@@ -127,14 +129,33 @@ def _end(report: KernelReport, json_file: str | None) -> Iterator[tuple[str, str
         where = json_file or "report.json"
         how = "" if json_file else f"--json {where}, then "
         yield "again", f"{how}poolproof kernels {report.target} --case {where}"
+    for fingerprint in report.fixed_known:
+        yield "fixed", f"{fingerprint} no longer fails: take it out of the known file"
+    for fingerprint in report.expired_known:
+        yield "expired", f"{fingerprint}: its entry in the known file counts no longer"
     yield "time", f"{report.seconds:.0f} s"
-    reasons = report.reasons_inconclusive()
-    verdict = report.verdict
-    if verdict == "REFUSED":
-        verdict += f": {len(report.findings)} findings"
-    elif verdict == "INCONCLUSIVE":
-        verdict += f": {'; '.join(reasons)}"
-    yield "verdict", verdict
+    yield "verdict", kernels_verdict_line(report)
+
+
+def kernels_verdict_line(report: KernelReport) -> str:
+    """The verdict with its counts, in one line."""
+    if report.verdict == "INCONCLUSIVE":
+        return f"INCONCLUSIVE: {'; '.join(report.reasons_inconclusive())}"
+    counts = [f"{len(report.failing)} findings"] if report.failing else []
+    for status in ("known", "baseline"):
+        number = sum(finding.status == status for finding in report.findings)
+        counts += [f"{number} {status}"] if number else []
+    passed = sum(finding.status == "new" for finding in report.findings) - len(report.failing)
+    counts += [f"{passed} below --fail-on"] if passed else []
+    fixed = len(report.fixed_known)
+    counts += [f"{fixed} in the known file but fixed"] if fixed else []
+    return f"{report.verdict}: {', '.join(counts)}" if counts else report.verdict
+
+
+def _status(report: KernelReport, finding: KernelFinding) -> str:
+    if finding.status != "new":
+        return f", {finding.status}"
+    return "" if finding in report.failing else ", below --fail-on"
 
 
 def _pairs(rows: Iterator[tuple[str, str]]) -> Table:

@@ -12,11 +12,11 @@ from poolproof.finding_report import finding_report, plain_text
 from poolproof.text_certificate import result_lines, verdict_line
 from poolproof.wording import profile_words
 
-__all__ = ["markdown_certificate"]
+__all__ = ["markdown_certificate", "markdown_environment"]
 
 
-def markdown_certificate(certificate: Certificate) -> str:
-    """A judged certificate as a Markdown document."""
+def markdown_environment() -> Environment:
+    """Our templates, with filters that make any value harmless in Markdown."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         undefined=StrictUndefined,
@@ -26,17 +26,26 @@ def markdown_certificate(certificate: Certificate) -> str:
     )
     environment.filters["cell"] = _cell
     environment.filters["indented"] = _indented
+    return environment
+
+
+def markdown_certificate(certificate: Certificate) -> str:
+    """A judged certificate as a Markdown document."""
     sections = [
         ("Finding", [(f, plain_text(finding_report(f))) for f in certificate.findings]),
         ("Hardening", [(f, plain_text(finding_report(f))) for f in certificate.hardening]),
     ]
-    return environment.get_template("certificate.md").render(
-        certificate=certificate,
-        verdict_line=verdict_line(certificate),
-        declared=profile_words(certificate.profile) or "nothing declared",
-        assumed=profile_words(certificate.profile, certificate.assumed),
-        results=partial(result_lines, certificate),
-        sections=sections,
+    return (
+        markdown_environment()
+        .get_template("certificate.md")
+        .render(
+            certificate=certificate,
+            verdict_line=verdict_line(certificate),
+            declared=profile_words(certificate.profile) or "nothing declared",
+            assumed=profile_words(certificate.profile, certificate.assumed),
+            results=partial(result_lines, certificate),
+            sections=sections,
+        )
     )
 
 

@@ -1,261 +1,204 @@
-"""Certifies a kernel in a child process: a kernel that reads wild addresses ends its process.
+"""Certifies a kernel in child processes: a kernel that reads wild addresses ends its process.
 
-The child says what it is about to do before each example; when it dies or stays silent for too
-long, that example is the finding, and another child goes on with the checks that are left. The
-parent needs neither torch nor triton.
+Each child takes one check after another. When it dies or stays silent for too long, the example
+that it was at is the finding, another child goes on with the checks that are left, and the case is
+made smaller afterwards (`smaller_crash.py`). The parent needs neither torch nor triton.
 """
 
 from __future__ import annotations
 
-import importlib
 import multiprocessing
 import signal
 import time
-import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any
 
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity
-from poolproof.kernels.report import NOT_RUN, VIOLATED, CheckLine, KernelFinding, KernelReport
+from poolproof.kernels.child import Work, certify_checks, run_child
+from poolproof.kernels.collected import CANARIES, Collected, Example
+from poolproof.kernels.job import Job, Progress
+from poolproof.kernels.report import KernelReport
+from poolproof.kernels.smaller_crash import smaller_crash
 
-__all__ = ["Job", "certify_in_child", "certify_in_process"]
+__all__ = ["Child", "Job", "certify_in_child", "certify_in_process"]
 
 MOST_CRASHES = 8
 START_TIMEOUT_S = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What is to be certified and how.
-
-    `device` None: the GPU where there is one. `pool` is the `module:Class` of a native block pool
-    for whole requests, None leaves them out. With a `case` each check runs on that case alone.
-    `checks` names the checks to run; none names all.
-    """
-
-    target: str
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    device: str | None = None
-    level: str = "standard"
-    seed: int = 0
-    case_timeout_s: float = 120.0
-    pool: str | None = None
-    case: Mapping[str, Any] | None = None
-    checks: tuple[str, ...] = ()
-
-
-class Progress(Protocol):
-    """The command line's progress, as far as it is needed here."""
-
-    def begin(self, stage: str, total_steps: int | None = None) -> None: ...
-    def advance(self, steps: int) -> None: ...
-    def end(self) -> None: ...
-
-
-class _Told:
-    """Passes what a certification says about itself to a function."""
-
-    def __init__(self, tell: Any) -> None:
-        self._tell = tell
-
-    def begin(self, stage: str, total: int) -> None:
-        self._tell(("begin", stage, total))
-
-    def advance(self, steps: int) -> None:
-        self._tell(("advance", steps))
-
-    def case(self, check: str, case: Any) -> None:
-        self._tell(("case", check, case.to_json(), case.words()))
-
-
-def _work(tell: Any, job: Job, done: tuple[str, ...]) -> None:
-    """Run the checks that are not done; every result is told at once."""
-    import torch
-
-    from poolproof.kernels.interpreter import choose_interpreter, missing_packages
-
-    device = choose_interpreter(job.device)
-    from poolproof.kernels.case import Case
-    from poolproof.kernels.certification import certify_check, check_case, head_of
-    from poolproof.kernels.checks.catalogue import CHECKS
-    from poolproof.kernels.interpreter_speed import prepare_interpreter
-    from poolproof.kernels.load import load_kernel
-
-    prepare_interpreter()
-    # Kernels this small lose more by threads than they gain.
-    torch.set_num_threads(1)
-    target = load_kernel(job.target, device, job.overrides)
-    if job.pool is not None:
-        target = replace(target, make_pool=_pool_class(job.pool))
-    listener = _Told(tell)
-    tell(("head", head_of(target, job.level, job.seed).to_json()))
-    if "canaries" not in done and device == "cpu" and not missing_packages():
-        listener.begin("checking the ruler", 8)
-        tell(("canaries", *_canaries(listener)))
-    unknown = [name for name in job.checks if name not in CHECKS]
-    if unknown:
-        raise TargetError(f"unknown check {unknown[0]!r}; known are {', '.join(CHECKS)}")
-    for name in job.checks or CHECKS:
-        if name not in done:
-            if job.case is None:
-                result = certify_check(target, name, job.level, job.seed, listener)
-            else:
-                result = check_case(target, name, Case.from_json(job.case), listener)
-            tell(("result", result.line.to_json(), result.finding and result.finding.to_json(),
-                  result.ratios))  # fmt: skip
-    tell(("end",))
-
-
-def _pool_class(text: str) -> Any:
-    module, _, name = text.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
-def _canaries(listener: _Told) -> tuple[list[str], list[str]]:
-    from poolproof.kernels.specimens.catalogue import CANARIES, SPECIMENS, catch
-
-    caught: list[str] = []
-    missed: list[str] = []
-    for name in CANARIES:
-        specimen = SPECIMENS[name]
-        found = catch(specimen)
-        (caught if len(found) == len(specimen.checks) else missed).append(
-            f"{name}: {specimen.title}"
-        )
-        listener.advance(1)
-    return caught, missed
-
-
-def _child(connection: Any, job: Job, done: tuple[str, ...]) -> None:
-    """The child's main function."""
-    # An interruption at the terminal reaches the parent, which ends the child.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        _work(connection.send, job, done)
-    except (TargetError, ValueError) as error:
-        connection.send(("error", str(error)))
-    except Exception as error:  # noqa: BLE001 -- passed on to the parent, which raises it
-        connection.send(("bug", "".join(traceback.format_exception(error))))
-
-
 @dataclass(slots=True)
-class _Collected:
-    """What the children have told so far."""
+class Child:
+    """One child process, the example that it announced last, and when it has to speak again."""
 
-    report: KernelReport = field(default_factory=KernelReport)
-    done: list[str] = field(default_factory=list)
-    last: tuple[str, dict[str, Any], str] | None = None
-    ended: bool = False
+    process: Any
+    connection: Any
+    example: Example | None = None
+    deadline_s: float = 0.0
 
-    def take(self, message: tuple[Any, ...], progress: Progress) -> None:
-        """Raises TargetError when the target cannot be run."""
-        kind, *rest = message
-        if kind == "begin":
-            progress.begin(*rest)
-        elif kind == "advance":
-            progress.advance(*rest)
-        elif kind == "case":
-            self.last = (rest[0], rest[1], rest[2])
-        elif kind == "head" and not self.report.target:
-            self.report = KernelReport.from_json(rest[0])
-        elif kind == "canaries":
-            self.report.canaries_caught, self.report.canaries_missed = rest
-            self.done.append("canaries")
-        elif kind == "result":
-            self._take_result(*rest)
-        elif kind == "error":
-            raise TargetError(rest[0])
-        elif kind == "bug":
-            raise RuntimeError(f"in the child process: {rest[0]}")
-        elif kind == "end":
-            self.ended = True
+    @classmethod
+    def start(cls, work: Work, job: Job) -> Child:
+        """A child that does `work`."""
+        # Not forked: torch's threads do not survive a fork, and the parent has no torch.
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=run_child, args=(there, work, job), daemon=True)
+        process.start()
+        there.close()
+        return cls(process, here, deadline_s=time.monotonic() + START_TIMEOUT_S)
 
-    def _take_result(self, line: Any, finding: Any, ratios: Any) -> None:
-        self.report.lines.append(CheckLine(**line))
-        self.done.append(line["name"])
-        self.last = None
-        if finding is not None:
-            self.report.findings.append(_finding(finding))
-        for name, found in ratios.items():
-            self.report.ratios.setdefault(name, []).extend(found)
+    def heard(self, message: tuple[Any, ...], case_timeout_s: float) -> None:
+        """It spoke; imports and faulty kernels come without an example and have no such limit."""
+        if message[0] == "case":
+            self.example = Example(*message[1:])
+        elif message[0] in ("result", "next", "canaries"):
+            self.example = None
+        limit_s = START_TIMEOUT_S if self.example is None else case_timeout_s
+        self.deadline_s = time.monotonic() + limit_s
 
-    def lost(self, sentence: str, severity: Severity) -> None:
-        """The child is gone: what it was at is the finding."""
-        if self.last is None:
-            raise TargetError(f"the target cannot be run: {sentence}, before its first example")
-        check, case, words = self.last
-        self.report.findings.append(
-            KernelFinding(
-                check=check, severity=severity, sentence=sentence, case=case, words=words, example=0
-            )
-        )
-        self.report.lines.append(
-            CheckLine(name=check, sentence=sentence, result=VIOLATED, note=sentence)
-        )
-        self.done.append(check)
-        self.last = None
+    def how_it_ended(self) -> str:
+        """In words, once its connection is closed."""
+        self.process.join()
+        code = self.process.exitcode or 0
+        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return f"the process ended with {name}"
 
-
-def _finding(value: Mapping[str, Any]) -> KernelFinding:
-    rest = {**value, "severity": Severity(value["severity"]), "frames": tuple(value["frames"])}
-    return KernelFinding(**rest)
+    def stop(self) -> None:
+        """End it, whatever it is at."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
 
 
 def certify_in_process(job: Job, progress: Progress) -> KernelReport:
     """The report of `job`, made in this process. Raises TargetError."""
     began = time.monotonic()
-    collected = _Collected()
-    _work(lambda message: collected.take(message, progress), job, ())
+    collected = Collected(job)
+    certify_checks(_Here(lambda message: _take(collected, message, progress), collected), job)
     progress.end()
-    collected.report.seconds = time.monotonic() - began
-    return collected.report
+    report = collected.report(MOST_CRASHES)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """A connection to this very process."""
+
+    send: Callable[[tuple[Any, ...]], None]
+    collected: Collected
+
+    def recv(self) -> str | None:
+        return self.collected.left.pop(0) if self.collected.left else None
 
 
 def certify_in_child(job: Job, progress: Progress) -> KernelReport:
-    """The report of `job`, made in one child process or several. Raises TargetError."""
+    """The report of `job`, made in `job.workers` child processes. Raises TargetError."""
     began = time.monotonic()
-    collected = _Collected()
-    for _ in range(MOST_CRASHES):
-        _one_child(job, collected, progress)
-        if collected.ended:
-            break
-    else:
-        collected.report.lines.append(
-            CheckLine(
-                name="the checks that are left",
-                sentence=f"not run after {MOST_CRASHES} crashes",
-                result=NOT_RUN,
-            )
-        )
-    progress.end()
-    collected.report.seconds = time.monotonic() - began
-    return collected.report
-
-
-def _one_child(job: Job, collected: _Collected, progress: Progress) -> None:
-    # Not forked: torch's threads do not survive a fork, and the parent has no torch.
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(there, job, tuple(collected.done)), daemon=True)
-    child.start()
-    there.close()
+    collected = Collected(job)
+    crew = _Crew(job, collected, progress)
     try:
-        while not collected.ended:
-            # Imports and faulty kernels come before the first example and have no such limit.
-            is_running = collected.last is not None
-            if not here.poll(job.case_timeout_s if is_running else START_TIMEOUT_S):
-                child.kill()
-                collected.lost(f"no answer within {job.case_timeout_s:g} s", Severity.STALL)
-                return
-            collected.take(here.recv(), progress)
-    except EOFError:
-        child.join()
-        code = child.exitcode or 0
-        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        collected.lost(f"the process ended with {name}", Severity.CRASH)
+        crew.run()
     finally:
-        child.kill()
-        child.join()
-        here.close()
+        crew.stop()
+    for name, finding in collected.findings.items():
+        if not finding.example:
+            progress.begin(f"a smaller case: {name}")
+            collected.findings[name] = smaller_crash(job, finding, Child.start)
+    progress.end()
+    report = collected.report(MOST_CRASHES)
+    report.seconds = time.monotonic() - began
+    return report
+
+
+class _Crew:
+    """The children of one certification."""
+
+    def __init__(self, job: Job, collected: Collected, progress: Progress) -> None:
+        self._job, self._collected, self._progress = job, collected, progress
+        self._children: list[Child] = []
+        self._crashes = 0
+        # With several at work, only whole checks are counted.
+        self._shown = progress if job.workers == 1 else None
+
+    def run(self) -> None:
+        """Until no check is left, or too many children are lost."""
+        self._start()
+        while self._children:
+            now = time.monotonic()
+            patience_s = min(child.deadline_s for child in self._children) - now
+            heard = wait([child.connection for child in self._children], max(0.0, patience_s))
+            for child in [c for c in self._children if c.connection in heard]:
+                self._listen(child)
+            now = time.monotonic()
+            silent = [c for c in self._children if c.deadline_s < now and not c.connection.poll()]
+            for child in silent:
+                sentence = f"no answer within {self._job.case_timeout_s:g} s"
+                self._lose(child, sentence, Severity.STALL)
+
+    def stop(self) -> None:
+        """End all that are still there."""
+        while self._children:
+            self._children.pop().stop()
+
+    def _start(self) -> None:
+        self._children.append(Child.start(certify_checks, self._job))
+
+    def _listen(self, child: Child) -> None:
+        try:
+            message = child.connection.recv()
+        except EOFError:
+            self._lose(child, child.how_it_ended(), Severity.CRASH)
+            return
+        child.heard(message, self._job.case_timeout_s)
+        if message[0] == "next":
+            left = self._collected.left
+            child.connection.send(left.pop(0) if left else None)
+        elif message[0] == "end":
+            self._children.remove(child)
+            child.stop()
+        else:
+            is_first = self._collected.head is None
+            _take(self._collected, message, self._shown)
+            self._note(message[0], is_first=is_first)
+
+    def _note(self, kind: str, *, is_first: bool) -> None:
+        """Once the first child has loaded the target the others may begin."""
+        if kind == "head" and is_first:
+            if self._job.workers > 1:
+                self._progress.begin("checks", len(self._collected.left))
+            for _ in range(min(self._job.workers, len(self._collected.left)) - 1):
+                self._start()
+        elif kind in ("result", "canaries") and self._job.workers > 1:
+            self._progress.advance(1)
+
+    def _lose(self, child: Child, sentence: str, severity: Severity) -> None:
+        self._children.remove(child)
+        child.stop()
+        self._collected.lost(child.example, sentence, severity)
+        self._crashes += 1
+        if self._crashes < MOST_CRASHES:
+            if self._collected.left:
+                self._start()
+        else:
+            self._collected.left.clear()
+
+
+def _take(collected: Collected, message: tuple[Any, ...], progress: Progress | None) -> None:
+    """Raises TargetError when the target cannot be run."""
+    kind, *rest = message
+    if kind in ("begin", "advance"):
+        if progress is not None:
+            getattr(progress, kind)(*rest)
+    elif kind == "head":
+        collected.begin(*rest)
+    elif kind == CANARIES:
+        collected.canaries = (rest[0], rest[1])
+    elif kind == "result":
+        collected.take_result(*rest)
+    elif kind == "error":
+        raise TargetError(rest[0])
+    elif kind == "bug":
+        raise RuntimeError(f"in the child process: {rest[0]}")

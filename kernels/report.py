@@ -1,4 +1,4 @@
-"""What a kernel certification found, as plain values: they go to text, JSON and the picture.
+"""What a kernel certification found, as plain values: they go to text, JSON, JUnit and the picture.
 
 Nothing here needs torch, so that the command line can print a report that a child process made.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poolproof.contract.violation import Severity
+from poolproof.kernels.fingerprint import fingerprint_of
 
 __all__ = ["FORMAT", "CheckLine", "KernelFinding", "KernelReport"]
 
@@ -42,7 +43,10 @@ class CheckLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFinding:
-    """One broken promise, with the smallest case that shows it."""
+    """One broken promise, with the smallest case that shows it.
+
+    `status` is "new", "known" (an accepted finding) or "baseline" (an earlier report has it).
+    """
 
     check: str
     severity: Severity
@@ -51,10 +55,18 @@ class KernelFinding:
     words: str
     example: int
     frames: tuple[str, ...] = ()
+    status: str = "new"
+
+    @property
+    def fingerprint(self) -> str:
+        """Its name, the same for every seed."""
+        return fingerprint_of(self.check, self.severity.value, self.sentence, self.case)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
+            "fingerprint": self.fingerprint,
+            "status": self.status,
             "check": self.check,
             "severity": self.severity.value,
             "sentence": self.sentence,
@@ -64,10 +76,21 @@ class KernelFinding:
             "frames": list(self.frames),
         }
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> KernelFinding:
+        """What `to_json` wrote."""
+        plain = {name: value[name] for name in cls.__slots__ if name in value}
+        plain |= {"severity": Severity(value["severity"]), "frames": tuple(value["frames"])}
+        return cls(**plain)
+
 
 @dataclass(slots=True, kw_only=True)
 class KernelReport:
-    """A kernel certification. `ratios` are errors over bounds of dense examples, by precision."""
+    """A kernel certification. `ratios` are errors over bounds of dense examples, by precision.
+
+    `fixed_known` and `expired_known` are entries of the known file; `fail_on` are the severities
+    that fail the run.
+    """
 
     poolproof_version: str = ""
     target: str = ""
@@ -89,6 +112,18 @@ class KernelReport:
     canaries_missed: list[str] = field(default_factory=list)
     not_covered: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    fixed_known: list[str] = field(default_factory=list)
+    expired_known: list[str] = field(default_factory=list)
+    fail_on: list[str] = field(default_factory=lambda: [severity.value for severity in Severity])
+
+    @property
+    def failing(self) -> list[KernelFinding]:
+        """The findings that fail the run."""
+        return [
+            finding
+            for finding in self.findings
+            if finding.status == "new" and finding.severity.value in self.fail_on
+        ]
 
     def reasons_inconclusive(self) -> list[str]:
         """Why the run says less than it should; empty if it says all."""
@@ -105,7 +140,7 @@ class KernelReport:
     @property
     def verdict(self) -> str:
         """REFUSED, INCONCLUSIVE or HOLDS; a violation beats the rest."""
-        if self.findings:
+        if self.failing or self.fixed_known:
             return "REFUSED"
         return "INCONCLUSIVE" if self.reasons_inconclusive() else "HOLDS"
 
@@ -128,11 +163,7 @@ class KernelReport:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> KernelReport:
         """What `to_json` wrote."""
-        plain = {name: value[name] for name in cls.__slots__}
+        plain = {name: value[name] for name in cls.__slots__ if name in value}
         plain["lines"] = [CheckLine(**line) for line in value["lines"]]
-        plain["findings"] = [
-            KernelFinding(**{**item, "severity": Severity(item["severity"]),
-                             "frames": tuple(item["frames"])})
-            for item in value["findings"]
-        ]  # fmt: skip
+        plain["findings"] = [KernelFinding.from_json(item) for item in value["findings"]]
         return cls(**plain)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.declaration import Declaration
+
+if TYPE_CHECKING:
+    from poolproof.kernels.serving.served_manager import ServedManager
 
 __all__ = ["Attention", "BadOutputError", "KernelTarget", "Storage"]
 
@@ -40,7 +43,7 @@ class KernelTarget:
     """One target. `uses_triton` says that its loads and stores can be watched.
 
     `make_pool` builds a native block pool of so many blocks, for whole requests over a real
-    allocator.
+    allocator; `managers` are those under which requests are served.
     """
 
     name: str
@@ -52,6 +55,7 @@ class KernelTarget:
     uses_triton: bool = False
     storage: Storage | None = None
     make_pool: Callable[[int], Any] | None = None
+    managers: tuple[ServedManager, ...] = ()
 
     def __call__(self, batch: PagedBatch, out: Tensor | None = None) -> Tensor:
         """The output for a batch. Raises BadOutputError, and whatever the target raises."""

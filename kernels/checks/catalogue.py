@@ -5,6 +5,7 @@ from __future__ import annotations
 from poolproof.kernels.checks.accesses import ACCESS_CHECKS
 from poolproof.kernels.checks.check import Check
 from poolproof.kernels.checks.dense import DENSE_CHECKS
+from poolproof.kernels.checks.managers import MANAGER_CHECKS
 from poolproof.kernels.checks.related import RELATION_CHECKS
 from poolproof.kernels.checks.serving import SERVING_CHECKS
 from poolproof.kernels.checks.storage import STORAGE_CHECKS
@@ -19,5 +20,6 @@ CHECKS: dict[str, Check] = {
         *ACCESS_CHECKS,
         *STORAGE_CHECKS,
         *SERVING_CHECKS,
+        *MANAGER_CHECKS,
     )
 }

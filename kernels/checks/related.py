@@ -17,7 +17,7 @@ from poolproof.kernels.relations.catalogue import RELATIONS
 from poolproof.kernels.relations.relation import Relation, Subject, differing_rows, same_bits
 from poolproof.kernels.target import KernelTarget
 
-__all__ = ["RELATION_CHECKS"]
+__all__ = ["RELATION_CHECKS", "broken_relation", "relation_applies"]
 
 
 class _Related:
@@ -27,35 +27,42 @@ class _Related:
         self._relation = relation
 
     def __call__(self, target: KernelTarget, case: Case) -> Outcome:
-        relation, declared = self._relation, target.declaration
-        batch = build(case, target.device)
-        subject = Subject(case, batch, ownership(batch), random.Random(case.seed))
-        promised = getattr(declared, relation.promise)
         # Rows without keys have a check of their own.
         asked = rows_with_keys(case)
         if not asked.any():
             return Outcome(0)
-        output: torch.Tensor | None = None
-        compared = 0
-        for variant in relation.variants(subject, promised):
-            if variant.batch.block_size not in declared.block_sizes:
-                continue
-            if output is None:
-                output = target(batch)
-            rows = torch.arange(len(asked)) if variant.rows is None else variant.rows
-            kept = asked[rows].to(output.device)
-            if not kept.any():
-                continue
-            expected = output[rows.to(output.device)][kept]
-            found = target(variant.batch)
-            compared += 1
-            if promised == "close":
-                dense = dense_attention(variant.batch)
-                if float(dense.ratio(found)[kept.cpu()].max()) > 1:
-                    return Outcome(compared, f"with {variant.what} the output is beyond the bound")
-            elif not same_bits(expected, found[kept]):
-                return Outcome(compared, _difference(variant.what, expected, found[kept]))
-        return Outcome(compared)
+        batch = build(case, target.device)
+        subject = Subject(case, batch, ownership(batch), random.Random(case.seed))
+        return broken_relation(self._relation, target, subject, asked)
+
+
+def broken_relation(
+    relation: Relation, target: KernelTarget, subject: Subject, asked: torch.Tensor
+) -> Outcome:
+    """What a relation says of one batch; `asked` are the rows that are looked at."""
+    declared = target.declaration
+    promised = getattr(declared, relation.promise)
+    output: torch.Tensor | None = None
+    compared = 0
+    for variant in relation.variants(subject, promised):
+        if variant.batch.block_size not in declared.block_sizes:
+            continue
+        if output is None:
+            output = target(subject.batch)
+        rows = torch.arange(len(asked)) if variant.rows is None else variant.rows
+        kept = asked[rows].to(output.device)
+        if not kept.any():
+            continue
+        expected = output[rows.to(output.device)][kept]
+        found = target(variant.batch)
+        compared += 1
+        if promised == "close":
+            dense = dense_attention(variant.batch)
+            if float(dense.ratio(found)[kept.cpu()].max()) > 1:
+                return Outcome(compared, f"with {variant.what} the output is beyond the bound")
+        elif not same_bits(expected, found[kept]):
+            return Outcome(compared, _difference(variant.what, expected, found[kept]))
+    return Outcome(compared)
 
 
 def _difference(what: str, expected: torch.Tensor, found: torch.Tensor) -> str:
@@ -68,7 +75,8 @@ def _difference(what: str, expected: torch.Tensor, found: torch.Tensor) -> str:
     )
 
 
-def _applies(relation: Relation, target: KernelTarget) -> bool:
+def relation_applies(relation: Relation, target: KernelTarget) -> bool:
+    """Whether the target supports what the relation varies."""
     declared = target.declaration
     if relation.name == "strides":
         return len(declared.layouts) > 1
@@ -91,7 +99,7 @@ def _check_of(relation: Relation) -> Check:
         sentence=relation.sentence,
         severity=foreign if relation.is_foreign else Severity.WRONG_DATA_OF_ONES_OWN,
         run=_Related(relation),
-        applies=lambda target: _applies(relation, target),
+        applies=lambda target: relation_applies(relation, target),
         promise=relation.promise,
         also_by=relation.also_by,
     )

@@ -7,7 +7,8 @@ import random
 from poolproof.contract.violation import Severity
 from poolproof.kernels.case import Case
 from poolproof.kernels.checks.check import Check, Outcome
-from poolproof.kernels.serving.engine import PoolBrokeError, WrongOutputError
+from poolproof.kernels.serving.engine import AllocatorBrokeError
+from poolproof.kernels.serving.forward import WrongOutputError
 from poolproof.kernels.serving.session import ServingSession
 from poolproof.kernels.target import KernelTarget
 
@@ -30,7 +31,7 @@ def _serve(target: KernelTarget, case: Case) -> Outcome:
     )
     try:
         session.run(OPERATIONS_PER_SEQUENCE * len(case.sequences))
-    except (WrongOutputError, PoolBrokeError) as error:
+    except (WrongOutputError, AllocatorBrokeError) as error:
         return Outcome(session.engine.compared, str(error))
     return Outcome(session.engine.compared)
 

@@ -9,7 +9,7 @@ from typing import Any
 from poolproof.kernels.case import LAYOUTS, Case
 from poolproof.kernels.declaration import Declaration
 
-__all__ = ["shrink"]
+__all__ = ["shrink", "smaller_cases"]
 
 MOST_ATTEMPTS = 200
 
@@ -20,9 +20,7 @@ def shrink(case: Case, declared: Declaration, fails: Callable[[Case], bool]) -> 
     improved = True
     while improved:
         improved = False
-        for smaller in _smaller(case, declared):
-            if not _supported(smaller, declared):
-                continue
+        for smaller in smaller_cases(case, declared):
             attempts += 1
             if attempts > MOST_ATTEMPTS:
                 return case
@@ -30,6 +28,11 @@ def shrink(case: Case, declared: Declaration, fails: Callable[[Case], bool]) -> 
                 case, improved = smaller, True
                 break
     return case
+
+
+def smaller_cases(case: Case, declared: Declaration) -> Iterator[Case]:
+    """Smaller cases that the target supports, the boldest first."""
+    return (smaller for smaller in _smaller(case, declared) if _supported(smaller, declared))
 
 
 def _smaller(case: Case, declared: Declaration) -> Iterator[Case]:

@@ -79,8 +79,10 @@ def _behind_window(subject: Subject, promised: str) -> Iterator[Variant]:
 def _table_tail(subject: Subject, promised: str) -> Iterator[Variant]:
     batch = subject.batch
     free = ~subject.owned.owned_block
-    unowned = free.nonzero().flatten().tolist()
-    garbage = (2**31 - 1, -1, unowned[-1]) if promised == "any" else (unowned[-1],)
+    # A full pool has no block of nobody.
+    garbage = free.nonzero().flatten().tolist()[-1:]
+    if promised == "any":
+        garbage = [2**31 - 1, -1, *garbage]
     for value in garbage:
         table = batch.block_tables.clone()
         for sequence in batch.sequences():

@@ -1,12 +1,7 @@
-"""A small engine: a native block pool, caches of two layers, requests that share, fork and swap.
+"""A small engine over a native block pool: requests that share, fork, are preempted and swapped.
 
-The pool decides which block is whose; the kernels under test read and write. After each step every
-new output is compared with a dense run over the request's own tokens in float64. A block that has
-two owners, is handed out while it is held, or is found under the wrong hash shows as a wrong
-output: `WrongOutputError` says whose, where, and who wrote what was read.
-
-Outputs are near 1 and the numbers in between too, so float32 keeps them within about 1e-5;
-somebody else's keys move them by 1e-2 and more. The tolerance stands between.
+The pool decides which block is whose; the kernels under test read and write (`forward.py`). What a
+manager decides, and not the engine, is in `manager_engine.py`.
 """
 
 from __future__ import annotations
@@ -14,57 +9,63 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from poolproof.kernels.batch import AttentionOptions, PagedBatch
-from poolproof.kernels.serving.model import LAYERS, TinyModel
+from poolproof.contract.commands import Allocate, Cache, Command, Free, Lookup, Touch
+from poolproof.contract.content import TokenChain
+from poolproof.kernels.serving.forward import ForwardPass, Part
+from poolproof.kernels.serving.memory import CacheMemory
+from poolproof.kernels.serving.model import TinyModel
 from poolproof.kernels.serving.request import Request, block_hashes
 from poolproof.kernels.target import KernelTarget
 
-__all__ = ["TOLERANCE", "Engine", "PoolBrokeError", "WrongOutputError"]
+__all__ = ["AllocatorBrokeError", "Engine"]
 
-TOLERANCE = 2e-3
 REFUSALS = (MemoryError, ValueError)
+HOST_BLOCKS_PER_BLOCK = 4
+"""So many requests at once may be on the host, each with as many blocks as there are."""
 
 
-class WrongOutputError(Exception):
-    """An output differs from dense attention over the request's own tokens."""
-
-
-class PoolBrokeError(Exception):
-    """The pool raised where it may not, or answered with something else than blocks."""
+class AllocatorBrokeError(Exception):
+    """The allocator raised where it may not, or answered with something else than blocks."""
 
 
 class Engine:
-    """`num_blocks` blocks, of which the pool hands out those that it likes."""
+    """`num_blocks` blocks, of which the pool hands out those that it likes.
+
+    `commands` are what the pool was asked for so far, as a trace holds them.
+    """
 
     def __init__(
         self, target: KernelTarget, pool: Any, num_blocks: int, block_size: int, model: TinyModel
     ) -> None:
-        self.target, self.pool, self.model = target, pool, model
+        self.pool = pool
         self.block_size = block_size
         self.requests: dict[int, Request] = {}
         self.preempted: list[list[int]] = []
-        self.steps = self.compared = self.shared = 0
-        shape = (num_blocks, block_size, model.num_kv_heads, model.head_size)
-        self.caches = [[torch.zeros(shape) for _ in "kv"] for _ in range(LAYERS)]
-        self.host: dict[int, list[list[torch.Tensor]]] = {}
+        self.commands: list[Command] = []
+        self.steps = self.shared = 0
+        num_host_blocks = HOST_BLOCKS_PER_BLOCK * num_blocks
+        self._memory = CacheMemory(target, model, num_blocks, block_size, num_host_blocks)
+        self._forward = ForwardPass(target, model, self._memory, [block_size])
+        self._free_on_host = list(range(num_host_blocks))
+        self._num_blocks = num_blocks
         self._names = 0
-        # Which prefix each slot was written for, only to name the culprit.
-        self._written: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
-        self._dense: dict[tuple[int, ...], torch.Tensor] = {}
+
+    @property
+    def compared(self) -> int:
+        """Outputs that were compared so far."""
+        return self._forward.compared
 
     def admit(self, tokens: list[int]) -> Request | None:
         """A new request, with the cached prefix of its prompt; None where there is no room."""
         blocks: list[int] = []
         # The last token is always computed: it gives the first output.
         for block_hash in block_hashes(tokens[:-1], self.block_size):
-            block = self._call("lookup", block_hash)
+            block = self._call(Lookup(block_hash), block_hash)
             if block is None:
                 break
             blocks.append(block)
         if blocks:
-            self._call("touch", blocks)
+            self._call(Touch(tuple(blocks)), blocks)
             self.shared += len(blocks)
         request = Request(self._names, tokens, blocks, len(blocks) * self.block_size, len(blocks))
         self._names += 1
@@ -92,7 +93,7 @@ class Engine:
                 self.preempted.append(request.tokens)
                 self.finish(request)
         if chosen:
-            self._forward(chosen)
+            self._compute(chosen)
             self.steps += 1
 
     def fork(self, request: Request) -> Request | None:
@@ -105,28 +106,25 @@ class Engine:
             request.hashed,
         )
         self._names += 1
-        self._call("touch", child.blocks)
+        self._call(Touch(tuple(child.blocks)), child.blocks)
         if request.computed % self.block_size:
             place = request.computed // self.block_size
             taken = self._allocate(1)
             if taken is None:
                 self._free(child)
                 return None
-            self._copy(child.blocks[place], taken[0])
-            self._call("free", [child.blocks[place]])
+            self._memory.copy([(child.blocks[place], taken[0])])
+            self._release([child.blocks[place]])
             child.blocks[place] = taken[0]
         self.requests[child.name] = child
         return child
 
     def swap_out(self, request: Request) -> None:
         """Copy the blocks of a request to the host and give them back."""
-        blocks = torch.tensor(request.blocks)
-        self.host[request.name] = [
-            [cache[blocks].clone() for cache in pair] for pair in self.caches
-        ]
+        places = [self._free_on_host.pop() for _ in request.blocks]
+        self._memory.swap_out(list(zip(request.blocks, places, strict=True)))
         self._free(request)
-        request.host = request.blocks
-        request.blocks, request.hashed = [], 0
+        request.host, request.blocks, request.hashed = places, [], 0
 
     def swap_in(self, request: Request) -> bool:
         """Get blocks again and copy what they held; False where there is no room."""
@@ -134,12 +132,8 @@ class Engine:
         taken = self._allocate(len(request.host))
         if taken is None:
             return False
-        for pair, kept in zip(self.caches, self.host.pop(request.name), strict=True):
-            for cache, numbers in zip(pair, kept, strict=True):
-                self._restore(cache, numbers, taken)
-        for position in range(request.computed):
-            slot = taken[position // self.block_size], position % self.block_size
-            self._written[slot] = (request.name, tuple(request.tokens[: position + 1]))
+        self._memory.swap_in(list(zip(request.host, taken, strict=True)))
+        self._free_on_host += request.host
         request.blocks, request.host = taken, None
         return True
 
@@ -147,98 +141,33 @@ class Engine:
         """Give the blocks back, the tail first."""
         self._free(request)
         del self.requests[request.name]
-        self.host.pop(request.name, None)
+        self._free_on_host += request.host or []
 
-    def _forward(self, chosen: list[tuple[Request, int]]) -> None:
-        states = torch.cat(
-            [
-                self.model.embed(
-                    request.tokens[request.computed : request.computed + count],
-                    request.computed,
-                    torch.float32,
-                )
-                for request, count in chosen
-            ]
-        )
-        slots = [self._slot(request, position)
-                 for request, count in chosen
-                 for position in range(request.computed, request.computed + count)]  # fmt: skip
+    def _compute(self, chosen: list[tuple[Request, int]]) -> None:
+        parts = [
+            Part(
+                request.name,
+                TokenChain(tuple(request.tokens)),
+                request.computed,
+                count,
+                [list(request.blocks)],
+            )
+            for request, count in chosen
+        ]
+        self._forward.run(parts)
         for request, count in chosen:
-            for position in range(request.computed, request.computed + count):
-                block, place = divmod(self._slot(request, position), self.block_size)
-                prefix = tuple(request.tokens[: position + 1])
-                self._written[block, place] = (request.name, prefix)
-        for layer in range(LAYERS):
-            queries, keys, values = self.model.project(layer, states)
-            self._write(layer, keys, values, slots)
-            attention = self.target(self._batch(layer, queries, chosen))
-            states = self.model.after(layer, states, attention)
-        row = 0
-        for request, count in chosen:
-            self._compare(request, count, states[row : row + count])
-            row += count
             request.computed += count
             self._cache(request)
-
-    def _batch(
-        self, layer: int, queries: torch.Tensor, chosen: list[tuple[Request, int]]
-    ) -> PagedBatch:
-        width = max(len(request.blocks) for request, _ in chosen)
-        table = torch.zeros(len(chosen), width, dtype=torch.int32)
-        for index, (request, _) in enumerate(chosen):
-            table[index, : len(request.blocks)] = torch.tensor(request.blocks)
-        return PagedBatch(
-            query=queries.contiguous(),
-            key_cache=self.caches[layer][0],
-            value_cache=self.caches[layer][1],
-            block_tables=table,
-            kv_lengths=torch.tensor([r.computed + n for r, n in chosen], dtype=torch.int32),
-            query_lengths=torch.tensor([n for _, n in chosen], dtype=torch.int32),
-            options=AttentionOptions(scale=self.model.head_size**-0.5),
-        )
-
-    def _compare(self, request: Request, count: int, found: torch.Tensor) -> None:
-        tokens = request.tokens[: request.computed + count]
-        key = tuple(tokens)
-        if key not in self._dense:
-            self._dense[key] = self.model.dense(tokens)
-        expected = self._dense[key][request.computed :]
-        error = (found.double() - expected).abs().amax(1)
-        self.compared += count
-        if bool((error <= TOLERANCE).all()):
-            return
-        place = int((~(error <= TOLERANCE)).nonzero()[0, 0])
-        position = request.computed + place
-        raise WrongOutputError(
-            f"step {self.steps}: request {request.name}, position {position}: the output is off by "
-            f"{float(error[place]):.3g}, allowed are {TOLERANCE:g}; "
-            f"{self._culprit(request, position)}"
-        )
-
-    def _culprit(self, request: Request, last: int) -> str:
-        for position in range(last + 1):
-            block, place = divmod(self._slot(request, position), self.block_size)
-            wanted = tuple(request.tokens[: position + 1])
-            writer, prefix = self._written.get((block, place), (None, ()))
-            if prefix != wanted:
-                whose = "nobody wrote" if writer is None else f"request {writer} wrote"
-                return (
-                    f"its position {position} is in block {block} slot {place}, which {whose} last"
-                )
-        return "every slot that it reads was written for its own prefix: the kernel is wrong"
-
-    def _slot(self, request: Request, position: int) -> int:
-        return request.blocks[position // self.block_size] * self.block_size + (
-            position % self.block_size
-        )
 
     def _cache(self, request: Request) -> None:
         full = request.computed // self.block_size
         if full > request.hashed:
             hashes = block_hashes(request.tokens[: request.computed], self.block_size)
-            self._call(
-                "cache", request.blocks[request.hashed : full], hashes[request.hashed : full]
-            )
+            blocks, new = request.blocks[request.hashed : full], hashes[request.hashed : full]
+            held = self._call(Cache(tuple(blocks), tuple(new)), blocks, new)
+            # A pool that merges duplicates says which blocks the request holds from now on.
+            if isinstance(held, list) and len(held) == len(blocks):
+                request.blocks[request.hashed : full] = held
             request.hashed = full
 
     def _grow(self, request: Request, length: int) -> bool:
@@ -253,54 +182,34 @@ class Engine:
 
     def _free(self, request: Request) -> None:
         if request.blocks:
-            self._call("free", request.blocks[::-1])
+            self._release(request.blocks[::-1])
+
+    def _release(self, blocks: list[int]) -> None:
+        self._call(Free(tuple(blocks)), blocks)
 
     def _allocate(self, count: int) -> list[int] | None:
-        if self._call("num_free") < count:
+        if self._asked(self.pool.num_free, "num_free()") < count:
             return None
+        command = Allocate(count)
+        self.commands.append(command)
         try:
             taken = list(self.pool.allocate(count))
         except REFUSALS:
             return None
         except Exception as error:
-            raise PoolBrokeError(f"allocate({count}) raised {error!r}") from error
-        top = self.caches[0][0].shape[0]
-        if len(taken) != count or any(not 0 <= block < top for block in taken):
-            raise PoolBrokeError(f"allocate({count}) gave {taken}")
+            raise AllocatorBrokeError(f"{command} raised {error!r}") from error
+        if len(taken) != count or any(not 0 <= block < self._num_blocks for block in taken):
+            raise AllocatorBrokeError(f"{command} gave {taken}")
         return taken
 
-    def _call(self, verb: str, *arguments: Any) -> Any:
+    def _call(self, command: Command, *arguments: Any) -> Any:
+        self.commands.append(command)
+        # Copies: a list that was handed in is the pool's to keep or to change.
+        copies = [list(value) if isinstance(value, list) else value for value in arguments]
+        return self._asked(getattr(self.pool, command.verb), str(command), *copies)
+
+    def _asked(self, method: Callable[..., Any], words: str, *arguments: Any) -> Any:
         try:
-            return getattr(self.pool, verb)(*arguments)
+            return method(*arguments)
         except Exception as error:
-            raise PoolBrokeError(f"{verb}{arguments} raised {error!r}") from error
-
-    def _write(
-        self, layer: int, keys: torch.Tensor, values: torch.Tensor, slots: list[int]
-    ) -> None:
-        where = torch.tensor(slots)
-        if self.target.storage is not None:
-            self.target.storage.write(
-                keys.contiguous(), values.contiguous(), *self.caches[layer], where,
-                values_checked=True,
-            )  # fmt: skip
-            return
-        for cache, numbers in zip(self.caches[layer], (keys, values), strict=True):
-            cache[where // self.block_size, where % self.block_size] = numbers
-
-    def _copy(self, source: int, destination: int) -> None:
-        for pair in self.caches:
-            if self.target.storage is not None:
-                self.target.storage.copy(*pair, [(source, destination)])
-            else:
-                for cache in pair:
-                    cache[destination] = cache[source]
-        for place in range(self.block_size):
-            if (source, place) in self._written:
-                self._written[destination, place] = self._written[source, place]
-
-    def _restore(self, cache: torch.Tensor, numbers: torch.Tensor, blocks: list[int]) -> None:
-        if self.target.storage is not None:
-            self.target.storage.swap(numbers, cache, list(enumerate(blocks)))
-        else:
-            cache[torch.tensor(blocks)] = numbers
+            raise AllocatorBrokeError(f"{words} raised {error!r}") from error

@@ -1,6 +1,7 @@
-"""The differential state machine: Hypothesis chooses the operations of the small engine.
+"""The differential state machines: Hypothesis chooses what the small engine does.
 
-`Machine.target` and `Machine.make_pool` are set on a subclass; see `machine_for`.
+One machine is over a pool, one over a manager. What they drive is set on a subclass; see
+`machine_for` and `manager_machine_for`.
 """
 
 from __future__ import annotations
@@ -8,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import DataObject
 
+from poolproof.kernels.serving.manager_engine import windows_of
+from poolproof.kernels.serving.manager_session import ManagerSession
+from poolproof.kernels.serving.model import TinyModel
+from poolproof.kernels.serving.served_manager import ServedManager
 from poolproof.kernels.serving.session import ServingSession
 from poolproof.kernels.target import KernelTarget
 
-__all__ = ["ServingMachine", "machine_for"]
+__all__ = ["ManagerServingMachine", "ServingMachine", "machine_for", "manager_machine_for"]
 
 _busy = precondition(lambda machine: bool(machine.session.engine.requests))
 
@@ -74,3 +80,41 @@ def machine_for(target: KernelTarget, make_pool: Callable[[int], Any]) -> type[S
     """The machine over one kernel and one kind of pool."""
     members = {"target": target, "make_pool": staticmethod(make_pool)}
     return type("ServingMachineOfTarget", (ServingMachine,), members)
+
+
+class ManagerServingMachine(RuleBasedStateMachine):
+    """Each step is one command that is legal; a wrong output raises WrongOutputError."""
+
+    target: ClassVar[KernelTarget]
+    served: ClassVar[ServedManager]
+    block_size: ClassVar[int] = 4
+
+    @initialize(data=st.data())
+    def build(self, data: DataObject) -> None:
+        """A manager, a model and an empty engine."""
+
+        def choose(count: int) -> int:
+            return data.draw(st.integers(0, count - 1))
+
+        cls = type(self)
+        profile = cls.served.profile
+        num_blocks = 5 + choose(6) + (profile.null_block is not None)
+        model = TinyModel.random(2, 1, 16, choose(100), windows_of(profile))
+        engine = cls.served.engine(cls.target, num_blocks, cls.block_size, model)
+        self.session = ManagerSession(engine, choose, lambda command: note(str(command)))
+
+    @rule()
+    def command(self) -> None:
+        """The session chooses which; what it chose is noted."""
+        self.session.next()
+
+    @rule()
+    def look(self) -> None:
+        """Everybody computes one token more."""
+        self.session.look()
+
+
+def manager_machine_for(target: KernelTarget, served: ServedManager) -> type[ManagerServingMachine]:
+    """The machine over one kernel and one kind of manager."""
+    members = {"target": target, "served": served}
+    return type("ServingMachineOfManager", (ManagerServingMachine,), members)

@@ -1,16 +1,23 @@
-"""A transformer of two layers with random weights, small enough to run in float64 beside itself.
+"""A small transformer with random weights, run in float64 beside itself.
 
-Two layers, because what the second one stores depends on everything that the first one read: a
-block with the right tokens under the wrong parents has the right keys in the first layer and wrong
-ones in the second.
+Two layers for each cache group, because what a second layer stores depends on everything that the
+first one read: a block with the right tokens under the wrong parents has the right keys in the
+first layer and wrong ones in the second. Layers of a group may see a sliding window.
+
+What tells prefixes apart besides their tokens (an adapter, a salt, an image) moves the embeddings
+of the positions that it covers. A salt does that in no model; here it stands for the tenant, whose
+keys and values nobody else may read.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from poolproof.contract.content import TokenChain
 
 __all__ = ["LAYERS", "TinyModel"]
 
@@ -21,7 +28,11 @@ POSITIONS = 256
 
 @dataclass(frozen=True, slots=True)
 class TinyModel:
-    """Weights in float64; `single` gives what an engine computes with."""
+    """Weights in float64, a matrix for each layer.
+
+    `windows` has the sliding window of each group, None for full attention. Layer n belongs to
+    group n % len(windows); there are `LAYERS` of each.
+    """
 
     num_heads: int
     num_kv_heads: int
@@ -32,17 +43,25 @@ class TinyModel:
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+    windows: tuple[int | None, ...] = (None,)
 
     @classmethod
-    def random(cls, num_heads: int, num_kv_heads: int, head_size: int, seed: int) -> TinyModel:
-        """Weights that keep numbers near 1 through both layers."""
+    def random(
+        cls,
+        num_heads: int,
+        num_kv_heads: int,
+        head_size: int,
+        seed: int,
+        windows: tuple[int | None, ...] = (None,),
+    ) -> TinyModel:
+        """Weights that keep numbers near 1 through all layers."""
         draw = torch.Generator().manual_seed(seed)
         width, narrow = num_heads * head_size, num_kv_heads * head_size
 
         def weights(rows: int, columns: int) -> tuple[Tensor, ...]:
             return tuple(
                 torch.randn(rows, columns, generator=draw).double() * (2.0 / rows**0.5)
-                for _ in range(LAYERS)
+                for _ in range(LAYERS * len(windows))
             )
 
         return cls(
@@ -55,12 +74,29 @@ class TinyModel:
             weights(width, narrow),
             weights(width, narrow),
             weights(width, width),
+            windows,
         )
 
-    def embed(self, tokens: list[int], first_position: int, dtype: torch.dtype) -> Tensor:
-        """What enters the first layer: (tokens, width)."""
-        rows = self.embedding[torch.tensor(tokens, dtype=torch.int64)]
-        return (rows + self.places[first_position : first_position + len(tokens)]).to(dtype)
+    @property
+    def num_layers(self) -> int:
+        """Layers of all groups together."""
+        return len(self.queries)
+
+    def window_of(self, layer: int) -> int | None:
+        """How many positions a query of the layer sees, its own included; None: all."""
+        return self.windows[layer % len(self.windows)]
+
+    def embed(self, chain: TokenChain, first: int, end: int, dtype: torch.dtype) -> Tensor:
+        """What enters the first layer at positions `first` to `end` - 1: (tokens, width)."""
+        rows = torch.stack([self._token(token) for token in chain.tokens[first:end]])
+        # Beyond POSITIONS the places come again; no two slots of a test are that far apart.
+        rows = rows + self.places[torch.arange(first, end) % POSITIONS]
+        for kind, value, start, stop in chain.extra_keys() or ():
+            begin = max(start, first)
+            until = end if stop is None else min(stop, end)
+            if begin < until:
+                rows[begin - first : until - first] += self._named(f"{kind} {value!r}")
+        return rows.to(dtype)
 
     def project(self, layer: int, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (tokens, heads, head_size)."""
@@ -75,18 +111,33 @@ class TinyModel:
         """What leaves the layer: (tokens, width)."""
         return states + attention.flatten(1) @ self.outputs[layer].to(states.dtype)
 
-    def dense(self, tokens: list[int]) -> Tensor:
+    def dense(self, chain: TokenChain) -> Tensor:
         """What leaves the last layer for each token, in float64, without any cache."""
-        states = self.embed(tokens, 0, torch.float64)
+        count = len(chain.tokens)
+        states = self.embed(chain, 0, count, torch.float64)
         group = self.num_heads // self.num_kv_heads
-        ahead = torch.ones(len(tokens), len(tokens), dtype=torch.bool).triu(1)
-        for layer in range(LAYERS):
+        positions = torch.arange(count)
+        distance = positions[:, None] - positions[None, :]
+        for layer in range(self.num_layers):
+            window = self.window_of(layer)
+            hidden = (distance < 0) | (distance >= (count if window is None else window))
             queries, keys, values = self.project(layer, states)
             keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
             scores = torch.einsum("qhd,khd->hqk", queries, keys) * self.head_size**-0.5
-            weights = torch.softmax(scores.masked_fill(ahead, float("-inf")), dim=2)
+            weights = torch.softmax(scores.masked_fill(hidden, float("-inf")), dim=2)
             states = self.after(layer, states, torch.einsum("hqk,khd->qhd", weights, values))
         return states
+
+    def _token(self, token: int) -> Tensor:
+        if 0 <= token < VOCABULARY:
+            return self.embedding[token]
+        return self._named(f"token {token}")
+
+    def _named(self, name: str) -> Tensor:
+        """A row that stands for a name, the same in every process."""
+        digest = hashlib.blake2b(name.encode(), digest_size=7).digest()
+        draw = torch.Generator().manual_seed(int.from_bytes(digest, "big"))
+        return torch.randn(self.embedding.shape[1], generator=draw).double()
 
     def _heads(self, states: Tensor, weights: Tensor, count: int) -> Tensor:
         return (states @ weights.to(states.dtype)).unflatten(1, (count, self.head_size))

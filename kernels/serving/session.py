@@ -43,7 +43,7 @@ class ServingSession:
         self.engine = Engine(target, make_pool(num_blocks), num_blocks, block_size, model)
 
     def run(self, operations: int) -> None:
-        """So many operations, each a random one. Raises WrongOutputError and PoolBrokeError."""
+        """So many operations, each a random one. Raises what `Engine` raises."""
         for _ in range(operations):
             getattr(self, OPERATIONS[self.choose(len(OPERATIONS))])()
 

@@ -1,17 +1,25 @@
 """The report on a kernel as text and picture; and what is said where torch is missing."""
 
+import datetime as dt
 import importlib.util
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
 
+from poolproof.baseline import BaselineError
 from poolproof.command_line import main
 from poolproof.contract.violation import Severity
 from poolproof.finding_report import plain_text
 from poolproof.kernels.report import CheckLine, KernelFinding, KernelReport
+from poolproof.kernels_command import is_kernel
+from poolproof.kernels_junit import kernels_junit
+from poolproof.kernels_outputs import KernelOutputs
 from poolproof.kernels_picture import errors_picture
-from poolproof.kernels_text import faulty_text, kernels_text
+from poolproof.kernels_text import faulty_text, kernels_text, kernels_verdict_line
+from poolproof.kernels_verdict import KernelRules, judge_kernel, read_kernel_baseline
+from poolproof.known_findings import KnownFinding, KnownFindings
 
 
 def report(**changes) -> KernelReport:
@@ -128,12 +136,120 @@ def test_without_torch_the_command_says_what_to_install(monkeypatch, command):
 
 
 def test_certify_refuses_options_that_mean_nothing_for_kernels():
-    result = CliRunner().invoke(main, ["certify", "paged", "--hardening", "--junit", "x.xml"])
+    result = CliRunner().invoke(main, ["certify", "paged", "--hardening", "--layout", "full"])
     assert result.exit_code == 2
-    assert "--hardening, --junit: not for kernels" in result.output
+    assert "--hardening, --layout: not for kernels" in result.output
 
 
 def test_kernels_are_listed_with_what_they_need():
     result = CliRunner().invoke(main, ["list"])
     assert result.exit_code == 0
     assert "torch-flex-reused" in result.output
+
+
+def test_a_finding_has_a_name_that_no_size_or_number_changes():
+    other = replace(FINDING, sentence="NaN <spreads>", case={"sequences": [[1, 17]]}, example=9)
+    with_numbers = [
+        replace(FINDING, sentence=f"{count} of {count} rows change, the first is {first}")
+        for count, first in ((1, "nan"), (12, "-0.25"))
+    ]
+    assert FINDING.fingerprint == other.fingerprint
+    assert with_numbers[0].fingerprint == with_numbers[1].fingerprint != FINDING.fingerprint
+    windowed = replace(FINDING, case={"sequences": [[1, 1]], "sliding_window": 4})
+    assert windowed.fingerprint != FINDING.fingerprint
+
+
+def known(fingerprint: str, until: str = "2999-01-01") -> KnownFindings:
+    entry = KnownFinding(fingerprint, "link", "reason", dt.date.fromisoformat(until))
+    return KnownFindings((entry,), dt.date(2026, 1, 1))
+
+
+def judged(rules: KernelRules, **changes) -> KernelReport:
+    made = report(findings=[FINDING], **changes)
+    judge_kernel(made, "mine.py:attend", rules)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        (KernelRules(), "REFUSED: 1 findings"),
+        (KernelRules(known=known(FINDING.fingerprint)), "HOLDS: 1 known"),
+        (KernelRules(baseline=frozenset({FINDING.fingerprint})), "HOLDS: 1 baseline"),
+        (KernelRules(fail_on=(Severity.CRASH,)), "HOLDS: 1 below --fail-on"),
+        (
+            KernelRules(known=known("f-00000000")),
+            "REFUSED: 1 findings, 1 in the known file but fixed",
+        ),
+        (KernelRules(known=known(FINDING.fingerprint, "2020-01-01")), "REFUSED: 1 findings"),
+    ],
+)
+def test_what_is_accepted_does_not_fail_a_run(rules, words):
+    assert kernels_verdict_line(judged(rules)) == words
+
+
+def test_a_judged_report_is_the_same_after_json():
+    made = judged(KernelRules(known=known(FINDING.fingerprint)))
+    assert KernelReport.from_json(made.to_json()) == made
+
+
+def test_a_finding_is_a_failure_in_junit_and_an_accepted_one_is_skipped():
+    refused = ET.fromstring(kernels_junit(judged(KernelRules())))  # noqa: S314 -- our own text
+    assert refused.get("failures") == "1"
+    failure = next(refused.iter("failure"))
+    assert failure.get("type") == "wrong-data-of-another"
+    accepted = kernels_junit(judged(KernelRules(known=known(FINDING.fingerprint))))
+    assert ET.fromstring(accepted).get("failures") == "0"  # noqa: S314 -- our own text
+    assert "known, does not fail the run" in accepted
+
+
+def test_junit_has_what_was_left_out_and_what_was_missed():
+    lines = [
+        CheckLine(name="swap", sentence="", result="not applicable"),
+        CheckLine(name="dense", sentence="", result="not run"),
+    ]
+    made = judged(
+        KernelRules(known=known("f-00000000")), lines=lines, canaries_missed=["S2: the scale"]
+    )
+    root = ET.fromstring(kernels_junit(made))  # noqa: S314 -- our own text
+    assert (root.get("errors"), root.get("skipped")) == ("2", "1")
+
+
+def test_every_form_is_written_into_a_folder(tmp_path):
+    outputs = KernelOutputs(folder=tmp_path / "r", markdown_file=tmp_path / "one.md")
+    outputs.check()
+    made = judged(KernelRules(baseline=frozenset({FINDING.fingerprint})))
+    assert outputs.write(made) == tmp_path / "r" / "report.json"
+    names = {"report.json", "report.md", "report.txt", "junit.xml", "errors.svg"}
+    assert {path.name for path in (tmp_path / "r").iterdir()} == names
+    markdown = (tmp_path / "one.md").read_text()
+    assert markdown.startswith("# HOLDS: 1 baseline")
+    assert "NaN \\<spreads\\>" in markdown
+    assert read_kernel_baseline(tmp_path / "r" / "report.json") == {FINDING.fingerprint}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot read"),
+        ("{", "is not JSON"),
+        ("{}", "is no report on a kernel"),
+        ('{"format": "poolproof-kernels", "findings": [{}]}', "a finding cannot be read"),
+    ],
+)
+def test_a_baseline_that_cannot_be_used_says_why(tmp_path, text, words):
+    path = tmp_path / "b.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(BaselineError, match=words):
+        read_kernel_baseline(path)
+
+
+def test_a_function_in_a_file_is_a_kernel_and_a_class_is_none(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def attend(query): ...\nclass Pool: ...\n")
+    assert is_kernel("paged[tail=finite]")
+    assert is_kernel(f"{path}:attend[tail=finite]")
+    assert not is_kernel(f"{path}:Pool")
+    assert not is_kernel("impl")
+    assert not is_kernel(f"{tmp_path}/none.py:attend")

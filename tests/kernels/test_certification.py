@@ -135,6 +135,8 @@ def test_a_target_that_ends_its_process_is_a_crash_with_its_case(tmp_path):
     assert crashes
     assert crashes[0].sentence == "the process ended with SIGSEGV"
     assert crashes[0].case["sliding_window"] is not None
+    assert len(crashes[0].case["sequences"]) == 1, "made smaller, each form in a child"
+    assert (crashes[0].case["distribution"], crashes[0].case["seed"]) == ("plain", 0)
     assert report.exit_status == 1
 
 
@@ -149,10 +151,15 @@ def test_a_target_that_hangs_is_a_stall(tmp_path, monkeypatch):
     assert "the checks that are left: not run" in report.reasons_inconclusive()
 
 
-def test_a_child_reports_what_this_process_would():
-    job = Job(target=RIGHT, level="quick")
+def test_children_report_what_this_process_would():
+    job = Job(target=RIGHT, level="quick", workers=2)
     one, other = certify_in_child(job, SilentProgress()), certify_in_process(job, SilentProgress())
-    assert one.lines == other.lines
+    assert (one.lines, one.ratios) == (other.lines, other.ratios)
+
+
+def test_what_a_child_cannot_load_is_said_in_a_line():
+    with pytest.raises(TargetError, match="unknown kernel 'gathre'"):
+        certify_in_child(Job(target="gathre", workers=2), SilentProgress())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.impl.block_pool import BlockPool
 from poolproof.kernels.builtin import gather_target, paged_target
-from poolproof.kernels.serving.engine import Engine, PoolBrokeError, WrongOutputError
+from poolproof.kernels.serving.engine import AllocatorBrokeError, Engine
+from poolproof.kernels.serving.forward import WrongOutputError
 from poolproof.kernels.serving.machine import machine_for
 from poolproof.kernels.serving.model import TinyModel
 from poolproof.kernels.serving.session import ServingSession
@@ -64,7 +65,7 @@ def test_a_faulty_pool_shows_as_a_wrong_output(name):
 
 @pytest.mark.parametrize("name", ["A16", "A28"])
 def test_a_pool_that_raises_is_told_from_one_that_answers_wrongly(name):
-    with pytest.raises(PoolBrokeError, match="raised ValueError"):
+    with pytest.raises(AllocatorBrokeError, match="raised ValueError"):
         campaign(SPECIMENS[name].make)
 
 
@@ -87,7 +88,7 @@ class Generous(BlockPool):
 
 
 def test_a_wrong_number_of_blocks_is_the_pools_fault():
-    with pytest.raises(PoolBrokeError, match=r"allocate\(\d+\) gave \["):
+    with pytest.raises(AllocatorBrokeError, match=r"allocate\(\d+\) gave \["):
         session(Generous).run(40)
 
 
@@ -114,7 +115,7 @@ def test_a_refusal_is_no_fault():
 
 
 def test_another_exception_is_one():
-    with pytest.raises(PoolBrokeError, match="raised KeyError"):
+    with pytest.raises(AllocatorBrokeError, match="raised KeyError"):
         engine(Raising(8)).admit([0, 1, 0])
 
 

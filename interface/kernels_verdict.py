@@ -1,0 +1,66 @@
+"""Accepted findings of a kernel: the known file, the baseline, the severities that fail a run.
+
+The rules are those of `verdict.py`; a kernel's report has a form of its own, which the baseline is
+read back from.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from poolproof.baseline import BaselineError
+from poolproof.contract.violation import Severity
+from poolproof.kernels.report import FORMAT, KernelFinding, KernelReport
+from poolproof.known_findings import KnownFindings
+
+__all__ = ["KernelRules", "judge_kernel", "read_kernel_baseline"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRules:
+    """What the user lets pass."""
+
+    fail_on: tuple[Severity, ...] = tuple(Severity)
+    known: KnownFindings = field(default_factory=KnownFindings)
+    baseline: frozenset[str] = frozenset()
+
+
+def judge_kernel(report: KernelReport, target: str, rules: KernelRules) -> None:
+    """Fill in the status of each finding, and which entries of the known file no longer fail.
+
+    `target` is what the user named, with its rows in brackets.
+    """
+    live = {entry.fingerprint for entry in rules.known.valid_for(target)}
+
+    def judged(finding: KernelFinding) -> KernelFinding:
+        if finding.fingerprint in live:
+            return replace(finding, status="known")
+        return replace(
+            finding, status="baseline" if finding.fingerprint in rules.baseline else "new"
+        )
+
+    report.findings = [judged(finding) for finding in report.findings]
+    found = {finding.fingerprint for finding in report.findings}
+    # A run that could not see everything cannot say that something is gone.
+    report.fixed_known = [] if report.reasons_inconclusive() else sorted(live - found)
+    report.expired_known = [entry.fingerprint for entry in rules.known.expired_for(target)]
+    report.fail_on = [severity.value for severity in Severity if severity in rules.fail_on]
+
+
+def read_kernel_baseline(path: Path) -> frozenset[str]:
+    """The fingerprints in a report that `--json` wrote. Raises BaselineError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BaselineError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise BaselineError(f"{path} is not JSON: {error}") from error
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise BaselineError(f'{path} is no report on a kernel: it lacks "format": "{FORMAT}"')
+    try:
+        findings = [KernelFinding.from_json(item) for item in value["findings"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BaselineError(f"{path}: a finding cannot be read ({error})") from error
+    return frozenset(finding.fingerprint for finding in findings)

@@ -1,0 +1,352 @@
+"""A small engine over a manager: commands go to it, steps go through the kernels under test.
+
+What the manager answers is followed, never judged: which tokens are cached, which blocks a table
+names, what is to be copied. If any of it is wrong, an output is (`forward.py`). A command that is
+not legal in the engine's state is left out, so that a recorded trace can be replayed on a manager
+that answers in its own way; `commands` are those that were given.
+
+Groups of full attention and of sliding windows are driven. Chunked attention and recurrent states
+cannot be said in the words of a paged kernel, and transfers from elsewhere (`load`) are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from poolproof.contract.commands import Command, Reset
+from poolproof.contract.manager_commands import (
+    Abort,
+    Accept,
+    Admit,
+    AppendTokens,
+    Draft,
+    Finish,
+    Fork,
+    LookupPrefix,
+    Preempt,
+    Resume,
+    Schedule,
+    Step,
+    SwapIn,
+    SwapOut,
+    Truncate,
+)
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.kernels.batch import PagedBatch
+from poolproof.kernels.serving.engine import AllocatorBrokeError
+from poolproof.kernels.serving.forward import ForwardPass, Part
+from poolproof.kernels.serving.live_sequence import LiveSequence, extended
+from poolproof.kernels.serving.manager_calls import ManagerCalls, Pairs
+from poolproof.kernels.serving.memory import CacheMemory
+from poolproof.kernels.serving.model import TinyModel
+from poolproof.kernels.target import KernelTarget
+
+__all__ = ["ManagerEngine", "why_not_served", "windows_of"]
+
+
+def why_not_served(profile: ManagerProfile) -> str | None:
+    """Why managers of this profile cannot be driven here; None where they can."""
+    kinds = {group.kind for group in profile.groups} - {"full", "sliding"}
+    if kinds:
+        return f"{' and '.join(sorted(kinds))} groups are nothing that a paged kernel reads"
+    return None
+
+
+def windows_of(profile: ManagerProfile) -> tuple[int | None, ...]:
+    """The sliding window of each group, None for full attention."""
+    return tuple(group.window if group.kind == "sliding" else None for group in profile.groups)
+
+
+class ManagerEngine(ManagerCalls):
+    """A manager over `num_blocks` blocks, and the caches of a model with its groups."""
+
+    def __init__(
+        self,
+        target: KernelTarget,
+        manager: Any,
+        profile: ManagerProfile,
+        num_blocks: int,
+        block_size: int,
+        model: TinyModel,
+        watch: Callable[[PagedBatch], None] | None = None,
+    ) -> None:
+        assert why_not_served(profile) is None
+        super().__init__(manager, num_blocks)
+        self.profile, self.block_size = profile, block_size
+        self.sequences: dict[int, LiveSequence] = {}
+        self.shared = 0
+        self.is_ring = profile.window_blocks == "reused" and any(windows_of(profile))
+        self.block_sizes = [group.block_size or block_size for group in profile.groups]
+        self.memory = CacheMemory(
+            target, model, num_blocks, max(self.block_sizes), profile.host_blocks
+        )
+        self.forward = ForwardPass(
+            target, model, self.memory, self.block_sizes, rings=self.is_ring, watch=watch
+        )
+        self._seen: set[int] = set()
+        self._apply: dict[type[Command], Callable[[Any], bool]] = {
+            Abort: self._end,
+            Accept: self._accept,
+            Admit: self._admit,
+            AppendTokens: self._append,
+            Draft: self._draft,
+            Finish: self._end,
+            Fork: self._fork,
+            LookupPrefix: self._lookup,
+            Preempt: self._preempt,
+            Reset: self._reset,
+            Resume: self._resume,
+            Schedule: self._schedule,
+            Step: self._step,
+            SwapIn: self._swap_in,
+            SwapOut: self._swap_out,
+            Truncate: self._truncate,
+        }
+
+    def apply(self, command: Command) -> bool:
+        """Give a command; False if it is not legal now, or was refused.
+
+        Raises WrongOutputError and AllocatorBrokeError.
+        """
+        rule = self._apply.get(type(command))
+        return rule is not None and command.verb in self.can.verbs and rule(command)
+
+    def table(self, sequence: LiveSequence, group: int) -> list[int]:
+        """The table that the manager shows. Raises AllocatorBrokeError for what is none."""
+        arguments = (sequence.seq_id,) if len(self.block_sizes) == 1 else (sequence.seq_id, group)
+        shown = self.asked(self.manager.block_table, "block_table", *arguments)
+        return self.blocks(shown, f"block_table{arguments}")
+
+    def may_lose_blocks(self, sequence: LiveSequence) -> bool:
+        """Whether it may be ended or preempted: others may have hit what it is going to write."""
+        return not (self.profile.publishes == "scheduled" and sequence.scheduled)
+
+    def is_quiet(self, sequence: LiveSequence) -> bool:
+        """Whether it is settled and nobody is going to write what it has hit."""
+        if not sequence.is_settled:
+            return False
+        busy = any(other.scheduled for other in self.sequences.values())
+        return not (busy and self.profile.same_step_hit == "allowed")
+
+    def _admit(self, command: Admit) -> bool:
+        if command.seq_id in self._seen or not command.chain.tokens:
+            return False
+        sequence = LiveSequence(command.seq_id, command.chain, family=command.seq_id)
+        if not self._enter(command, sequence, command.num_tokens):
+            return False
+        self._seen.add(command.seq_id)
+        self.sequences[command.seq_id] = sequence
+        return True
+
+    def _resume(self, command: Resume) -> bool:
+        sequence = self.sequences.get(command.seq_id)
+        if sequence is None or sequence.place != "nowhere":
+            return False
+        return self._enter(command, sequence, command.num_tokens)
+
+    def _enter(self, command: Command, sequence: LiveSequence, num_tokens: int) -> bool:
+        chain = sequence.chain
+        named: dict[str, Any] = {"extra_keys": chain.extra_keys()}
+        chunked = "schedule" in self.can.verbs
+        if chunked:
+            named["num_tokens"] = num_tokens or None
+        answer = self.call(command, sequence.seq_id, list(chain.tokens), **named)
+        if isinstance(answer, str):
+            return False
+        cached = self.count(answer, command, sequence.num_tokens)
+        self.shared += cached > 0
+        left = sequence.num_tokens - cached
+        sequence.computed, sequence.place = cached, "device"
+        sequence.scheduled = min(num_tokens, left) if num_tokens and chunked else left
+        return True
+
+    def _append(self, command: AppendTokens) -> bool:
+        sequence = self.sequences.get(command.seq_id)
+        if sequence is None or not sequence.can_grow or not command.tokens:
+            return False
+        # Beyond the window a second token would overwrite what the first one reads.
+        if self.is_ring and len(command.tokens) > 1:
+            return False
+        if not self._grow(command, sequence.seq_id, list(command.tokens)):
+            return False
+        sequence.extend(command.tokens)
+        sequence.scheduled += len(command.tokens)
+        return True
+
+    def _schedule(self, command: Schedule) -> bool:
+        sequence = self.sequences.get(command.seq_id)
+        if sequence is None or not sequence.is_running or sequence.drafts:
+            return False
+        if not 0 < command.num_tokens <= sequence.num_unscheduled:
+            return False
+        if not self._grow(command, sequence.seq_id, command.num_tokens):
+            return False
+        sequence.scheduled += command.num_tokens
+        return True
+
+    def _draft(self, command: Draft) -> bool:
+        sequence = self.sequences.get(command.seq_id)
+        if sequence is None or not sequence.can_grow or not sequence.scheduled or self.is_ring:
+            return False
+        if not command.tokens or not self._grow(command, sequence.seq_id, list(command.tokens)):
+            return False
+        sequence.drafts, sequence.drafts_computed = command.tokens, False
+        return True
+
+    def _grow(self, command: Command, *arguments: Any) -> bool:
+        answer = self.call(command, *arguments)
+        if isinstance(answer, str):
+            return False
+        self.memory.copy(self.pairs(answer, command))
+        return True
+
+    def _accept(self, command: Accept) -> bool:
+        sequence = self.sequences.get(command.seq_id)
+        if sequence is None or not sequence.drafts_computed:
+            return False
+        kept = sequence.drafts[: command.num_tokens]
+        self.call(command, sequence.seq_id, len(kept))
+        sequence.extend(kept)
+        sequence.computed += len(kept)
+        sequence.drafts, sequence.drafts_computed = (), False
+        return True
+
+    def _step(self, command: Step) -> bool:
+        if any(sequence.drafts_computed for sequence in self.sequences.values()):
+            return False
+        busy = [sequence for sequence in self.sequences.values() if sequence.scheduled]
+        parts = [self._part(sequence) for sequence in busy]
+        self.call(command, [(part.request, part.count) for part in parts])
+        if parts:
+            self.forward.run(parts)
+        for sequence in busy:
+            sequence.computed += sequence.scheduled
+            sequence.scheduled = 0
+            sequence.drafts_computed = bool(sequence.drafts)
+        return True
+
+    def _part(self, sequence: LiveSequence) -> Part:
+        """What the next pass computes of a sequence, through the tables that the worker has."""
+        chain = extended(sequence.chain, sequence.drafts)
+        count = sequence.scheduled + len(sequence.drafts)
+        tables = [self._worker_table(sequence, group) for group in range(len(self.block_sizes))]
+        for table, size in zip(tables, self.block_sizes, strict=True):
+            needed = -(-(sequence.computed + count) // size)
+            if len(table) < needed:
+                raise AllocatorBrokeError(
+                    f"sequence {sequence.seq_id} has {len(table)} blocks where it needs {needed}"
+                )
+        return Part(sequence.seq_id, chain, sequence.computed, count, tables)
+
+    def _worker_table(self, sequence: LiveSequence, group: int) -> list[int]:
+        """The whole table, or what the worker makes of the changes that it is told (vllm#42273)."""
+        if not self.can.sees("take_table_update"):
+            return self.table(sequence, group)
+        tables = sequence.worker_tables or [[] for _ in self.block_sizes]
+        words = f"take_table_update({sequence.seq_id}, {group})"
+        update = self.asked(self.manager.take_table_update, words, sequence.seq_id, group)
+        try:
+            replaced, blocks = update
+        except (TypeError, ValueError) as error:
+            raise AllocatorBrokeError(f"{words} answered {update!r:.200}") from error
+        new = self.blocks(blocks, words)
+        tables[group] = new if replaced else [*tables[group], *new]
+        sequence.worker_tables = tables
+        return tables[group]
+
+    def _fork(self, command: Fork) -> bool:
+        parent = self.sequences.get(command.seq_id)
+        if parent is None or not parent.is_complete or not self.is_quiet(parent):
+            return False
+        if command.child_id in self._seen:
+            return False
+        if not self._grow(command, parent.seq_id, command.child_id):
+            return False
+        child = LiveSequence(command.child_id, parent.chain, parent.family, parent.computed)
+        self._seen.add(child.seq_id)
+        self.sequences[child.seq_id] = child
+        return True
+
+    def _truncate(self, command: Truncate) -> bool:
+        sequence = self.sequences.get(command.seq_id)
+        if sequence is None or not sequence.is_complete or not self.is_quiet(sequence):
+            return False
+        if not 0 < command.num_tokens <= sequence.num_tokens or self._is_gone(
+            sequence, command.num_tokens
+        ):
+            return False
+        if not self._grow(command, sequence.seq_id, command.num_tokens):
+            return False
+        sequence.cut(command.num_tokens)
+        return True
+
+    def _is_gone(self, sequence: LiveSequence, num_tokens: int) -> bool:
+        """Whether a cut sequence would read again what slid out of a window."""
+        return any(
+            group.first_read(num_tokens) < group.first_read(sequence.computed)
+            for group in self.profile.groups
+        )
+
+    def _preempt(self, command: Preempt) -> bool:
+        sequence = self.sequences.get(command.seq_id)
+        if sequence is None or not sequence.is_running or not self.may_lose_blocks(sequence):
+            return False
+        self.call(command, sequence.seq_id)
+        sequence.lose_blocks()
+        return True
+
+    def _family(self, command: SwapOut | SwapIn) -> list[LiveSequence]:
+        sequence = self.sequences.get(command.seq_id)
+        if sequence is None:
+            return []
+        return [other for other in self.sequences.values() if other.family == sequence.family]
+
+    def _swap_out(self, command: SwapOut) -> bool:
+        family = self._family(command)
+        if not family or not all(map(self.is_quiet, family)):
+            return False
+        return self._swap(command, family, self.memory.swap_out, "host")
+
+    def _swap_in(self, command: SwapIn) -> bool:
+        family = self._family(command)
+        if not family or self.sequences[command.seq_id].place != "host":
+            return False
+        return self._swap(command, family, self.memory.swap_in, "device")
+
+    def _swap(
+        self,
+        command: Command,
+        family: list[LiveSequence],
+        move: Callable[[Pairs], None],
+        place: str,
+    ) -> bool:
+        answer = self.call(command, getattr(command, "seq_id", None))
+        if isinstance(answer, str):
+            return False
+        to_host = place == "host"
+        device, host = self.memory.num_blocks, self.memory.num_host_blocks
+        limits = (device, host) if to_host else (host, device)
+        move(self.pairs(answer, command, *limits))
+        for sequence in family:
+            sequence.place, sequence.worker_tables = place, []
+        return True
+
+    def _end(self, command: Finish | Abort) -> bool:
+        sequence = self.sequences.get(command.seq_id)
+        if sequence is None or (sequence.is_running and not self.may_lose_blocks(sequence)):
+            return False
+        if isinstance(command, Finish) and not sequence.is_running:
+            return False
+        self.call(command, command.seq_id)
+        del self.sequences[command.seq_id]
+        return True
+
+    def _lookup(self, command: LookupPrefix) -> bool:
+        chain = command.chain
+        self.call(command, list(chain.tokens), extra_keys=chain.extra_keys())
+        return True
+
+    def _reset(self, command: Reset) -> bool:
+        self.call(command)
+        return True
