@@ -15,14 +15,15 @@ from dataclasses import replace
 from typing import Any
 
 from poolproof import __version__
+from poolproof.attention_stage import attention_stage
 from poolproof.certificate import Certificate, NotRun
 from poolproof.certify_exploration import Exploring
 from poolproof.certify_jobs import Chunk, methods_entered
 from poolproof.contract.target import CONTRACT_VERSION, TargetError
 from poolproof.contract.trace import Trace
 from poolproof.coverage_statement import not_covered, not_run
-from poolproof.description import Description, describe
-from poolproof.driving import Driving, value_of
+from poolproof.description import Description, before_any_command
+from poolproof.driving import Driving, described
 from poolproof.finding_collector import FindingCollector
 from poolproof.harness.isolation import Failed, Finished, ImporterError, InProcess, Isolation
 from poolproof.lab import lead_on
@@ -73,7 +74,7 @@ class _Certification:
 
     def run(self) -> Certificate:
         self._progress.begin("looking at the target")
-        about: Description = value_of(self._isolation, describe, None)
+        about = described(self._isolation)
         kinds = kinds_of(about, self._options)
         driving = Driving(self._isolation, about, self._options, self._progress)
         if about.unbuilt is not None:
@@ -86,6 +87,14 @@ class _Certification:
         caught, missed = check_ruler(about, kinds)
         driving.drive(kinds)
         self._explore(about, driving, kinds)
+        driving.stages += attention_stage(
+            self._isolation,
+            about,
+            driving,
+            options=self._options,
+            progress=self._progress,
+            kinds=kinds,
+        )
         certificate = replace(
             self._certificate(about, driving),
             canaries_caught=caught,
@@ -175,12 +184,4 @@ class _Certification:
 
 
 def _unbuilt(about: Description) -> Trace:
-    return Trace(
-        target=about.name,
-        level=about.level,
-        profile=about.profile,
-        num_blocks=4 + (about.profile.null_block or 0),
-        enable_caching=True,
-        commands=(),
-        violation=about.unbuilt,
-    )
+    return replace(before_any_command(about), violation=about.unbuilt)

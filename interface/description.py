@@ -13,13 +13,22 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
+from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
-from poolproof.harness.isolation import Beacon
+from poolproof.harness.isolation import Beacon, Lost
+from poolproof.harness.lost_run import as_violation
 from poolproof.harness.target_call import crash
 from poolproof.run_kinds import manager_kind
 from poolproof.targets.target import Layout, Target
 
-__all__ = ["Description", "LayoutDescription", "describe", "public_methods", "queue_of"]
+__all__ = [
+    "Description",
+    "LayoutDescription",
+    "before_any_command",
+    "describe",
+    "public_methods",
+    "queue_of",
+]
 
 _MANAGER_BLOCKS = 8
 """Blocks of the instances that are only looked at; layouts with several groups need some."""
@@ -73,21 +82,27 @@ class Description:
         return next((layout for layout in self.layouts if layout.kind == kind), None)
 
 
-def describe(target: Target, _: None, beacon: Beacon) -> Description:
-    """Look at the target through one small instance. Raises TargetError if it cannot be run."""
+def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
+    """Look at the target through one small instance. Raises TargetError if it cannot be run.
+
+    With what became of a worker that was `lost` in here before, nothing is built again: that loss
+    is what building the target does, and a manager's layouts show theirs when they are driven.
+    """
     beacon.bump()
     can, can_chained, queue_can, unbuilt = None, None, None, None
-    layouts = tuple(_describe_layout(layout, beacon) for layout in target.layouts)
-    # Usable blocks beside a null block, wherever that stands.
-    num_blocks = 4 + (target.profile.null_block or 0)
+    layouts = tuple(_describe_layout(layout, lost, beacon) for layout in target.layouts)
+    num_blocks = before_any_command(target).num_blocks
     try:
-        if target.level == "manager":
+        if lost is not None:
+            if target.level != "manager":
+                unbuilt = as_violation(before_any_command(target), lost)
+        elif target.level == "manager":
             can = next((layout.can for layout in layouts if layout.can is not None), None)
         else:
             can = capabilities_of(target.make(num_blocks, True))
-        if target.make_chained is not None:
+        if lost is None and target.make_chained is not None:
             can_chained = capabilities_of(target.make_chained(num_blocks, True))
-        if target.level == "queue" or target.companion_queue is not None:
+        if lost is None and (target.level == "queue" or target.companion_queue is not None):
             queue_can = capabilities_of(queue_of(target).make(num_blocks, True))
     except TargetError:
         raise
@@ -116,13 +131,26 @@ def describe(target: Target, _: None, beacon: Beacon) -> Description:
     )
 
 
-def _describe_layout(layout: Layout, beacon: Beacon) -> LayoutDescription:
+def before_any_command(about: Target | Description) -> Trace:
+    """The trace of a target that was only to be constructed."""
+    return Trace(
+        target=about.name,
+        level=about.level,
+        profile=about.profile,
+        # Usable blocks beside a null block, wherever that stands.
+        num_blocks=4 + (about.profile.null_block or 0),
+        enable_caching=True,
+        commands=(),
+    )
+
+
+def _describe_layout(layout: Layout, lost: Lost | None, beacon: Beacon) -> LayoutDescription:
     """One layout, by an instance of it. Raises TargetError for a manager that lacks a method.
 
     What the manager raises itself it raises again when it is driven, and is a finding then.
     """
     can = None
-    if layout.make is not None:
+    if layout.make is not None and lost is None:
         beacon.bump()
         can = _capabilities(lambda: layout.make and layout.make(_MANAGER_BLOCKS, True))
     return LayoutDescription(layout.name, layout.profile, layout.block_size, can, layout.why_not)

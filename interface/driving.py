@@ -29,10 +29,10 @@ from poolproof.certify_losses import (
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
-from poolproof.description import Description
+from poolproof.description import Description, describe
 from poolproof.finding_collector import FindingCollector
 from poolproof.harness.facts import required_chain_facts, required_facts
-from poolproof.harness.isolation import Failed, Finished
+from poolproof.harness.isolation import Failed, Finished, Lost
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.queue_workload import required_queue_facts
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
@@ -40,7 +40,7 @@ from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
 from poolproof.run_kinds import layout_of, level_of, stage_of, steps_per_run
 
-__all__ = ["Driving", "raise_if_ours", "value_of"]
+__all__ = ["Driving", "described", "raise_if_ours", "value_of"]
 
 
 def value_of(isolation: Any, job: Callable[..., Any], argument: Any) -> Any:
@@ -50,6 +50,16 @@ def value_of(isolation: Any, job: Callable[..., Any], argument: Any) -> Any:
     if isinstance(outcome, Finished):
         return outcome.value
     raise TargetError(outcome.sentence("looking at the target"))
+
+
+def described(isolation: Any) -> Description:
+    """What is known of the target before it is driven; a loss on construction is part of it."""
+    (outcome,) = isolation.map(describe, [None])
+    raise_if_ours(outcome)
+    about: Description = (
+        value_of(isolation, describe, outcome) if isinstance(outcome, Lost) else outcome.value
+    )
+    return about
 
 
 class Driving:

@@ -15,8 +15,8 @@ import click
 from poolproof.certificate import StageResult
 from poolproof.certify_exploration import Exploring, reason_not_explored
 from poolproof.contract.target import TargetError
-from poolproof.description import Description, describe
-from poolproof.driving import Driving, value_of
+from poolproof.description import Description
+from poolproof.driving import Driving, described
 from poolproof.explore.scope import Scope
 from poolproof.finding_report import finding_report
 from poolproof.harness.isolation import Failed, ImporterError, InProcess, Isolation
@@ -79,7 +79,7 @@ def explore_target(
     )
     try:
         with progress_to(sys.stderr) as progress, isolation:
-            about: Description = value_of(isolation, describe, None)
+            about = described(isolation)
             driving = Driving(isolation, about, options, progress)
             exploring = Exploring(isolation, about, driving.collector, progress, seed)
             was_interrupted = False

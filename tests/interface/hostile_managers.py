@@ -68,6 +68,11 @@ class CannotBeBuilt(Good):
         raise ZeroDivisionError("no blocks today")
 
 
+class DiesWhenBuilt(Good):
+    def __init__(self, num_blocks: int, block_size: int, **named: Any) -> None:
+        os._exit(9)
+
+
 class ShowsNonsense(Good):
     def block_table(self, seq_id: int, group: int = 0) -> Any:
         raise KeyError(seq_id)

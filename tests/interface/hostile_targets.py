@@ -53,6 +53,12 @@ class DiesWhenBuilt(BlockPool):
         os._exit(9)
 
 
+class HangsWhenBuilt(BlockPool):
+    def __init__(self, num_blocks: int, *, enable_caching: bool = True) -> None:
+        while True:
+            pass
+
+
 class LacksMethods:
     def __init__(self, num_blocks: int, *, enable_caching: bool = True) -> None:
         pass

@@ -144,6 +144,7 @@ def test_an_order_that_is_another_profile_is_named():
         ("Dies", Severity.CRASH, "exit status 7"),
         ("Hangs", Severity.STALL, "did not return within 2 s"),
         ("CannotBeBuilt", Severity.CRASH, "ZeroDivisionError: no blocks today"),
+        ("DiesWhenBuilt", Severity.CRASH, "exit status 9"),
         ("ShowsNonsense", Severity.CRASH, "it must answer a list of block ids"),
         ("AnswersNonsense", Severity.CRASH, "3.5"),
     ],
