@@ -9,6 +9,8 @@ from __future__ import annotations
 from poolproof.bugs.event_bugs import EVENT_BUGS
 from poolproof.bugs.eviction_bugs import EVICTION_BUGS
 from poolproof.bugs.free_queue_bugs import FREE_QUEUE_BUGS
+from poolproof.bugs.lone_bugs import LONE_BUGS
+from poolproof.bugs.lone_manager_bugs import LONE_MANAGER_BUGS
 from poolproof.bugs.manager_admission_bugs import MANAGER_ADMISSION_BUGS
 from poolproof.bugs.manager_identity_bugs import MANAGER_IDENTITY_BUGS
 from poolproof.bugs.manager_index_bugs import MANAGER_INDEX_BUGS
@@ -43,6 +45,7 @@ SPECIMENS: dict[str, Specimen] = {
     **EVICTION_BUGS,
     **EVENT_BUGS,
     **QUEUE_BUGS,
+    **LONE_BUGS,
 }
 
 MANAGER_SPECIMENS: dict[str, ManagerSpecimen] = {
@@ -54,6 +57,7 @@ MANAGER_SPECIMENS: dict[str, ManagerSpecimen] = {
     **MANAGER_WINDOW_BUGS,
     **MANAGER_LIFECYCLE_BUGS,
     **NANO_BUGS,
+    **LONE_MANAGER_BUGS,
 }
 
 _CANARIES = ("A1", "A12", "A6", "D1", "D6", "E1", "A25", "J1", "A32", "B14")

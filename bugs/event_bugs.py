@@ -56,3 +56,34 @@ class RefusedResetAnnounced(CleanPool):
     def reset(self) -> bool:
         self._announce_cleared()
         return super().reset()
+
+
+@plant(
+    "J3", "an event covers the skipped null blocks as well (there by its tokens, here by hashes)",
+    thread="vllm#44451", invariants=("EVT",), severity=Severity.EVENTS,
+    profile=Profile(null_block=0, null_in_lists="ignored", events="per-copy"),
+    is_bug_under=lambda p: _has_events(p) and p.null_block is not None
+    and p.null_in_lists == "ignored",
+)  # fmt: skip
+class SkippedBlocksAnnounced(CleanPool):
+    """The mirror has an entry for a block that is in no index."""
+
+    def cache(self, block_ids: list[int], hashes: list[Key]) -> None:
+        super().cache(block_ids, hashes)
+        for block_id, key in zip(block_ids, hashes, strict=False):
+            if self.enable_caching and block_id == self.null_block:
+                self._announce_stored(key, is_first_copy=key not in self.index)
+
+
+@plant(
+    "J6", "the eviction of some blocks is announced as a clear of all (there: of one tier of two)",
+    thread="vllm#57296", invariants=("EVT",), severity=Severity.EVENTS,
+    profile=Profile(events="per-copy"), is_bug_under=_has_events,
+)  # fmt: skip
+class PartAnnouncedAsAll(CleanPool):
+    """What is still there is lost to the mirror."""
+
+    def evict(self, block_ids: list[int]) -> None:
+        super().evict(block_ids)
+        if self.enable_caching:
+            self._announce_cleared()

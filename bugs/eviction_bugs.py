@@ -98,7 +98,7 @@ class OldPlaces(CleanQueue):
 
 @plant(
     "E7", "a hit does not move a block: it goes back to its old place in the order",
-    thread="vllm#7193", invariants=("ORD",), severity=Severity.ORDER,
+    thread="FlexKV#195", invariants=("ORD",), severity=Severity.ORDER,
     is_bug_under=lambda profile: profile.eviction in ("lru", "unhashed-first"),
 )  # fmt: skip
 class HitDoesNotPromote(CleanPool):
@@ -160,3 +160,24 @@ class EvictsOneMore(CleanPool):
         for block_id in self.queue.free_order()[:1] if count else ():
             self._drop_hash(block_id)
         return taken
+
+
+@plant(
+    "E11", "what can be evicted is counted up by keys and down by blocks",
+    thread="sglang#10637", invariants=("OWN",), severity=Severity.FALSE_REFUSAL,
+    is_bug_under=lambda profile: profile.duplicates == "kept",
+)  # fmt: skip
+class SizesFromDifferentFields(CleanPool):
+    """The counter drifts away from the queue, by one at each duplicate that is freed."""
+
+    def __init__(self, num_blocks: int, **options: Any) -> None:
+        super().__init__(num_blocks, **options)
+        self.drift = 0
+
+    def _queue_freed(self, freed: list[int]) -> None:
+        super()._queue_freed(freed)
+        keys = [self.hashes[b] for b in freed if self.hashes[b] is not None]
+        self.drift += len(keys) - len(set(keys))
+
+    def num_free(self) -> int:
+        return super().num_free() - self.drift

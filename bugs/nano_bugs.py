@@ -35,7 +35,7 @@ class RecycledBlockStaysInMap(CleanNanoManager):
 
 @plant(
     "C13", "a hit that nobody holds goes through the reset and loses its hash",
-    thread="nano-vllm@f64d821", also=("nano-vllm@9fa256a (fixed)",), invariants=("DATA",),
+    thread="nano-vllm@f64d821", also=("nano-vllm@9fa256a (fixed)",), invariants=("DATA", "IDX"),
     severity=Severity.WRONG_DATA_OF_ANOTHER,
     profile=ManagerProfile(duplicates="last", hits="sound"),
     is_bug_under=lambda p: p.publishes == "computed",
@@ -50,7 +50,7 @@ class RevivalResets(CleanNanoManager):
 
 @plant(
     "D3-nano", "a hit that nobody holds loses its hash, and the prefix is found no more",
-    thread="ATOM#902", also=("nano-vllm@9fa256a",), invariants=("I4", "DATA"),
+    thread="ATOM#902", also=("nano-vllm@9fa256a",), invariants=("I4", "DATA", "ADM"),
     severity=Severity.WRONG_DATA_OF_ANOTHER, profile=NANO,
     is_bug_under=lambda p: p.publishes == "computed" and p.hits == "exact",
 )  # fmt: skip

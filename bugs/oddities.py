@@ -1,7 +1,8 @@
 """Correct oddities: pools that look unlike any engine and are right, so nobody may accuse them.
 
 Each is a native target of its own, with the profile that makes it right. They are what false
-alarms are measured with.
+alarms are measured with. `ODDITIES` has all of them: those of this file, which differ in what they
+offer, and those of the files named `odd_...`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from poolproof.bugs.clean_pool import CleanPool
+from poolproof.bugs.odd_bookkeeping import ComparingPool, NumberedPool, RecountingPool
+from poolproof.bugs.odd_free_lists import HeapPool, OrderedDictPool, StackPool
+from poolproof.bugs.odd_misuse import PureValuePool, RollingBackPool
+from poolproof.bugs.odd_runs import BuddyPool
 from poolproof.contract.content import Key
 from poolproof.contract.profile import Profile
 
@@ -200,4 +205,13 @@ ODDITIES: tuple[type, ...] = (
     PreEvictingPool,
     TellingPool,
     MergingPool,
+    HeapPool,
+    StackPool,
+    OrderedDictPool,
+    BuddyPool,
+    RollingBackPool,
+    PureValuePool,
+    RecountingPool,
+    ComparingPool,
+    NumberedPool,
 )

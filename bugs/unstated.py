@@ -18,6 +18,7 @@ SHARED = {
     "sglang#35270": "C17",
     "vllm#4764": "D4",
     "kvcached#401": "D7",
+    "vllm#7193": "E7",
     "vllm#5411": "E7",
     "vllm#25067": "F6",
     "vllm#56089": "F6",
@@ -32,10 +33,5 @@ UNSTATED = {
     "what one manager does, and never the hashes of two processes",
     "llm-d-router#2927": "a listener takes the name of an adapter for an image: the contract ends "
     "where events leave the pool",
-    "sglang#10637": "a counter of evictable tokens drifts: no observer of the contract shows one",
-    "vllm#44451": "an event's tokens span blocks that its hashes leave out: events carry hashes, "
-    "and no tokens",
-    "vllm#57296": "the reset of one tier is announced for all: there is one tier below a manager, "
-    "and its host memory is no cache",
 }
 """Why a thread's bug cannot be stated."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from poolproof.contract.commands import CacheChain, CachePartial, LookupChain, Usage
 from poolproof.contract.profile import Profile
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.lookup_commands import LookupCommands
 from poolproof.reference.dict_pool import DictPool
 
@@ -72,7 +72,7 @@ class ChainCommands(LookupCommands):
             if found is None and answer is None and not all(map(self.reference.lookup, keys)):
                 return
             wanted = "a block for each group, which all have one" if hit else "None"
-            raise ViolationError(
+            self.report(
                 found
                 or Violation(
                     "IDX", Severity.LOST_HIT if answer is None else Severity.CRASH,
@@ -84,7 +84,7 @@ class ChainCommands(LookupCommands):
         answer = self.call(command)
         expected = self.reference.usage()
         if not isinstance(answer, float | int) or not abs(answer - expected) <= 1e-9:
-            raise ViolationError(
+            self.report(
                 Violation(
                     "OWN", Severity.FALSE_REFUSAL,
                     f"usage() answered {answer!r}, but the share of held blocks is {expected}",

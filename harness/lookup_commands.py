@@ -43,7 +43,7 @@ class LookupCommands(PoolCommands):
             violation = self.diagnose()  # also follows a `may-drop` target
             if violation is None and answer is None and not self.reference.lookup(key):
                 return
-            raise ViolationError(
+            self.report(
                 violation
                 or Violation(
                     "IDX",

@@ -91,7 +91,7 @@ class ManagerAdmissions(ManagerCalls):
         self.facts.after_admission(self.model, sequence, cached, tables)
         self.model.admit(sequence, cached, tables)
         if len(self.model.pool.free) < watermark:
-            raise ViolationError(passes_watermark(command, len(self.model.pool.free), watermark))
+            self.report(passes_watermark(command, len(self.model.pool.free), watermark))
         self.publish(sequence)
         return True
 
@@ -112,7 +112,7 @@ class ManagerAdmissions(ManagerCalls):
             raise ViolationError(no_answer(command, answer, expected))
         most = sequence.num_tokens - (self.model.profile.full_hit == "recompute-token")
         if cached > most:
-            raise ViolationError(
+            self.report(
                 Violation(
                     "ADM", Severity.STALL,
                     f"{command} reports all {cached} tokens as cached: nothing is left to compute, "
@@ -125,11 +125,11 @@ class ManagerAdmissions(ManagerCalls):
         self, command: Command, sequence: SequenceState, cached: int, expected: int
     ) -> None:
         if cached > expected:
-            raise ViolationError(too_many_cached(command, cached, expected))
-        if cached == expected or self.model.profile.hits == "sound":
+            self.report(too_many_cached(command, cached, expected))
+        if cached >= expected or self.model.profile.hits == "sound":
             return
         if not self._may_have_dropped(sequence, cached, expected):
-            raise ViolationError(too_few_cached(command, cached, expected))
+            self.report(too_few_cached(command, cached, expected))
 
     def _may_have_dropped(self, sequence: SequenceState, cached: int, expected: int) -> bool:
         """Whether something that was not found was free, and may have been let go of just now."""
@@ -170,14 +170,15 @@ class ManagerAdmissions(ManagerCalls):
             self.facts.add("an admission was refused for ever")
             alone = self._needed_alone(sequence, command)
             if alone <= usable:
-                raise ViolationError(wrong_never(command, alone, usable))
+                self.report(wrong_never(command, alone, usable))
             return
         if profile.never == "told":
             alone = self._needed_alone(sequence, command)
             if alone > usable:
-                raise ViolationError(waits_for_ever(command, alone, usable))
+                self.report(waits_for_ever(command, alone, usable))
+                return
         if needed <= len(pool.free) - profile.watermark_blocks:
-            raise ViolationError(fits_and_was_refused(command, needed, len(pool.free)))
+            self.report(fits_and_was_refused(command, needed, len(pool.free)))
 
     def _needed_alone(self, sequence: SequenceState, command: Any) -> int:
         """Blocks that the sequence would need in an empty pool."""

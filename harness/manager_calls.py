@@ -13,7 +13,7 @@ from typing import Any
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_target import MANAGER_METHODS, manager_capabilities_of
 from poolproof.contract.target import Capabilities
-from poolproof.contract.violation import ViolationError
+from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.manager_facts import ManagerFacts
 from poolproof.harness.manager_memory import ManagerMemory
 from poolproof.harness.manager_tables import TableReader
@@ -44,8 +44,8 @@ class ManagerCalls:
         self.target = target
         self.model = model
         self.can: Capabilities = manager_capabilities_of(target)
-        self.tables = TableReader(target, model)
-        self.memory = ManagerMemory(target, model, self.can)
+        self.tables = TableReader(target, model, self.report)
+        self.memory = ManagerMemory(target, model, self.can, self.report)
         self.facts = ManagerFacts()
         self.refused = False
         self.answer: Any = None
@@ -53,6 +53,13 @@ class ManagerCalls:
         self.takes_chunks = "schedule" in self.can.verbs
         self.apply: dict[type[Command], Callable[[Any], None]] = {}
         self._methods = {verb: getattr(target, MANAGER_METHODS[verb]) for verb in self.can.verbs}
+
+    def report(self, violation: Violation) -> None:
+        """What was found wrong, where the model could follow nevertheless: raises it.
+
+        A session that looks for one invariant passes over the others here.
+        """
+        raise ViolationError(violation)
 
     def call(self, command: Command, *arguments: Any, **named: Any) -> Any:
         """Call the target with arguments that are legal. Raises ViolationError if it raises.

@@ -12,7 +12,7 @@ from poolproof.contract.manager_commands import (
     SwapIn,
     SwapOut,
 )
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.manager_calls import is_later
 from poolproof.harness.manager_growth import ManagerGrowth
 from poolproof.invariants.admission import (
@@ -83,7 +83,7 @@ class ManagerEndings(ManagerGrowth):
             for block in {block for table in shown for block in table}:
                 if block not in pool.free and block != pool.null_block:
                     holders = pool.holders[block]
-                    raise ViolationError(hands_out_held(sequence.seq_id, block, holders))
+                    self.report(hands_out_held(sequence.seq_id, block, holders))
         self.model.settle(family, tables, pool)
 
     def _judge_swap_refusal(
@@ -93,7 +93,7 @@ class ManagerEndings(ManagerGrowth):
         self.refused = True
         needed = len({block for s in family for table in s.tables for block in table})
         if needed + spare <= free and self.model.profile.admission != "sound":
-            raise ViolationError(fits_and_was_refused(command, needed, free))
+            self.report(fits_and_was_refused(command, needed, free))
 
     def _end(self, command: Finish | Abort) -> None:
         sequence = self.model.sequences.get(command.seq_id)
@@ -110,7 +110,7 @@ class ManagerEndings(ManagerGrowth):
         answer = self.call(command)
         expected = self.model.pool.reset()
         if answer is not expected:
-            raise ViolationError(
+            self.report(
                 Violation(
                     "IDX" if expected else "ATOM",
                     Severity.LOST_HIT if expected else Severity.WRONG_DATA_OF_ANOTHER,

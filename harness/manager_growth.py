@@ -17,7 +17,6 @@ from poolproof.contract.manager_commands import (
     Step,
     Truncate,
 )
-from poolproof.contract.violation import ViolationError
 from poolproof.harness.manager_admissions import ManagerAdmissions
 from poolproof.harness.manager_calls import is_later
 from poolproof.invariants.admission import (
@@ -102,7 +101,7 @@ class ManagerGrowth(ManagerAdmissions):
             needed += model.num_shared(sequence, first_new)  # copies on write
             room = len(model.pool.free) + len(model.sliding_out(sequence))
             if needed <= room and model.profile.admission == "exact":
-                raise ViolationError(fits_and_was_refused(command, needed, room))
+                self.report(fits_and_was_refused(command, needed, room))
             self._follow_window(sequence)
             return False
         pairs = self.pairs(command, answer)
@@ -146,11 +145,18 @@ class ManagerGrowth(ManagerAdmissions):
             self.facts.add("drafts were rejected")
         self.call(command, sequence.seq_id, command.num_tokens)
         self.model.accept(sequence, tokens)
-        tables = self.tables.shown(sequence)
+        tables = self._unmerged(sequence, self.tables.shown(sequence))
         self.tables.judge_growth(command, sequence, tables, shrinks=True)
         self.model.follow(sequence, tables)
         if self.model.profile.publishes != "scheduled":
             self.publish(sequence)
+
+    def _unmerged(self, sequence: SequenceState, shown: list[list[int]]) -> list[list[int]]:
+        """The tables before their duplicates were merged, which is judged on publication."""
+        if self.model.profile.tables != "merged":
+            return shown
+        pairs = zip(sequence.tables, shown, strict=True)
+        return [[*old[: len(now)], *now[len(old) :]] for old, now in pairs]
 
     def _truncate(self, command: Truncate) -> None:
         sequence = self.model.sequences[command.seq_id]
@@ -160,7 +166,7 @@ class ManagerGrowth(ManagerAdmissions):
             free = len(self.model.pool.free)
             needed = self.model.num_cut(sequence, command.num_tokens)
             if needed <= free and self.model.profile.admission == "exact":
-                raise ViolationError(fits_and_was_refused(command, needed, free))
+                self.report(fits_and_was_refused(command, needed, free))
             return
         pairs = self.pairs(command, answer)
         tables = self.tables.shown(sequence)
@@ -178,7 +184,7 @@ class ManagerGrowth(ManagerAdmissions):
             self.refused = True
             needed, free = self.model.num_forked(parent), len(self.model.pool.free)
             if needed <= free and self.model.profile.admission != "sound":
-                raise ViolationError(fits_and_was_refused(command, needed, free))
+                self.report(fits_and_was_refused(command, needed, free))
             return
         pairs = self.pairs(command, answer)
         self.model.share(parent, child)

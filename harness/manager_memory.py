@@ -8,7 +8,7 @@ that is a copy which the harness keeps from the reports (vllm#42273).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from poolproof.contract.target import Capabilities
@@ -26,7 +26,14 @@ __all__ = ["ManagerMemory"]
 class ManagerMemory:
     """Device and host memory of a manager under test; `command_number` is set before each step."""
 
-    def __init__(self, target: Any, model: SequenceModel, can: Capabilities) -> None:
+    def __init__(
+        self,
+        target: Any,
+        model: SequenceModel,
+        can: Capabilities,
+        report: Callable[[Violation], None],
+    ) -> None:
+        self._report = report
         self._model = model
         num_slots = max(model.block_sizes)
         self.device = ShadowMemory(model.pool.num_blocks, num_slots)
@@ -45,7 +52,7 @@ class ManagerMemory:
         ]
 
     def forward(self, facts: set[str]) -> None:
-        """The forward pass of everything scheduled. Raises ViolationError for a misread."""
+        """The forward pass of everything scheduled. Reports a misread."""
         model = self._model
         if self._reports:
             self._take_reports()
@@ -71,10 +78,10 @@ class ManagerMemory:
                 wanted, end = sequence.contents[group], sequence.num_computed
                 misread = self.device.misread_state(tables[group], size, wanted, end)
                 if misread is not None:
-                    raise ViolationError(self._violation(sequence, misread))
+                    self._report(self._violation(sequence, misread))
 
     def read(self, sequence: SequenceState, num_computed_now: int = 0) -> None:
-        """A sequence reads what its attention needs. Raises ViolationError for a misread.
+        """A sequence reads what its attention needs. Reports a misread.
 
         For the positions computed now, or, when there are none, for its next token: before the
         worker computes that one it is told what has changed, so the target's own table counts.
@@ -96,7 +103,7 @@ class ManagerMemory:
                     start = max(start, end - -(-kind.window // size) * size)
                 misread = self.device.misread(tables[group], size, wanted, start, end)
             if misread is not None:
-                raise ViolationError(self._violation(sequence, misread))
+                self._report(self._violation(sequence, misread))
 
     def read_all(self) -> None:
         """Every sequence on the device reads what its next token needs.
@@ -125,7 +132,7 @@ class ManagerMemory:
                 misread = self.device.misread(tables[group], size, wanted, first, cached)
             if misread is not None:
                 if not self._is_pending(group, misread):
-                    raise ViolationError(self._violation(sequence, misread))
+                    self._report(self._violation(sequence, misread))
                 self._waiting.add(sequence.seq_id)
 
     def forget(self, sequence: SequenceState) -> None:
@@ -138,12 +145,12 @@ class ManagerMemory:
         self._write(sequence, sequence.loading)
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copies within the device. Raises ViolationError for a source that nobody wrote."""
+        """Copies within the device. Reports a source that nobody wrote."""
         if pairs:
             self._check_pairs(pairs, self.device, self.device)
             for block, _ in pairs:
                 if all(slot is None for slot in self.device.slots[block]):
-                    raise ViolationError(copies_unwritten(pairs, block))
+                    self._report(copies_unwritten(pairs, block))
             self.device.copy(pairs)
             self.has_changed = True
 

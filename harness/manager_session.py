@@ -12,6 +12,7 @@ from typing import Any
 
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.observation import PoolLedger, PoolObservation
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.manager_endings import ManagerEndings
 from poolproof.harness.pool_check import FullCheck, observe
@@ -35,6 +36,8 @@ class ManagerSession(ManagerEndings):
     `names` may be those of earlier sessions, whose prefixes need no new ones then.
     """
 
+    model_class: type[SequenceModel] = SequenceModel
+
     def __init__(
         self,
         target: Any,
@@ -46,7 +49,7 @@ class ManagerSession(ManagerEndings):
         check_every: int = 1,
         names: ContentNames | None = None,
     ) -> None:
-        model = SequenceModel(
+        model = self.model_class(
             num_blocks, block_size, profile, enable_caching=enable_caching, names=names
         )
         super().__init__(target, model)
@@ -133,7 +136,11 @@ class ManagerSession(ManagerEndings):
             return self._wrong_host_count()
         pool = self.model.pool
         seen = observe(self.target, self.can, pool.num_blocks, (), pool.null_block)
-        return broken_in_state(seen, pool.ledger()) or self._wrong_host_count()
+        return self._judge_state(seen, pool.ledger()) or self._wrong_host_count()
+
+    def _judge_state(self, seen: PoolObservation, known: PoolLedger) -> Violation | None:
+        """The first invariant that is broken in the state that was read."""
+        return broken_in_state(seen, known)
 
     def _is_whole(self, *, links: bool = True) -> bool:
         """Whether all that the pool shows is as it must be; `diagnose` says what is not."""
@@ -183,20 +190,15 @@ class ManagerSession(ManagerEndings):
         for block, keys in keys_of.items():
             if bool(is_cached(block)) != bool(keys):
                 held = "" if self.model.pool.holders[block] else ", which nobody holds,"
-                if keys:
-                    raise ViolationError(
-                        Violation(
-                            "I4", Severity.LOST_HIT,
-                            f"block {block}{held} should be cached and is not", (block,),
-                        )
-                    )  # fmt: skip
-                raise ViolationError(
-                    Violation(
-                        "IDX", Severity.WRONG_DATA_OF_ANOTHER,
-                        f"block {block}{held} is cached, but no full block of known content is "
-                        "there", (block,),
-                    )
+                wrong = Violation(
+                    "I4", Severity.LOST_HIT,
+                    f"block {block}{held} should be cached and is not", (block,),
+                ) if keys else Violation(
+                    "IDX", Severity.WRONG_DATA_OF_ANOTHER,
+                    f"block {block}{held} is cached, but no full block of known content is there",
+                    (block,),
                 )  # fmt: skip
+                self.report(wrong)
 
     def _wrong_host_count(self) -> Violation | None:
         if self._num_free_host is None:

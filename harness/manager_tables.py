@@ -1,18 +1,18 @@
 """Reads block tables from a manager and judges every change of them against the model.
 
-What the model does not allow is raised as a violation (I2, ADM, ORD, IDX); what it allows is left
+What the model does not allow is reported as a violation (I2, ADM, ORD, IDX); what it allows is left
 for the model to follow. KV contents are compared in `manager_session.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import index
 from typing import Any
 
 from poolproof.contract.commands import Command
-from poolproof.contract.violation import ViolationError
+from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.reading import read, read_blocks
 from poolproof.invariants.block_tables import (
     hands_out_held,
@@ -35,7 +35,10 @@ _INTEGERS = frozenset({int})
 class TableReader:
     """The tables that a target shows, beside those that the model knows."""
 
-    def __init__(self, target: Any, model: SequenceModel) -> None:
+    def __init__(
+        self, target: Any, model: SequenceModel, report: Callable[[Violation], None]
+    ) -> None:
+        self._report = report
         self._block_table = target.block_table
         self._model = model
         self._groups = range(len(model.groups))
@@ -83,7 +86,9 @@ class TableReader:
                 shown = self.shown(sequence)
                 for table, now in zip(sequence.tables, shown, strict=True):
                     if now != table:
-                        raise ViolationError(table_changed(sequence.seq_id, table, now))
+                        self._report(table_changed(sequence.seq_id, table, now))
+                # Where that is passed over, the worker reads through what is shown all the same.
+                sequence.tables = shown
 
     def _is_unchanged(self, sequence: SequenceState) -> bool:
         """Whether lists equal to the known tables are shown; others are read with care."""
@@ -113,7 +118,7 @@ class TableReader:
                 if block == self._null and entry not in needed:
                     continue
                 if block == self._null or block in hits:
-                    raise ViolationError(hit_without_key(sequence.seq_id, block, entry))
+                    self._report(hit_without_key(sequence.seq_id, block, entry))
                 hits.append(block)
             new += self._distinct(table[end:])
         self._judge_new(sequence, new, hits)
@@ -127,7 +132,7 @@ class TableReader:
                 if block == self._null and entry not in model.hit_entries(group, cached):
                     continue
                 if block not in model.pool.lookup(model.key(sequence, group, entry)):
-                    raise ViolationError(hit_without_key(sequence.seq_id, block, entry))
+                    self._report(hit_without_key(sequence.seq_id, block, entry))
 
     def judge_growth(
         self,
@@ -153,13 +158,13 @@ class TableReader:
         for group, (old, shown) in enumerate(zip(sequence.tables, tables, strict=True)):
             size = model.block_sizes[group]
             if len(shown) < len(old) and not shrinks:
-                raise ViolationError(table_changed(sequence.seq_id, old, shown))
+                self._report(table_changed(sequence.seq_id, old, shown))
             unread = model.groups[group].first_read(sequence.num_computed) // size
             for entry, (was, now) in enumerate(zip(old, shown, strict=False)):
                 if was == now or (now == self._null and entry < unread):
                     continue
                 if copied.get(was) != now:
-                    raise ViolationError(table_changed(sequence.seq_id, old, shown))
+                    self._report(table_changed(sequence.seq_id, old, shown))
                 new.append(now)
             new += self._distinct(shown[len(old) :])
         if self._reuses:
@@ -173,14 +178,14 @@ class TableReader:
         model = self._model
         for group, (old, shown) in enumerate(zip(sequence.tables, tables, strict=True)):
             if len(old) != len(shown):
-                raise ViolationError(table_changed(sequence.seq_id, old, shown))
+                self._report(table_changed(sequence.seq_id, old, shown))
             for entry, (was, now) in enumerate(zip(old, shown, strict=True)):
                 if was == now:
                     continue
                 if entry >= sequence.num_keyed[group]:
-                    raise ViolationError(table_changed(sequence.seq_id, old, shown))
+                    self._report(table_changed(sequence.seq_id, old, shown))
                 if now not in model.pool.lookup(model.key(sequence, group, entry)):
-                    raise ViolationError(hit_without_key(sequence.seq_id, now, entry))
+                    self._report(hit_without_key(sequence.seq_id, now, entry))
 
     def _given_back(self, sequence: SequenceState, tables: Tables) -> list[int]:
         """What the sequence alone held and lost by this command: its tail, or behind a window."""
@@ -204,9 +209,9 @@ class TableReader:
         for group, table in enumerate(tables):
             needed, length = self._model.num_entries(sequence, group), len(table)
             if length < needed:
-                raise ViolationError(too_short(command, sequence.seq_id, length, needed))
+                self._report(too_short(command, sequence.seq_id, length, needed))
             if length > needed and length > least[group] and self._is_exact:
-                raise ViolationError(too_long(command, sequence.seq_id, length, needed))
+                self._report(too_long(command, sequence.seq_id, length, needed))
 
     def _judge_new(
         self,
@@ -225,7 +230,7 @@ class TableReader:
         for block in new:
             if block in seen or block not in free:
                 holders = [sequence.seq_id] if block in seen else pool.holders[index(block)]
-                raise ViolationError(hands_out_held(sequence.seq_id, block, holders))
+                self._report(hands_out_held(sequence.seq_id, block, holders))
             seen.add(block)
         if self._ordered and new and free is pool.free:
             self._judge_order(sequence, new, hits, pool)
@@ -238,6 +243,4 @@ class TableReader:
         head = list(islice(left, len(new)))
         # Which block goes to which entry says nothing about eviction.
         if head != new and set(head) != set(new):
-            raise ViolationError(
-                wrong_head(sequence.seq_id, new, head, self._model.profile.eviction)
-            )
+            self._report(wrong_head(sequence.seq_id, new, head, self._model.profile.eviction))

@@ -82,6 +82,13 @@ class PoolCommands:
         """Read the whole pool and name the first invariant that is broken."""
         raise NotImplementedError  # the session does it
 
+    def report(self, violation: Violation) -> None:
+        """What was found wrong, where the reference could follow nevertheless: raises it.
+
+        A session that looks for one invariant passes over the others here.
+        """
+        raise ViolationError(violation)
+
     def know(self, keys: Sequence[Key]) -> None:
         """Keys that full checks look up from now on."""
         for key in keys:
@@ -115,12 +122,12 @@ class PoolCommands:
             self._methods[command.verb](*arguments)
         except (Exception, SystemExit) as error:
             if ignores:
-                raise ViolationError(did_not_ignore(command, reason, raised(error))) from error
-            if not isinstance(error, ValueError):
-                raise ViolationError(raised_wrong_type(command, reason, raised(error))) from error
+                self.report(did_not_ignore(command, reason, raised(error)))
+            elif not isinstance(error, ValueError):
+                self.report(raised_wrong_type(command, reason, raised(error)))
         else:
             if not ignores:
-                raise ViolationError(did_not_raise(command, reason, self._left_behind()))
+                self.report(did_not_raise(command, reason, self._left_behind()))
 
     def _left_behind(self) -> Violation | None:
         """What misuse that went through has broken, as far as it can still be read."""
@@ -137,8 +144,7 @@ class PoolCommands:
             answer = self._target_allocate(count)
         except REFUSALS as error:
             if count <= len(free):
-                refusal = refused_what_fits(count, len(free), raised(error))
-                raise ViolationError(refusal) from error
+                self.report(refused_what_fits(count, len(free), raised(error)))
             self.touched, self.touched_keys, self.refused = (), (), True
             self.facts.add("an allocation was refused")
             return
@@ -182,7 +188,7 @@ class PoolCommands:
         if violation is None and ledger.ordered:
             violation = allocated_from_head(blocks, expected, self.profile.eviction)
         if violation is not None:
-            raise ViolationError(violation)
+            self.report(violation)
         return blocks
 
     def _touch(self, command: Touch) -> None:
@@ -291,7 +297,7 @@ class PoolCommands:
         answer = self.call(command)
         expected = self.reference.reset()
         if answer is not expected:
-            raise ViolationError(
+            self.report(
                 Violation(
                     "IDX" if expected else "ATOM",
                     Severity.LOST_HIT if expected else Severity.WRONG_DATA_OF_ANOTHER,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from poolproof.contract.commands import Command
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
 from poolproof.harness.choices import SeededChoices
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.queue_workload import QueueWorkload
 from poolproof.harness.random_driver import RunResult
+from poolproof.harness.single_invariant import SingleQueueSession, require_stated, verdict
 from poolproof.harness.target_call import crash
 
 __all__ = ["QueueCampaign"]
@@ -21,11 +24,19 @@ __all__ = ["QueueCampaign"]
 
 @dataclass(frozen=True, slots=True)
 class QueueCampaign:
-    """A free queue to run against; `make(num_blocks, enable_caching)` ignores the latter."""
+    """A free queue to run against; `make(num_blocks, enable_caching)` ignores the latter.
+
+    With `only`, the name of an invariant, nothing else is checked, see `single_invariant.py`.
+    """
 
     name: str
     make: Callable[[int, bool], Any]
     seed: int = 0
+    workload: type[QueueWorkload] = QueueWorkload
+    only: str | None = None
+
+    def __post_init__(self) -> None:
+        require_stated(self.only, "queue")
 
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` makes if it fails; 1 to 8 blocks."""
@@ -42,28 +53,47 @@ class QueueCampaign:
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
         """Run number `number`: 10 to 70 commands; `announce` hears each before it is applied."""
-        setup = self.setup(number)
+        setup, only = self.setup(number), self.only
+        session_class: Callable[..., QueueSession] = QueueSession
+        if only is not None:
+            session_class = partial(SingleQueueSession, only=only)
         try:
-            session = QueueSession(self.make(setup.num_blocks, True), setup.num_blocks)
+            session = session_class(self.make(setup.num_blocks, True), setup.num_blocks)
         except TargetError:
             raise
         except (Exception, SystemExit) as error:
             unbuilt = crash(f"constructing the queue with {setup.num_blocks} blocks", error)
-            return RunResult(0, set(), replace(setup, violation=unbuilt))
-        choices = SeededChoices(f"queue {setup.options['seed']}")
-        workload = QueueWorkload(choices, session.reference, session.can)
-        workload.bias()
+            is_meant = only in (None, "CRASH")
+            return RunResult(0, set(), replace(setup, violation=unbuilt) if is_meant else None)
         commands: list[Command] = []
-        violation = session.first_look()
+
+        def drive() -> Violation | None:
+            return session.first_look() or self._drive(setup, session, commands, announce)
+
+        violation = verdict(only, session, drive)
+        trace = None
+        if violation is not None:
+            trace = replace(setup, commands=tuple(commands), violation=violation)
+        return RunResult(len(commands), session.facts, trace)
+
+    def _drive(
+        self,
+        setup: Trace,
+        session: QueueSession,
+        commands: list[Command],
+        announce: Callable[[Command], None] | None,
+    ) -> Violation | None:
+        choices = SeededChoices(f"queue {setup.options['seed']}")
+        workload = self.workload(choices, session.reference, session.can)
+        workload.bias()
         for _ in range(10 + choices.below(61)):
             command = workload.next()
-            if violation is not None or command is None:
+            if command is None:
                 break
             commands.append(command)
             if announce is not None:
                 announce(command)
             violation = session.step(command)
-        trace = None
-        if violation is not None:
-            trace = replace(setup, commands=tuple(commands), violation=violation)
-        return RunResult(len(commands), session.facts, trace)
+            if violation is not None:
+                return violation
+        return None

@@ -19,7 +19,7 @@ from poolproof.contract.commands import (
     PrependN,
     Remove,
 )
-from poolproof.contract.observation import QueueObservation
+from poolproof.contract.observation import QueueLedger, QueueObservation
 from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.reading import read_blocks, read_count, read_neighbours
@@ -77,6 +77,13 @@ class QueueSession:
 
         Raises ViolationError for a queue that cannot be read.
         """
+        return self._judge_state(self._observe(), self.reference.ledger())
+
+    def _judge_state(self, seen: QueueObservation, known: QueueLedger) -> Violation | None:
+        """The first invariant that is broken in the state that was read."""
+        return broken_in_queue(seen, known)
+
+    def _observe(self) -> QueueObservation:
         sees_links = self.can.sees("free_neighbours")
         links = [
             read_neighbours(self.target.free_neighbours, block)
@@ -90,7 +97,7 @@ class QueueSession:
         )
         if seen.num_free == len(seen.free_order) == len(self.reference.order) == 0:
             self.facts.add("the queue was emptied")
-        return broken_in_queue(seen, self.reference.ledger())
+        return seen
 
     def _call(self, command: Command, *arguments: Any) -> Any:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from poolproof.contract.commands import Command, Reset
@@ -20,6 +21,7 @@ from poolproof.harness.chain_workload import ChainWorkload
 from poolproof.harness.choices import SeededChoices
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import PoolWorkload, alphabet
+from poolproof.harness.single_invariant import SinglePoolSession, require_stated, verdict
 from poolproof.harness.target_call import crash
 from poolproof.reference.legality import misuse_of
 
@@ -61,7 +63,8 @@ class RunResult:
 class PoolCampaign:
     """A target to run against, and how.
 
-    With a `chain_block_size` its runs speak token chains instead of opaque hashes.
+    With a `chain_block_size` its runs speak token chains instead of opaque hashes. With `only`,
+    the name of an invariant, nothing else is checked, see `single_invariant.py`.
     """
 
     name: str
@@ -73,6 +76,11 @@ class PoolCampaign:
     full_every: int | None = None
     checked: bool = True
     options: dict[str, Any] = field(default_factory=dict)
+    workload: type[PoolWorkload] = PoolWorkload
+    only: str | None = None
+
+    def __post_init__(self) -> None:
+        require_stated(self.only, "pool")
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
         """Run number `number`; `announce` hears each command before it is applied."""
@@ -125,9 +133,13 @@ def run_pool(
     announce: Callable[[Command], None] | None = None,
 ) -> RunResult:
     """One run: build the target, drive it, give everything back, see that nothing leaked."""
+    only = campaign.only
+    session_class: Callable[..., PoolSession] = PoolSession
+    if only is not None:
+        session_class = partial(SinglePoolSession, only=only)
     try:
         target = campaign.make(plan.num_blocks, plan.enable_caching)
-        session = PoolSession(
+        session = session_class(
             target,
             campaign.profile,
             plan.num_blocks,
@@ -140,11 +152,14 @@ def run_pool(
         raise
     except (Exception, SystemExit) as error:
         unbuilt = crash(f"constructing the target with {plan.num_blocks} blocks", error)
-        return RunResult(0, set(), _trace(campaign, plan, [], unbuilt))
+        is_meant = only in (None, "CRASH")
+        return RunResult(0, set(), _trace(campaign, plan, [], unbuilt) if is_meant else None)
     commands: list[Command] = []
-    violation = session.first_look()
-    if violation is None:
-        violation = _drive(campaign, plan, session, commands, announce)
+
+    def drive() -> Violation | None:
+        return session.first_look() or _drive(campaign, plan, session, commands, announce)
+
+    violation = verdict(only, session, drive)
     trace = None if violation is None else _trace(campaign, plan, commands, violation)
     return RunResult(session.num_commands, session.facts, trace)
 
@@ -209,7 +224,7 @@ def _workload(campaign: PoolCampaign, plan: RunPlan, session: PoolSession) -> Po
             hash_block_size=campaign.hash_block_size,
         )
     hashes = alphabet(plan.num_hashes, plan.seed)
-    return PoolWorkload(choices, session.reference, session.can, hashes)
+    return campaign.workload(choices, session.reference, session.can, hashes)
 
 
 def _trace(

@@ -10,29 +10,34 @@ from poolproof.contract.observation import (
 )
 from poolproof.contract.violation import Violation
 from poolproof.invariants.i1_free_iff_unheld import free_iff_unheld
-from poolproof.invariants.link import links_inverse
+from poolproof.invariants.link import links_well_formed
 from poolproof.invariants.ord import eviction_order
 from poolproof.invariants.own import counts_match_owners
 
-__all__ = ["broken_in_queue"]
+__all__ = ["broken_in_queue", "seen_as_pool"]
 
 
 def broken_in_queue(seen: QueueObservation, known: QueueLedger) -> Violation | None:
-    """The first invariant that a queue breaks in this state, or None.
+    """The first invariant that a queue breaks in this state, or None."""
+    pool, ledger = seen_as_pool(seen, known)
+    return (
+        counts_match_owners(pool, ledger)
+        or free_iff_unheld(pool, ledger)
+        or links_well_formed(pool, ledger)
+        or eviction_order(pool, ledger)
+    )
 
-    A queue is seen as a pool in which the blocks outside the queue are held.
-    """
+
+def seen_as_pool(seen: QueueObservation, known: QueueLedger) -> tuple[PoolObservation, PoolLedger]:
+    """A queue is seen as a pool in which the blocks outside the queue are held."""
     inside = set(known.free_order)
-    pool = PoolObservation(seen.num_blocks, seen.num_free, seen.free_order)
+    pool = PoolObservation(
+        seen.num_blocks, seen.num_free, seen.free_order, neighbours=seen.neighbours
+    )
     ledger = PoolLedger(
         holders={b: () if b in inside else (0,) for b in range(seen.num_blocks)},
         keys={},
         carriers={},
         free_order=known.free_order,
     )
-    return (
-        counts_match_owners(pool, ledger)
-        or free_iff_unheld(pool, ledger)
-        or (links_inverse(seen.free_order, seen.neighbours) if seen.neighbours else None)
-        or eviction_order(pool, ledger)
-    )
+    return pool, ledger

@@ -22,6 +22,8 @@ __all__ = ["SequenceNeeds"]
 class SequenceNeeds:
     """Sequences over `num_blocks` blocks of `block_size` tokens, under `profile`."""
 
+    pool_class: type[DictPool] = DictPool
+
     def __init__(
         self,
         num_blocks: int,
@@ -38,10 +40,10 @@ class SequenceNeeds:
         # Who frees in any order leaves none in the queue that could be known.
         ordered = profile.release_order != "unspecified"
         rows = profile if ordered else replace(profile, eviction="unspecified")
-        self.pool = DictPool(num_blocks, rows, enable_caching=self.enable_caching)
+        self.pool = self.pool_class(num_blocks, rows, enable_caching=self.enable_caching)
         self.pool.owner_noun = "sequence"
         host = Profile(eviction="unspecified")
-        self.host = DictPool(profile.host_blocks, host, enable_caching=False)
+        self.host = self.pool_class(profile.host_blocks, host, enable_caching=False)
         self.names = ContentNames() if names is None else names
         self.sequences: dict[int, SequenceState] = {}
         self.ended_ids: set[int] = set()

@@ -1,7 +1,11 @@
 """Fixtures: profiles, a few in every run and all in deep runs, and campaigns over managers."""
 
+import sys
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import product
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -87,3 +91,16 @@ def passing_facts() -> Callable[..., set[str]]:
         return facts
 
     return run
+
+
+@pytest.fixture(scope="session")
+def golden() -> ModuleType:
+    """The module `make_golden.py`; tests are no package, so it is loaded by its path."""
+    name = "poolproof_make_golden"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, Path(__file__).with_name("make_golden.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]

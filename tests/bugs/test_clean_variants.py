@@ -1,14 +1,10 @@
-"""What is right is not accused: the clean pool, the oddities and our own pool pass campaigns."""
+"""What is right is not accused: the clean pool and queue, and our own pool pass campaigns."""
 
 import pytest
 
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_queue import CleanQueue
-from poolproof.bugs.oddities import ODDITIES
-from poolproof.contract.profile import Profile
-from poolproof.contract.target import capabilities_of
 from poolproof.harness.choices import SeededChoices
-from poolproof.harness.facts import required_facts
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.queue_workload import QueueWorkload
 from poolproof.harness.random_driver import PoolCampaign
@@ -51,13 +47,6 @@ def test_our_own_pool_passes(profile):
         profile,
         200,
     )
-
-
-@pytest.mark.parametrize("cls", ODDITIES, ids=lambda cls: cls.__name__)
-def test_an_oddity_passes_and_reaches_every_fact(cls):
-    profile = Profile.from_mapping(cls.profile)
-    facts = passes(cls.__name__, lambda n, on: cls(n, enable_caching=on), profile, 200)
-    assert set(required_facts(profile, capabilities_of(cls(4)))) <= facts
 
 
 def test_the_clean_queue_passes():

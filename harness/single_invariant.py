@@ -1,0 +1,234 @@
+"""Sessions that check one invariant and nothing else, to learn what that one alone can see.
+
+The comparison with the model is off: of a state only the invariant's own predicate is asked, of the
+judgements of an answer only those that carry its name. Whatever else is wrong is passed over, and
+the reference follows what the target shows, wrong or not; where it cannot, the run ends without a
+verdict. ATOM and MISUSE are about change, so for them everything is compared before and after, and
+only a difference that is new counts. Not made for speed: ordinary runs do not come through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.observation import (
+    PoolLedger,
+    PoolObservation,
+    QueueLedger,
+    QueueObservation,
+)
+from poolproof.contract.violation import Violation, ViolationError
+from poolproof.harness.manager_session import ManagerSession
+from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.queue_session import QueueSession
+from poolproof.harness.target_call import is_our_own_bug
+from poolproof.invariants.catalogue import STATE_INVARIANTS, STATEMENTS
+from poolproof.invariants.i1_free_iff_unheld import free_iff_unheld
+from poolproof.invariants.i3_full_blocks import null_block_unhashed
+from poolproof.invariants.i4_cached_usable import cached_free_blocks_revivable
+from poolproof.invariants.idx import index_matches_hashes
+from poolproof.invariants.link import links_well_formed
+from poolproof.invariants.ord import eviction_order
+from poolproof.invariants.own import counts_match_owners
+from poolproof.invariants.queue_order import seen_as_pool
+from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.sequence_model import SequenceModel
+
+__all__ = [
+    "STATED_AT",
+    "SingleManagerSession",
+    "SinglePoolSession",
+    "SingleQueueSession",
+    "require_stated",
+    "verdict",
+]
+
+STATED_AT: dict[str, tuple[str, ...]] = {
+    "queue": ("I1", "OWN", "LINK", "ORD", "CRASH"),
+    "pool": tuple(name for name in STATEMENTS if name != "DATA"),
+    "manager": tuple(name for name in STATEMENTS if name not in ("EVT", "MISUSE")),
+}
+"""The invariants that a level can state, and that `only` may name there."""
+
+_PREDICATES = {
+    "I1": free_iff_unheld,
+    "OWN": counts_match_owners,
+    "I3": null_block_unhashed,
+    "I4": cached_free_blocks_revivable,
+    "IDX": index_matches_hashes,
+    "LINK": links_well_formed,
+    "ORD": eviction_order,
+}
+
+
+def require_stated(only: str | None, level: str) -> None:
+    """Raises ValueError for what is no invariant, or none that the level can state."""
+    if only is not None and only not in STATED_AT[level]:
+        known = ", ".join(STATED_AT[level])
+        raise ValueError(f"the {level} level does not state {only!r}; it states {known}")
+
+
+def verdict(
+    only: str | None, session: object, drive: Callable[[], Violation | None]
+) -> Violation | None:
+    """What driving the session shows of the one invariant, or of all where `only` is None.
+
+    None also where no verdict was possible.
+    """
+    if only is None:
+        return drive()
+    try:
+        violation = drive()
+    except Exception as error:
+        # The reference was led where it cannot go by what was passed over.
+        if getattr(session, "has_passed_over", False) and is_our_own_bug(error):
+            return None
+        raise
+    return violation if violation is not None and violation.invariant == only else None
+
+
+class _FollowingPool(DictPool):
+    """A reference that lets itself be told anything: a block may be handed out while it is held."""
+
+    def allocate(self, count: int, chosen: Sequence[int] | None = None) -> list[int]:
+        """The target's choice, whatever it is."""
+        taken = list(self.free)[:count] if chosen is None else list(chosen)
+        for block_id in taken:
+            self.free.pop(block_id, None)
+            self.forget_keys([block_id])
+            self.holders[block_id].append(self.command_number)
+        return taken
+
+    def release(self, block_ids: Iterable[int], holder: int | None = None) -> list[int]:
+        """What is not held at all is left out."""
+        left: dict[int, int] = {}
+        held = []
+        for block_id in block_ids:
+            holders = self.holders[block_id]
+            left.setdefault(block_id, len(holders) if holder is None else holders.count(holder))
+            if left[block_id]:
+                left[block_id] -= 1
+                held.append(block_id)
+        return super().release(held, holder)
+
+
+class _FollowingModel(SequenceModel):
+    """A model of sequences over such pools."""
+
+    pool_class = _FollowingPool
+
+
+class _OneInvariant:
+    """What the sessions of all levels share."""
+
+    only: str
+    has_passed_over = False
+    _is_comparing = False
+    _was_right = True
+
+    def report(self, violation: Violation) -> None:
+        """Raises ViolationError for a violation of the one invariant and passes over others."""
+        if violation.invariant == self.only or self._is_comparing:
+            raise ViolationError(violation)
+        self.has_passed_over = True
+
+    def _judge_state(self, seen: PoolObservation, known: PoolLedger) -> Violation | None:
+        if self._is_comparing:
+            return next(filter(None, (judge(seen, known) for judge in STATE_INVARIANTS)), None)
+        predicate = _PREDICATES.get(self.only)
+        return predicate(seen, known) if predicate else None
+
+    def _new_difference(self, compare: Callable[[], None]) -> Violation | None:
+        """What a comparison of everything finds wrong, if all was right at the last one."""
+        was_right, self._was_right = self._was_right, True
+        self._is_comparing = True
+        try:
+            compare()
+        except ViolationError as found:
+            self._was_right = False
+            return found.violation if was_right else None
+        finally:
+            self._is_comparing = False
+        return None
+
+
+class SingleQueueSession(QueueSession):
+    """A queue of which one invariant is checked; a wrong answer to a pop ends the run."""
+
+    def __init__(self, target: Any, num_blocks: int, *, only: str) -> None:
+        super().__init__(target, num_blocks)
+        self.only = only
+
+    def _judge_state(self, seen: QueueObservation, known: QueueLedger) -> Violation | None:
+        predicate = _PREDICATES.get(self.only)
+        return predicate(*seen_as_pool(seen, known)) if predicate else None
+
+
+class SinglePoolSession(_OneInvariant, PoolSession):
+    """A pool of which one invariant is checked."""
+
+    pool_class = _FollowingPool
+
+    def __init__(self, *arguments: Any, only: str, **options: Any) -> None:
+        self.only = only
+        self._is_misusing = False
+        super().__init__(*arguments, **options)
+
+    def step_misuse(self, command: Command, reason: str) -> Violation | None:
+        """Apply misuse; where another invariant is checked, see what it finds afterwards."""
+        if self.only == "MISUSE":
+            self._is_misusing = True
+            violation = super().step_misuse(command, reason)
+            self._is_misusing = False
+            return violation
+        self.num_commands = self.reference.command_number = self.num_commands + 1
+        self.refused = False
+        try:
+            self.misuse(command, reason)
+            self._check(command)
+        except ViolationError as found:
+            return self._numbered(found.violation)
+        return None
+
+    def _check(self, command: Command) -> None:
+        if self.only in ("ATOM", "MISUSE"):
+            difference = self._new_difference(partial(super()._check, command))
+            is_meant = self._is_misusing if self.only == "MISUSE" else self.refused
+            if difference is not None and is_meant:
+                raise ViolationError(difference)
+        elif self.only == "EVT":
+            if self._may_drop:
+                self._forget_what_vanished()
+            self._check_events()
+        else:
+            found = self.diagnose()
+            if found is not None:
+                self.report(found)
+
+
+class SingleManagerSession(_OneInvariant, ManagerSession):
+    """A manager of which one invariant is checked."""
+
+    model_class = _FollowingModel
+
+    def __init__(self, *arguments: Any, only: str, **options: Any) -> None:
+        self.only = only
+        super().__init__(*arguments, **options)
+
+    def _check(self, command: Command) -> None:
+        if self.only == "ATOM":
+            difference = self._new_difference(partial(super()._check, command))
+            if difference is not None and self.refused:
+                raise ViolationError(difference)
+            return
+        self.tables.all_unchanged()
+        found = self.diagnose()
+        if found is not None:
+            self.report(found)
+        if self._is_cached is not None:
+            self._compare_cached(self._is_cached)
+        if self.memory.has_changed:
+            self.memory.read_all()

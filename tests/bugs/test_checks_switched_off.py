@@ -1,0 +1,191 @@
+"""Without any one of the checks a bug is missed, or caught later: none is there for nothing.
+
+Each check is switched off by itself and the recorded first runs of the specimens that its invariant
+names are run again, in sessions that go on as far as the reference can follow. `COVERED` lists the
+checks without which every bug known here is still caught by the same command, and why they stay.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
+from poolproof.contract.trace import read_trace
+from poolproof.contract.violation import ViolationError
+from poolproof.harness import (
+    lookup_commands,
+    manager_admissions,
+    manager_calls,
+    manager_endings,
+    manager_growth,
+    manager_memory,
+    manager_session,
+    manager_tables,
+    pool_commands,
+    pool_session,
+    queue_session,
+    single_invariant,
+)
+from poolproof.harness.event_mirror import EventMirror
+from poolproof.harness.replay import replay
+from poolproof.invariants import catalogue, i1_free_iff_unheld, idx, own, queue_order
+
+EVERYWHERE = {**SPECIMENS, **MANAGER_SPECIMENS}
+RECORD = json.loads(Path(__file__).with_name("first_checks.json").read_text("utf-8"))
+OFF = "switched off"
+TWO_READS = "two reads of the unchanged"
+
+
+def says_nothing(*_arguments, **_options):
+    """Stands for a check that finds nothing."""
+
+
+def by_maker(module, name):
+    """A check that ends in a function which words its violation: that violation does not count."""
+
+    def switch_off(patch):
+        maker = getattr(module, name)
+        patch.setattr(
+            module, name, lambda *given, **named: replace(maker(*given, **named), invariant=OFF)
+        )
+
+    return switch_off
+
+
+def by_part(owner, name, instead=says_nothing):
+    """A check that is a function which may answer None: it does."""
+    return lambda patch: patch.setattr(owner, name, instead)
+
+
+def predicate_off(predicate, name):
+    """A predicate over states, taken out of the lists of both levels."""
+
+    def switch_off(patch):
+        left = tuple(judge for judge in catalogue.STATE_INVARIANTS if judge is not predicate)
+        patch.setattr(catalogue, "STATE_INVARIANTS", left)
+        if hasattr(queue_order, name):
+            patch.setattr(queue_order, name, says_nothing)
+
+    return switch_off
+
+
+STATE = {"I1": "free_iff_unheld", "OWN": "counts_match_owners", "I3": "null_block_unhashed",
+         "I4": "cached_free_blocks_revivable", "IDX": "index_matches_hashes",
+         "LINK": "links_well_formed", "ORD": "eviction_order"}  # fmt: skip
+
+CHECKS = {
+    **{
+        (invariant, name): predicate_off(getattr(catalogue, name), name)
+        for invariant, name in STATE.items()
+    },
+    ("I1", "own counts"): by_part(i1_free_iff_unheld, "_own_counts_disagree"),
+    ("OWN", "reference counts"): by_part(own, "_reference_counts"),
+    ("OWN", "walk without repeats"): by_part(own, "_walk_without_repeats"),
+    ("OWN", "counter"): by_part(own, "_counter"),
+    ("OWN", "host counter"): by_part(manager_session.ManagerSession, "_wrong_host_count"),
+    ("IDX", "lookups of a state"): by_part(idx, "_lookups"),
+    ("IDX", "hashes of a state"): by_part(idx, "_hashes"),
+    ("IDX", "answer of lookup"): by_part(lookup_commands.LookupCommands, "judge_lookup"),
+    ("I2", "blocks handed out"): by_part(pool_commands, "hands_out_free_blocks"),
+    ("ORD", "head handed out"): by_part(pool_commands, "allocated_from_head"),
+    ("ORD", "answer of pop"): by_part(queue_session.QueueSession, "_judge_popped"),
+    ("ADM", "refused what fits"): by_maker(pool_commands, "refused_what_fits"),
+    ("ADM", "accepted too much"): by_maker(pool_commands, "accepted_too_much"),
+    ("ATOM", "changed by refusal"): by_maker(pool_session, "changed_by_refusal"),
+    ("ATOM", "changed by refusal, managers"): by_maker(manager_session, "changed_by_refusal"),
+    ("MISUSE", "changed by misuse"): by_maker(pool_session, "changed_by_misuse"),
+    ("MISUSE", "did not raise"): by_maker(pool_commands, "did_not_raise"),
+    ("MISUSE", "did not ignore"): by_maker(pool_commands, "did_not_ignore"),
+    ("MISUSE", "raised another type"): by_maker(pool_commands, "raised_wrong_type"),
+    ("EVT", "mirror"): by_part(EventMirror, "differs_from"),
+    ("LEAK", "all free at the end"): by_part(pool_session, "all_free_at_end"),
+    ("I2", "new blocks were held"): by_maker(manager_tables, "hands_out_held"),
+    ("I2", "table changed"): by_maker(manager_tables, "table_changed"),
+    ("I2", "swapped in where held"): by_maker(manager_endings, "hands_out_held"),
+    ("IDX", "hit without key"): by_maker(manager_tables, "hit_without_key"),
+    ("IDX", "too many cached"): by_maker(manager_admissions, "too_many_cached"),
+    ("I4", "too few cached"): by_maker(manager_admissions, "too_few_cached"),
+    ("I4", "is_cached"): by_part(manager_session.ManagerSession, "_compare_cached"),
+    ("IDX", "is_cached"): by_part(manager_session.ManagerSession, "_compare_cached"),
+    ("ADM", "table too short"): by_maker(manager_tables, "too_short"),
+    ("ADM", "table too long"): by_maker(manager_tables, "too_long"),
+    ("ORD", "new blocks from the head"): by_maker(manager_tables, "wrong_head"),
+    ("ADM", "admission put off"): by_maker(manager_admissions, "fits_and_was_refused"),
+    ("ADM", "growth put off"): by_maker(manager_growth, "fits_and_was_refused"),
+    ("ADM", "swap put off"): by_maker(manager_endings, "fits_and_was_refused"),
+    ("ADM", "never"): by_maker(manager_admissions, "wrong_never"),
+    ("ADM", "waits for ever"): by_maker(manager_admissions, "waits_for_ever"),
+    ("ADM", "watermark"): by_maker(manager_admissions, "passes_watermark"),
+    ("DATA", "reads"): by_part(manager_memory.ManagerMemory, "read"),
+    ("DATA", "hits"): by_part(manager_memory.ManagerMemory, "judge_hit"),
+    ("DATA", "copies"): by_maker(manager_memory, "copies_unwritten"),
+    ("CRASH", "calls, pools"): by_maker(pool_commands, "crash"),
+    ("CRASH", "calls, managers"): by_maker(manager_calls, "crash"),
+    ("CRASH", "calls, queues"): by_maker(queue_session, "crash"),
+}
+
+COVERED = {
+    ("I4", "cached_free_blocks_revivable"): "IDX and I1 see the same; it comes before IDX to say "
+    "that nobody evicted what cannot be hit",
+    ("I1", "own counts"): "a count that is not the number of owners is OWN's; this half needs no "
+    "ledger, and is what a reader checks by eye",
+    ("OWN", "walk without repeats"): "a repeat makes the walk longer than the counter; it comes "
+    "first to say which block will be handed out twice",
+    ("IDX", "answer of lookup"): "all known keys are looked up after every command in pools of up "
+    "to 64 blocks; in larger ones the answer is all that there is",
+    ("LEAK", "all free at the end"): "the counter at the end is the counter after each command; "
+    "where managers are checked at one command in many, the end is the first to see it",
+    ("DATA", "hits"): "a hit on another prefix's block is no hit in the index either; this names "
+    "whose KV would be read, and needs no index",
+    ("DATA", "copies"): "the copy is read, by the same command, at the latest when its block is "
+    "computed on; this names the order that was wrong",
+}
+
+
+def report(_session, violation):
+    """In place of a session's own: passes over what is switched off."""
+    if violation.invariant != OFF:
+        raise ViolationError(violation)
+
+
+@pytest.fixture
+def patch(monkeypatch):
+    """Sessions that go on after what is switched off, as those of one invariant do."""
+    for commands in (pool_commands.PoolCommands, manager_calls.ManagerCalls):
+        monkeypatch.setattr(commands, "report", report)
+    following = single_invariant.SinglePoolSession.pool_class
+    monkeypatch.setattr(pool_session.PoolSession, "pool_class", following)
+    model = single_invariant.SingleManagerSession.model_class
+    monkeypatch.setattr(manager_session.ManagerSession, "model_class", model)
+    return monkeypatch
+
+
+def outcome(golden, name, row):
+    """Which command showed the bug in a recorded run, or None."""
+    try:
+        again = replay(read_trace(golden.found_path(name, row["seed"])), EVERYWHERE[name].make)
+    except (AssertionError, LookupError, TypeError, ValueError):
+        return None  # the reference was led where it cannot go
+    if again.violation is None or again.violation.invariant == OFF:
+        return None
+    return None if TWO_READS in again.violation.sentence else len(again.applied)
+
+
+def missed_or_late(golden, invariant):
+    """A specimen that the invariant names first and that is missed now, or caught later."""
+    for name, rows in RECORD.items():
+        for row in rows:
+            if row["invariant"] == invariant:
+                commands = outcome(golden, name, row)
+                if commands is None or commands > row["commands"]:
+                    return name
+    return None
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=" - ".join)
+def test_without_the_check_some_bug_is_missed_or_caught_later(check, golden, patch):
+    CHECKS[check](patch)
+    missed = missed_or_late(golden, check[0])
+    assert (missed is None) == (check in COVERED), missed
