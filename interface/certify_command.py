@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from poolproof.power.power_options import power_options, power_request
+
 if TYPE_CHECKING:
     # The command line starts quickly: everything heavy is imported when the command runs.
     from poolproof.certificate import Certificate
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from poolproof.contract.violation import Severity
     from poolproof.verdict import Rules
 
-__all__ = ["certify_command", "usable_processors", "with_rows"]
+__all__ = ["certify_command", "severities", "usable_processors", "with_rows"]
 
 _PATH = click.Path(path_type=Path)
 
@@ -73,6 +75,7 @@ def usable_processors() -> int:
     help="Memory of one worker beyond what the target's import uses.",
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
+@power_options
 def certify_command(
     *,
     target: str,
@@ -93,26 +96,45 @@ def certify_command(
     call_timeout: float,
     memory_limit: int,
     rows: tuple[str, ...],
+    power: bool,
+    mutants: int | None,
+    power_modules: str | None,
+    own_tests: str | None,
 ) -> None:
-    """Certify TARGET: a built-in name, path/to/file.py:Class or package.module:Class.
+    """Certify TARGET: a built-in name, file.py:Class, package.module:Class or cmd:./program.
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
     from poolproof.certify_outputs import Outputs
     from poolproof.harness.isolation import Limits
-    from poolproof.kernels.catalogue import BUILT_INS
-    from poolproof.kernels_command import certify_kernel, refuse_for_kernels
+    from poolproof.kernels_command import is_kernel
     from poolproof.options import CertifyOptions
     from poolproof.targets.profile_text import split_overrides
 
     target = with_rows(target, rows)
-    if api == "kernel" or split_overrides(target)[0] in BUILT_INS:
-        refused = {"--known": known, "--baseline": baseline, "--fail-on": fail_on,
-                   "--hardening": hardening, "--junit": junit_file, "--md": markdown_file,
-                   "--report": report, "--workers": workers, "--layout": layouts}  # fmt: skip
-        refuse_for_kernels([name for name, value in refused.items() if value])
-        sys.exit(certify_kernel(target, level, seed, json_file, in_process=in_process))
-    rules = _rules(_severities(fail_on), known, baseline)
+    asked = power_request(
+        power=power,
+        mutants=mutants,
+        power_modules=power_modules,
+        own_tests=own_tests,
+        refused={"--junit": junit_file, "--md": markdown_file, "--report": report,
+                 "--hardening": hardening, "--in-process": in_process},
+    )  # fmt: skip
+    if asked is not None and _is_default("level"):
+        # Survivors cost what a whole certification costs, each of them.
+        level = "quick"
+    if api == "kernel" or is_kernel(target):
+        refused = {"--hardening": hardening, "--layout": layouts, "--power": power}
+        files = {"json_file": json_file, "junit_file": junit_file, "markdown_file": markdown_file,
+                 "folder": report}  # fmt: skip
+        passing = {"known": known, "baseline": baseline}
+        sys.exit(
+            _certify_kernel(
+                target, [name for name, value in refused.items() if value], files, passing,
+                fail_on=fail_on, level=level, seed=seed, workers=workers, in_process=in_process,
+            )
+        )  # fmt: skip
+    rules = _rules(severities(fail_on), known, baseline)
     outputs = Outputs(json_file, junit_file, markdown_file, report)
     outputs.check()
     options = CertifyOptions(
@@ -126,7 +148,40 @@ def certify_command(
         layouts=layouts,
         profile_overrides=split_overrides(target)[1],
     )
-    sys.exit(_certify(target, options, rules, outputs))
+    if asked is None:
+        sys.exit(_certify(target, options, rules, outputs))
+    from poolproof.power.power_certify import certify_with_power, refuse_programs
+    from poolproof.targets.load import load_target
+
+    refuse_programs(target)
+    sys.exit(
+        certify_with_power(
+            lambda: load_target(target, api=api), options, asked, rules, outputs.json_file
+        )
+    )
+
+
+def _is_default(name: str) -> bool:
+    """Whether the user left an option out."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.DEFAULT
+
+
+def _certify_kernel(
+    target: str,
+    refused: list[str],
+    files: dict[str, Path | None],
+    passing: dict[str, Path | None],
+    *,
+    fail_on: str | None,
+    **options: Any,
+) -> int:
+    from poolproof.kernels_command import certify_kernel, kernel_rules, refuse_for_kernels
+    from poolproof.kernels_outputs import KernelOutputs
+
+    refuse_for_kernels(refused)
+    rules = kernel_rules(fail_on, **passing)
+    return certify_kernel(target, rules=rules, outputs=KernelOutputs(**files), **options)
 
 
 def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
@@ -146,7 +201,8 @@ def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
     return certificate.verdict.exit_status
 
 
-def _severities(fail_on: str | None) -> tuple[Severity, ...]:
+def severities(fail_on: str | None) -> tuple[Severity, ...]:
+    """The severities that `--fail-on` lists. Raises a usage error."""
     from poolproof.contract.violation import Severity
 
     if fail_on is None:

@@ -1,0 +1,201 @@
+"""All mutations of chosen functions of a source, and a sample of those that change the program.
+
+A mutant that does not compile is none; one whose code equals the original's, or another mutant's,
+is dropped as well. What is sampled depends on the seed and the source alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from types import CodeType
+
+from poolproof.power.compiled import Place, code_lines, compiled, functions_of, same_code
+from poolproof.power.expression_operators import Edit, expression_edits
+from poolproof.power.mutation import Mutation, Source, changed_lines, spliced
+from poolproof.power.statement_operators import body_edits, is_talk, statement_edits
+
+__all__ = ["Sample", "candidates", "changed_functions", "sample"]
+
+_SILENT = ("__repr__", "__str__")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Mutations to try, out of so many candidates, some of which do not change the program."""
+
+    mutations: tuple[Mutation, ...]
+    num_candidates: int
+    num_equivalent: int
+
+
+def candidates(source: Source, functions: Collection[Place]) -> list[Mutation]:
+    """Every edit of these functions, in the order of the file."""
+    tree = ast.parse(source.text)
+    with_code = code_lines(compiled(source.text, source.path))
+    found = []
+    for name, function in _definitions(tree, ""):
+        first = min([function.lineno, *(entry.lineno for entry in function.decorator_list)])
+        if (function.name, first) not in functions or function.name in _SILENT:
+            continue
+        for statement, edit in _edits_of(function, source):
+            found.append(_mutation(source, name, statement, edit, with_code))
+    return list(dict.fromkeys(found))
+
+
+def sample(
+    sources: Sequence[Source], candidates_of: Sequence[Mutation], most: int | None, seed: int
+) -> Sample:
+    """At most so many of the candidates, in the order of the files; None for all."""
+    order = list(range(len(candidates_of)))
+    Random(f"mutants {seed}").shuffle(order)
+    by_module = {source.module: source for source in sources}
+    seen: dict[tuple[str, str], list[CodeType]] = {}
+    chosen: list[int] = []
+    num_equivalent = 0
+    for place in order:
+        if most is not None and len(chosen) >= most:
+            break
+        mutation = candidates_of[place]
+        fitted = _fitted(by_module[mutation.module], mutation, seen)
+        if fitted is None:
+            num_equivalent += 1
+        else:
+            candidates_of = [*candidates_of[:place], fitted, *candidates_of[place + 1 :]]
+            chosen.append(place)
+    mutations = tuple(candidates_of[place] for place in sorted(chosen))
+    return Sample(mutations, len(candidates_of), num_equivalent)
+
+
+def changed_functions(source: Source, mutation: Mutation) -> list[tuple[str, CodeType, CodeType]]:
+    """The functions whose code the mutation changes: their names, the old code and the new.
+
+    Raises SyntaxError where the mutant does not compile.
+    """
+    mutant = spliced(source.text, mutation.start, mutation.end, mutation.text)
+    with warnings.catch_warnings():
+        # "is" beside a literal, and what else only a mutant would write.
+        warnings.simplefilter("ignore")
+        new = functions_of(compiled(mutant, source.path))
+        old = functions_of(compiled(source.text, source.path))
+    return [
+        (name, before, after)
+        for (name, before), (_, after) in zip(old, new, strict=True)
+        if not same_code(before, after)
+    ]
+
+
+def _fitted(
+    source: Source, mutation: Mutation, seen: dict[tuple[str, str], list[CodeType]]
+) -> Mutation | None:
+    """The mutation, if it makes a program that nobody has made yet and that can be put in place."""
+    try:
+        changed = changed_functions(source, mutation)
+    except (SyntaxError, ValueError):
+        return None
+    if len(changed) != 1:
+        return None
+    name, before, after = changed[0]
+    if before.co_freevars != after.co_freevars:
+        # A live method keeps its cell of `__class__`; the mutant has to name it as well.
+        if mutation.text != "pass":
+            return None
+        return _fitted(source, replace(mutation, text="__class__"), seen)
+    known = seen.setdefault((source.module, name), [])
+    if any(same_code(after, other) for other in known):
+        return None
+    known.append(after)
+    return mutation
+
+
+def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, _Function]]:
+    """The outermost functions with their dotted names, as `functions_of` has them."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, _Function):
+            yield f"{prefix}{child.name}", child
+        elif isinstance(child, ast.ClassDef):
+            yield from _definitions(child, f"{prefix}{child.name}.")
+        else:
+            yield from _definitions(child, prefix)
+
+
+def _edits_of(function: _Function, source: Source) -> Iterator[tuple[ast.stmt, Edit]]:
+    for edit in body_edits(function, source):
+        yield function.body[0], edit
+    yield from _edits_in(function.body, source, function.body[-1])
+
+
+def _edits_in(
+    body: Sequence[ast.stmt], source: Source, last: ast.stmt
+) -> Iterator[tuple[ast.stmt, Edit]]:
+    for statement in body:
+        if is_talk(statement) or isinstance(statement, ast.Assert):
+            continue
+        for edit in statement_edits(statement, source, is_last=statement is last):
+            yield statement, edit
+        if isinstance(statement, _Function):
+            yield from _edits_in(statement.body, source, statement.body[-1])
+            continue
+        if isinstance(statement, ast.ClassDef | ast.Raise):
+            continue
+        for node in _expressions(statement):
+            for edit in expression_edits(node, source):
+                yield statement, edit
+        for inner in _bodies(statement):
+            yield from _edits_in(inner, source, last)
+
+
+def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        inner = getattr(statement, name, None)
+        if inner:
+            yield inner
+    for handler in getattr(statement, "handlers", ()):
+        yield handler.body
+    for case in getattr(statement, "cases", ()):
+        yield case.body
+
+
+def _expressions(node: ast.AST) -> Iterator[ast.AST]:
+    """The expressions of this statement, without those of the statements inside it."""
+    for name, value in ast.iter_fields(node):
+        if name == "annotation":
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.expr | ast.comprehension | ast.keyword | ast.withitem):
+                if isinstance(child, ast.JoinedStr):
+                    continue
+                yield child
+                yield from _expressions(child)
+            elif isinstance(child, ast.Slice):
+                yield from _expressions(child)
+
+
+def _mutation(
+    source: Source, function: str, statement: ast.stmt, edit: Edit, with_code: set[int]
+) -> Mutation:
+    first = source.text.count(b"\n", 0, edit.start) + 1
+    last = source.text.count(b"\n", 0, edit.end) + 1
+    if edit.operator in ("loop left early", "returned early") or not with_code.intersection(
+        range(first, last + 1)
+    ):
+        # Where the compiler gave these lines no code of their own, the statement's are asked.
+        assert statement.end_lineno is not None
+        first, last = min(first, statement.lineno), max(last, statement.end_lineno)
+    before, after = changed_lines(source.text, edit.start, edit.end, edit.text)
+    return Mutation(
+        module=source.module,
+        path=source.path,
+        function=function,
+        operator=edit.operator,
+        lines=(first, last),
+        start=edit.start,
+        end=edit.end,
+        text=edit.text,
+        before=before,
+        after=after,
+    )

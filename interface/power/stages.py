@@ -1,0 +1,159 @@
+"""The stages by which a mutant is certified, cheapest first, and how a worker runs one.
+
+They are those of `certify`, cut up so that the first violation ends the work: the plain driver of
+every kind of run at quick, then what else quick does, then the same at the level that was asked
+for. Nothing is minimised and nothing is drawn: only whether a mutant is refused, and by what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from poolproof.certify_exploration import Exploring
+from poolproof.certify_jobs import Chunk, Machine, campaign_of, run_hypothesis
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.description import Description
+from poolproof.finding_collector import FindingCollector
+from poolproof.harness.isolation import Beacon, Finished, Outcome
+from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
+from poolproof.options import LEVELS
+from poolproof.progress import SilentProgress
+from poolproof.run_kinds import layout_of, stage_of
+from poolproof.targets.target import Target
+
+__all__ = ["Failure", "Stage", "failures_of", "stages_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage: `count` "plain" runs from `first` on, a "machine", or what is "explored"."""
+
+    form: str
+    kind: str
+    level: str
+    seed: int
+    kinds: tuple[str, ...]
+    first: int = 0
+    count: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the stage is called, as in a certificate."""
+        words = {"plain": "plain driver", "machine": "state machine", "explored": "small scopes"}
+        return f"{stage_of(self.kind)}, {words[self.form]}, {self.level}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The first violation of a stage; `run` is the number of the plain run that showed it."""
+
+    violation: Violation
+    num_commands: int
+    run: int = -1
+
+
+class _FirstFailureError(Exception):
+    """Carries the first failing trace out of an exploration."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+
+class _First(FindingCollector):
+    """Takes the first failing trace and ends the work."""
+
+    def add(self, stage: str, trace: Trace, runs_seen: int = 1) -> NoReturn:  # noqa: ARG002 - the base's signature
+        raise _FirstFailureError(trace)
+
+    def add_lost(self, stage: str, trace: Trace) -> NoReturn:  # noqa: ARG002 - the same
+        raise _FirstFailureError(trace)
+
+
+class _InWorker:
+    """Jobs in the worker that we are in already, under the beacon that is watched already."""
+
+    def __init__(self, target: Target, beacon: Beacon) -> None:
+        self._target = target
+        self._beacon = beacon
+
+    def map(self, job: Callable[..., Any], arguments: Iterable[Any]) -> Iterator[Outcome[Any]]:
+        """The outcome for each argument; what a job raises is raised."""
+        for argument in arguments:
+            yield Finished(job(self._target, argument, self._beacon))
+
+
+def stages_of(kinds: Collection[str], level: str, seed: int) -> list[Stage]:
+    """All stages up to a level, for these kinds of runs."""
+    stages = []
+    done: dict[str, int] = {}
+    for step in LEVELS[: LEVELS.index(level) + 1]:
+        budget = BUDGETS[step]
+        plain, thorough = [], []
+        for kind in kinds:
+            chunks = (
+                budget.chunks[kind]
+                if layout_of(kind) is None
+                else budget.chunks_of_layout(len(kinds))
+            )
+            first, last = done.get(kind, 0), chunks * RUNS_PER_CHUNK
+            plain.append(Stage("plain", kind, step, seed, tuple(kinds), first, last - first))
+            done[kind] = last
+            thorough.append(Stage("machine", kind, step, seed, tuple(kinds)))
+            if kind != "chains":
+                thorough.append(Stage("explored", kind, step, seed, tuple(kinds)))
+        stages += plain + thorough
+    return stages
+
+
+def failures_of(
+    target: Target, about: Description, stage: Stage, beacon: Beacon
+) -> Iterator[Failure]:
+    """What breaks in a stage: of plain runs each, of the others the first."""
+    if stage.form == "plain":
+        yield from _plain(target, stage, beacon)
+    elif stage.form == "machine":
+        machine = Machine(stage.kind, stage.level, stage.seed)
+        trace = run_hypothesis(target, machine, beacon).result.trace
+        if trace is not None:
+            yield _failure(trace)
+    else:
+        yield from _explored(target, about, stage, beacon)
+
+
+def _plain(target: Target, stage: Stage, beacon: Beacon) -> Iterator[Failure]:
+    campaign = campaign_of(target, Chunk(stage.kind, stage.seed, stage.first, stage.count))
+    for number in range(stage.first, stage.first + stage.count):
+        beacon.bump()
+        run = campaign.run(number, beacon.bump)
+        if run.trace is not None:
+            yield _failure(run.trace, number)
+
+
+def _explored(
+    target: Target, about: Description, stage: Stage, beacon: Beacon
+) -> Iterator[Failure]:
+    def never(*_: object) -> NoReturn:
+        raise AssertionError("nothing is minimised here")
+
+    collector = _First(never, never, 0, {})
+    isolation = _InWorker(target, beacon)
+    exploring = Exploring(isolation, about, collector, SilentProgress(), stage.seed)
+    others = tuple(kind for kind in stage.kinds if kind != stage.kind)
+    # A pool's companion queue is explored with the queue's own stage.
+    others += () if stage.kind in ("queue", "pool") else ("queue", "pool")
+    budget = BUDGETS[stage.level]
+    # Layouts of a manager share the states, as they do when they are explored together.
+    states = budget.states_of_layout(len(stage.kinds))
+    try:
+        exploring.explore(replace(budget, workload_states=states), others, {stage.kind})
+    except _FirstFailureError as failed:
+        yield _failure(failed.trace)
+
+
+def _failure(trace: Trace, run: int = -1) -> Failure:
+    assert trace.violation is not None
+    return Failure(trace.violation, len(trace.commands), run)
