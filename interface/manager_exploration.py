@@ -53,10 +53,14 @@ class WorkloadJob:
 
 
 def blocks_to_explore(profile: ManagerProfile, usable: int | None = None) -> int:
-    """Blocks for `usable` (3) in each cache group, besides what admissions leave free or null."""
+    """Blocks for `usable` (3) in each cache group, besides what admissions leave free or null.
+
+    As many at least as there must be for a null block of that number to exist.
+    """
     kept = profile.watermark_blocks + profile.proof_blocks
-    null = profile.null_block
-    return (usable or _USABLE_BLOCKS) * len(profile.groups) + kept + (null is not None)
+    null = -1 if profile.null_block is None else profile.null_block
+    wanted = (usable or _USABLE_BLOCKS) * len(profile.groups) + kept + (null >= 0)
+    return max(wanted, null + 1)
 
 
 def try_workloads(target: Target, job: WorkloadJob, beacon: Beacon) -> ShortestResult:

@@ -1,0 +1,148 @@
+"""The rows of the kill matrix: planted bugs, and correct oddities that nobody may accuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
+from poolproof.bugs.manager_oddities import MANAGER_ODDITIES
+from poolproof.bugs.manager_specimen import ManagerSpecimen
+from poolproof.bugs.oddities import ODDITIES
+from poolproof.bugs.specimen import Specimen
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.profile import Profile
+from poolproof.targets.target import Layout, Make, Target
+
+__all__ = ["LAYOUT", "Subject", "subjects"]
+
+LAYOUT = "planted"
+"""The name of the one layout in which a manager of this matrix is set up."""
+
+_BLOCK_SIZE_OF_ODDITIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An allocator that is wrong in a known way, or an oddity, which is right.
+
+    `threads` are where the cause was told, the own one first. With `weak_hashes` the bug shows
+    only where hashes are cut to so many bits.
+    """
+
+    id: str
+    title: str
+    level: str
+    make: Make = field(repr=False)
+    profile: Profile = field(repr=False)
+    cls: type = field(repr=False)
+    is_oddity: bool = False
+    threads: tuple[str, ...] = ()
+    severity: str = ""
+    is_silent: bool = False
+    block_size: int = 1
+    weak_hashes: int = 0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the traces of this subject are set up with, beside the sizes."""
+        weak = {"weak_hashes": self.weak_hashes} if self.weak_hashes else {}
+        return {"layout": LAYOUT, **weak} if self.level == "manager" else weak
+
+    def target(self) -> Target:
+        """The subject as `certify` would have loaded it."""
+        layouts: tuple[Layout, ...] = ()
+        if isinstance(self.profile, ManagerProfile):
+            layouts = (Layout(LAYOUT, self.profile, self.make, self.block_size),)
+        return Target(
+            name=self.id,
+            level=self.level,
+            shape="native",
+            profile=self.profile,
+            version=None,
+            source="planted",
+            make=self.make,
+            real_class=self.cls,
+            block_size=self.block_size,
+            layouts=layouts,
+        )
+
+
+def subjects() -> dict[str, Subject]:
+    """All rows by id: queue, pool and manager specimens, then the oddities."""
+    in_order = sorted(SPECIMENS.values(), key=lambda found: found.level != "queue")
+    rows = [_planted(found) for found in in_order]
+    rows += [_planted_manager(found) for found in MANAGER_SPECIMENS.values()]
+    rows += [_odd(cls) for cls in (*ODDITIES, *MANAGER_ODDITIES)]
+    return {row.id: row for row in rows}
+
+
+def _planted(found: Specimen) -> Subject:
+    return Subject(
+        id=found.id,
+        title=found.title,
+        level=found.level,
+        make=found.make,
+        profile=found.profile if found.level == "pool" else Profile(),
+        cls=found.cls,
+        threads=(found.thread,) if found.thread else (),
+        severity=found.severity.value,
+        is_silent=found.silent,
+    )
+
+
+def _planted_manager(found: ManagerSpecimen) -> Subject:
+    return Subject(
+        id=found.id,
+        title=found.title,
+        level="manager",
+        make=found.make,
+        profile=found.profile,
+        cls=found.cls,
+        threads=tuple(thread for thread in (found.thread, *found.also) if thread),
+        severity=found.severity.value,
+        is_silent=found.silent,
+        block_size=found.block_size,
+        weak_hashes=found.weak_hashes,
+    )
+
+
+def _odd(cls: Any) -> Subject:
+    title = " ".join((cls.__doc__ or "").partition("\n")[0].split()).rstrip(".")
+    rows = getattr(cls, "profile", {})
+    if hasattr(cls, "block_table"):
+        return Subject(
+            id=cls.__name__,
+            title=title,
+            level="manager",
+            make=_manager_maker(cls),
+            profile=ManagerProfile.from_mapping(rows),
+            cls=cls,
+            is_oddity=True,
+            block_size=_BLOCK_SIZE_OF_ODDITIES,
+        )
+    is_queue = hasattr(cls, "popleft")
+    return Subject(
+        id=cls.__name__,
+        title=title,
+        level="queue" if is_queue else "pool",
+        make=_queue_maker(cls) if is_queue else _pool_maker(cls),
+        profile=Profile.from_mapping(rows),
+        cls=cls,
+        is_oddity=True,
+    )
+
+
+def _queue_maker(cls: Callable[..., Any]) -> Make:
+    return lambda num_blocks, _enable_caching: cls(num_blocks)
+
+
+def _pool_maker(cls: Callable[..., Any]) -> Make:
+    return lambda num_blocks, enable_caching: cls(num_blocks, enable_caching=enable_caching)
+
+
+def _manager_maker(cls: Callable[..., Any]) -> Make:
+    return lambda num_blocks, enable_caching: cls(
+        num_blocks, _BLOCK_SIZE_OF_ODDITIES, enable_caching=enable_caching
+    )
