@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from poolproof.contract.profile import Profile
+from poolproof.contract.tapes import PlaysTapes
 from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
 from poolproof.explore.fast_check import FastCheck
@@ -22,6 +23,7 @@ from poolproof.explore.representative import Representative, of_orbit, of_state
 from poolproof.explore.scope import ALL_VERBS, Scope
 from poolproof.explore.state_check import StateCheck
 from poolproof.explore.state_space import StateSpace
+from poolproof.explore.tape_check import TapeCheck, suits_tapes
 from poolproof.explore.watch import Watch
 from poolproof.harness.failure_kind import failure_kind
 
@@ -125,14 +127,22 @@ def check_part(
     part: Part,
     watch: Watch,
     mark: Callable[[int], object],
+    tapes: PlaysTapes | None = None,
 ) -> PartResult:
-    """Check the states of a part; `mark` hears the place of each in it, from 1, beforehand."""
+    """Check the states of a part; `mark` hears the place of each in it, from 1, beforehand.
+
+    A target that takes whole tapes is asked for a state at a time.
+    """
     if part.scope is None:
         return _check_queues(name, make, part, watch, mark)
     result = PartResult()
     slow = StateCheck(name, make, profile, part.scope, watch, wide=part.wide)
-    fast = None
-    if not (part.wide or part.by_sessions) and _suits_the_fast_form(part.scope, profile, can):
+    fast: FastCheck | TapeCheck | None = None
+    if part.by_sessions:
+        pass
+    elif tapes is not None and suits_tapes(profile, can):
+        fast = TapeCheck(tapes, profile, part.scope, wide=part.wide)
+    elif not part.wide and _suits_the_fast_form(part.scope, profile, can):
         fast = FastCheck(make, profile, part.scope)
     false_alarms = 0
     for place, state in enumerate(_representatives(part, slow.blocks), 1):

@@ -28,6 +28,7 @@ A = TypeVar("A")
 
 _OUR_PACKAGE = Path(__file__).parent
 _MOST_FRAMES = 5
+_WAITS_FOR_PROGRAMS = "command_process.py"
 _READING = frozenset({"diagnose", "end", "first_look", "passes", "_check", "_observe"})
 """Functions of the sessions that read the target, rather than give it a command."""
 
@@ -162,9 +163,14 @@ def _severity(lost: Lost) -> Severity:
 
 
 def _target_frames(lost: Lost) -> tuple[str, ...]:
-    """The frames that the harness was waiting for, as "file:line function", innermost first."""
+    """The frames that the harness was waiting for, as "file:line function", innermost first.
+
+    None where it was waiting for a program, whose frames nobody here can see.
+    """
     frames: list[str] = []
     for path, line, name in lost.stack():
+        if path.name == _WAITS_FOR_PROGRAMS:
+            return ()
         if _is_ours(path):
             break
         frames.append(f"{path.name}:{line} {name}")

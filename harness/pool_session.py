@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from poolproof.contract.commands import Command
-from poolproof.contract.observation import Neighbours, PoolObservation
+from poolproof.contract.observation import Neighbours, PoolLedger, PoolObservation
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.chain_commands import ChainCommands
@@ -40,6 +40,8 @@ class PoolSession(ChainCommands):
     measure what the checks cost.
     """
 
+    pool_class: type[DictPool] = DictPool
+
     def __init__(
         self,
         target: Any,
@@ -51,7 +53,7 @@ class PoolSession(ChainCommands):
         block_size: int = 1,
         checked: bool = True,
     ) -> None:
-        reference = DictPool(num_blocks, profile, enable_caching=enable_caching)
+        reference = self.pool_class(num_blocks, profile, enable_caching=enable_caching)
         reference.block_size = block_size
         super().__init__(target, profile, reference)
         self.num_commands = 0
@@ -158,11 +160,15 @@ class PoolSession(ChainCommands):
         """
         if self._may_drop:
             self._forget_what_vanished()
-        violation = broken_in_state(self._observe(), self.reference.ledger())
+        violation = self._judge_state(self._observe(), self.reference.ledger())
         while violation is not None and self._may_drop and self._forget_what_vanished():
             # A block vanished while we were reading.
-            violation = broken_in_state(self._observe(), self.reference.ledger())
+            violation = self._judge_state(self._observe(), self.reference.ledger())
         return violation
+
+    def _judge_state(self, seen: PoolObservation, known: PoolLedger) -> Violation | None:
+        """The first invariant that is broken in the state that was read."""
+        return broken_in_state(seen, known)
 
     def _observe(self) -> PoolObservation:
         pool = self.reference
@@ -181,6 +187,10 @@ class PoolSession(ChainCommands):
         raise error
 
     def _numbered(self, violation: Violation) -> Violation:
+        # A program that serves many instances may be broken for the next one by now.
+        abandon = getattr(self.target, "poolproof_abandon", None)
+        if callable(abandon):
+            abandon()
         return replace(violation, command_index=self.num_commands - 1)
 
     def _check(self, command: Command) -> None:
@@ -196,6 +206,10 @@ class PoolSession(ChainCommands):
             passed = self._incremental.passes(self.touched, self.touched_keys, gap)
         if not passed:
             self._explain(command)
+        self._check_events()
+
+    def _check_events(self) -> None:
+        """Raises ViolationError when the event stream does not give the index."""
         if self._events is not None:
             self._events.replay(read(self.target.take_events))
             differs = self._events.differs_from(self.reference)

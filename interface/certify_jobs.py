@@ -29,6 +29,7 @@ from poolproof.harness.minimise import minimise, run_candidate
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import Replay, replay
+from poolproof.harness.tape_driver import taped
 from poolproof.manager_watch import Watched, watch
 from poolproof.run_kinds import layout_of
 from poolproof.stateful_tests.chain_machine import ChainMachine
@@ -165,7 +166,7 @@ def _manager_campaign(target: Target, layout_name: str, chunk: Chunk) -> Manager
 
 def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
     """Run the chunk's runs; `beacon.mark` holds the number of the run in progress, plus one."""
-    campaign = campaign_of(target, chunk)
+    campaign = taped(campaign_of(target, chunk), target.tapes)
     result = ChunkResult()
     for number in chunk.numbers:
         beacon.mark(number + 1)

@@ -129,4 +129,5 @@ def _check(target: Target, job: PartJob, watch: Watch, beacon: Beacon) -> PartRe
         part=job.part,
         watch=watch,
         mark=beacon.mark,
+        tapes=level.tapes,
     )

@@ -11,7 +11,8 @@ __all__ = ["list_command"]
 def list_command() -> None:
     """List the targets that are known here.
 
-    Any class of yours is a target too: path/to/file.py:Class or package.module:Class.
+    Any class of yours is a target too: path/to/file.py:Class or package.module:Class. So is any
+    program that speaks the protocol: cmd:./program.
     """
     from rich.console import Group
     from rich.table import Table
@@ -31,5 +32,8 @@ def list_command() -> None:
         missing = kernel.missing
         needs = f"; needs {', '.join(missing)}" if missing else ""
         table.add_row(name, "kernel", "no" if missing else "yes", Text(kernel.what + needs))
-    own = "your own: path/to/file.py:Class, package.module:Class; `poolproof new FILE` starts one"
+    own = (
+        "your own: path/to/file.py:Class, package.module:Class, a program in any language as "
+        "'cmd:./program'; `poolproof new FILE` starts one"
+    )
     show(Group(table, Text(""), Text(own, style="dim")))

@@ -1,4 +1,4 @@
-"""From a target string to a target: built-in names, classes in modules, classes in files.
+"""From a target string to a target: built-in names, classes in modules and files, programs.
 
 Nothing is constructed to prove that it works: what a constructor raises is a finding about the
 target and comes out of `Target.make`. `TargetError` is for what cannot be run at all; its message
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poolproof.contract.target import TargetError
+from poolproof.targets.command_target import PREFIX, command_target
 from poolproof.targets.impl_pool import impl_pool, impl_queue
 from poolproof.targets.import_class import import_class, version_of
 from poolproof.targets.installed_vllm import installed_vllm, installed_vllm_queue
@@ -68,21 +69,20 @@ def load_target(text: str, *, api: str | None = None) -> Target:
     """The target that a string names.
 
     Args:
-        text: a built-in name (`nano-vllm:PATH` names a checkout), `package.module:Class` or
-            `path/to/file.py:Class`; rows of the profile may follow in brackets, as in
-            `impl[eviction=lifo]`.
+        text: a built-in name (`nano-vllm:PATH` names a checkout), `package.module:Class`,
+            `path/to/file.py:Class` or `cmd:./program arguments`; rows of the profile may follow in
+            brackets, as in `impl[eviction=lifo]`.
         api: one of `APIS`, where the class alone does not tell.
 
     Raises TargetError, whose message says in one or two lines what is wrong and what to do.
     """
     if api is not None and api not in APIS:
         raise TargetError(f"unknown --api {api!r}; it is one of {', '.join(APIS)}")
-    if text.startswith("cmd:"):
-        raise TargetError(
-            f"{text!r}: this version does not drive programs yet; give a Python class as "
-            "path/to/file.py:Class that talks to the program"
-        )
     base, overrides = split_overrides(text.strip())
+    if base.startswith(PREFIX):
+        if api is not None:
+            raise TargetError(f"a program says itself what it is; leave out --api {api}")
+        return command_target(text.strip(), base, overrides)
     engine, colon, _ = base.partition(":")
     build = BUILT_INS.get(engine if colon and engine in _WITH_A_PATH else base)
     if build is not None:
@@ -155,5 +155,5 @@ def _unknown(name: str) -> str:
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return (
         f"unknown target {name!r}; {hint}built in are {', '.join(BUILT_INS)}; your own class is "
-        "path/to/file.py:Class or package.module:Class"
+        "path/to/file.py:Class or package.module:Class, your own program cmd:./program"
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
+from poolproof.contract.tapes import PlaysTapes
 from poolproof.contract.target import TargetError
 
 __all__ = ["Layout", "Make", "Target", "source_of"]
@@ -71,6 +72,8 @@ class Target:
     block_size: int = 1
     hash_block_size: int = 1
     layouts: tuple[Layout, ...] = ()
+    tapes: PlaysTapes | None = None
+    """For a target that takes whole tapes: a program at the other end of a pipe."""
 
     def layout(self, name: str) -> Layout:
         """The layout of that name. Raises TargetError where there is none or it is not run."""

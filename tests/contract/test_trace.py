@@ -152,6 +152,7 @@ def test_a_header_without_a_required_field_is_refused(path, key):
         ({"num_blocks": 0}, "num_blocks must be 1 or more, not 0"),
         ({"num_blocks": True}, "num_blocks must be 1 or more, not True"),
         ({"num_blocks": "4"}, "num_blocks must be 1 or more, not '4'"),
+        ({"num_blocks": 10**12}, "num_blocks must be at most"),
         ({"level": "kernel"}, "level 'kernel' is not one that this version replays"),
         ({"target": 3}, "target must be text and options an object"),
         ({"options": []}, "target must be text and options an object"),

@@ -49,10 +49,6 @@ def test_unknown_names_get_suggestions():
     assert "no target was given" in message("")
 
 
-def test_programs_are_not_driven_yet():
-    assert "does not drive programs yet" in message("cmd:./pool --fast")
-
-
 def test_a_file_without_a_class():
     assert "names a file but no class in it; write pool.py:Class" in message("pool.py")
     assert "names no class" in message("pool.py:")

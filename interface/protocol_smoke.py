@@ -1,0 +1,137 @@
+"""The conversation of `poolproof protocol smoke`: handshake, a tape, command by command, goodbye.
+
+It shows whether a program speaks the protocol at all. What its allocator does is judged on the
+way, by the same checks as everywhere, but so few commands say little about it.
+"""
+
+from __future__ import annotations
+
+import click
+
+from poolproof.contract.commands import (
+    Acquire,
+    Allocate,
+    Append,
+    Cache,
+    Command,
+    Free,
+    Lookup,
+    PopLeft,
+    Remove,
+    Touch,
+)
+from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.target import TargetError
+from poolproof.contract.violation import ViolationError
+from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.queue_session import QueueSession
+from poolproof.targets.command_messages import Hello, ProtocolError, command_text
+from poolproof.targets.command_pool import CommandPool, LiveAnswers
+from poolproof.targets.command_process import ProcessEndedError, words_of
+from poolproof.targets.command_session import CommandSession
+from poolproof.targets.command_target import PREFIX, check_hello
+from poolproof.targets.profile_text import split_overrides
+from poolproof.wording import printable
+
+__all__ = ["program_in", "smoke"]
+
+_BLOCKS = 3
+_WIDTH = 400
+_KEYS = (b"\x01" * 16, b"\x02" * 16)
+
+
+def program_in(target: str) -> list[str]:
+    """The program that a target string names, with its arguments. Raises TargetError."""
+    base, _ = split_overrides(target.strip())
+    if not base.startswith(PREFIX):
+        raise TargetError(
+            f"{target!r} is no program; write '{PREFIX}./program arguments'. A Python class is "
+            f"served by '{PREFIX}python -m poolproof.targets.serve file.py:Class'"
+        )
+    return words_of(base.removeprefix(PREFIX))
+
+
+def smoke(target: str, timeout_s: float) -> int:
+    """Hold the conversation, print it, and give the exit status. Raises TargetError."""
+    session = CommandSession(program_in(target), timeout_s=timeout_s, heard=_show)
+    try:
+        wrong = _converse(session, timeout_s)
+    finally:
+        session.close()
+    if wrong is not None:
+        click.echo(f"wrong     {printable(wrong)}")
+        return 1
+    click.echo(f"fine      now run: poolproof certify '{printable(target)}'")
+    return 0
+
+
+def _show(direction: str, line: str) -> None:
+    shown = line if len(line) <= _WIDTH else f"{line[:_WIDTH]} ... ({len(line):,} characters)"
+    click.echo(f"{direction:9} {printable(shown)}")
+
+
+def _converse(session: CommandSession, timeout_s: float) -> str | None:
+    """What is wrong, or None. Raises TargetError."""
+    try:
+        hello = session.hello(timeout_s)
+        check_hello(hello)
+        profile = Profile.from_mapping(hello.profile)
+        is_queue = hello.level == "queue"
+        wrong = _drive_queue(session, hello) if is_queue else _drive_pool(session, hello, profile)
+    except (ProcessEndedError, ProtocolError, ProfileError) as error:
+        return str(error)
+    except ViolationError as error:
+        return error.violation.sentence
+    return wrong or session.stop()
+
+
+def _drive_pool(session: CommandSession, hello: Hello, profile: Profile) -> str | None:
+    """The daily round of a block, once command by command, then as a tape."""
+    num_blocks = _BLOCKS + (profile.null_block or 0)
+    state, _ = session.begin(num_blocks, True)
+    pool = PoolSession(
+        CommandPool(hello, num_blocks, LiveAnswers(session), state), profile, num_blocks
+    )
+    found = pool.first_look()
+    given: list[Command] = []
+    for number in range(_ROUND):
+        command = _next_of_round(number, pool)
+        if found is None and command is not None:
+            given.append(command)
+            found = pool.step_any(command)
+    if found is not None:
+        return f"{given[-1] if given else 'the fresh pool'}: {found.sentence}"
+    session.begin(num_blocks, True, [command_text(command) for command in given])
+    return None
+
+
+_ROUND = 6
+
+
+def _next_of_round(number: int, pool: PoolSession) -> Command | None:
+    held = tuple(block for block, holders in pool.reference.holders.items() if holders)
+    free = pool.reference.free
+    steps: tuple[Command | None, ...] = (
+        Allocate(2),
+        Cache(held, _KEYS) if len(held) == len(_KEYS) else None,
+        Free(held[::-1]),
+        Lookup(_KEYS[0]) if "lookup" in pool.can.verbs else None,
+        Touch((next(reversed(free)),)) if "touch" in pool.can.verbs else Acquire(_KEYS),
+        Allocate(len(free) + 1),
+    )
+    command = steps[number]
+    return command if command is not None and pool.is_defined(command) else None
+
+
+def _drive_queue(session: CommandSession, hello: Hello) -> str | None:
+    state, _ = session.begin(_BLOCKS, True)
+    queue = QueueSession(CommandPool(hello, _BLOCKS, LiveAnswers(session), state), _BLOCKS)
+    found = queue.first_look()
+    given: tuple[Command, ...] = (PopLeft(), Remove(2), Append(0), Append(2))
+    for command in given:
+        if found is None:
+            found = queue.step(command)
+    if found is not None:
+        return found.sentence
+    session.begin(_BLOCKS, True, [command_text(command) for command in given])
+    return None

@@ -1,0 +1,272 @@
+"""A pool or queue in another process, seen as a native instance.
+
+Its verbs give the command away and hand out what was answered; its observers say what was shown
+with the last answer, so that looking at it costs nothing. In pools too large to be shown as a
+whole each observer is a question. Where the answers come from (a live program, or a tape that it
+has played before) is the business of the two classes at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from poolproof.contract.tapes import TapeDivergedError
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.targets.command_messages import Hello, texts_of
+from poolproof.targets.command_session import CommandSession
+
+__all__ = ["CommandPool", "LiveAnswers", "PlayedAnswers"]
+
+_PARTS = ("free_order", "ref_counts", "block_hashes", "neighbours")
+_PART_OF = {
+    "free_order": "free_order",
+    "ref_count": "ref_counts",
+    "block_hash": "block_hashes",
+    "free_neighbours": "neighbours",
+}
+
+
+class Answers(Protocol):
+    """Where the answers to commands come from."""
+
+    def ask(self, command: str, /) -> Mapping[str, Any]: ...
+    def abandon(self) -> None: ...
+
+
+class CommandPool:
+    """One instance of the target; it has the verbs and observers that the program announced."""
+
+    def __init__(
+        self, hello: Hello, num_blocks: int, answers: Answers, state: Mapping[str, Any] | None
+    ) -> None:
+        self.profile = dict(hello.profile)
+        self._num_blocks = num_blocks
+        self._ask = answers.ask
+        # Called once something is broken: what the instance has done to its program is not the
+        # business of the next one.
+        self.poolproof_abandon = answers.abandon
+        self._is_shown = state is not None
+        self._lists = {_PART_OF[name] for name in hello.observers if name in _PART_OF}
+        self._sees_events = "take_events" in hello.observers
+        self._shown: dict[str, Any] = {}
+        self._hashes: list[bytes | None] = []
+        self._neighbours: list[tuple[int | None, int | None] | None] = []
+        self._carriers: dict[bytes, Any] = {}
+        self._named: list[bytes] = []
+        self._events: list[Any] = []
+        if hello.level == "queue":
+            # A queue has no optional view of its order.
+            self._lists.add("free_order")
+        for name, method in self._methods().items():
+            if name in hello.verbs or name in hello.observers:
+                setattr(self, name, method)
+        self.num_free = self._num_free
+        if hello.level == "queue":
+            self.free_order = self._free_order
+        if state is not None:
+            missing = (self._lists | {"num_free"}) - state.keys()
+            if missing:
+                raise _broken(f"the state before the first command lacks {_listed(missing)}")
+            self._see(state)
+
+    def _methods(self) -> dict[str, Callable[..., Any]]:
+        """What an announced name can stand for."""
+        do = self._do
+        return {
+            "allocate": lambda n: _allocated(do(f'{{"do":"allocate","count":{n}}}')),
+            "touch": lambda ids: do(f'{{"do":"touch","block_ids":{[*ids]}}}'),
+            "free": lambda ids: do(f'{{"do":"free","block_ids":{[*ids]}}}'),
+            "cache": self._cache,
+            "lookup": self._lookup,
+            "acquire": self._acquire,
+            "evict": lambda ids: do(f'{{"do":"evict","block_ids":{[*ids]}}}'),
+            "reset": lambda: do('{"do":"reset"}'),
+            "popleft": lambda: do('{"do":"popleft"}'),
+            "popleft_n": lambda n: do(f'{{"do":"popleft_n","count":{n}}}'),
+            "remove": lambda block: do(f'{{"do":"remove","block_id":{block}}}'),
+            "append": lambda block: do(f'{{"do":"append","block_id":{block}}}'),
+            "append_n": lambda ids: do(f'{{"do":"append_n","block_ids":{[*ids]}}}'),
+            "prepend_n": lambda ids: do(f'{{"do":"prepend_n","block_ids":{[*ids]}}}'),
+            "free_order": self._free_order,
+            "free_neighbours": self._free_neighbours,
+            "ref_count": self._ref_count,
+            "block_hash": self._block_hash,
+            "take_events": self._take_events,
+        }
+
+    def _do(self, command: str) -> Any:
+        """The result of a command. Raises ValueError where it was refused, or ViolationError."""
+        answer = self._ask(command)
+        if len(answer) > 1 or "result" not in answer:
+            self._see(answer)
+            if "refused" in answer:
+                raise ValueError(str(answer["refused"]))
+            if "error" in answer:
+                raise _broken(f"the program says that it failed: {str(answer['error'])[:300]}")
+            if "skipped" in answer:
+                raise _broken(
+                    f"the program skips this command ({str(answer['skipped'])[:200]}), although "
+                    "its answer to start has the verb; leave it out there"
+                )
+        return answer.get("result")
+
+    def _see(self, answer: Mapping[str, Any]) -> None:
+        """Take in what an answer shows; what it leaves out is as it was."""
+        self._shown.update(answer)
+        for part in _PARTS:
+            if part in answer:
+                self._see_list(part, answer[part])
+        if "lookups" in answer:
+            carriers = answer["lookups"]
+            if not isinstance(carriers, list) or len(carriers) != len(self._named):
+                raise _broken(
+                    f'"lookups" is {carriers!r:.200}; it has an entry for each of the '
+                    f"{len(self._named)} hashes named in this run"
+                )
+            self._carriers = dict(zip(self._named, carriers, strict=True))
+        if self._sees_events and "events" in answer:
+            self._events += [_event(event) for event in answer["events"]]
+
+    def _see_list(self, part: str, shown: Any) -> None:
+        if not isinstance(shown, list):
+            raise _broken(f'"{part}" is no list but {shown!r:.200}')
+        if part == "free_order":
+            return
+        if len(shown) != self._num_blocks:
+            raise _broken(f'"{part}" has {len(shown)} entries for {self._num_blocks} blocks')
+        if part == "block_hashes":
+            self._hashes = [_hash_in(value) for value in shown]
+        elif part == "neighbours":
+            self._neighbours = [tuple(pair) if type(pair) is list else pair for pair in shown]
+
+    def _name(self, keys: Sequence[bytes]) -> None:
+        """From its first mention on the program shows who carries a hash."""
+        for key in keys:
+            if key not in self._carriers:
+                self._carriers[key] = None
+                self._named.append(key)
+
+    def _cache(self, block_ids: Sequence[int], hashes: Sequence[bytes]) -> Any:
+        self._name(hashes)
+        return self._do(f'{{"do":"cache","block_ids":{[*block_ids]},"hashes":{texts_of(hashes)}}}')
+
+    def _acquire(self, hashes: Sequence[bytes]) -> Any:
+        self._name(hashes)
+        return self._do(f'{{"do":"acquire","hashes":{texts_of(hashes)}}}')
+
+    def _lookup(self, block_hash: bytes) -> Any:
+        """A command where a driver gives it, a look where a check does: the answers are one."""
+        if self._is_shown and block_hash in self._carriers:
+            return self._carriers[block_hash]
+        self._name([block_hash])
+        return self._do(f'{{"do":"lookup","block_hash":"{block_hash.hex()}"}}')
+
+    def _num_free(self) -> Any:
+        return self._shown["num_free"] if self._is_shown else self._do('{"do":"num_free"}')
+
+    def _free_order(self) -> Any:
+        return self._shown["free_order"] if self._is_shown else self._do('{"do":"free_order"}')
+
+    def _ref_count(self, block_id: int) -> Any:
+        if self._is_shown:
+            return self._shown["ref_counts"][block_id]
+        return self._do(f'{{"do":"ref_count","block_id":{block_id}}}')
+
+    def _block_hash(self, block_id: int) -> Any:
+        if self._is_shown:
+            return self._hashes[block_id]
+        return _hash_in(self._do(f'{{"do":"block_hash","block_id":{block_id}}}'))
+
+    def _free_neighbours(self, block_id: int) -> Any:
+        if self._is_shown:
+            return self._neighbours[block_id]
+        pair = self._do(f'{{"do":"free_neighbours","block_id":{block_id}}}')
+        return tuple(pair) if type(pair) is list else pair
+
+    def _take_events(self) -> list[Any]:
+        events, self._events = self._events, []
+        return events
+
+
+class LiveAnswers:
+    """A program that is asked command by command."""
+
+    def __init__(self, session: CommandSession) -> None:
+        self._session = session
+        self._run = session.run_number
+
+    def ask(self, command: str) -> Mapping[str, Any]:
+        """The program's answer. Raises ViolationError."""
+        if self._session.run_number != self._run:
+            raise RuntimeError("this instance has gone: its program was given another run")
+        return self._session.go_on([command])[0]
+
+    def abandon(self) -> None:
+        """The next instance gets a program of its own."""
+        self._session.close()
+
+
+class PlayedAnswers:
+    """The answers of a tape, given again to just its commands."""
+
+    def __init__(
+        self,
+        commands: Sequence[str],
+        answers: Sequence[Mapping[str, Any]],
+        abandon: Callable[[], None],
+    ) -> None:
+        self._commands = iter(commands)
+        self._answers = iter(answers)
+        self.abandon = abandon
+
+    def ask(self, command: str) -> Mapping[str, Any]:
+        """The next answer. Raises TapeDivergedError for a command that is not the next one."""
+        if command != next(self._commands, None):
+            raise TapeDivergedError
+        answer = next(self._answers, None)
+        if answer is None:
+            raise TapeDivergedError
+        return answer
+
+
+def _allocated(result: Any) -> Any:
+    """Blocks, or blocks and the hashes that they lost, which the contract has as a tuple."""
+    if type(result) is list and len(result) == 2 and type(result[0]) is list:
+        return tuple(result)
+    return result
+
+
+_KNOWN: dict[str, bytes] = {}
+_MOST_KNOWN = 10_000
+
+
+def _hash_in(value: Any) -> bytes | None:
+    """A hash from its hexadecimal text; the same few come back all the time."""
+    if value is None:
+        return None
+    try:
+        known = _KNOWN.get(value)
+        if known is None:
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            known = _KNOWN[value] = bytes.fromhex(value)
+    except (TypeError, ValueError) as error:
+        raise _broken(f"a hash is hexadecimal text or null, not {value!r:.200}") from error
+    return known
+
+
+def _event(event: Any) -> dict[str, Any]:
+    if not isinstance(event, dict) or not isinstance(event.get("hashes", []), list):
+        raise _broken(
+            f'an event is {{"type": ..., "hashes": [...], "group": 0}}, not {event!r:.200}'
+        )
+    return {**event, "hashes": [_hash_in(value) for value in event.get("hashes", [])]}
+
+
+def _broken(what: str) -> ViolationError:
+    return ViolationError(Violation("CRASH", Severity.CRASH, what))
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(f'"{name}"' for name in sorted(names))

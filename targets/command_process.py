@@ -1,0 +1,239 @@
+"""The child process behind a `cmd:` target: started, given one line at a time, and ended.
+
+It knows nothing of what the lines mean. A line is written and one is read; whatever keeps the
+program from answering (it is not there, ends, is killed, writes without end, takes longer than
+`timeout_s`, uses too much memory) is told in one sentence. Inside a worker there is no time limit
+here, for the watchman of the worker has one. The address space of a worker is bounded, but that of
+a program is not (a sanitizer reserves terabytes): the memory that it uses is looked at instead, and
+may be as much as the worker may reserve.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import select
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+import weakref
+from pathlib import Path
+from typing import BinaryIO
+
+from poolproof.contract.target import TargetError
+
+__all__ = ["LONGEST_LINE_BYTES", "CommandProcess", "ProcessEndedError", "words_of"]
+
+LONGEST_LINE_BYTES = 1 << 26
+"""A tape of 10,000 commands on 64 blocks is answered in a tenth of this."""
+
+_READ_BYTES = 1 << 16
+_MOST_STDERR_BYTES = 1 << 20
+_TAIL_CHARACTERS = 300
+_PATIENCE_S = 2.0
+_LEAVING_S = 0.5
+_LOOK_EVERY_S = 0.25
+_LOOK_EVERY_EXCHANGES = 256
+
+
+class ProcessEndedError(Exception):
+    """The program did not answer; the message says what it did instead."""
+
+
+def words_of(text: str) -> list[str]:
+    """The program and its arguments, quoted as in a shell. Raises TargetError."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"cmd:{text} cannot be split into words: {error}") from error
+    if not words:
+        raise TargetError("cmd: names no program; write 'cmd:./program arguments'")
+    return words
+
+
+class CommandProcess:
+    """A running program. Raises TargetError when it cannot be started."""
+
+    def __init__(self, words: list[str]) -> None:
+        self._words = words
+        self._errors = _appended_file()
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        self._most_bytes = None if soft == resource.RLIM_INFINITY else soft
+        try:
+            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+            process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
+            )
+        except OSError as error:
+            self._errors.close()
+            raise TargetError(_why_not_started(words[0], error)) from error
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._stdin = process.stdin.fileno()
+        self._stdout = process.stdout.fileno()
+        # A program that writes before it has read must not block both sides.
+        os.set_blocking(self._stdin, False)
+        self._received = b""
+        self._exchanges = 0
+        self.close = weakref.finalize(self, _end, process, self._errors)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the program."""
+        return self._process.pid
+
+    def exchange(self, line: str, timeout_s: float | None = None) -> bytes:
+        """Write a line and read the next one. Raises ProcessEndedError.
+
+        A line too many is the answer to the next message, whose number gives it away.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._write(line.encode() + b"\n", deadline)
+        while b"\n" not in self._received:
+            self._read(deadline)
+        found, _, self._received = self._received.partition(b"\n")
+        self._exchanges += 1
+        if self._exchanges % _LOOK_EVERY_EXCHANGES == 0:
+            self._check_memory()
+            if os.fstat(self._errors.fileno()).st_size > _MOST_STDERR_BYTES:
+                self._errors.truncate(0)
+        return found
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit status once the program has ended; None if it does not in time."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _write(self, line: bytes, deadline: float | None) -> None:
+        rest = memoryview(line)
+        while rest:
+            rest = rest[self._write_some(rest) :]
+            # What it has to say in the meantime is taken, or it could not go on reading.
+            if rest and self._wait([self._stdout], [self._stdin], deadline):
+                self._read(deadline)
+
+    def _write_some(self, line: memoryview) -> int:
+        """Write what the pipe takes; how many bytes that was."""
+        try:
+            return os.write(self._stdin, line)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise self._ended() from error
+
+    def _read(self, deadline: float | None) -> None:
+        part = self._part(deadline)
+        if len(part) < _READ_BYTES and not self._received:
+            self._received = part  # nearly always the whole answer
+            return
+        parts, size = [self._received, part], len(self._received) + len(part)
+        while b"\n" not in part:
+            if size > LONGEST_LINE_BYTES:
+                raise ProcessEndedError(
+                    f"it wrote {size:,} bytes without the end of a line; an answer is one line of "
+                    f"at most {LONGEST_LINE_BYTES:,} bytes"
+                )
+            part = self._part(deadline)
+            parts.append(part)
+            size += len(part)
+        self._received = b"".join(parts)
+
+    def _part(self, deadline: float | None) -> bytes:
+        """What it has written, as far as it is there; waits for the first byte."""
+        if deadline is not None or self._most_bytes is not None:
+            self._wait([self._stdout], [], deadline)
+        part = os.read(self._stdout, _READ_BYTES)
+        if not part:
+            raise self._ended()
+        return part
+
+    def _wait(self, readers: list[int], writers: list[int], deadline: float | None) -> list[int]:
+        """Wait until something can be done; the readers that have something."""
+        while True:
+            left_s = _LOOK_EVERY_S if deadline is None else deadline - time.monotonic()
+            left_s = min(max(0.0, left_s), _LOOK_EVERY_S)
+            readable, writable, _ = select.select(readers, writers, [], left_s)
+            if readable or writable:
+                return readable
+            self._check_memory()
+            if deadline is not None and time.monotonic() >= deadline:
+                self.close()
+                raise ProcessEndedError("it did not answer within the time limit")
+
+    def _check_memory(self) -> None:
+        """Look at the memory that the program uses, where that can be read."""
+        if self._most_bytes is None:
+            return
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pages = Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]
+            if int(pages) * resource.getpagesize() > self._most_bytes:
+                self.close()
+                raise ProcessEndedError(f"it used more than {self._most_bytes >> 20:,} MiB")
+
+    def _ended(self) -> ProcessEndedError:
+        """The error of a program that closed its pipes."""
+        status = self.wait(_PATIENCE_S)
+        if status is None:
+            how = "it closed its standard input or output without ending"
+        elif status < 0:
+            how = f"it was killed by {_signal_name(-status)}"
+        else:
+            how = f"it ended with exit status {status}"
+        said = self._last_words()
+        return ProcessEndedError(f"{how}; its last words: {said}" if said else how)
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError, ValueError):
+            size = os.fstat(self._errors.fileno()).st_size
+            tail = os.pread(self._errors.fileno(), _READ_BYTES, max(0, size - _READ_BYTES))
+            text = tail.decode("utf-8", errors="backslashreplace")
+            return " ".join(text.split())[-_TAIL_CHARACTERS:]
+        return ""
+
+
+def _appended_file() -> BinaryIO:
+    """A nameless file that can be emptied while somebody writes on at its end."""
+    stream = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the process
+    flags = fcntl.fcntl(stream, fcntl.F_GETFL)
+    fcntl.fcntl(stream, fcntl.F_SETFL, flags | os.O_APPEND)
+    return stream
+
+
+def _end(process: subprocess.Popen[bytes], errors: BinaryIO) -> None:
+    """Nobody needs the program any more: it may leave, and is killed if it does not."""
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+    try:
+        process.wait(_LEAVING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    errors.close()
+
+
+def _why_not_started(program: str, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        hint = "" if "/" in program else f"; a program in this folder is cmd:./{program}"
+        return f"there is no program {program} (looked from {Path.cwd()}){hint}"
+    if isinstance(error, PermissionError):
+        what = "is a folder" if Path(program).is_dir() else "is not executable"
+        return f"{program} {what}; build it, or make it executable with chmod +x"
+    return f"{program} cannot be started: {error.strerror or error}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,124 @@
+"""`poolproof protocol`: the conversation that it shows, and what it says is wrong."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+
+from poolproof.command_line import main
+from poolproof.protocol_validation import SchemaChecker, schema_text
+from poolproof.targets.command_messages import continue_text, run_text, start_text, stop_text
+
+SERVE = f"cmd:{sys.executable} -m poolproof.targets.serve"
+HOSTILE = Path(__file__).resolve().parents[1] / "targets" / "hostile_program.py"
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["protocol", *arguments])
+
+
+def hostile(how):
+    return f"cmd:{sys.executable} {HOSTILE} {how}"
+
+
+def test_smoke_shows_each_line_of_a_right_program():
+    result = run("smoke", f"{SERVE} impl")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == 'sent      {"seq":1,"do":"start","protocol":1}'
+    assert lines[1].startswith('received  {"seq":1,"protocol":1,')
+    assert any('"refused"' in line for line in lines)
+    assert lines[-1].startswith("fine")
+
+
+def test_smoke_converses_with_a_queue():
+    result = run("smoke", f"{SERVE} impl-queue")
+    assert result.exit_code == 0, result.output
+    assert '"do":"popleft"' in result.output
+
+
+@pytest.mark.parametrize(
+    ("how", "wrong"),
+    [
+        ("other-version", "it speaks version 2 of the protocol"),
+        ("garbage", "is not JSON"),
+        ("exits", "it ended with exit status 3; its last words: giving up"),
+        ("refuses", "allocate(2)"),
+    ],
+)
+def test_smoke_says_what_is_wrong_behind_the_line(how, wrong):
+    result = run("smoke", hostile(how))
+    assert result.exit_code == 1, result.output
+    *conversation, last = result.output.splitlines()
+    assert conversation[0].startswith("sent")
+    assert last.startswith("wrong")
+    assert wrong in last
+
+
+def test_smoke_gives_up_a_program_that_hangs():
+    result = run("smoke", hostile("hangs"), "--timeout", "3")
+    assert result.exit_code == 1, result.output
+    assert "did not answer within the time limit" in result.output
+
+
+def test_only_programs_speak_the_protocol():
+    result = run("smoke", "impl")
+    assert result.exit_code == 2
+    assert "is no program" in result.output
+
+
+def test_a_program_that_is_not_there_cannot_be_asked():
+    result = run("validate", "cmd:./no/such/program")
+    assert result.exit_code == 2
+    assert "there is no program" in result.output
+
+
+def test_a_right_program_is_valid():
+    result = run("validate", f"{SERVE} impl", "--tapes", "4")
+    assert result.exit_code == 0, result.output
+    assert "lines are as the schemas say" in result.output
+
+
+def test_the_schema_is_one():
+    Draft202012Validator.check_schema(json.loads(schema_text()))
+
+
+def test_the_schema_takes_what_we_send():
+    checker = SchemaChecker()
+    command = '{"do":"allocate","count":2}'
+    for line in (
+        start_text(1),
+        run_text(2, 4, True, "state", [command]),
+        continue_text(3, [command]),
+        stop_text(4),
+    ):
+        checker.hear("sent", line)
+    assert checker.faults == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ('{"seq":2}', "'answers' is a required property"),
+        ('{"seq":2,"answers":[{"num_free":"3"}]}', "'3' is not of type 'integer'"),
+        ('{"seq":2,"answers":[{"block_hashes":["xyz"]}]}', "$.answers[0].block_hashes[0]"),
+        ('{"seq":2,"answers":[{"result":[0],"refused":"no"}]}', "$.answers[0]"),
+        ('{"seq":2,"answers":[', "is not JSON"),
+    ],
+)
+def test_a_wrong_line_is_named_with_its_place(answer, fault):
+    checker = SchemaChecker()
+    checker.hear("sent", run_text(2, 4, True, "state", []))
+    checker.hear("received", answer)
+    assert len(checker.faults) == 1
+    assert fault in checker.faults[0]
+    assert checker.faults[0].startswith("line 2")
+
+
+def test_validate_says_where_a_program_breaks_the_schema():
+    result = run("validate", hostile("no-name"))
+    assert result.exit_code == 1
+    assert "$.name" in result.output

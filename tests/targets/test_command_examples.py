@@ -1,0 +1,107 @@
+"""The example allocators in other languages hold, and their planted bugs are found."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from poolproof.explore.breadth_first import reachable
+from poolproof.explore.exhaustive_run import check_part, parts_of, scope_under
+from poolproof.explore.orbit_space import OrbitSpace
+from poolproof.explore.scope import Scope
+from poolproof.explore.watch import Watch
+from poolproof.harness.random_driver import PoolCampaign
+from poolproof.harness.tape_driver import taped
+from poolproof.targets.load import load_target
+
+ROOT = Path(__file__).resolve().parents[2]
+DEAF = Watch(lambda _: None, lambda _: None)
+STRICT = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+BUGS = {
+    "c": ("touch-keeps-queued", "I1"),
+    "rust": ("drop-all-copies", "IDX"),
+    "javascript": ("two-loops", "OWN"),
+}
+
+
+def compiled_c(folder, *flags):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler (cc) here")
+    program = folder / "lru_pool"
+    sources = sorted((ROOT / "examples" / "c").glob("*.c"))
+    subprocess.run([compiler, *STRICT, *flags, *sources, "-o", program], check=True)
+    return str(program)
+
+
+def compiled_rust():
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("there is no cargo here")
+    folder = ROOT / "build" / "examples" / "rust"
+    manifest = ROOT / "examples" / "rust" / "Cargo.toml"
+    subprocess.run(
+        [cargo, "build", "--quiet", "--release", "--offline", "--locked",
+         "--manifest-path", manifest, "--target-dir", folder],
+        check=True,
+    )  # fmt: skip
+    return str(folder / "release" / "lru-pool")
+
+
+@pytest.fixture(scope="module", params=["c", "rust", "javascript"])
+def example(request, tmp_path_factory):
+    """A language and the example's command line."""
+    if request.param == "c":
+        return "c", compiled_c(tmp_path_factory.mktemp("c"))
+    if request.param == "rust":
+        return "rust", compiled_rust()
+    if shutil.which("node") is None:
+        pytest.skip("there is no node here")
+    return "javascript", f"node {ROOT / 'examples' / 'javascript' / 'lru_pool.mjs'}"
+
+
+def first_violation(target, runs):
+    campaign = taped(PoolCampaign(target.name, target.make, target.profile), target.tapes)
+    traces = (campaign.run(number).trace for number in range(runs))
+    return next((trace.violation for trace in traces if trace is not None), None)
+
+
+def test_an_example_holds(example):
+    target = load_target(f"cmd:{example[1]}")
+    assert first_violation(target, 12) is None
+
+
+def test_an_example_holds_in_every_state_of_three_blocks(example):
+    target = load_target(f"cmd:{example[1]}")
+    can = target.tapes.can
+    scope = scope_under(Scope(3), target.profile, can)
+    for part in parts_of(reachable(OrbitSpace(scope)), scope, 3, 0, wide=True):
+        result = check_part(
+            target.name, make=target.make, profile=target.profile, can=can, part=part, watch=DEAF,
+            mark=lambda _: None, tapes=target.tapes,
+        )  # fmt: skip
+        assert result.failures == {}
+        assert result.num_commands > result.num_states
+
+
+def test_the_planted_bug_of_an_example_is_found(example):
+    language, program = example
+    bug, invariant = BUGS[language]
+    found = first_violation(load_target(f"cmd:{program} --bug {bug}"), 12)
+    assert found is not None
+    assert found.invariant == invariant
+
+
+def test_an_example_names_the_bugs_that_it_can_have(example):
+    with pytest.raises(Exception, match=r"usage: .*--bug"):
+        load_target(f"cmd:{example[1]} --bug other")
+
+
+def test_the_example_in_c_is_clean_under_sanitizers(tmp_path):
+    program = compiled_c(tmp_path, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover")
+    target = load_target(f"cmd:{program}")
+    assert first_violation(target, 4) is None
+    pool = target.make(100, True)
+    assert pool.allocate(100) == list(range(100))
+    assert pool.free_order() == []
