@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
@@ -30,8 +30,9 @@ from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import Replay, replay
 from poolproof.harness.tape_driver import taped
+from poolproof.harness.weak_hashes import WEAK_HASHES
 from poolproof.manager_watch import Watched, watch
-from poolproof.run_kinds import layout_of
+from poolproof.run_kinds import hash_bits_of, layout_of
 from poolproof.stateful_tests.chain_machine import ChainMachine
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.manager_machine import ManagerMachine
@@ -89,7 +90,8 @@ class Chunk:
 class ChunkResult:
     """What the runs of a chunk did: the shortest failing trace for each kind of failure.
 
-    `lost` is the trace of a run that cost the worker.
+    `lost` is the trace of a run that cost the worker. `num_collisions` are the runs that went wrong
+    because two hashes were made equal, in a manager that trusts its hashes.
     """
 
     num_steps: int = 0
@@ -98,6 +100,7 @@ class ChunkResult:
     failures: dict[str, Trace] = field(default_factory=dict)
     runs_of_kind: Counter[str] = field(default_factory=Counter)
     num_failing_runs: int = 0
+    num_collisions: int = 0
     lost: Trace | None = None
 
     def add(self, trace: Trace) -> None:
@@ -154,13 +157,19 @@ def _manager_campaign(target: Target, layout_name: str, chunk: Chunk) -> Manager
     assert layout.make is not None
     profile = chunk.profile or layout.profile
     assert isinstance(profile, ManagerProfile)
+    options: dict[str, Any] = {"layout": layout_name}
+    if hash_bits := hash_bits_of(chunk.kind):
+        options[WEAK_HASHES] = hash_bits
+        if "collisions" in profile.assumed:
+            # Who never said that hits are compared is not called wrong for trusting hashes.
+            profile = replace(profile, collisions="trusted")
     return ManagerCampaign(
         target.name,
         layout.make,
         profile,
         layout.block_size,
         chunk.seed,
-        {"layout": layout_name},
+        options,
     )
 
 
@@ -174,6 +183,7 @@ def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
         result.num_runs += 1
         result.num_steps += run.num_steps
         result.facts |= run.facts
+        result.num_collisions += run.collision is not None
         if run.trace is not None:
             result.num_failing_runs += 1
             result.add(run.trace)

@@ -25,12 +25,15 @@ _SUMMARIES = {
     "shrink": "Make a failing trace as short as it gets.",
     "show": "Draw a trace step by step, or write it as a test or a web page.",
     "explore": "Visit every state of a small pool.",
+    "fuzz": "Run a campaign that looks for states nobody has seen.",
     "diff": "Compare two targets on one tape.",
     "list": "The targets that are known here.",
     "new": "Write the skeleton of an allocator to fill in.",
     "workload": "Replay real request traces, checked while they run.",
     "prove": "Prove the invariants for every size, with Z3.",
+    "protocol": "Look at a program that speaks the protocol of cmd: targets.",
     "symbolic": "Confirm the arithmetic over all inputs, with CrossHair.",
+    "bugs": "Plant real bugs and see who catches what.",
     "kernels": "Check paged attention against dense attention.",
 }
 
@@ -83,15 +86,25 @@ def _expected_errors() -> tuple[type[Exception], ...]:
     from poolproof.contract.target import TargetError
     from poolproof.contract.trace import TraceError
     from poolproof.explore.scope import ExplorationError
+    from poolproof.fuzz.example_database import ExamplesError
+    from poolproof.fuzz.folder import FolderError
+    from poolproof.fuzz.messages import MessageError
+    from poolproof.kill_matrix.matrix_json import MatrixFileError
+    from poolproof.kill_matrix.results_file import ResultsFileError
     from poolproof.known_findings import KnownFileError
     from poolproof.output_files import OutputError
 
     return (
         BaselineError,
+        ExamplesError,
         ExplorationError,
+        FolderError,
         KnownFileError,
+        MessageError,
+        MatrixFileError,
         OutputError,
         ProfileError,
+        ResultsFileError,
         TargetError,
         TraceError,
     )

@@ -5,9 +5,7 @@ Found out in a worker, by building one small instance (one for each layout of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
@@ -18,7 +16,7 @@ from poolproof.contract.violation import Violation
 from poolproof.harness.isolation import Beacon, Lost
 from poolproof.harness.lost_run import as_violation
 from poolproof.harness.target_call import crash
-from poolproof.run_kinds import manager_kind
+from poolproof.run_kinds import layout_of, manager_kind
 from poolproof.targets.target import Layout, Target
 
 __all__ = [
@@ -43,6 +41,8 @@ class LayoutDescription:
     block_size: int
     can: Capabilities | None
     why_not: str = ""
+    takes_hash: bool = False
+    """Whether the manager lets its hash be replaced (`use_hash`)."""
 
     @property
     def kind(self) -> str:
@@ -79,7 +79,7 @@ class Description:
 
     def layout_of_kind(self, kind: str) -> LayoutDescription | None:
         """The layout whose runs are of this kind."""
-        return next((layout for layout in self.layouts if layout.kind == kind), None)
+        return next((layout for layout in self.layouts if layout.name == layout_of(kind)), None)
 
 
 def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
@@ -149,20 +149,20 @@ def _describe_layout(layout: Layout, lost: Lost | None, beacon: Beacon) -> Layou
 
     What the manager raises itself it raises again when it is driven, and is a finding then.
     """
-    can = None
+    can, takes_hash = None, False
     if layout.make is not None and lost is None:
         beacon.bump()
-        can = _capabilities(lambda: layout.make and layout.make(_MANAGER_BLOCKS, True))
-    return LayoutDescription(layout.name, layout.profile, layout.block_size, can, layout.why_not)
-
-
-def _capabilities(make: Callable[[], Any]) -> Capabilities | None:
-    try:
-        return manager_capabilities_of(make())
-    except TargetError:
-        raise
-    except (Exception, SystemExit):  # noqa: BLE001 -- see above
-        return None
+        try:
+            instance = layout.make(_MANAGER_BLOCKS, True)
+            can = manager_capabilities_of(instance)
+            takes_hash = callable(getattr(instance, "use_hash", None))
+        except TargetError:
+            raise
+        except (Exception, SystemExit):  # noqa: BLE001 -- see above
+            can = None
+    return LayoutDescription(
+        layout.name, layout.profile, layout.block_size, can, layout.why_not, takes_hash
+    )
 
 
 def queue_of(target: Target) -> Target:

@@ -6,6 +6,7 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
+from poolproof.harness.weak_hashes import WEAK_HASHES
 
 __all__ = ["num_blocks_of", "printable", "profile_words", "set_up_of", "severity_words"]
 
@@ -41,7 +42,9 @@ def set_up_of(trace: Trace) -> str:
     if isinstance(trace.profile, ManagerProfile):
         size = trace.options.get("block_size", 1)
         layout = trace.options.get("layout", trace.profile.layout_name)
-        return f"manager of {blocks} of {size} tokens, layout {layout}, {caching}"
+        bits = trace.options.get(WEAK_HASHES)
+        hashes = f", hashes cut to {bits} bits" if bits else ""
+        return f"manager of {blocks} of {size} tokens, layout {layout}{hashes}, {caching}"
     return f"pool of {blocks}, {caching}"
 
 

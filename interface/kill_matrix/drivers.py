@@ -52,7 +52,7 @@ def kind_of(subject: Subject) -> str:
 
 def campaign_for(subject: Subject, seed: int) -> Any:
     """The runs of the plain driver, with weak hashes where the bug needs them."""
-    if subject.weak_hashes:  # `certify` leaves a manager its own hashes
+    if subject.weak_hashes:
         assert isinstance(subject.profile, ManagerProfile)
         return ManagerCampaign(
             subject.id, subject.make, subject.profile, subject.block_size, seed, subject.options

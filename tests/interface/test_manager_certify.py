@@ -185,3 +185,46 @@ def test_each_planted_manager_bug_is_refused(specimen_id):
     certificate = judge(certify(lambda: target, options, SilentProgress()), Rules())
     assert certificate.verdict is Verdict.REFUSED
     assert {f.violation.invariant for f in certificate.findings} & set(specimen.invariants)
+
+
+WEAK = """
+from poolproof.bugs.catalogue import manager_specimen
+
+FOUND = manager_specimen("{specimen}")
+
+
+class Manager(FOUND.cls):
+    profile = FOUND.profile.to_json()
+
+    def __init__(self, num_blocks, block_size=4, **named):
+        super().__init__(num_blocks, block_size, **named)
+"""
+
+
+def weak_stage_of(folder, specimen):
+    """The certificate of a specimen, and its stage in which hashes collide."""
+    (folder / "weak.py").write_text(WEAK.format(specimen=specimen))
+    certificate = certified(f"{folder / 'weak.py'}:Manager")
+    (stage,) = [stage for stage in certificate.stages if "weak hashes" in stage.stage]
+    return certificate, stage
+
+
+def test_a_manager_that_compares_too_little_is_refused_once_hashes_collide(tmp_path):
+    certificate, stage = weak_stage_of(tmp_path, "C3")
+    assert certificate.verdict is Verdict.REFUSED
+    assert [s for s in certificate.stages if s.outcome is Outcome.REFUSED] == [stage]
+    assert {f.trace.options["weak_hashes"] for f in certificate.findings} == {4}
+
+
+def test_a_manager_that_trusts_its_hashes_depends_on_collisions_and_is_not_wrong(tmp_path):
+    certificate, stage = weak_stage_of(tmp_path, "C1-trusted")
+    assert certificate.verdict is Verdict.HOLDS
+    assert "hashes are trusted: with 4 bits" in stage.note
+
+
+def test_a_manager_that_says_nothing_of_collisions_is_not_called_wrong_for_them():
+    certificate = certified(f"{HOSTILE}:Good")
+    assert "collisions" in certificate.profile.assumed
+    assert certificate.verdict is Verdict.HOLDS
+    (stage,) = [stage for stage in certificate.stages if "weak hashes" in stage.stage]
+    assert "went wrong by a collision" in stage.note

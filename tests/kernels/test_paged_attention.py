@@ -1,6 +1,7 @@
 """Our Triton kernels in the interpreter: against the oracle, and every other check."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,8 +15,9 @@ from poolproof.kernels.grammar import draw_case
 from poolproof.kernels.oracle import dense_attention
 from poolproof.kernels.paged.attention import TileSizes, paged_attention, tile_sizes
 from poolproof.kernels.strategies import cases
+from poolproof.served_managers import served_managers
 
-TARGET = paged_target("cpu")
+TARGET = replace(paged_target("cpu"), managers=served_managers())
 
 
 def run(case: Case, **keywords) -> tuple[torch.Tensor, float]:

@@ -1,0 +1,116 @@
+"""Which level of `certify` catches each planted bug, and whether one accuses a correct oddity.
+
+A gate run is derandomised, so a specimen has one verdict a level. Driven are the runs of a
+certification in its order (interface/kill_matrix/certify_levels.py: state machine, plain driver,
+small scopes), which end at the first thing that breaks; one that is caught at quick is not driven
+at standard. The oddities are driven by the plain driver, so many chunks from each of many seeds;
+whole certifications of them are in tests/bugs. Writes benchmarks/results/levels_of_specimens.json;
+exit status 1 when a specimen survives standard, fewer than 80 % are caught at quick, or an oddity
+is accused.
+
+Usage: python benchmarks/levels_of_specimens.py [--seeds N] [--chunks N] [--json FILE] [ID ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from poolproof.certify_jobs import Chunk, campaign_of
+from poolproof.contract.trace import write_atomically
+from poolproof.harness.isolation import Beacon
+from poolproof.kill_matrix.certify_levels import CERTIFY
+from poolproof.kill_matrix.drivers import kind_of
+from poolproof.kill_matrix.subject import Subject, subjects
+from poolproof.levels import RUNS_PER_CHUNK
+
+RESULTS = Path(__file__).resolve().parent / "results" / "levels_of_specimens.json"
+LEAST_AT_QUICK = 0.8
+SILENT = Beacon(memoryview(bytearray(64)).cast("Q"))
+
+
+def caught_at(specimen_id: str) -> dict[str, Any]:
+    """The first level that catches the specimen, and by what."""
+    subject = subjects()[specimen_id]
+    row: dict[str, Any] = {
+        "id": specimen_id, "title": subject.title, "level": subject.level, "caught_at": None,
+    }  # fmt: skip
+    for level, detector in zip(("quick", "standard"), CERTIFY, strict=True):
+        found = detector.search(subject, 0, SILENT)
+        if found.caught:
+            return {
+                **row, "caught_at": level, "steps": found.steps, "invariant": found.invariant,
+                "stage": found.note,
+            }  # fmt: skip
+    return {**row, "why": "not caught at `standard`"}
+
+
+def driven(job: tuple[str, int, int]) -> dict[str, Any]:
+    """What the plain driver says of an oddity, from so many seeds."""
+    oddity_id, seeds, chunks = job
+    subject = subjects()[oddity_id]
+    steps, accused = 0, ""
+    for seed in range(seeds):
+        campaign = campaign_of(subject.target(), Chunk(kind_of(subject), seed, 0, 0))
+        for number in range(chunks * RUNS_PER_CHUNK):
+            run = campaign.run(number)
+            steps += run.num_steps
+            if run.trace is not None and not accused:
+                accused = f"seed {seed}, run {number}: {run.trace.violation}"
+    return {"id": oddity_id, "level": subject.level, "steps": steps, "accused": accused}
+
+
+def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many were caught at which level."""
+    quick = sum(row["caught_at"] == "quick" for row in rows)
+    later = [row["id"] for row in rows if row["caught_at"] == "standard"]
+    return {
+        "specimens": len(rows),
+        "quick": quick,
+        "standard": quick + len(later),
+        "only_at_standard": later,
+        "never": [row["id"] for row in rows if row["caught_at"] is None],
+    }
+
+
+def main() -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("ids", nargs="*", metavar="ID", help="only these")
+    parser.add_argument("--seeds", type=int, default=20, help="for each oddity")
+    parser.add_argument("--chunks", type=int, default=1, help="of a hundred runs, for each seed")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    options = parser.parse_args()
+    found: dict[str, Subject] = subjects()
+    unknown = [name for name in options.ids if name not in found]
+    if unknown:
+        parser.error(f"nothing is called {', '.join(unknown)}; see `poolproof bugs --help`")
+    ids = options.ids or list(found)
+    odd = [i for i in ids if found[i].is_oddity]
+    with ProcessPoolExecutor(options.workers) as workers:
+        oddities = workers.map(driven, [(i, options.seeds, options.chunks) for i in odd])
+        rows = list(workers.map(caught_at, [i for i in ids if not found[i].is_oddity]))
+        accusations = list(oddities)
+    summary = summary_of(rows)
+    print(summary)
+    accused = [row for row in accusations if row["accused"]]
+    print(f"{len(accusations)} oddities, {options.seeds} seeds, accused: {accused or 'none'}")
+    record = {
+        "load_average": os.getloadavg()[0], "summary": summary, "rows": rows,
+        "oddity_seeds": options.seeds, "oddity_runs": options.chunks * RUNS_PER_CHUNK,
+        "oddities": accusations,
+    }  # fmt: skip
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(options.json, json.dumps(record, indent=1) + "\n")
+    too_few = summary["quick"] < LEAST_AT_QUICK * summary["specimens"]
+    return 1 if too_few or summary["never"] or accused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Runs a campaign on this machine: isolation, folder, workers, coordinator, findings as files."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import write_trace
+from poolproof.driving import raise_if_ours
+from poolproof.fuzz.coordinator import Budget, Campaign
+from poolproof.fuzz.example_database import export_tapes, import_tapes, key_of
+from poolproof.fuzz.findings import Finding
+from poolproof.fuzz.folder import CampaignFolder, FolderError
+from poolproof.fuzz.folder_merge import merge_folder
+from poolproof.fuzz.messages import CorpusTape
+from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.status import CampaignStatus
+from poolproof.fuzz.survey import DEFAULT_BLOCKS, Survey, survey
+from poolproof.fuzz.workers import InProcessWorkers, LocalWorkers, Workers
+from poolproof.fuzz_examiner import TargetExaminer
+from poolproof.fuzz_lines import PlainDisplay, finding_text, last_lines
+from poolproof.harness.isolation import (
+    Failed,
+    Finished,
+    ImporterError,
+    InProcess,
+    Isolation,
+    Limits,
+)
+from poolproof.targets.load import load_target
+from poolproof.targets.target import Target
+from poolproof.trace_files import DEFAULT_FOLDER
+
+__all__ = ["FuzzOptions", "fuzz_target"]
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzOptions:
+    """How a session is run; what it is about is in `CampaignSettings`."""
+
+    folder: Path | None
+    merge: tuple[Path, ...]
+    examples: Path | None
+    workers: int
+    budget: Budget
+    in_process: bool
+    limits: Limits
+
+
+def fuzz_target(asked: CampaignSettings, options: FuzzOptions) -> int:
+    """Run a session of the campaign, print what it found, and give the exit status.
+
+    Raises TargetError, FolderError.
+    """
+
+    def load() -> Target:
+        return load_target(asked.target, api=asked.api)
+
+    alone = options.in_process or not Isolation.is_available
+    isolation: Any = InProcess(load) if alone else Isolation(load, options.limits)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(isolation)
+            about = _surveyed(isolation, asked)
+            folder = stack.enter_context(CampaignFolder(options.folder, about.settings))
+            workers: Workers = (
+                InProcessWorkers(isolation) if alone else LocalWorkers(isolation, options.workers)
+            )
+            stack.callback(workers.close)
+            return _run(about, options, folder, workers, TargetExaminer(isolation, about.settings))
+    except ImporterError as error:
+        outcome = error.outcome
+        if isinstance(outcome, Failed) and outcome.exception_type.endswith("TargetError"):
+            raise TargetError(outcome.message) from error
+        raise TargetError(str(error)) from error
+
+
+def _surveyed(isolation: Any, asked: CampaignSettings) -> Survey:
+    """What the campaign is about, also of a target that cannot even be built."""
+    (outcome,) = isolation.map(survey, [asked])
+    if isinstance(outcome, Failed) and outcome.exception_type.endswith("ScopeError"):
+        raise TargetError(outcome.message)
+    raise_if_ours(outcome)
+    if isinstance(outcome, Finished):
+        found: Survey = outcome.value
+        return found
+    # Building it costs the process: the first run will say how.
+    level = asked.level or "pool"
+    settings = replace(asked, level=level, num_blocks=asked.num_blocks or DEFAULT_BLOCKS[level])
+    return Survey(settings, None, f"{settings.num_blocks} blocks")
+
+
+def _run(
+    about: Survey,
+    options: FuzzOptions,
+    folder: CampaignFolder,
+    workers: Workers,
+    examiner: TargetExaminer,
+) -> int:
+    settings = about.settings
+    for path in options.merge:
+        status = folder.status() or CampaignStatus(
+            target=settings.target, level=settings.level, scope=about.scope, activity="merging"
+        )
+        merged = merge_folder(folder, settings, status, path)
+        click.echo(
+            f"merged     {path}: {merged.num_states:,} states, {merged.num_tapes:,} tapes and "
+            f"{merged.num_findings:,} findings were new"
+        )
+    imported = _imported(options.examples, settings)
+    display = PlainDisplay()
+
+    def say(finding: Finding) -> None:
+        _write_trace(finding)
+        display.say(finding)
+
+    campaign = Campaign(
+        settings,
+        workers,
+        folder,
+        examiner,
+        budget=options.budget,
+        scope=about.scope,
+        num_possible=about.num_possible,
+        show=display.show,
+        say=say,
+        tapes=imported,
+    )
+    earlier = campaign.findings
+    for finding in earlier:
+        click.echo(f"known      {finding_text(finding)}")
+        _write_trace(finding)
+    last = campaign.run()
+    if options.examples is not None:
+        tapes = [finding.tape for finding in campaign.findings if finding.tape]
+        export_tapes(options.examples, key_of(settings), tapes)
+    for line in last_lines(last, len(earlier)):
+        click.echo(line)
+    if last.findings:
+        click.echo(f"next       poolproof show {last.findings[0].fingerprint}")
+        return 1
+    return 2 if last.activity == "interrupted" or last.facts_missing else 0
+
+
+def _imported(examples: Path | None, settings: CampaignSettings) -> tuple[CorpusTape, ...]:
+    if examples is None:
+        return ()
+    tapes = import_tapes(examples, key_of(settings))
+    return tuple(CorpusTape(tape, b"", 0, "imported") for tape in tapes)
+
+
+def _write_trace(finding: Finding) -> None:
+    """Where `replay`, `shrink` and `show` look for a fingerprint."""
+    try:
+        DEFAULT_FOLDER.mkdir(parents=True, exist_ok=True)
+        write_trace(finding.trace, DEFAULT_FOLDER / f"{finding.fingerprint}.jsonl")
+    except OSError as error:
+        raise FolderError(
+            f"cannot write the trace of {finding.fingerprint} into {DEFAULT_FOLDER}: "
+            f"{error.strerror}; it is kept in the campaign's folder"
+        ) from error
