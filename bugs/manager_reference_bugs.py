@@ -50,7 +50,10 @@ class FinishKeepsBlocks(CleanManager):
     """The table is dropped and nobody counts down."""
 
     def finish(self, seq_id: int) -> None:
-        self.sequences.pop(seq_id, None)
+        if seq_id in self.sequences and self.sequences[seq_id].loading:
+            super().finish(seq_id)  # its transfer ends later, and asks for it
+        else:
+            self.sequences.pop(seq_id, None)
 
 
 @plant(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from poolproof.contract.commands import Command
+from poolproof.contract.commands import Command, Reset
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
@@ -17,6 +18,7 @@ from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.manager_workload import ManagerWorkload
 from poolproof.harness.random_driver import RunResult
 from poolproof.harness.replay import replay
+from poolproof.harness.single_invariant import SingleManagerSession, require_stated, verdict
 from poolproof.harness.target_call import crash
 from poolproof.harness.weak_hashes import WEAK_HASHES, collided, weaken, with_full_hashes
 from poolproof.reference.content_names import ContentNames
@@ -26,12 +28,16 @@ __all__ = ["ManagerCampaign"]
 MOST_NAMES = 100_000
 """Names of contents that are kept from run to run; two or three symbols make the same prefixes."""
 
+TURN_EVERY = 40
+"""After so many commands a run turns to something else (`ManagerWorkload.bias`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ManagerCampaign:
     """A manager to run against; `make(num_blocks, enable_caching)` builds instances.
 
-    With the option `weak_hashes` (bits) its hashes are made to collide, see `weak_hashes.py`.
+    With the option `weak_hashes` (bits) its hashes are made to collide, see `weak_hashes.py`. With
+    `only`, the name of an invariant, nothing else is checked, see `single_invariant.py`.
     """
 
     name: str
@@ -40,7 +46,12 @@ class ManagerCampaign:
     block_size: int
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
+    workload: type[ManagerWorkload] = ManagerWorkload
+    only: str | None = None
     names: ContentNames = field(default_factory=ContentNames, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        require_stated(self.only, "manager")
 
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` makes if it fails: 3 to 12 blocks."""
@@ -72,10 +83,14 @@ class ManagerCampaign:
     def _run(self, setup: Trace, announce: Callable[[Command], None] | None) -> RunResult:
         if len(self.names) > MOST_NAMES:
             self.names.clear()
+        only = self.only
+        session_class: Callable[..., ManagerSession] = ManagerSession
+        if only is not None:
+            session_class = partial(SingleManagerSession, only=only)
         try:
             target = self.make(setup.num_blocks, setup.enable_caching)
             weaken(target, setup.options)
-            session = ManagerSession(
+            session = session_class(
                 target,
                 self.profile,
                 setup.num_blocks,
@@ -87,9 +102,14 @@ class ManagerCampaign:
             raise
         except (Exception, SystemExit) as error:
             unbuilt = crash(f"constructing the manager with {setup.num_blocks} blocks", error)
-            return RunResult(0, set(), replace(setup, violation=unbuilt))
+            is_meant = only in (None, "CRASH")
+            return RunResult(0, set(), replace(setup, violation=unbuilt) if is_meant else None)
         commands: list[Command] = []
-        violation = session.first_look() or self._drive(setup, session, commands, announce)
+
+        def drive() -> Violation | None:
+            return session.first_look() or self._drive(setup, session, commands, announce)
+
+        violation = verdict(only, session, drive)
         if violation is None:
             return RunResult(session.num_commands, session.facts)
         trace = replace(setup, commands=tuple(commands), violation=violation)
@@ -112,13 +132,18 @@ class ManagerCampaign:
         commands: list[Command],
         announce: Callable[[Command], None] | None,
     ) -> Violation | None:
-        """One run in 32 is long; each ends with every sequence ended and every block free."""
+        """One run in 32 is long; each ends with every sequence ended and an empty cache."""
         choices = SeededChoices(str(setup.options["seed"]))
-        workload = ManagerWorkload(choices, session.model, session.can, 2 + choices.below(2))
-        workload.bias()
+        workload = self.workload(choices, session.model, session.can, 2 + choices.below(2))
+        turn = workload.seek_collisions if WEAK_HASHES in self.options else workload.bias
+        last = [Reset()] if "reset" in session.can.verbs else []
         num_steps = 600 + choices.below(600) if choices.below(32) == 0 else 20 + choices.below(100)
         for place in range(num_steps + 10_000):
+            if place % TURN_EVERY == 0:
+                turn()
             command = workload.next() if place < num_steps else workload.drain()
+            if command is None and last:
+                command = last.pop()
             if command is None:
                 break
             commands.append(command)
