@@ -106,3 +106,12 @@ def test_what_does_not_fit_into_a_logical_block_is_not_added() -> None:
     with pytest.raises(ValueError, match="logical block 4 has 2 empty slots, not 3"):
         block.append_tokens([1, 2, 3])
     assert block.token_ids == []
+
+
+def test_a_copied_logical_block_fills_up_by_itself() -> None:
+    block = LogicalTokenBlock(4, 3)
+    block.append_tokens([1])
+    copy = block.copy()
+    copy.append_tokens([2])
+    assert (copy.block_number, copy.block_size, copy.token_ids) == (4, 3, [1, 2])
+    assert block.token_ids == [1]

@@ -55,6 +55,10 @@ def test_a_seed_that_is_none_is_refused(seed: Any) -> None:
         hasher(seed=seed)
 
 
+def test_a_block_of_one_token_is_enough() -> None:
+    assert len(set(hasher(1).hash_sequence([1, 1, 2]))) == 3
+
+
 @pytest.mark.parametrize("block_size", [0, -1, True, 2.0])
 def test_a_block_has_at_least_one_token(block_size: Any) -> None:
     with pytest.raises(ValueError, match="block_size must be an int of at least 1"):
@@ -95,7 +99,8 @@ def test_equal_tokens_under_different_parents_differ() -> None:
 def test_only_full_blocks_have_hashes() -> None:
     assert hasher(4).hash_sequence([]) == []
     assert [len(hasher(4).hash_sequence([1] * n)) for n in (3, 4, 5, 7, 8)] == [0, 1, 1, 1, 2]
-    with pytest.raises(ValueError, match="a full block has 4 tokens, not 3"):
+    message = "^a full block has 4 tokens, not 3; partial blocks have no hash$"
+    with pytest.raises(ValueError, match=message):
         hasher(4).hash_block(None, [1, 2, 3])
 
 
@@ -160,6 +165,22 @@ def test_no_two_sets_of_extra_keys_collide() -> None:
     assert len(set(messages)) == len(KEYS)
 
 
+@pytest.mark.parametrize(
+    ("key", "tag", "fields"),
+    [
+        (LoRA("name", "path"), b"L", [b"name", b"path"]),
+        (Salt("secret"), b"S", [b"secret"]),
+        (MultiModal("id", -3), b"M", [b"id", b"-3"]),
+        (Embeds(b"digest", b"\x01"), b"E", [b"digest", b"\x01"]),
+    ],
+)
+def test_the_encoding_of_a_key_is_its_tag_and_its_fields_behind_their_lengths(
+    key: Any, tag: bytes, fields: list[bytes]
+) -> None:
+    expected = b"".join(len(field).to_bytes(8, "little") + field for field in fields)
+    assert encoded_key(key) == tag + expected
+
+
 def test_every_kind_of_field_has_a_tag_of_its_own() -> None:
     kinds = [LoRA("X", "X"), Salt("X"), MultiModal("X", 0), Embeds(b"X", b"X")]
     tags = [encoded_key(key)[:1] for key in kinds]
@@ -205,3 +226,8 @@ def test_extra_keys_of_a_partial_last_block_wait_for_it() -> None:
 def test_extra_keys_of_no_block_are_refused(num_tokens: int, index: Any) -> None:
     with pytest.raises(ValueError, match=f"no block {index!r} in {num_tokens} tokens"):
         hasher().hash_sequence([1] * num_tokens, {index: []})
+
+
+def test_extra_keys_behind_the_only_token_are_refused() -> None:
+    with pytest.raises(ValueError, match="no block 1 in 1 tokens"):
+        hasher(1).hash_sequence([1], {1: []})

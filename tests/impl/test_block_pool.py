@@ -50,6 +50,33 @@ def test_the_profile_describes_the_instance() -> None:
     assert BlockPool(2, **chosen).profile == {**chosen, "retention": "exact"}
 
 
+@pytest.mark.parametrize("null_block", [None, 0, 1])
+def test_a_pool_shows_its_sizes(null_block: int | None) -> None:
+    pool = BlockPool(2, null_block=null_block, enable_caching=False)
+    assert (pool.num_blocks, pool.null_block, pool.enable_caching) == (2, null_block, False)
+
+
+def test_a_subclass_may_count_in_its_own_way() -> None:
+    class Doubled(BlockPool):
+        def ref_count(self, block_id: int) -> int:
+            return 2 * super().ref_count(block_id)
+
+    pool = Doubled(2)
+    assert [pool.ref_count(block_id) for block_id in pool.allocate(1)] == [2]
+
+
+def test_iterators_are_read_once() -> None:
+    pool = BlockPool(4)
+    a, b = pool.allocate(2)
+    pool.cache(iter([a, b]), [b"a", b"b"])
+    pool.touch(iter([a]))
+    pool.free(iter([a, b]))
+    assert (pool.lookup(b"a"), pool.lookup(b"b"), pool.ref_count(a)) == (a, b, 1)
+    pool.evict(iter([a]))
+    pool.cache([a], iter([b"c"]))
+    assert (pool.lookup(b"a"), pool.lookup(b"c")) == (None, a)
+
+
 @pytest.mark.parametrize(
     "name", ["eviction", "duplicates", "recache", "null_in_lists", "keys", "events", "misuse"]
 )
@@ -407,3 +434,15 @@ def test_carry_compares_blocks_with_hashes(group: int) -> None:
     assert not pool.carry([0], [b"a", b"b"], group=group)
     assert not pool.carry([0, 9], [b"a", b"b"], group=group)
     assert not pool.carry([0, 1], [b"a", b"b"], group=1)
+
+
+def test_carry_asks_about_group_0_when_none_is_named() -> None:
+    pool = BlockPool(4)
+    pool.cache(pool.allocate(1), [b"a"])
+    assert pool.carry([0], [b"a"])
+
+
+def test_the_index_holds_the_cached_hashes_and_nothing_else() -> None:
+    pool = BlockPool(4)
+    pool.cache(pool.allocate(2), [b"a", b"b"])
+    assert pool._cached.index.first == {b"a": 0, b"b": 1}

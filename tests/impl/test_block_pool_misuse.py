@@ -204,3 +204,12 @@ def test_an_unchecked_pool_does_the_same_for_legal_calls(eviction: str) -> None:
         assert pool.allocate(-1 if pool.profile["misuse"] == "undefined" else 0) == []
     assert state(pools[0]) == state(pools[1])
     assert pools[0].lookup(b"e") == pools[1].lookup(b"e") == 5
+
+
+@pytest.mark.parametrize("as_given", [list, tuple])
+def test_a_pool_that_defines_no_misuse_checks_nothing(as_given: type) -> None:
+    pool = BlockPool(3, misuse="undefined")
+    pool.touch(as_given([2]))
+    assert pool.ref_count(2) == 1
+    pool.cache(as_given([0]), as_given([b"a"]))
+    assert pool.lookup(b"a") == 0

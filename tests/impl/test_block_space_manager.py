@@ -116,7 +116,10 @@ def test_waiting_sequences_with_different_tokens_do_not_share() -> None:
     manager = manager_of(4)
     group = SequenceGroup("r", [Sequence(0, [1, 2], 2), Sequence(1, [1, 3], 2)])
     for operation in (manager.can_allocate, manager.allocate):
-        with pytest.raises(ValueError, match="wait in one group with different tokens"):
+        with pytest.raises(
+            ValueError,
+            match=r"sequence 1 .* and sequence 0 .* wait in one group with different tokens",
+        ):
             operation(group)
 
 
@@ -246,9 +249,20 @@ def test_a_refused_append_changes_nothing() -> None:
     assert state(manager, *group.get_seqs()) == before
 
 
+def test_a_finished_sequence_that_still_has_blocks_is_not_grown() -> None:
+    manager = manager_of(2)
+    group = running(manager, 1, 0)
+    group.add(running(manager, 2, 1).get_seqs()[0])
+    finished = group.get_seqs()[1]
+    finished.append_tokens([0])
+    assert not manager.can_append_slot(group)
+    finished.status = SequenceStatus.FINISHED
+    assert manager.can_append_slot(group)
+
+
 def test_a_sequence_that_was_not_admitted_does_not_append() -> None:
     manager = manager_of(1)
-    with pytest.raises(ValueError, match="has no blocks; it was not admitted, or freed"):
+    with pytest.raises(ValueError, match=r"^append_slot: .* has no blocks; it was not admitted"):
         manager.append_slot(Sequence(0, [1], 2))
 
 
@@ -489,6 +503,16 @@ def test_tokens_within_the_window_may_come_at_once() -> None:
 
 
 # Construction.
+
+
+def test_a_manager_shows_its_sizes() -> None:
+    manager = manager_of(4, 1, sliding_window=4)
+    assert (manager.block_size, manager.sliding_window) == (2, 4)
+
+
+@pytest.mark.parametrize(("watermark", "num_blocks"), [(0, 0), (0.29, 2), (0.3, 3), (1, 10)])
+def test_the_watermark_is_whole_blocks_rounded_down(watermark: float, num_blocks: int) -> None:
+    assert manager_of(10, watermark=watermark).watermark_blocks == num_blocks
 
 
 @pytest.mark.parametrize("window", [0, -2, 3, True, 2.0])

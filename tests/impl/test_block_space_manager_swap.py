@@ -6,6 +6,7 @@ import pytest
 
 from poolproof.impl.alloc_status import AllocStatus
 from poolproof.impl.block_space_manager import BlockSpaceManager
+from poolproof.impl.physical_block import Device
 from poolproof.impl.sequence_group import Sequence, SequenceGroup, SequenceStatus
 
 OK, LATER, NEVER = AllocStatus.OK, AllocStatus.LATER, AllocStatus.NEVER
@@ -172,6 +173,30 @@ def test_a_status_that_does_not_fit_the_device_is_refused(operation: str) -> Non
     moved(group, SequenceStatus.RUNNING)
     with pytest.raises(ValueError, match=r"sequence 0 .* has its blocks on the cpu"):
         getattr(manager, operation)(group)
+
+
+def test_a_finished_sequence_that_still_has_blocks_is_not_moved() -> None:
+    manager = manager_of(4, 1)
+    group = running(manager, 1, 0)
+    finished = running(manager, 1, 1).get_seqs()[0]
+    group.add(finished)
+    finished.status = SequenceStatus.FINISHED
+    assert manager.can_swap_out(group)
+    manager.swap_out(group)
+    assert (manager.device_of(finished), manager.get_num_free_cpu_blocks()) == (Device.GPU, 0)
+
+
+@pytest.mark.parametrize("status", [SequenceStatus.FINISHED, SequenceStatus.RUNNING])
+def test_only_the_swapped_sequences_come_back(status: SequenceStatus) -> None:
+    manager = manager_of(2, 2)
+    group = swapped(manager, 1)
+    stays = swapped(manager, 2, 1).get_seqs()[0]
+    group.add(stays)
+    stays.status = status
+    running(manager, 1, 2)
+    assert manager.can_swap_in(group) is OK
+    assert len(manager.swap_in(group)) == 1
+    assert manager.device_of(stays) is Device.CPU
 
 
 def test_a_sequence_freed_already_is_passed_over() -> None:

@@ -75,3 +75,12 @@ def test_a_cleared_index_finds_nothing() -> None:
     index.clear()
     assert (index.prefix_of, len(index)) == ([None, None], 0)
     assert index.prefix_of is prefixes
+
+
+def test_blocks_with_one_prefix_carry_one_and_the_same_wherever_it_begins() -> None:
+    index = ChainIndex(4)
+    root = index.publish(0, 7, None, b"a")
+    assert index.publish(1, 7, None, b"a") is root
+    child = index.publish(2, 8, root, b"b")
+    assert index.publish(3, 8, root, b"b") is child
+    assert list(child.carriers) == [2, 3]

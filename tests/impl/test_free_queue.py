@@ -114,6 +114,7 @@ def test_an_empty_queue_can_be_filled_from_the_head() -> None:
         ("append_n", [0, 2], "block 2 is in the queue already"),
         ("append_n", [0, 0], "block 0 is given twice"),
         ("append_n", [0, -1], "-1 is not a block id"),
+        ("append_n", [0, 4], "4 is not a block id"),
         ("append_n", None, "must be a list of block ids"),
         ("prepend_n", [0, 3], "block 3 is in the queue already"),
         ("prepend_n", [1, 0, 1], "block 1 is given twice"),
@@ -125,7 +126,7 @@ def test_misuse_is_told_and_changes_nothing(operation: str, argument: object, me
     queue = FreeQueue(4)
     queue.popleft_n(2)
     before = links(queue)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"^{operation}: .*{message}"):
         getattr(queue, operation)(argument)
     assert links(queue) == before
 
@@ -143,10 +144,24 @@ def test_the_walk_of_a_queue_tied_into_a_ring_ends() -> None:
     assert queue.free_order() == [0, 1, 2, 0]
 
 
-def test_the_walk_of_a_queue_with_a_wild_link_ends() -> None:
+@pytest.mark.parametrize("wild", [UNLINKED, 3, 4, 99])
+def test_the_walk_of_a_queue_with_a_wild_link_ends(wild: int) -> None:
     queue = FreeQueue(3)
-    queue.next[1] = UNLINKED
+    queue.next[1] = wild
     assert queue.free_order() == [0, 1]
+
+
+@pytest.mark.parametrize("half", ["next", "previous"])
+def test_a_block_linked_on_one_side_only_is_not_said_to_be_outside(half: str) -> None:
+    queue = FreeQueue(3)
+    getattr(queue, half)[1] = UNLINKED
+    assert queue.free_neighbours(1) in {(0, UNLINKED), (UNLINKED, 2)}
+
+
+def test_two_sentinels_stand_beyond_the_ids_and_nothing_else() -> None:
+    queue = FreeQueue(3)
+    assert sorted([queue.head, queue.tail]) == [3, 4]
+    assert len(queue.next) == len(queue.previous) == 5
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -70,12 +70,12 @@ def test_sizes_out_of_bounds_are_refused(make, name):
         make()
 
 
-def layout(kinds, block_size=4, hash_block_size=None):
+def layout(kinds, block_size=4, hash_block_size=None, *, use_eagle=False):
     return lay_out(
         kinds,
         block_size,
         hash_block_size=hash_block_size,
-        use_eagle=False,
+        use_eagle=use_eagle,
         max_in_flight_tokens=8,
         max_model_len=64,
     )
@@ -96,9 +96,24 @@ def test_a_block_has_the_hash_of_its_last_hash_block():
 
 
 def test_groups_must_be_groups():
+    message = "^groups must be a list of FullAttention, SlidingWindow, ChunkedLocal or RecurrentS"
     for kinds in ([], ["full"]):
-        with pytest.raises(ValueError, match="groups must be a list of FullAttention"):
+        with pytest.raises(ValueError, match=message):
             layout(kinds)
+
+
+def test_the_smallest_sizes_are_one_token():
+    window, chunk = SlidingWindow(window=1), ChunkedLocal(chunk_size=1)
+    laid_out = layout([FullAttention(), window, chunk], 1, 1)
+    assert [group.block_size for group in laid_out.groups] == [1, 1, 1]
+    assert laid_out.hash_block_size == 1
+
+
+@pytest.mark.parametrize("use_eagle", [True, False])
+def test_a_layout_tells_whether_hits_need_a_proof(use_eagle):
+    laid_out = layout([FullAttention(), RecurrentState()], use_eagle=use_eagle)
+    assert laid_out.use_eagle is use_eagle
+    assert [group.num_proof_blocks for group in laid_out.groups] == [int(use_eagle), 0]
 
 
 def test_hash_blocks_must_divide_blocks():

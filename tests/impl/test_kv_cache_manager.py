@@ -9,6 +9,19 @@ from poolproof.impl.kv_cache_manager import KVCacheManager
 from poolproof.impl.kv_cache_request import Image, Request
 
 HASHER = BlockHasher(seed=b"s", block_size=4)
+COUNTS = (
+    "^allocate_slots: the numbers of new, new computed, lookahead and external computed "
+    "tokens must be"
+)
+NOTHING = "^allocate_slots: no token is new, found or loaded; there is nothing to do$"
+STALE_HITS = (
+    "^allocate_slots: of the blocks .* found for request 'b', at least one no longer holds what "
+    "was found; look up again after whatever was allocated$"
+)
+JOIN = (
+    "^allocate_slots: request 'r' has blocks, and computed blocks of others cannot join them; "
+    "look up before the first allocation only$"
+)
 
 
 def manager_of(num_blocks=10, **kwargs):
@@ -64,6 +77,15 @@ def test_a_token_within_the_last_block_takes_none():
     answer = manager.allocate_slots(request, 1)
     assert answer is not None
     assert answer.blocks == ((),)
+
+
+@pytest.mark.parametrize("num_drafts", [0, 4])
+def test_the_token_that_fills_a_block_makes_it_found(num_drafts):
+    manager, request = manager_of(), request_of(7)
+    serve(manager, request, num_lookahead_tokens=num_drafts)
+    request.append([7])
+    assert manager.allocate_slots(request, 1).blocks == ((),)
+    assert manager.get_computed_blocks(request_of(9, "b"))[1] == 8
 
 
 def test_a_token_behind_a_full_block_takes_one():
@@ -251,7 +273,7 @@ def test_a_lookup_that_has_been_overtaken_is_refused():
     serve(manager, request_of([5] * 12, "c"))
     manager.free(request_of([5] * 12, "c"))
     before = state_of(manager, late)
-    with pytest.raises(ValueError, match="no longer holds what was found; look up again"):
+    with pytest.raises(ValueError, match=STALE_HITS):
         manager.allocate_slots(late, 1, num_hit, blocks)
     assert state_of(manager, late) == before
 
@@ -371,7 +393,7 @@ def test_late_caching_of_a_freed_request_is_harmless():
 def test_no_more_tokens_can_be_cached_than_there_are_slots():
     manager, request = manager_of(), request_of(20)
     serve(manager, request, 6, delay_cache_blocks=True)
-    with pytest.raises(ValueError, match="has 8 slots, which cannot hold 9 computed tokens"):
+    with pytest.raises(ValueError, match=r"^request 'r' has 8 slots, which cannot hold 9 computed"):
         manager.cache_blocks(request, 9)
 
 
@@ -438,6 +460,14 @@ def test_truncation_takes_back_keys_of_tokens_that_will_not_be_computed():
     assert manager.get_computed_blocks(request_of(11, "b"))[1] == 4
 
 
+@pytest.mark.parametrize("length", [0, 11])
+def test_truncation_may_keep_all_or_nothing(length):
+    manager, request = manager_of(), request_of(11)
+    serve(manager, request)
+    assert manager.truncate(request, length) == length
+    assert manager.get_block_ids("r") == (([1, 2, 3] if length else []),)
+
+
 @pytest.mark.parametrize("length", [-1, 12])
 def test_truncation_stays_within_the_tokens(length):
     with pytest.raises(ValueError, match=f"has 11 tokens, which cannot be cut to {length}"):
@@ -452,7 +482,9 @@ def test_stale_hashes_are_refused():
     before = state_of(manager)
     with pytest.raises(ValueError, match="6 tokens and 3 block hashes; it needs one for every"):
         manager.get_computed_blocks(request)
-    with pytest.raises(ValueError, match="no more and no less"):
+    with pytest.raises(
+        ValueError, match=r"^request 'r' has 6 tokens and .* of 4 tokens, no more and no less$"
+    ):
         manager.allocate_slots(request, 6)
     assert state_of(manager) == before
 
@@ -537,19 +569,19 @@ def test_without_caching_nothing_is_found_or_hashed():
     serve(manager, request)
     manager.cache_blocks(request, 8)
     assert manager.get_computed_blocks(request_of(10, "b"))[1] == 0
-    with pytest.raises(ValueError, match="no computed blocks without caching"):
+    with pytest.raises(ValueError, match=r"^allocate_slots: there are no computed blocks without"):
         manager.allocate_slots(request_of(10, "b"), 2, 8, KVCacheBlocks(([1, 2],)))
 
 
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        ({"num_new_tokens": -1}, "at least 0, not"),
-        ({"num_new_tokens": True}, "ints"),
-        ({"num_new_tokens": 1, "num_lookahead_tokens": -1}, "at least 0"),
-        ({"num_new_tokens": 1, "num_new_computed_tokens": "4"}, "ints"),
-        ({"num_new_tokens": 0}, "there is nothing to do"),
-        ({"num_new_tokens": 0, "num_lookahead_tokens": 4}, "there is nothing to do"),
+        ({"num_new_tokens": -1}, f"{COUNTS} ints of at least 0, not"),
+        ({"num_new_tokens": True}, f"{COUNTS} ints"),
+        ({"num_new_tokens": 1, "num_lookahead_tokens": -1}, f"{COUNTS} ints of at least 0"),
+        ({"num_new_tokens": 1, "num_new_computed_tokens": "4"}, f"{COUNTS} ints"),
+        ({"num_new_tokens": 0}, NOTHING),
+        ({"num_new_tokens": 0, "num_lookahead_tokens": 4}, NOTHING),
     ],
 )
 def test_numbers_of_tokens_must_be_counts(counts, message):
@@ -562,7 +594,7 @@ def test_numbers_of_tokens_must_be_counts(counts, message):
 def test_computed_tokens_need_blocks():
     manager, request = manager_of(), request_of(8)
     request.num_computed_tokens = 4
-    with pytest.raises(ValueError, match="4 computed tokens but no blocks; set num_computed"):
+    with pytest.raises(ValueError, match=r"^allocate_slots: request 'r' has 4 computed tokens but"):
         manager.allocate_slots(request, 4)
 
 
@@ -570,8 +602,40 @@ def test_computed_tokens_need_slots():
     manager, request = manager_of(), request_of(12)
     serve(manager, request, 4)
     request.num_computed_tokens = 8
-    with pytest.raises(ValueError, match="has 4 slots, which cannot hold 8 computed tokens"):
+    with pytest.raises(ValueError, match=r"^request 'r' has 4 slots, which cannot hold 8 computed"):
         manager.allocate_slots(request, 4)
+
+
+def test_the_only_token_is_left_to_compute():
+    manager = KVCacheManager(4, 1, max_model_len=9)
+    hasher = BlockHasher(seed=b"s", block_size=1)
+    serve(manager, request_of(1, "a", hasher=hasher))
+    assert manager.get_computed_blocks(request_of(1, "b", hasher=hasher))[1] == 0
+
+
+def test_delayed_blocks_of_one_token_are_not_cached():
+    manager = KVCacheManager(4, 1, max_model_len=9)
+    hasher = BlockHasher(seed=b"s", block_size=1)
+    manager.allocate_slots(request_of(2, "a", hasher=hasher), 2, delay_cache_blocks=True)
+    assert manager.get_computed_blocks(request_of(2, "b", hasher=hasher))[1] == 0
+
+
+def test_tokens_beyond_the_longest_sequence_get_no_slots_and_no_keys():
+    manager, request = manager_of(max_model_len=8), request_of(13)
+    assert manager.allocate_slots(request, 13).blocks == ([1, 2],)
+    assert manager.get_computed_blocks(request_of(13, "b"))[1] == 8
+
+
+def test_blocks_that_were_found_or_loaded_are_reason_enough_to_allocate():
+    manager = manager_of()
+    serve(manager, request_of(9, "a"))
+    found = request_of(9, "b")
+    blocks, num_hit = manager.get_computed_blocks(found)
+    assert manager.allocate_slots(found, 0, num_hit, blocks).blocks == ((),)
+    assert manager.get_block_ids("b") == ([1, 2],)
+    loaded = request_of(9, "c")
+    assert manager.allocate_slots(loaded, 0, num_external_computed_tokens=4) is not None
+    assert len(manager.get_block_ids("c")[0]) == 1
 
 
 def test_hits_join_no_request_that_has_blocks():
@@ -579,9 +643,9 @@ def test_hits_join_no_request_that_has_blocks():
     serve(manager, request)
     blocks, num_hit = manager.get_computed_blocks(request_of(12, "b"))
     for arguments in [(1, num_hit, blocks), (1, 0, blocks), (1, 4)]:
-        with pytest.raises(ValueError, match="before the first allocation only"):
+        with pytest.raises(ValueError, match=JOIN):
             manager.allocate_slots(request, *arguments)
-    with pytest.raises(ValueError, match="before the first allocation only"):
+    with pytest.raises(ValueError, match=JOIN):
         manager.allocate_slots(request, 1, num_external_computed_tokens=4)
     assert manager.allocate_slots(request, 1, 0, manager.empty_kv_cache_blocks)
 
@@ -590,7 +654,7 @@ def test_hits_join_no_request_that_has_blocks():
 def test_hits_must_cover_the_tokens_that_they_are_for(blocks, num_hit):
     manager = manager_of()
     serve(manager, request_of(12, "a"))
-    with pytest.raises(ValueError, match="num_new_computed_tokens says"):
+    with pytest.raises(ValueError, match=r"request 'b' are for .* num_new_computed_tokens says"):
         manager.allocate_slots(request_of(12, "b"), 1, num_hit, KVCacheBlocks(blocks))
 
 

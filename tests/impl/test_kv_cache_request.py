@@ -54,11 +54,24 @@ def test_truncation_drops_the_hashes_of_what_is_cut():
 def test_truncation_keeps_computed_tokens():
     computed = request(range(8))
     computed.num_computed_tokens = 5
-    with pytest.raises(ValueError, match="8 tokens, 5 of them computed, and cannot be cut to 4"):
+    message = (
+        "^truncate: request 'r' has 8 tokens, 5 of them computed, and cannot be cut to 4; "
+        "KVCacheManager.truncate says how many computed tokens may stay$"
+    )
+    with pytest.raises(ValueError, match=message):
         computed.truncate(4)
     with pytest.raises(ValueError, match="cannot be cut to 9"):
         computed.truncate(9)
     assert computed.num_tokens == 8
+
+
+def test_truncation_may_keep_all_tokens_or_no_more_than_are_computed():
+    computed = request(range(8))
+    computed.num_computed_tokens = 5
+    computed.truncate(8)
+    assert computed.num_tokens == 8
+    computed.truncate(5)
+    assert computed.token_ids == [0, 1, 2, 3, 4]
 
 
 def test_an_adapter_stands_in_every_block():
@@ -76,6 +89,12 @@ def test_an_image_stands_in_every_block_that_it_reaches_into():
     tokens = list(range(16))
     wanted = HASHER.hash_sequence(tokens, {1: [MultiModal("cat", 3)], 2: [MultiModal("cat", -1)]})
     assert request(tokens, images=[Image("cat", 7, 3)]).block_hashes == wanted
+
+
+def test_an_image_that_fills_a_block_stands_in_no_other():
+    tokens = list(range(12))
+    wanted = HASHER.hash_sequence(tokens, {1: [MultiModal("cat", 0)]})
+    assert request(tokens, images=[Image("cat", 4, 4)]).block_hashes == wanted
 
 
 def test_equal_placeholders_of_other_images_are_other_blocks():

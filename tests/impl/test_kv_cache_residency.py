@@ -43,6 +43,19 @@ def test_hits_make_idle_time_and_gaps():
     assert metrics.take() == [Residency(10.0, 4.0, (3.0, 2.0))]
 
 
+def test_a_stay_begins_when_the_block_is_handed_out():
+    clock, metrics, pool = watched()
+    clock.now_s = 7.0
+    pool.allocate(1)
+    clock.now_s = 9.0
+    pool.evict([1])
+    assert metrics.take() == [Residency(2.0, 2.0, ())]
+
+
+def test_one_block_in_a_hundred_is_watched_by_default():
+    assert ResidencyMetrics().sample_rate == 0.01
+
+
 def test_gaps_of_a_hot_block_are_bounded():
     clock, metrics, pool = watched()
     pool.allocate(1)

@@ -267,7 +267,7 @@ def test_computed_tokens_need_slots():
     manager, request = manager_of(9, FullAttention(), SlidingWindow(window=5)), request_of(9)
     serve(manager, request, 4)
     request.num_computed_tokens = 5
-    with pytest.raises(ValueError, match="has 4 slots, which cannot hold 5 computed tokens"):
+    with pytest.raises(ValueError, match=r"^request 'r' has 4 slots, which cannot hold 5 computed"):
         manager.allocate_slots(request, 1)
 
 
@@ -376,3 +376,145 @@ def test_all_groups_are_free_in_the_end():
     assert manager.pop_blocks_for_free(request) == held
     manager.block_pool.free(held[::-1])
     assert manager.usage == 0
+
+
+def test_truncation_gives_back_each_group_from_its_tail():
+    manager, request = manager_of(12, FullAttention(), SlidingWindow(window=99)), request_of(8)
+    serve(manager, request)
+    assert manager.get_block_ids("r") == ([1, 2, 3, 4], [5, 6, 7, 8])
+    assert manager.truncate(request, 4) == 4
+    assert manager.get_block_ids("r") == ([1, 2], [5, 6])
+    assert manager.block_pool.free_order() == [9, 10, 11, 4, 3, 8, 7]
+
+
+def test_a_state_stays_when_all_that_is_computed_is_kept():
+    manager, request = manager_of(6, RecurrentState()), request_of(5)
+    serve(manager, request)
+    assert manager.truncate(request, 5) == 5
+    assert manager.truncate(request, 3) == 2
+
+
+def test_a_window_of_one_token_waits_until_the_first_one_is_settled():
+    manager = KVCacheManager(6, 1, max_model_len=9, groups=(SlidingWindow(window=1),))
+    request = Request("r", range(3), hasher=BlockHasher(seed=b"s", block_size=1))
+    manager.allocate_slots(request, 1)
+    request.num_computed_tokens = request.num_in_flight_tokens = 1
+    manager.allocate_slots(request, 1)
+    assert manager.get_block_ids("r") == ([1, 2],)
+
+
+def test_blocks_that_were_found_need_no_room():
+    manager = manager_of(5, FullAttention(), SlidingWindow(window=99))
+    serve(manager, request_of(4, "a"))
+    found = request_of([*range(4), 9], "b")
+    blocks, num_hit = manager.get_computed_blocks(found)
+    assert (num_hit, manager.block_pool.num_free()) == (4, 0)
+    assert manager.allocate_slots(found, 0, num_hit, blocks) is not None
+    assert manager.get_block_ids("b") == ([1, 2], [3, 4])
+
+
+def test_hits_that_nobody_holds_are_no_room_for_new_blocks():
+    manager = manager_of(6, FullAttention(), SlidingWindow(window=99))
+    first = request_of(4, "a")
+    serve(manager, first)
+    manager.free(first)
+    longer = request_of([*range(4), 9, 9], "b")
+    blocks, num_hit = manager.get_computed_blocks(longer)
+    assert (num_hit, manager.block_pool.num_free()) == (4, 5)
+    assert manager.allocate_slots(longer, 2, num_hit, blocks) is None
+    assert manager.block_pool.num_free() == 5
+
+
+def test_a_stale_hit_of_a_group_is_refused_by_the_name_of_its_request():
+    manager = manager_of(8, FullAttention(), SlidingWindow(window=99))
+    serve(manager, request_of(4, "a"))
+    found = request_of([*range(4), 9], "b")
+    blocks, num_hit = manager.get_computed_blocks(found)
+    manager.evict_blocks([3])
+    message = r"^allocate_slots: of the blocks \[3, 4\] found for request 'b', at least one no lo"
+    with pytest.raises(ValueError, match=message):
+        manager.allocate_slots(found, 1, num_hit, blocks)
+
+
+def test_requests_of_different_lengths_have_a_common_prefix():
+    manager = manager_of(20, FullAttention(), SlidingWindow(window=99))
+    serve(manager, request_of(4, "a"))
+    serve(manager, request_of([*range(4), 8, 9, 9], "b"))
+    assert manager.get_num_common_prefix_blocks("a") == [2, 0]
+
+
+def test_a_cut_to_a_whole_block_of_one_group_may_not_be_one_of_another():
+    manager, request = manager_of(20, FullAttention(), FullAttention(block_size=4)), request_of(9)
+    serve(manager, request)
+    assert manager.truncate(request, 6) == 4
+    assert manager.get_block_ids("r") == ([1, 2], [6])
+
+
+def test_a_cut_inside_blocks_that_are_not_cached_keeps_all_that_is_asked():
+    manager, request = manager_of(20, FullAttention(), FullAttention(block_size=4)), request_of(7)
+    serve(manager, request)
+    assert manager.truncate(request, 6) == 6
+
+
+@pytest.mark.parametrize(("use_eagle", "num_cached"), [(False, 2), (True, 3)])
+def test_only_a_proof_block_is_cached_beyond_the_common_boundary(use_eagle, num_cached):
+    groups = FullAttention(), FullAttention(block_size=4)
+    manager, request = manager_of(20, *groups, use_eagle=use_eagle), request_of(7)
+    serve(manager, request)
+    hashes = [manager.block_pool.block_hash(b) for b in manager.get_block_ids("r")[0]]
+    assert sum(block_hash is not None for block_hash in hashes) == num_cached
+
+
+def test_a_block_before_a_boundary_is_cached_although_the_window_has_slid_to_it():
+    manager = manager_of(40, FullAttention(block_size=8), SlidingWindow(window=3))
+    request = request_of(17)
+    serve(manager, request, 12)
+    grow(manager, request, 5)
+    assert manager.get_computed_blocks(request_of([*range(16), 99], "b"))[1] == 16
+
+
+def test_a_cut_keeps_an_uncached_end_although_a_group_of_smaller_blocks_has_cached_it():
+    groups = FullAttention(), FullAttention(block_size=6)
+    manager, request = manager_of(20, *groups, use_eagle=True), request_of(10)
+    serve(manager, request)
+    assert manager.truncate(request, 8) == 8
+
+
+def test_a_sequence_whose_blocks_are_there_fits_without_room():
+    manager = manager_of(5, FullAttention(), SlidingWindow(window=99))
+    request = request_of(4)
+    serve(manager, request, 3)
+    assert manager.block_pool.num_free() == 0
+    assert manager.allocate_slots(request, 1, full_sequence_must_fit=True) is not None
+
+
+def test_what_has_slid_out_of_the_window_is_not_part_of_the_outlook():
+    manager = manager_of(6, SlidingWindow(window=3), max_in_flight_tokens=99)
+    request = request_of(10)
+    serve(manager, request, 9)
+    assert manager.block_pool.num_free() == 0
+    assert manager.allocate_slots(request, 1, full_sequence_must_fit=True) is not None
+
+
+def test_a_hit_ends_one_block_before_the_proof_that_is_missing():
+    manager = manager_of(20, FullAttention(), SlidingWindow(window=3), use_eagle=True)
+    request = request_of(9)
+    serve(manager, request, 8)
+    assert manager.get_computed_blocks(request_of(9, "b"))[1] == 6
+    manager.evict_blocks([manager.get_block_ids("r")[1][3]])
+    assert manager.get_computed_blocks(request_of(9, "b"))[1] == 4
+
+
+def test_a_proof_block_is_a_whole_block():
+    manager = manager_of(20, SlidingWindow(window=3), use_eagle=True)
+    serve(manager, request_of(9), 8)
+    blocks, num_hit = manager.get_computed_blocks(request_of(8, "b"))
+    assert (num_hit, type(num_hit), len(blocks.blocks[0])) == (4, int, 2)
+
+
+def test_what_slides_out_now_does_not_count_as_held_in_the_outlook():
+    manager = manager_of(4, SlidingWindow(window=3), max_in_flight_tokens=8)
+    request = request_of(20)
+    serve(manager, request, 6)
+    assert manager.allocate_slots(request, 1, full_sequence_must_fit=True) is None
+    assert manager.allocate_slots(request, 1) is not None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import xxhash
 
-from poolproof.impl.nano_block_manager import BlockManager
+from poolproof.impl.nano_block_manager import BlockManager, packed_blocks
 from poolproof.impl.nano_sequence import Sequence
 
 
@@ -44,6 +44,7 @@ def state(manager: BlockManager) -> Any:
         manager.free_order(),
         [manager.ref_count(b) for b in ids],
         [manager.block_hash(b) for b in ids],
+        [manager.is_cached(b) for b in ids],
         [manager.cached_prefix(b) for b in ids],
         [manager.carriers(b) for b in ids],
     )
@@ -129,13 +130,14 @@ def test_a_refused_admission_changes_nothing() -> None:
     assert blocker.block_table == [2]
 
 
-def test_a_promised_number_of_hits_is_used_exactly() -> None:
+@pytest.mark.parametrize("promised", [0, 1, 2])
+def test_a_promised_number_of_hits_is_used_exactly(promised: int) -> None:
     manager = BlockManager(6, 2)
     finished(manager, [1, 2, 3, 4, 5])
     seq = Sequence([1, 2, 3, 4, 5])
     assert manager.can_allocate(seq) == 2
-    assert manager.allocate(seq, 1) == 1
-    assert seq.num_cached_tokens == 2
+    assert manager.allocate(seq, promised) == promised
+    assert seq.num_cached_tokens == 2 * promised
 
 
 @pytest.mark.parametrize("promised", [-1, 1, True, 1.0])
@@ -143,7 +145,9 @@ def test_a_promise_that_does_not_hold_is_refused(promised: Any) -> None:
     # vllm#18957: others were admitted since can_allocate was asked.
     manager = BlockManager(4, 2)
     seq = Sequence([1, 2, 3])
-    with pytest.raises(ValueError, match="promised, 0 found"):
+    with pytest.raises(
+        ValueError, match=r"^allocate: .* promised, 0 found; ask can_allocate again$"
+    ):
         manager.allocate(seq, promised)
     assert manager.num_free() == 4
 
@@ -151,14 +155,16 @@ def test_a_promise_that_does_not_hold_is_refused(promised: Any) -> None:
 def test_a_sequence_is_admitted_once() -> None:
     manager = BlockManager(4, 2)
     seq = admit(manager, [1])
-    with pytest.raises(ValueError, match="holds 1 blocks already"):
+    with pytest.raises(
+        ValueError, match=r"^allocate: .* holds 1 blocks already; deallocate it first$"
+    ):
         manager.allocate(seq)
 
 
 def test_a_sequence_without_tokens_is_refused() -> None:
     seq = Sequence([1])
     seq.token_ids.clear()
-    with pytest.raises(ValueError, match="no tokens"):
+    with pytest.raises(ValueError, match=r"^the sequence has no tokens; admit it with its prompt$"):
         BlockManager(1, 1).can_allocate(seq)
 
 
@@ -468,7 +474,55 @@ def test_a_reset_forgets_everything_unless_a_block_is_held() -> None:
     assert manager.block_hash(0) is None
 
 
-@pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (True, 1), (1, 1.0)])
-def test_sizes_are_positive_ints(sizes: Any) -> None:
-    with pytest.raises(ValueError, match="must be an int of at least 1"):
+@pytest.mark.parametrize(
+    ("sizes", "name"),
+    [
+        ((0, 1), "num_blocks"),
+        ((1, 0), "block_size"),
+        ((True, 1), "num_blocks"),
+        ((1, 1.0), "block"),
+    ],
+)
+def test_sizes_are_positive_ints(sizes: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name}.* must be an int of at least 1"):
         BlockManager(*sizes)
+
+
+def test_a_block_is_cached_when_it_has_a_hash() -> None:
+    manager = BlockManager(4, 2)
+    table = finished(manager, [1, 2, 3])
+    assert [manager.is_cached(b) for b in table] == [True, False]
+    assert [manager.block_hash(b) is not None for b in table] == [True, False]
+
+
+def test_a_prefix_whose_carriers_are_all_free_is_found_in_the_first_of_them() -> None:
+    manager = BlockManager(6, 2)
+    first, second = admit(manager, [1, 2, 3]), admit(manager, [1, 2, 3])
+    for seq in (first, second):
+        compute(manager, seq)
+    tables = [list(first.block_table), list(second.block_table)]
+    manager.deallocate(first)
+    manager.deallocate(second)
+    assert sorted(manager.carriers(tables[0][0])) == sorted([tables[0][0], tables[1][0]])
+    assert admit(manager, [1, 2, 4]).block_table[0] in {tables[0][0], tables[1][0]}
+
+
+def test_a_hit_that_others_hold_saves_one_block_and_no_more() -> None:
+    manager = BlockManager(3, 2)
+    run(manager, [1, 2, 3])
+    admit(manager, [9])
+    assert manager.num_free() == 0
+    with pytest.raises(MemoryError, match="1 blocks needed, 0 of 3 free"):
+        manager.allocate(Sequence([1, 2, 4]))
+
+
+def test_the_message_about_bad_tokens_says_where_they_are() -> None:
+    message = "^tokens must be ints of 64 bits; some of 2 to 5 are none$"
+    with pytest.raises(ValueError, match=message):
+        list(packed_blocks([1, 2, 3, 4, 5, 2**64], 2, 1, 3))
+
+
+def test_the_prefix_of_a_block_may_have_negative_tokens() -> None:
+    manager = BlockManager(4, 2)
+    (first, _) = finished(manager, [-1, 2, 3])
+    assert manager.cached_prefix(first) == [-1, 2]

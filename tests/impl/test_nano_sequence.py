@@ -23,7 +23,7 @@ def test_the_prompt_is_copied() -> None:
 
 
 def test_a_prompt_has_a_token() -> None:
-    with pytest.raises(ValueError, match="at least one token"):
+    with pytest.raises(ValueError, match=r"^a sequence needs at least one token$"):
         Sequence([])
 
 

@@ -65,7 +65,7 @@ def test_removing_what_is_not_carried_is_an_error_and_changes_nothing(carriers: 
     index = PrefixIndex()
     for block_id in carriers:
         index.insert(b"a", block_id)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="b'a'"):
         index.remove(b"a", 7)
     assert index.carriers(b"a") == carriers
 

@@ -1,5 +1,7 @@
 """Sizing: exact bytes and whole blocks."""
 
+import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -131,7 +133,8 @@ def test_a_begun_block_counts(num_tokens: int, expected: int) -> None:
 
 @pytest.mark.parametrize(("num_tokens", "expected"), [(1, 1), (63, 4), (64, 4), (65, 4), (9999, 4)])
 def test_a_window_bounds_the_blocks(num_tokens: int, expected: int) -> None:
-    assert blocks_per_sequence(num_tokens, 16, sliding_window_tokens=64) == expected
+    blocks = blocks_per_sequence(num_tokens, 16, sliding_window_tokens=64)
+    assert (type(blocks), blocks) == (int, expected)
 
 
 @pytest.mark.parametrize(
@@ -168,3 +171,90 @@ def test_concurrency_is_exact() -> None:
 def test_concurrency_needs_blocks(arguments: tuple[int, int], reserved: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         max_concurrency(*arguments, num_reserved_blocks=reserved)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: block_size_bytes(4, 0, 8, 128, 2),
+            "num_layers must be an int of at least 1, not 0",
+        ),
+        (
+            lambda: page_size_bytes(0, 8, 128, 2),
+            "block_size_tokens must be an int of at least 1, not 0",
+        ),
+        (lambda: page_size_bytes(4, 0, 128, 2), "num_kv_heads must be an int of at least 1, not 0"),
+        (lambda: page_size_bytes(4, 8, 0, 2), "head_size must be an int of at least 1, not 0"),
+        (
+            lambda: page_size_bytes(4, 8, 128, 0),
+            "element_size_bytes must be an int of at least 1, not 0",
+        ),
+        (
+            lambda: page_size_bytes(4, 8, 128, 2, num_tensors=0),
+            "num_tensors must be an int of at least 1, not 0",
+        ),
+        (lambda: pool_block_bytes([[0]]), "page size in bytes must be an int of at least 1, not 0"),
+        (
+            lambda: pool_block_bytes([[200, 100]]),
+            (
+                "all layers of a pool need one page size, not [100, 200] bytes; "
+                "choose block sizes that give equal pages, or pad"
+            ),
+        ),
+        (
+            lambda: available_kv_bytes(-1, 0, 1),
+            "total_memory_bytes must be an int of at least 0, not -1",
+        ),
+        (
+            lambda: available_kv_bytes(0, -1, 1),
+            "peak_memory_bytes must be an int of at least 0, not -1",
+        ),
+        (
+            lambda: available_kv_bytes(0, 0, "2"),
+            "memory_utilization must be above 0 and at most 1, not '2'",
+        ),
+        (lambda: available_kv_bytes(0, 0, "x"), "memory_utilization must be a number, not 'x'"),
+        (lambda: swap_space_bytes(-1), "swap_space_gib must be at least 0, not -1"),
+        (lambda: swap_space_bytes("x"), "swap_space_gib must be a number, not 'x'"),
+        (lambda: num_blocks(-1, 1), "available_bytes must be an int of at least 0, not -1"),
+        (lambda: num_blocks(1, 0), "bytes_per_block must be an int of at least 1, not 0"),
+        (lambda: blocks_per_sequence(-1, 1), "num_tokens must be an int of at least 0, not -1"),
+        (
+            lambda: blocks_per_sequence(1, 0),
+            "block_size_tokens must be an int of at least 1, not 0",
+        ),
+        (
+            lambda: blocks_per_sequence(1, 1, sliding_window_tokens=0),
+            "sliding_window_tokens must be an int of at least 1, not 0",
+        ),
+        (
+            lambda: blocks_per_sequence(1, 2, sliding_window_tokens=3),
+            "sliding_window_tokens must be a multiple of the block size 2, not 3",
+        ),
+        (lambda: max_concurrency(-1, 1), "num_blocks must be an int of at least 0, not -1"),
+        (lambda: max_concurrency(1, 0), "blocks_per_request must be an int of at least 1, not 0"),
+        (
+            lambda: max_concurrency(1, 1, num_reserved_blocks=-1),
+            "num_reserved_blocks must be an int of at least 0, not -1",
+        ),
+        (
+            lambda: max_concurrency(1, 1, num_reserved_blocks=2),
+            "2 blocks are reserved, of 1",
+        ),
+    ],
+)
+def test_a_refusal_names_the_argument_and_what_it_should_be(
+    call: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call()
+
+
+def test_the_smallest_sizes_are_accepted() -> None:
+    assert block_size_bytes(1, 1, 1, 1, 1, num_tensors=1) == 1
+    assert pool_block_bytes([[1]]) == 1
+    assert available_kv_bytes(0, 0, 1) == 0
+    assert num_blocks(1, 1) == 1
+    assert blocks_per_sequence(1, 1, sliding_window_tokens=1) == 1
+    assert max_concurrency(1, 1, num_reserved_blocks=1) == 0

@@ -130,7 +130,11 @@ def test_misuse_names_the_command_and_the_reason():
     assert said(did_not_ignore(command, reason, "KeyError: 9"))[3] == (
         intro + "that the profile ignores, but it raised KeyError: 9"
     )
-    for found in (did_not_raise(command, reason, None), did_not_ignore(command, reason, "x")):
+    for found in (
+        did_not_raise(command, reason, None),
+        raised_wrong_type(command, reason, "x"),
+        did_not_ignore(command, reason, "x"),
+    ):
         assert (found.invariant, found.severity) == ("MISUSE", Severity.CRASH)
 
 
@@ -181,3 +185,11 @@ def test_a_key_is_named_by_what_it_stands_for():
     assert key_name(full) == (
         "the key of <1, lora name at /path, salt tenant, image cat at token 4> in group 0"
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "named"),
+    [(6, "blocks 0, 1, 2, 3, 4 and 5 are"), (7, "7 blocks (0, 1, 2, 3, 4, 5, ...) are")],
+)
+def test_at_most_six_blocks_are_named(number, named):
+    assert block_list(range(number)) == named

@@ -2,8 +2,8 @@
 
 import pytest
 
-from poolproof.contract.observation import QueueLedger, QueueObservation
-from poolproof.invariants.queue_order import broken_in_queue
+from poolproof.contract.observation import PoolLedger, QueueLedger, QueueObservation
+from poolproof.invariants.queue_order import broken_in_queue, seen_as_pool
 
 KNOWN = QueueLedger((2, 0))
 LINKS = [(2, None), None, (None, 0)]
@@ -12,6 +12,12 @@ LINKS = [(2, None), None, (None, 0)]
 def test_the_right_queue_passes():
     assert broken_in_queue(QueueObservation(3, 2, [2, 0], LINKS), KNOWN) is None
     assert broken_in_queue(QueueObservation(3, 2, [2, 0]), KNOWN) is None
+
+
+def test_a_block_outside_the_queue_is_seen_as_held():
+    pool, ledger = seen_as_pool(QueueObservation(3, 2, [2, 0], LINKS), KNOWN)
+    assert (pool.num_free, pool.free_order, pool.neighbours) == (2, [2, 0], LINKS)
+    assert ledger == PoolLedger({0: (), 1: (0,), 2: ()}, {}, {}, (2, 0))
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,15 @@ def test_ord_the_order_is_another(changed, known):
     )  # fmt: skip
 
 
+def test_ord_is_not_broken_by_a_queue_that_ends_early(changed, known):
+    assert eviction_order(changed(free_order=[4, 3]), known) is None
+
+
+def test_own_a_walk_that_ends_early_refuses_what_would_fit(changed, known):
+    found = counts_match_owners(changed(free_order=[4, 3]), known)
+    assert (found.invariant, found.severity) == ("OWN", REFUSAL)
+
+
 def test_ord_an_unspecified_order_is_not_compared(changed, known):
     ledger = dataclasses.replace(known, ordered=False)
     assert eviction_order(changed(free_order=[5, 3, 4]), ledger) is None

@@ -39,6 +39,21 @@ def test_an_image_counts_from_where_it_lies():
     assert len({plain[3], shown[3], other[3], later[3]}) == 4
 
 
+def test_behind_an_image_its_tokens_count_alone():
+    names = ContentNames()
+    short = names.of_chain(TokenChain((1, 1, 1), images=(Image("p", 1, 1),)))
+    long = names.of_chain(TokenChain((1, 1, 1), images=(Image("p", 1, 2),)))
+    assert short[:2] == long[:2]
+    assert short[2] != long[2]
+
+
+def test_a_group_that_is_not_named_is_the_first():
+    names = ContentNames()
+    chain = TokenChain((1,))
+    assert names.root(chain) == names.root(chain, 0) != names.root(chain, 1)
+    assert names.of_chain(chain) == names.of_chain(chain, 0)
+
+
 def test_a_chain_can_be_extended_piece_by_piece():
     names = ContentNames()
     chain = TokenChain((1, 2, 3, 4), images=(Image("p", 2, 1),))

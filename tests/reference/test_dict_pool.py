@@ -2,8 +2,11 @@
 
 import pytest
 
+from poolproof.contract.commands import CacheChain
+from poolproof.contract.content import TokenChain
 from poolproof.contract.profile import Profile
 from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.legality import undefined_in
 
 A, B, C = b"a", b"b", b"c"
 
@@ -27,6 +30,29 @@ def hashes(pool):
 def test_the_initial_order_is_ascending_without_the_null_block():
     assert order(pool_of(4)) == [0, 1, 2, 3]
     assert order(pool_of(4, null_block=2)) == [0, 1, 3]
+
+
+def test_a_pool_of_which_nothing_is_said_caches_blocks_of_one_token():
+    pool = DictPool(2)
+    pool.allocate(2)
+    pool.cache([0], [A])
+    assert hashes(pool) == [A, None]
+    assert undefined_in(pool, CacheChain(TokenChain((1, 2)), (0, 1), 1, 0)) is None
+    assert undefined_in(pool, CacheChain(TokenChain((1,)), (0, 1), 1, 0)) is not None
+
+
+def test_what_is_taken_before_any_command_counts_as_taken_by_command_0():
+    pool = pool_of(1)
+    pool.allocate(1)
+    assert pool.ledger().holders == {0: [0]}
+    assert pool.ledger().owner_noun == "command"
+
+
+def test_a_hash_for_each_block_is_believed_to_be_there():
+    pool = pool_of(2)
+    pool.allocate(2)
+    with pytest.raises(ValueError, match="zip"):
+        pool.cache([0, 1], [A])
 
 
 def test_allocate_takes_the_head_with_one_reference_and_no_hash():
@@ -241,12 +267,36 @@ def test_a_full_key_takes_the_place_of_partial_ones():
     assert pool.lookup(A) == ()
 
 
+def test_a_block_that_loses_its_keys_covers_no_tokens_any_more():
+    pool = pool_of(2)
+    pool.allocate(1)
+    pool.cache_full(0, A, 4)
+    pool.evict([0])
+    assert pool.key_length == {}
+
+
 def test_a_partial_key_joins_a_full_one():
     pool = pool_of(2, keys="partial")
     pool.allocate(1)
     pool.cache_full(0, A, 4)
     pool.cache_partial(0, B, 2)
     assert (pool.keys[0], pool.key_length) == ([A, B], {0: 4})
+
+
+def test_the_same_full_key_again_changes_nothing():
+    pool = pool_of(2)
+    pool.allocate(2)
+    for block_id in (0, 1, 0):
+        pool.cache_full(block_id, A, 4)
+    assert list(pool.lookup(A)) == [0, 1]
+
+
+def test_a_partial_key_of_the_same_length_joins():
+    pool = pool_of(2, keys="partial")
+    pool.allocate(1)
+    pool.cache_partial(0, A, 2)
+    pool.cache_partial(0, B, 2)
+    assert pool.keys[0] == [A, B]
 
 
 def test_the_loser_of_a_full_key_has_no_length_either():
@@ -267,3 +317,21 @@ def test_the_ledger_is_the_pool_as_the_invariants_see_it():
     assert ledger.keys == {0: [], 1: [A], 2: []}
     assert ledger.carriers == {A: [1]}
     assert (ledger.free_order, ledger.null_block, ledger.ordered) == ((2,), 0, True)
+
+
+def test_a_key_that_a_target_was_seen_to_miss_goes_from_all_its_carriers():
+    pool = pool_of(4, retention="may-drop")
+    pool.allocate(3)
+    pool.cache([0, 1, 2], [A, A, B])
+    pool.release([0, 1])
+    pool.forget_vanished(A)
+    assert hashes(pool) == [None, None, B, None]
+
+
+def test_a_key_that_somebody_holds_cannot_vanish():
+    pool = pool_of(4, retention="may-drop")
+    pool.allocate(2)
+    pool.cache([0, 1], [A, A])
+    pool.release([0])
+    pool.forget_vanished(A)
+    assert hashes(pool) == [A, A, None, None]

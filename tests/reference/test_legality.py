@@ -82,10 +82,14 @@ def test_misuse_is_told_in_words(command, reason):
         Cache((1, 2), (A, A)),
         Cache((), ()),
         CacheChain(CHAIN, (1, 2), 0, 0),
+        CacheChain(CHAIN, (1, 2), 2, 0),
+        CachePartial(CHAIN, 1, 1, 0),
         CachePartial(CHAIN, 1, 2, 0),
+        CachePartial(CHAIN, 1, 8, 0),
         Evict((1, 3, 4)),
         Lookup(B),
         Acquire((A, B)),
+        LookupChain(CHAIN, 1, (0,)),
         LookupChain(CHAIN, 8, (0, 1)),
         Reset(),
     ],
@@ -142,6 +146,11 @@ def test_another_hash_is_undefined_where_the_profile_forbids_it():
     assert undefined_in(pool, Cache((99,), (B,))) is None
 
 
+def test_unequal_lists_are_misuse_and_nothing_else():
+    pool = pool_with(recache="forbidden")
+    assert undefined_in(pool, Cache((1, 2), (B,))) is None
+
+
 def test_a_chain_of_hashes_has_no_repeats():
     assert undefined_in(pool_with(), Acquire((A, B, A))) == "a hash stands twice in one chain"
 
@@ -175,20 +184,33 @@ def test_a_full_block_is_not_cached_in_full_again():
     assert undefined_in(pool, CacheChain(CHAIN, (1, 2), 1, 0)) is None
 
 
-def test_a_block_with_an_opaque_hash_is_not_promoted():
+def test_a_block_that_is_full_of_the_positions_before_is_not_promoted():
     pool = pool_with()
-    pool.cache([1], [B])
-    assert undefined_in(pool, CacheChain(CHAIN, (1,), 0, 0)) is not None
+    pool.cache_full(2, CHAIN.prefix(4, 0), 4)
+    reason = "block 2 has a hash that is no part of its full one"
+    assert undefined_in(pool, CacheChain(CHAIN, (1, 2), 0, 0)) == reason
+
+
+@pytest.mark.parametrize("block_ids", [(0,), (1, 0)])
+def test_a_block_with_an_opaque_hash_is_not_promoted(block_ids):
+    pool = DictPool(2)
+    pool.block_size = 4
+    pool.allocate(2)
+    pool.cache([0], [B])
+    reason = "block 0 has a hash that is no part of its full one"
+    assert undefined_in(pool, CacheChain(CHAIN, block_ids, 0, 0)) == reason
 
 
 def test_a_partial_entry_is_promoted():
     pool = pool_with(keys="partial")
     pool.cache_partial(1, CHAIN.prefix(2, 0), 2)
+    pool.cache_partial(2, CHAIN.prefix(6, 0), 6)
     assert undefined_in(pool, CacheChain(CHAIN, (1, 2), 0, 0)) is None
 
 
-def test_a_chain_over_a_missing_block_is_misuse_and_nothing_else():
-    assert undefined_in(pool_with(), CacheChain(CHAIN, (99,), 0, 0)) is None
+@pytest.mark.parametrize("block_id", [-1, 6, 99])
+def test_a_chain_over_a_missing_block_is_misuse_and_nothing_else(block_id):
+    assert undefined_in(pool_with(), CacheChain(CHAIN, (block_id,), 0, 0)) is None
 
 
 def test_a_partial_key_ends_inside_its_chain():
@@ -207,6 +229,16 @@ def test_a_further_key_ends_inside_the_same_block_of_a_sequence():
     assert undefined_in(pool, CachePartial(CHAIN, 1, 6, 0)) == (
         "block 1 holds other positions of a sequence"
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [(4, 3, True), (3, 4, True), (5, 6, True), (6, 5, True), (4, 5, False), (5, 4, False)],
+)
+def test_the_last_token_of_a_block_belongs_to_it(first, second, is_same):
+    pool = pool_with(keys="partial")
+    pool.cache_partial(1, CHAIN.prefix(first, 0), first)
+    assert (undefined_in(pool, CachePartial(CHAIN, 1, second, 0)) is None) == is_same
 
 
 def test_a_block_with_an_opaque_hash_takes_no_partial_key():
@@ -252,3 +284,8 @@ def test_an_empty_queue_cannot_be_popped():
 def test_partial_keys_are_undefined_where_duplicates_are_merged(duplicates):
     pool = pool_with(keys="partial", duplicates=duplicates)
     assert undefined_in(pool, CachePartial(CHAIN, 1, 2, 0)).startswith("the profile merges")
+
+
+@pytest.mark.parametrize("command", [Allocate(1), Free([1]), Lookup(A)], ids=str)
+def test_without_caching_the_other_commands_are_as_defined_as_ever(command):
+    assert undefined_in(pool_with(enable_caching=False), command) is None

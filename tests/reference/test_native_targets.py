@@ -29,6 +29,35 @@ def test_a_default_pool_has_the_default_profile():
     assert NativeDictQueue(1).profile == Profile().to_json()
 
 
+def test_a_pool_of_which_nothing_is_said_caches_blocks_of_one_token():
+    pool = NativeDictPool(2)
+    pool.allocate(2)
+    pool.cache_chain(CHAIN, [0, 1], 0, 0)
+    assert pool.lookup(CHAIN.prefix(2, 0)) == 1
+
+
+def test_it_behaves_as_its_profile_says():
+    pool = native(eviction="lifo")
+    pool.allocate(2)
+    pool.free([0, 1])
+    assert pool.free_order() == [1, 0, 2]
+
+
+def test_without_caching_nothing_is_found():
+    pool = native(enable_caching=False)
+    pool.allocate(1)
+    pool.cache([0], [A])
+    assert pool.lookup(A) is None
+
+
+def test_it_counts_its_commands():
+    pool = native(misuse="undefined")
+    pool.allocate(1)
+    pool.allocate(1)
+    pool.touch([0])
+    assert pool._model.holders == {0: [1, 3], 1: [2], 2: []}
+
+
 def test_it_shows_what_was_done():
     pool = native(4)
     assert pool.allocate(2) == [0, 1]
@@ -130,6 +159,24 @@ def test_a_partial_key_is_found():
     assert pool.lookup_chain(CHAIN, 2, [0]) == [0]
 
 
+def test_a_longer_partial_key_replaces_a_shorter_one():
+    pool = native(block_size=4, keys="partial")
+    pool.allocate(1)
+    pool.cache_partial(CHAIN, 0, 2, 0)
+    pool.cache_partial(CHAIN, 0, 3, 0)
+    assert pool.lookup_chain(CHAIN, 2, [0]) is None
+    assert pool.lookup_chain(CHAIN, 3, [0]) == [0]
+
+
+def test_a_shorter_partial_key_joins_a_longer_one():
+    pool = native(block_size=4, keys="partial")
+    pool.allocate(1)
+    pool.cache_partial(CHAIN, 0, 3, 0)
+    pool.cache_partial(CHAIN, 0, 2, 0)
+    assert pool.lookup_chain(CHAIN, 3, [0]) == pool.lookup_chain(CHAIN, 2, [0]) == [0]
+    assert pool.block_hash(0) == CHAIN.prefix(3, 0)
+
+
 def test_a_queue_does_what_its_model_does():
     queue = NativeDictQueue(4)
     assert queue.popleft() == 0
@@ -154,7 +201,7 @@ QUEUE_MISUSE = [
 
 @pytest.mark.parametrize("call", QUEUE_MISUSE)
 def test_misuse_of_a_queue_raises(call):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"^(popleft|remove|append|prepend)\w*: "):
         call(NativeDictQueue(2))
 
 

@@ -8,7 +8,7 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import AppendTokens, Schedule
 from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
 from poolproof.reference.manager_legality import undefined_for_manager
-from poolproof.reference.recurrent_states import furthest_end, waits_for_state
+from poolproof.reference.recurrent_states import furthest_end, has_state, waits_for_state
 from poolproof.reference.sequence_model import SequenceModel
 
 ROWS = {
@@ -18,8 +18,9 @@ ROWS = {
 }
 
 
-def model(states: str) -> SequenceModel:
-    groups = (CacheGroup(), CacheGroup("state"))
+def model(
+    states: str, groups: tuple[CacheGroup, ...] = (CacheGroup(), CacheGroup("state"))
+) -> SequenceModel:
     rows = {**ROWS, "states": states, "groups": groups}
     return SequenceModel(16, 4, ManagerProfile.from_mapping(rows))
 
@@ -35,7 +36,8 @@ def admitted(made: SequenceModel, num_tokens: int, num_scheduled: int):
 
 def _tables(made, sequence):
     free = iter(list(made.pool.free))
-    return [[next(free) for _ in range(made.num_entries(sequence, g))] for g in (0, 1)]
+    groups = range(len(made.groups))
+    return [[next(free) for _ in range(made.num_entries(sequence, g))] for g in groups]
 
 
 def computed(sequence):
@@ -63,6 +65,23 @@ def test_who_would_start_from_a_state_of_this_step_may_be_put_off():
     assert not waits_for_state(made, second, 4)
 
 
+def test_only_groups_of_states_have_states():
+    assert has_state((CacheGroup(), CacheGroup("state")))
+    assert not has_state((CacheGroup(), CacheGroup("sliding", 0, 4)))
+
+
+def test_states_are_waited_for_where_there_is_nothing_else():
+    made = model("step-end", (CacheGroup("state"),))
+    admitted(made, 5, 5)
+    assert waits_for_state(made, made.new_sequence(9, TokenChain((1,) * 6)), 4)
+
+
+def test_a_step_ends_with_the_block_of_the_state_and_not_of_another_group():
+    made = model("step-end", (CacheGroup("full", 8), CacheGroup("state", 4)))
+    sequence = admitted(made, 13, 1)
+    assert furthest_end(made, sequence) == 4
+
+
 def test_where_every_block_keeps_a_state_nobody_waits_and_steps_end_anywhere():
     made = model("every-block")
     first = admitted(made, 9, 5)
@@ -86,6 +105,15 @@ def test_a_chunk_that_passes_a_blocks_end_is_not_legal():
     made = model("step-end")
     sequence = admitted(made, 13, 6)
     computed(sequence)
+    assert undefined_for_manager(made, Schedule(0, 2)) is None
+    assert "has to leave a state at position 7" in undefined_for_manager(made, Schedule(0, 3))
+
+
+def test_a_chunk_counts_from_what_is_scheduled_already():
+    made = model("step-end")
+    sequence = admitted(made, 13, 4)
+    computed(sequence)
+    sequence.num_scheduled = 2
     assert undefined_for_manager(made, Schedule(0, 2)) is None
     assert "has to leave a state at position 7" in undefined_for_manager(made, Schedule(0, 3))
 
@@ -126,3 +154,14 @@ def test_a_block_that_proves_a_hit_is_computed_again():
     assert made.cached_prefix(made.new_sequence(1, TokenChain((1,) * 13))) == 8
     assert made.cached_prefix(made.new_sequence(2, TokenChain((1,) * 12))) == 4
     assert made.cached_prefix(made.new_sequence(3, TokenChain((1,) * 3))) == 0
+
+
+def test_a_hit_needs_the_block_that_proves_it():
+    made = SequenceModel(16, 4, ManagerProfile.from_mapping({"null_block": 0, "proof_blocks": 1}))
+    sequence = made.new_sequence(0, TokenChain((1,) * 12))
+    sequence.num_scheduled = 12
+    made.admit(sequence, 0, [list(made.pool.free)[:3]])
+    computed(sequence)
+    made.publish(sequence)
+    asking = made.new_sequence(1, TokenChain((*(1,) * 8, *(2,) * 5)))
+    assert made.cached_prefix(asking) == 4

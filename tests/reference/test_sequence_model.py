@@ -159,6 +159,60 @@ def test_a_copy_on_write_takes_one_block_and_gives_the_other_back():
     assert model.family_of(child) == [parent, child]
 
 
+def forked(model, parent, seq_id):
+    child = model.new_sequence(seq_id, parent.chain)
+    model.share(parent, child)
+    return child
+
+
+def test_a_write_meets_the_shared_blocks_from_its_position_on():
+    model = model_of()
+    parent = admitted(model, 0, [1, 2, 3, 4, 5], [0, 1, 2])
+    step(model)
+    child = forked(model, parent, 1)
+    assert [model.num_shared(child, first) for first in (0, 1, 2, 4, 6)] == [3, 3, 2, 1, 0]
+    model.follow(child, [[0, 1, 5]])
+    assert [model.num_shared(child, first) for first in (0, 4)] == [2, 0]
+
+
+def test_a_write_into_a_ring_comes_round_to_the_shared_blocks():
+    model = model_of(groups="sliding:4", window_blocks="reused")
+    parent = admitted(model, 0, [1, 2, 3, 4], [0, 1])
+    step(model)
+    child = forked(model, parent, 1)
+    model.append(child, [5])
+    child.num_scheduled = 1
+    assert [model.num_shared(child, first) for first in (2, 3, 4)] == [2, 2, 1]
+    model.append(child, [6, 7])
+    child.num_scheduled = 3
+    assert model.num_shared(child, 4) == 2
+
+
+def test_a_cut_copies_the_shared_block_that_it_leaves_partly_filled():
+    model = model_of()
+    parent = admitted(model, 0, [1, 2, 3, 4, 5], [0, 1, 2])
+    step(model)
+    assert model.num_cut(parent, 3) == 0
+    forked(model, parent, 1)
+    assert [model.num_cut(parent, length) for length in (1, 2, 3, 4, 5)] == [1, 0, 1, 0, 1]
+
+
+def test_a_cut_ring_may_have_overwritten_what_would_be_read_again():
+    model = model_of(groups="sliding:4", window_blocks="reused", publishes="never")
+    sequence = admitted(model, 0, [1, 2, 3, 4, 5, 6, 7], [0, 1])
+    step(model)
+    gone = [length for length in range(1, 8) if model.is_gone(sequence, length)]
+    assert gone == [1, 2, 3, 4, 5]
+
+
+def test_a_cut_state_that_has_passed_the_tokens_is_gone():
+    model = model_of(groups="state", null_block=7)
+    sequence = admitted(model, 0, [1, 2, 3, 4, 5], [0, 1, 2])
+    step(model)
+    gone = [length for length in range(1, 6) if model.is_gone(sequence, length)]
+    assert gone == [1, 3]
+
+
 def test_merged_tables_share_what_they_name():
     model = model_of(duplicates="first", tables="merged")
     admitted(model, 0, [1, 2, 3], [0, 1])

@@ -48,6 +48,12 @@ def test_reading_begins_where_it_is_told():
     assert memory.misread((2, 0), 4, names("abcdef"), 3, 3) is None
 
 
+def test_a_read_that_begins_inside_a_block_goes_on_through_the_next():
+    memory = written()
+    memory.write((0,), 4, 0, names("x"), B)
+    assert memory.misread((2, 0), 4, names("abcdef"), 1, 6) == Misread(4, 0, 0, b"e", b"x", B)
+
+
 def test_copies_of_one_list_happen_at_once():
     memory = ShadowMemory(3, 1)
     for block, name in enumerate(names("abc")):
@@ -72,3 +78,15 @@ def test_a_state_stands_for_all_before_it():
     assert memory.misread_state((3, 1), 4, names("abcdef"), 4) is None
     assert memory.misread_state((3, 1), 4, names("abcdef"), 0) is None
     assert memory.misread_state((3, 1), 4, names("abcdef"), 5) == Misread(4, 1, 0, b"e", b"f", A)
+
+
+def test_states_that_begin_inside_a_block_go_on_in_the_next():
+    memory = ShadowMemory(4, 4)
+    memory.write_states((3, 1), 4, 3, names("def"), A)
+    assert (memory.slots[3][0], memory.slots[1][0]) == (b"d", b"f")
+    assert memory.misread_state((3, 1), 4, names("abcdef"), 4) is None
+
+
+def test_the_first_state_is_read_like_the_others():
+    memory = ShadowMemory(1, 4)
+    assert memory.misread_state((0,), 4, names("a"), 1) == Misread(0, 0, 0, b"a", None, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from poolproof.contract.content import TokenChain
+from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import FULL, CacheGroup
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.reference.step_oracle import StepOracle
@@ -47,8 +47,10 @@ def test_reading_another_prefix_names_reader_writer_and_both_prefixes():
     assert (found.reader, found.writer, found.written_in) == ("b", "a", 1)
     assert (found.position, found.block, found.slot) == (0, 1, 0)
     assert (found.wanted, found.found) == ((9,), (1,))
-    assert "request b reads at position 0 (group 0, block 1, slot 0)" in found.sentence()
-    assert "wanted that of <9>, found that of <1>" in found.sentence()
+    assert found.sentence() == (
+        "step 2: request b reads at position 0 (group 0, block 1, slot 0) KV that was computed for "
+        "request a in step 1; wanted that of <9>, found that of <1>"
+    )
 
 
 def test_reading_what_nobody_computed_says_so():
@@ -71,7 +73,7 @@ def test_the_same_tokens_under_another_salt_are_another_prefix():
     watch = oracle()
     watch.record(StepRecord(1, (tokens("a", TokenChain((1, 2, 3), None, "x"), 0, 1, 2),)))
     (found,) = watch.record(StepRecord(2, (tokens("b", [1, 2, 3], 2, 1, 3),)))
-    assert "under other keys" in found.sentence()
+    assert "in step 1 under other keys (adapter, salt or images); wanted" in found.sentence()
 
 
 def test_what_somebody_goes_on_reading_is_told_once():
@@ -117,6 +119,125 @@ def test_a_table_that_ends_too_early_or_leads_nowhere_is_named():
         oracle().record(StepRecord(1, (tokens("a", [1], 0, 8),)))
     with pytest.raises(ValueError, match=r"request a has no block in group 0 for position 0"):
         oracle().record(StepRecord(1, (tokens("a", [1, 2, 3], 2, 8, 1),)))
+
+
+@pytest.mark.parametrize("entry", [-1, 8])
+def test_a_table_that_leads_outside_the_pool_is_shown(entry):
+    with pytest.raises(ValueError) as caught:
+        oracle().record(StepRecord(1, (tokens("a", [1], 0, entry),)))
+    assert str(caught.value) == (
+        f"request a has no block in group 0 for position 0: its table is [{entry}] of 8 blocks"
+    )
+
+
+def test_block_0_is_a_block_like_any_other():
+    assert oracle().record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 0, 1),))) == []
+
+
+def test_behind_a_window_a_table_may_lead_nowhere():
+    watch = oracle(CacheGroup("sliding", 0, 2))
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3, 4], 0, 1, 2),)))
+    part = ComputedTokens("a", TokenChain((1, 2, 3, 4, 5)), 4, 1, ((99, 2, 3),), replaced=True)
+    assert watch.record(StepRecord(2, (part,))) == []
+
+
+def two_groups(name, chain, first, one, other, *, replaced=True):
+    return ComputedTokens(
+        name, TokenChain(tuple(chain)), first, len(chain) - first, (one, other), replaced
+    )
+
+
+def test_every_group_is_read_through_its_own_table():
+    watch = oracle(CacheGroup(), CacheGroup("chunked", 0, 4))
+    assert watch.record(StepRecord(1, (two_groups("a", [1, 2, 3], 0, (1, 2), (3, 4)),))) == []
+    found = watch.record(StepRecord(2, (two_groups("b", [1, 2, 4], 2, (1, 5), (1, 6)),)))
+    assert [(wrong.step, wrong.group, wrong.block) for wrong in found] == [(2, 1, 1)]
+
+
+def test_a_group_for_which_no_further_blocks_are_told_keeps_its_table():
+    watch = oracle(CacheGroup(), CacheGroup("sliding", 0, 2))
+    watch.record(StepRecord(1, (two_groups("a", [1, 2, 3], 0, (1, 2), (3, 4)),)))
+    part = ComputedTokens("a", TokenChain((1, 2, 3, 4)), 3, 1, ((),), replaced=False)
+    assert watch.record(StepRecord(2, (part,))) == []
+
+
+def test_groups_and_block_sizes_belong_together():
+    with pytest.raises(ValueError, match="zip"):
+        StepOracle(8, FULL, [2, 2])
+
+
+def test_every_reader_of_a_step_is_told():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),)))
+    wrong, right = tokens("b", [9, 2, 3], 2, 1, 3), tokens("c", [1, 2, 3], 2, 1, 4)
+    assert [found.reader for found in watch.record(StepRecord(2, (wrong, right)))] == ["b"]
+
+
+def test_who_has_ended_begins_anew_under_the_same_name():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),)))
+    watch.record(StepRecord(2, (), ended=("a", "never seen")))
+    assert watch.record(StepRecord(3, (tokens("a", [7, 8], 0, 5, replaced=False),))) == []
+    assert watch.counts.admissions == 2
+
+
+def test_a_replaced_table_replaces_what_was_known():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),)))
+    watch.record(StepRecord(2, (tokens("b", [7, 8], 0, 1),)))
+    assert watch.record(StepRecord(3, (tokens("a", [1, 2, 3], 0, 3, 4),))) == []
+    assert watch.record(StepRecord(4, (tokens("a", [1, 2, 3], 0, 5, 6),))) == []
+    assert (watch.counts.resumes, watch.counts.admissions) == (2, 4)
+
+
+def test_one_token_taken_as_it_stood_is_a_hit():
+    watch = oracle(block_size=1)
+    watch.record(StepRecord(1, (tokens("a", [1, 2], 0, 1, 2),)))
+    assert watch.record(StepRecord(2, (tokens("b", [1, 3], 1, 1, 3),))) == []
+    assert watch.counts.admissions_with_hits == 1
+
+
+def test_what_one_computes_itself_is_no_hit_of_the_same_step():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3, 4, 5], 0, 1, 2, 3),)))
+    assert watch.record(StepRecord(2, (tokens("b", [1, 2, 3, 4, 6], 4, 1, 2, 1),))) != []
+    assert watch.counts.same_step_hits == 0
+
+
+def test_tokens_that_all_change_are_those_of_their_group():
+    watch = oracle(*FULL, *FULL)
+    watch.record(StepRecord(1, (two_groups("a", [1, 2], 0, (1,), (2,)),)))
+    part = two_groups("a", [3, 4], 0, (), (), replaced=False)
+    assert watch.record(StepRecord(2, (part,))) == []
+    assert watch.record(StepRecord(3, (two_groups("b", [3, 4, 5], 2, (1, 3), (2, 4)),))) == []
+
+
+def test_tokens_that_all_change_have_the_setting_of_the_chain():
+    watch = oracle()
+    salted = TokenChain((1, 2), None, "x")
+    watch.record(StepRecord(1, (tokens("a", salted, 0, 1),)))
+    grown = TokenChain((3, 4), None, "x")
+    assert watch.record(StepRecord(2, (tokens("a", grown, 0, replaced=False),))) == []
+    behind = TokenChain((3, 4, 5), None, "x")
+    assert watch.record(StepRecord(3, (tokens("b", behind, 2, 1, 2),))) == []
+
+
+def test_images_count_from_their_place_in_tokens_that_follow():
+    watch = oracle()
+    shown = (Image("p", 1, 2),)
+    first, grown = (TokenChain((1, 1, 1)[:end], images=shown) for end in (2, 3))
+    watch.record(StepRecord(1, (tokens("a", first, 0, 1),)))
+    watch.record(StepRecord(2, (tokens("a", grown, 2, 2, replaced=False),)))
+    behind = TokenChain((1, 1, 1, 1), images=shown)
+    assert watch.record(StepRecord(3, (tokens("b", behind, 3, 1, 2),))) == []
+
+
+@pytest.mark.parametrize(("count", "shown"), [(12, "<1 1 1 1 1"), (13, "<1 1 1 1 ... (13 tokens)")])
+def test_twelve_tokens_are_shown_whole(count, shown):
+    watch = oracle(CacheGroup("sliding", 0, 2), block_size=1)
+    part = tokens("a", [1] * (count + 1), count, *[3] * count, 4)
+    (found,) = watch.record(StepRecord(1, (part,)))
+    assert shown in found.sentence()
 
 
 def test_states_are_not_watched():

@@ -1,0 +1,98 @@
+"""What the trials of run.py came to: benchmarks/results/mutation.json, for docs/mutation.md.
+
+Counts only mutants of the files as they stand now. Exit status 1 when a mutant got through that
+tests/mutation/equivalent.toml does not explain, when one was not tried, or when a test catches one
+that is listed there as equivalent.
+
+Usage: python benchmarks/mutation/record.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from equivalents import Equivalent, read_list
+from mutants import Mutant, mutants_of
+
+from poolproof.contract.trace import write_atomically
+
+__all__ = ["FOLDERS", "ROOT", "VERDICTS", "known_verdicts", "mutated_paths", "record"]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+VERDICTS = ROOT / "build" / "mutation" / "verdicts.jsonl"
+RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
+FOLDERS = ("impl", "invariants", "reference")
+COUNTS = ("mutants", "killed", "timeout", "equivalent", "survivors", "untried")
+
+
+def mutated_paths(folder: str) -> list[str]:
+    """The files of a folder that are mutated."""
+    files = sorted((ROOT / folder).glob("*.py"))
+    return [f"{folder}/{file.name}" for file in files if file.name != "__init__.py"]
+
+
+def known_verdicts() -> dict[str, str]:
+    """What the trials found, the last word on each mutant."""
+    if not VERDICTS.exists():
+        return {}
+    rows = map(json.loads, VERDICTS.read_text(encoding="utf-8").splitlines())
+    return {row["name"]: row["verdict"] for row in rows}
+
+
+def record() -> int:
+    """Write the result; 1 if something got through without a reason."""
+    known = known_verdicts()
+    listed = {change_of(entry): entry.reason for entry in read_list()}
+    files: dict[str, Counter[str]] = {}
+    survivors: list[dict[str, str]] = []
+    caught: dict[tuple[str, ...], bool] = {}
+    for path in (path for folder in FOLDERS for path in mutated_paths(folder)):
+        counts = files.setdefault(path, Counter())
+        for mutant in mutants_of(ROOT, path):
+            verdict = known.get(mutant.name, "untried")
+            change = change_of(mutant)
+            if verdict in {"survived", "unreached"}:
+                verdict = "equivalent" if change in listed else "survivors"
+            if verdict == "survivors":
+                survivors.append(dict(zip(("file", "function", "before", "after"), change)))
+            if change in listed and verdict in {"killed", "timeout"}:
+                caught.setdefault(change, True)
+            elif change in listed:
+                caught[change] = False
+            counts["mutants"] += 1
+            counts[verdict] += 1
+    value = {
+        "tool": f"mutmut {version('mutmut')}",
+        "files": {path: {key: counts[key] for key in COUNTS} for path, counts in files.items()},
+        "survivors": survivors,
+    }
+    write_atomically(RESULTS, json.dumps(value, indent=1) + "\n")
+    return told(value, [change for change, killed in caught.items() if killed])
+
+
+def told(value: dict[str, Any], wrong: list[tuple[str, ...]]) -> int:
+    """Print what has to be done; the exit status."""
+    for one in value["survivors"]:
+        print(f"got through: {one['file']} {one['function']}: {one['before']}  =>  {one['after']}")
+    for file, function, before, after in wrong:
+        print(f"listed as equivalent, and killed: {file} {function}: {before}  =>  {after}")
+    total = Counter[str]()
+    for counts in value["files"].values():
+        total.update(counts)
+    print(", ".join(f"{total[key]} {key}" for key in COUNTS))
+    return int(bool(wrong or total["survivors"] or total["untried"]))
+
+
+def change_of(one: Mutant | Equivalent) -> tuple[str, str, str, str]:
+    """What names a change in the list: the file, the function and the lines."""
+    path = one.path if isinstance(one, Mutant) else one.file
+    return path, one.function, one.before, one.after
+
+
+if __name__ == "__main__":
+    sys.exit(record())

@@ -1,0 +1,213 @@
+"""What the model of a manager keeps of each sequence: whose references, which keys, which setting.
+
+What comes out of each operation is in test_sequence_model.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from poolproof.contract.content import Image, TokenChain
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.reference.content_names import ContentNames
+from poolproof.reference.sequence_model import SequenceModel
+
+SETTING = {"lora": ("x", "0"), "salt": "s", "images": (Image("p", 1, 4),)}
+
+
+def model_of(num_blocks=8, block_size=2, *, caching=True, **rows):
+    profile = ManagerProfile.from_mapping(rows)
+    return SequenceModel(num_blocks, block_size, profile, enable_caching=caching)
+
+
+def admitted(model, seq_id, tokens, *tables):
+    sequence = model.new_sequence(seq_id, TokenChain(tuple(tokens)))
+    sequence.num_scheduled = len(tokens)
+    model.admit(sequence, 0, [list(table) for table in tables])
+    return sequence
+
+
+def computed(model, sequence):
+    model.computed(sequence)
+    model.publish(sequence)
+    return sequence
+
+
+def forked(model, parent, seq_id):
+    child = model.new_sequence(seq_id, parent.chain)
+    model.share(parent, child)
+    return child
+
+
+def keyed(model, sequence):
+    return [[bool(model.pool.keys[block]) for block in table] for table in sequence.tables]
+
+
+def test_hits_are_held_by_the_sequence_that_was_admitted():
+    model = model_of()
+    computed(model, admitted(model, 3, [1, 2, 3], [0, 1]))
+    model.admit(model.new_sequence(4, TokenChain((1, 2, 9))), 2, [[0, 2]])
+    assert [model.pool.holders[block] for block in (0, 1, 2)] == [[3, 4], [3], [4]]
+
+
+def test_new_blocks_of_every_group_are_taken():
+    model = model_of(groups="full+full")
+    sequence = admitted(model, 0, [1, 2], [0], [1])
+    model.follow(sequence, [[0, 2], [1, 3]])
+    assert [model.pool.holders[block] for block in range(4)] == [[0]] * 4
+
+
+def test_a_merged_block_is_given_back_by_the_sequence_that_leaves_it():
+    model = model_of(duplicates="first", tables="merged")
+    computed(model, admitted(model, 0, [1, 2, 3], [0, 1]))
+    other = computed(model, admitted(model, 1, [1, 2, 4], [2, 3]))
+    child = forked(model, other, 2)
+    model.merge(child, [[0, 3]])
+    assert [model.pool.holders[block] for block in (0, 2)] == [[0, 2], [1]]
+    assert child.tables == [[0, 3]]
+
+
+@pytest.mark.parametrize("frees", ["at-once", "after-step"])
+def test_the_sequence_that_ends_gives_up_its_own_references(frees):
+    model = model_of(frees=frees)
+    parent = computed(model, admitted(model, 0, [1, 2], [0]))
+    model.end(forked(model, parent, 1))
+    model.drain()
+    assert model.pool.holders[0] == [0]
+
+
+def test_host_blocks_are_given_up_by_the_sequence_that_held_them():
+    model = model_of(host_blocks=2)
+    parent = computed(model, admitted(model, 0, [1, 2], [0]))
+    family = [parent, forked(model, parent, 1)]
+    for sequence in family:
+        model.release(sequence)
+        sequence.place = "host"
+    model.settle(family, [[[1]], [[1]]], model.host)
+    model.release(family[1])
+    assert model.host.holders[1] == [0]
+
+
+def test_a_preempted_sequence_samples_no_longer():
+    model = model_of()
+    sequence = admitted(model, 0, [1, 2], [0])
+    sequence.is_sampling = True
+    model.preempt(sequence)
+    assert sequence.is_sampling is False
+
+
+def test_a_step_computes_the_drafts_and_ends_the_sampling():
+    model = model_of()
+    sequence = admitted(model, 0, [1, 2], [0, 1])
+    model.draft(sequence, [3, 4])
+    sequence.is_sampling = True
+    assert sequence.drafts_computed is False
+    model.computed(sequence)
+    assert (sequence.is_sampling, sequence.drafts_computed) == (False, True)
+    model.accept(sequence, [3])
+    assert (sequence.num_computed, sequence.drafts_computed) == (3, False)
+    model.computed(sequence)
+    assert sequence.drafts_computed is False
+
+
+def test_drafts_that_were_not_computed_are_tokens_without_kv():
+    model = model_of()
+    sequence = computed(model, admitted(model, 0, [1, 2], [0, 1]))
+    model.draft(sequence, [3])
+    model.accept(sequence, [3])
+    assert (sequence.num_tokens, sequence.num_computed) == (3, 2)
+
+
+def test_what_is_scheduled_behind_what_is_computed_is_published_where_keys_come_early():
+    model = model_of(publishes="scheduled")
+    sequence = admitted(model, 0, [1, 2, 3, 4], [0, 1])
+    sequence.num_scheduled = 2
+    model.computed(sequence)
+    sequence.num_scheduled = 2
+    model.publish(sequence)
+    assert keyed(model, sequence) == [[True, True]]
+
+
+@pytest.mark.parametrize(("rule", "last"), [("full", True), ("reachable", False)])
+def test_a_block_before_the_next_common_end_is_keyed_only_where_all_full_ones_are(rule, last):
+    model = model_of(groups="full:0:4+full:0:2", keyed=rule)
+    sequence = computed(model, admitted(model, 0, [1, 2, 3, 4], [0, 1], [2, 3, 4]))
+    assert keyed(model, sequence) == [[True, False], [True, True, False]]
+    model.append(sequence, [5, 6])
+    sequence.num_scheduled = 2
+    computed(model, sequence)
+    assert keyed(model, sequence) == [[True, False], [True, True, last]]
+
+
+def test_every_full_block_of_a_window_is_keyed_where_all_are():
+    model = model_of(groups="full:0:8+sliding:5:4", null_block=7)
+    sequence = computed(model, admitted(model, 0, range(12), [0, 1], [2, 3, 4]))
+    assert keyed(model, sequence) == [[True, False], [True, True, True]]
+
+
+def test_a_block_that_lost_its_key_to_another_is_not_keyed_later():
+    model = model_of(duplicates="first")
+    first = computed(model, admitted(model, 0, [1, 2], [0]))
+    second = computed(model, admitted(model, 1, [1, 2, 3, 4], [1, 2]))
+    assert keyed(model, second) == [[False, True]]
+    model.end(first)
+    model.pool.evict([0])
+    model.append(second, [5, 6])
+    model.follow(second, [[1, 2, 3]])
+    second.num_scheduled = 2
+    computed(model, second)
+    assert keyed(model, second) == [[False, True, True]]
+
+
+@pytest.mark.parametrize("groups", ["full", "full+full"])
+def test_tokens_that_are_appended_keep_the_setting(groups):
+    model = model_of(groups=groups)
+    sequence = model.new_sequence(0, TokenChain((1, 2), **SETTING))
+    model.append(sequence, [3, 4])
+    whole = TokenChain((1, 2, 3, 4), **SETTING)
+    assert sequence.chain == whole
+    assert sequence.contents == model.new_sequence(1, whole).contents
+
+
+def test_the_first_tokens_of_an_empty_sequence_have_its_setting():
+    model = model_of(groups="full+full")
+    sequence = model.new_sequence(0, TokenChain((), **SETTING))
+    model.append(sequence, [1, 2, 3])
+    whole = TokenChain((1, 2, 3), **SETTING)
+    assert sequence.contents == model.new_sequence(1, whole).contents
+
+
+def test_a_cut_keeps_the_setting():
+    model = model_of()
+    sequence = model.new_sequence(0, TokenChain((1, 2, 3), **SETTING))
+    model.admit(sequence, 0, [[0, 1]])
+    model.truncate(sequence, 2)
+    assert sequence.chain == TokenChain((1, 2), **SETTING)
+
+
+def test_who_frees_in_any_order_leaves_none():
+    assert model_of().pool.ledger().ordered
+    assert not model_of(release_order="unspecified").pool.ledger().ordered
+
+
+def test_references_are_told_as_those_of_sequences():
+    assert model_of().pool.ledger().owner_noun == "sequence"
+
+
+def test_the_host_has_neither_order_nor_cache():
+    host = model_of(host_blocks=2).host
+    assert host.ledger().ordered is False
+    assert host.enable_caching is False
+
+
+def test_without_caching_the_pool_caches_nothing():
+    assert model_of().pool.enable_caching is True
+    assert model_of(caching=False).pool.enable_caching is False
+
+
+def test_two_models_may_share_their_names():
+    names = ContentNames()
+    models = [SequenceModel(2, 2, ManagerProfile(), names=names) for _ in range(2)]
+    one, other = (model.new_sequence(0, TokenChain((1, 2))) for model in models)
+    assert one.contents == other.contents
+    assert len(names) == 3

@@ -1,0 +1,151 @@
+"""What sequences may expect of a manager, where cache groups and windows differ.
+
+The usual cases are in test_sequence_model.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.reference.sequence_model import SequenceModel
+
+RING = {"window_blocks": "reused", "publishes": "never"}
+
+
+def model_of(num_blocks=12, **rows):
+    """Blocks of two tokens."""
+    return SequenceModel(num_blocks, 2, ManagerProfile.from_mapping(rows))
+
+
+def asking(model, tokens):
+    sequence = model.new_sequence(9, TokenChain(tuple(tokens)))
+    sequence.num_scheduled = len(tokens)
+    return sequence
+
+
+def computed(model, seq_id, tokens, *tables):
+    sequence = model.new_sequence(seq_id, TokenChain(tuple(tokens)))
+    sequence.num_scheduled = len(tokens)
+    model.admit(sequence, 0, [list(table) for table in tables])
+    model.computed(sequence)
+    model.publish(sequence)
+    return sequence
+
+
+def forked(model, parent, seq_id=1):
+    child = model.new_sequence(seq_id, parent.chain)
+    model.share(parent, child)
+    return child
+
+
+def lengths_gone(model, sequence):
+    return [n for n in range(1, sequence.num_tokens + 1) if model.is_gone(sequence, n)]
+
+
+def test_a_new_sequence_has_no_keyed_blocks():
+    assert model_of(groups="full+full").new_sequence(0, TokenChain((1,))).num_keyed == [0, 0]
+
+
+def test_a_block_is_found_only_under_its_last_token_too():
+    model = model_of()
+    computed(model, 0, [1, 2, 3, 4], [0, 1])
+    assert model.cached_prefix(asking(model, [1, 2, 3, 9, 5])) == 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "window_blocks", "needed"),
+    [
+        ("sliding:4", "freed", 5),
+        ("sliding:4", "reused", 2),
+        ("sliding:3", "reused", 2),
+        ("full+sliding:4", "freed", 10),
+        ("full+sliding:4", "reused", 7),
+    ],
+)
+def test_only_a_ring_needs_no_more_blocks_than_its_window(groups, window_blocks, needed):
+    null_block = 0 if window_blocks == "freed" else None
+    model = model_of(
+        groups=groups, window_blocks=window_blocks, publishes="never", null_block=null_block
+    )
+    sequence = asking(model, range(9))
+    assert model.most_blocks_needed(sequence, 0) == needed
+    assert model.num_new_entries(sequence) == needed
+
+
+def test_one_state_a_step_takes_one_block_and_the_other_groups_all_of_theirs():
+    model = model_of(groups="full+full+state", states="step-end", null_block=0)
+    assert model.num_new_entries(asking(model, range(6))) == 3 + 3 + 1
+
+
+def test_who_has_its_blocks_needs_none():
+    model = model_of()
+    assert model.num_new_entries(computed(model, 0, [1, 2, 3], [0, 1])) == 0
+
+
+def test_hits_are_needed_in_every_group_where_they_wait():
+    model = model_of(groups="full+full")
+    model.end(computed(model, 0, [1, 2, 3], [0, 1], [2, 3]))
+    new = model.new_sequence(1, TokenChain((1, 2, 9)))
+    new.num_computed, new.num_scheduled = 2, 1
+    assert model.most_blocks_needed(new, 2) == 2 + 2
+
+
+def test_nothing_slides_out_of_a_ring():
+    model = model_of(groups="sliding:4", **RING)
+    assert model.sliding_out(computed(model, 0, range(7), [0, 1])) == []
+
+
+def test_what_another_sequence_holds_cannot_be_had_back():
+    model = model_of(groups="sliding:3", null_block=0)
+    parent = computed(model, 0, range(5), [1, 2, 3])
+    child = forked(model, parent)
+    assert model.sliding_out(child) == []
+    model.end(parent)
+    assert model.sliding_out(child) == [1]
+
+
+def test_a_write_behind_a_window_meets_the_blocks_at_its_place():
+    model = model_of(groups="sliding:4", null_block=0)
+    child = forked(model, computed(model, 0, range(7), [1, 2, 3, 4]))
+    model.follow(child, [[1, 2, 3, 5]])
+    assert [model.num_shared(child, first) for first in (4, 6)] == [1, 0]
+
+
+def test_a_write_into_a_new_block_of_a_ring_meets_nobody():
+    model = model_of(groups="sliding:6", **RING)
+    child = forked(model, computed(model, 0, range(4), [0, 1]))
+    model.append(child, [4])
+    child.num_scheduled = 1
+    assert model.num_shared(child, 4) == 0
+
+
+def test_a_write_meets_the_shared_blocks_of_every_group():
+    model = model_of(groups="full+full")
+    child = forked(model, computed(model, 0, range(3), [0, 1], [2, 3]))
+    assert model.num_shared(child, 2) == 2
+
+
+@pytest.mark.parametrize(("num_tokens", "most"), [(3, 2), (4, 0)])
+def test_a_fork_copies_the_last_block_of_every_group_unless_it_is_full(num_tokens, most):
+    model = model_of(groups="full+full")
+    parent = computed(model, 0, range(num_tokens), [0, 1], [2, 3])
+    assert model.num_forked(parent) == most
+
+
+def test_a_cut_window_that_has_let_go_of_nothing_is_there():
+    model = model_of(groups="sliding:2", null_block=0)
+    assert lengths_gone(model, computed(model, 0, range(5), [1, 2, 3])) == []
+
+
+def test_a_cut_window_needs_what_stands_before_its_end():
+    model = model_of(groups="sliding:3", null_block=0)
+    sequence = computed(model, 0, range(7), [1, 2, 3, 4])
+    model.follow(sequence, [[0, 0, 3, 4]])
+    assert lengths_gone(model, sequence) == [1, 2, 3, 4, 5]
+
+
+def test_a_ring_has_room_for_whole_blocks():
+    model = model_of(groups="sliding:3", **RING)
+    assert lengths_gone(model, computed(model, 0, range(7), [0, 1])) == [1, 2, 3, 4]
