@@ -82,6 +82,8 @@ USUAL_SECONDS = 60.0
     help="Memory of one worker beyond what the target's import uses.",
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
+@click.option("--report", type=_PATH, metavar="FILE", help="Write a web page with the curves.")
+@click.option("--quiet", is_flag=True, help="Show only findings and the summary.")
 def fuzz_command(
     *,
     target: str,
@@ -103,6 +105,8 @@ def fuzz_command(
     call_timeout: float,
     memory_limit: int,
     rows: tuple[str, ...],
+    report: Path | None,
+    quiet: bool,
 ) -> None:
     """Drive TARGET with tapes that lead to states which nobody has seen, and check each step.
 
@@ -135,5 +139,7 @@ def fuzz_command(
         budget=Budget(seconds, steps, until_quiet),
         in_process=in_process,
         limits=Limits(call_timeout_s=call_timeout, memory_mib=memory_limit),
+        report=report,
+        quiet=quiet,
     )
     sys.exit(fuzz_target(settings, options))

@@ -7,30 +7,48 @@ from collections.abc import Iterator
 
 import click
 
+from poolproof.campaign_words import (
+    Allowance,
+    commands_words,
+    duration_words,
+    findings_words,
+    mean_rate,
+    reached_words,
+)
 from poolproof.fuzz.findings import Finding
 from poolproof.fuzz.status import CampaignStatus
 from poolproof.wording import printable
 
-__all__ = ["PlainDisplay", "finding_text", "last_lines"]
+__all__ = ["ENDED", "PlainDisplay", "QuietDisplay", "finding_text", "last_lines"]
+
+ENDED = ("done", "interrupted")
+"""The activities of a last status."""
 
 
-class PlainDisplay:
-    """Lines on standard error, at most one every `interval_s` seconds, and findings at once."""
-
-    def __init__(self, interval_s: float = 5.0) -> None:
-        self._interval_s = interval_s
-        self._last = time.monotonic()
+class QuietDisplay:
+    """Findings on standard output at once, and nothing of how it goes."""
 
     def show(self, status: CampaignStatus) -> None:
         """A status has come."""
-        now = time.monotonic()
-        if now - self._last >= self._interval_s:
-            self._last = now
-            click.echo(_status_text(status), err=True)
 
     def say(self, finding: Finding) -> None:
         """A finding is on disk."""
         click.echo(finding_text(finding))
+
+
+class PlainDisplay(QuietDisplay):
+    """Also lines on standard error: at most one every `interval_s` seconds, and one at the end."""
+
+    def __init__(self, allowance: Allowance, interval_s: float = 5.0) -> None:
+        self._allowance = allowance
+        self._interval_s = interval_s
+        self._last = time.monotonic()
+
+    def show(self, status: CampaignStatus) -> None:
+        now = time.monotonic()
+        if now - self._last >= self._interval_s or status.activity in ENDED:
+            self._last = now
+            click.echo(_status_text(status, self._allowance.seconds_left(status)), err=True)
 
 
 def finding_text(finding: Finding) -> str:
@@ -39,33 +57,36 @@ def finding_text(finding: Finding) -> str:
     assert violation is not None
     return printable(
         f"{finding.fingerprint}  {violation.invariant}  {violation.severity.value}, "
-        f"{len(finding.trace.commands)} commands, at step {finding.steps:,}: {violation.sentence}"
+        f"{commands_words(len(finding.trace.commands))}, at step {finding.steps:,}: "
+        f"{violation.sentence}"
     )
 
 
-def _reached(status: CampaignStatus) -> str:
-    if status.num_possible:
-        share = 100 * status.num_states / status.num_possible
-        return f"{status.num_states:,} of {status.num_possible:,} states ({share:.1f} %)"
-    return f"{status.num_states:,} states"
-
-
-def _status_text(status: CampaignStatus) -> str:
-    return (
-        f"{status.num_steps:,} steps, {status.steps_per_second:,.0f} a second, "
-        f"{_reached(status)}, {len(status.findings)} findings"
-    )
+def _status_text(status: CampaignStatus, seconds_left: float | None) -> str:
+    parts = [
+        f"{status.num_steps:,} steps",
+        f"{status.steps_per_second:,.0f} a second",
+        reached_words(status),
+        findings_words(len(status.findings)),
+    ]
+    if status.num_workers_lost:
+        noun = "worker" if status.num_workers_lost == 1 else "workers"
+        parts.append(f"{status.num_workers_lost:,} {noun} lost")
+    if status.activity != "running":
+        parts.append(status.activity)
+    if seconds_left is not None:
+        parts.append(f"{duration_words(seconds_left)} left")
+    return ", ".join(parts)
 
 
 def last_lines(status: CampaignStatus, num_earlier: int) -> Iterator[str]:
     """What is said when a session is over."""
-    rate = status.num_steps / status.seconds if status.seconds else 0.0
     yield f"target     {printable(status.target)}, {status.level} level, {status.scope}"
     yield (
         f"drove      {status.num_steps:,} steps in {status.num_runs:,} runs, "
-        f"{status.seconds:,.1f} s, {rate:,.0f} a second"
+        f"{status.seconds:,.1f} s, {mean_rate(status):,.0f} a second"
     )
-    yield f"reached    {_reached(status)}; corpus of {status.corpus_size:,} tapes"
+    yield f"reached    {reached_words(status)}; corpus of {status.corpus_size:,} tapes"
     if status.stability is not None:
         yield f"stability  {100 * status.stability:.1f} % of repeated tapes visited the same states"
     if status.num_workers_lost:
@@ -75,5 +96,5 @@ def last_lines(status: CampaignStatus, num_earlier: int) -> Iterator[str]:
     yield f"seeds      {', '.join(status.seeds)}"
     new = len(status.findings) - num_earlier
     earlier = f", {num_earlier} of them from earlier sessions" if num_earlier else ""
-    verdict = f"{new + num_earlier} findings{earlier}" if status.findings else "nothing was broken"
-    yield f"verdict    {verdict}"
+    total = findings_words(new + num_earlier)
+    yield f"verdict    {f'{total}{earlier}' if status.findings else 'nothing was broken'}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +11,9 @@ from typing import Any
 
 import click
 
+from poolproof.campaign_page import campaign_page
+from poolproof.campaign_record import record_in
+from poolproof.campaign_words import Allowance
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import write_trace
 from poolproof.driving import raise_if_ours
@@ -22,8 +27,9 @@ from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus
 from poolproof.fuzz.survey import DEFAULT_BLOCKS, Survey, survey
 from poolproof.fuzz.workers import InProcessWorkers, LocalWorkers, Workers
+from poolproof.fuzz_display import Display, display_to
 from poolproof.fuzz_examiner import TargetExaminer
-from poolproof.fuzz_lines import PlainDisplay, finding_text, last_lines
+from poolproof.fuzz_lines import finding_text, last_lines
 from poolproof.harness.isolation import (
     Failed,
     Finished,
@@ -32,6 +38,7 @@ from poolproof.harness.isolation import (
     Isolation,
     Limits,
 )
+from poolproof.output_files import check_file, write_file
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 from poolproof.trace_files import DEFAULT_FOLDER
@@ -50,13 +57,17 @@ class FuzzOptions:
     budget: Budget
     in_process: bool
     limits: Limits
+    report: Path | None = None
+    quiet: bool = False
 
 
 def fuzz_target(asked: CampaignSettings, options: FuzzOptions) -> int:
     """Run a session of the campaign, print what it found, and give the exit status.
 
-    Raises TargetError, FolderError.
+    Raises TargetError, FolderError, OutputError.
     """
+    if options.report is not None:
+        check_file(options.report)
 
     def load() -> Target:
         return load_target(asked.target, api=asked.api)
@@ -113,38 +124,49 @@ def _run(
             f"{merged.num_findings:,} findings were new"
         )
     imported = _imported(options.examples, settings)
-    display = PlainDisplay()
-
-    def say(finding: Finding) -> None:
-        _write_trace(finding)
-        display.say(finding)
-
-    campaign = Campaign(
-        settings,
-        workers,
-        folder,
-        examiner,
-        budget=options.budget,
-        scope=about.scope,
-        num_possible=about.num_possible,
-        show=display.show,
-        say=say,
-        tapes=imported,
-    )
-    earlier = campaign.findings
+    earlier = folder.findings()
     for finding in earlier:
         click.echo(f"known      {finding_text(finding)}")
         _write_trace(finding)
-    last = campaign.run()
+    begun = folder.status()
+    allowance = Allowance(
+        options.budget, begun.seconds if begun else 0.0, begun.num_steps if begun else 0
+    )
+    with display_to(sys.stderr, allowance, quiet=options.quiet) as display:
+        campaign = Campaign(
+            settings,
+            workers,
+            folder,
+            examiner,
+            budget=options.budget,
+            scope=about.scope,
+            num_possible=about.num_possible,
+            show=display.show,
+            say=_saying(display),
+            tapes=imported,
+        )
+        last = campaign.run()
     if options.examples is not None:
         tapes = [finding.tape for finding in campaign.findings if finding.tape]
         export_tapes(options.examples, key_of(settings), tapes)
+    if options.report is not None:
+        write_file(options.report, campaign_page(record_in(folder, settings)))
     for line in last_lines(last, len(earlier)):
         click.echo(line)
     if last.findings:
         click.echo(f"next       poolproof show {last.findings[0].fingerprint}")
         return 1
     return 2 if last.activity == "interrupted" or last.facts_missing else 0
+
+
+def _saying(display: Display) -> Callable[[Finding], None]:
+    """Show a finding once its trace lies where other commands look for it."""
+
+    def say(finding: Finding) -> None:
+        _write_trace(finding)
+        display.say(finding)
+
+    return say
 
 
 def _imported(examples: Path | None, settings: CampaignSettings) -> tuple[CorpusTape, ...]:

@@ -6,6 +6,7 @@ worker into a trace. It is no security boundary: a target can do whatever its us
 """
 
 from poolproof.harness.isolation.beacon import Beacon
+from poolproof.harness.isolation.crew import Crew
 from poolproof.harness.isolation.in_process import InProcess
 from poolproof.harness.isolation.isolation import Isolation, Server
 from poolproof.harness.isolation.limits import Limits
@@ -22,6 +23,7 @@ from poolproof.harness.isolation.outcome import (
 
 __all__ = [
     "Beacon",
+    "Crew",
     "Died",
     "Failed",
     "Finished",

@@ -16,6 +16,7 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from poolproof.harness.isolation.crew import Crew
 from poolproof.harness.isolation.importer import Importer, WorkerHandle
 from poolproof.harness.isolation.limits import Limits
 from poolproof.harness.isolation.outcome import Outcome
@@ -127,6 +128,10 @@ class Isolation(Generic[C]):
         if call_timeout_s is not None:
             limits = replace(limits, call_timeout_s=call_timeout_s)
         return Server(self._running_importer(), job, limits)
+
+    def crew(self, job: Job[C, A, R]) -> Crew[A, R]:
+        """Workers that keep what they know from call to call; see `Crew`."""
+        return Crew(self._running_importer(), job, self.limits)
 
     def _running_importer(self) -> Importer:
         if self._importer is None:

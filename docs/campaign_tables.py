@@ -1,0 +1,58 @@
+"""The tables of docs/campaigns.md, from what benchmarks/ measured of campaigns."""
+
+from __future__ import annotations
+
+from figures import read
+
+__all__ = ["campaign_curve", "campaign_figures", "campaign_kills"]
+
+_WANTED = (10_000, 50_000, 100_000, 200_000, 300_000, 500_000, 1_000_000)
+
+
+def campaign_figures() -> str:
+    """Reach, rate and what a second worker brings."""
+    found = read("campaign")
+    if found is None:
+        return ""
+    lines = ["| what | measured |", "|---|---:|"]
+    for name, value in found["figures"].items():
+        number = f"{value:,.0f}" if value > 100 else f"{value:,.2f}"
+        lines.append(f"| {name} | {number} |")
+    lines.append(f"| load average while this was measured | {found['load_average']:.1f} |")
+    lines.append(f"| processors | {found['processors']} |")
+    return "\n".join(lines) + "\n"
+
+
+def campaign_curve() -> str:
+    """States reached after so many steps, for each seed."""
+    found = read("campaign")
+    if found is None:
+        return ""
+    possible = found["figures"]["states that there are"]
+    curves = found["curves"]
+    lines = [
+        "| steps | " + " | ".join(f"seed {seed}" for seed in range(len(curves))) + " |",
+        "|---:|" + "---:|" * len(curves),
+    ]
+    for steps in _WANTED:
+        row = [_reached(curve, steps, possible) for curve in curves]
+        lines.append(f"| {steps:,} | " + " | ".join(row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _reached(curve: list[list[int]], steps: int, possible: float) -> str:
+    """What was known at the last report up to so many steps."""
+    before = [states for at, states in curve if at <= steps]
+    return f"{before[-1]:,} ({100 * before[-1] / possible:.1f} %)" if before else "not reported"
+
+
+def campaign_kills() -> str:
+    """What many kills left behind."""
+    found = read("campaign_kills")
+    if found is None:
+        return ""
+    lines = ["| what | number |", "|---|---:|"]
+    lines += [
+        f"| {name.replace('_', ' ')} | {number:,} |" for name, number in found["figures"].items()
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,103 @@
+"""What a campaign found, on its way from a failing run to a finding with a name.
+
+A failing run is kept as it is at once, then minimised, then named; two that get the same name are
+one finding. A bug may fail thousands of runs, so of each kind of failure only some are minimised,
+the others counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from poolproof.contract.trace import Trace
+from poolproof.fuzz.status import FindingLine
+from poolproof.fuzz.traces_as_text import text_of
+from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.fingerprint import fingerprint_of
+from poolproof.harness.isolation import Lost
+
+__all__ = ["MOST_OF_A_KIND", "Examiner", "Finding", "Pending", "kind_of", "line_of", "named"]
+
+MOST_OF_A_KIND = 12
+"""So many failing runs of one kind are minimised in a session: a second bug may hide behind one."""
+
+
+class Examiner(Protocol):
+    """What can be learnt about a failing run with the target at hand."""
+
+    def culprit(self, tape: bytes, lost: Lost) -> Trace:
+        """The trace of a run that cost its worker, with the violation that stands for the loss."""
+        ...
+
+    def minimised(self, trace: Trace, *, was_lost: bool) -> Trace:
+        """The smallest trace that breaks the same; `trace` itself if it does not fail again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A failing run that waits to be minimised; steps and seconds are the campaign's."""
+
+    trace: Trace
+    tape: bytes
+    steps: int
+    seconds: float
+    was_lost: bool = False
+
+    @property
+    def name(self) -> str:
+        """The same failing run has the same."""
+        return hashlib.sha256(text_of(self.trace).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A minimised failing run under its fingerprint."""
+
+    fingerprint: str
+    kind: str
+    trace: Trace
+    tape: bytes
+    steps: int
+    seconds: float
+
+
+def kind_of(trace: Trace) -> str:
+    """What counts as the same failure before anything is minimised."""
+    assert trace.violation is not None
+    return failure_kind(trace.violation, trace.commands)
+
+
+def named(pending: Pending, minimise: Callable[[Trace], Trace]) -> Finding:
+    """The finding that a failing run is."""
+    minimal = minimise(pending.trace)
+    if minimal.violation is None:
+        minimal = pending.trace
+    fingerprint = fingerprint_of(minimal)
+    return Finding(
+        fingerprint,
+        kind_of(pending.trace),
+        replace(minimal, fingerprint=fingerprint),
+        pending.tape,
+        pending.steps,
+        pending.seconds,
+    )
+
+
+def line_of(finding: Finding, runs_seen: int) -> FindingLine:
+    """The finding as a status shows it."""
+    violation = finding.trace.violation
+    assert violation is not None
+    return FindingLine(
+        fingerprint=finding.fingerprint,
+        invariant=violation.invariant,
+        severity=violation.severity.value,
+        sentence=violation.sentence,
+        num_commands=len(finding.trace.commands),
+        steps=finding.steps,
+        seconds=finding.seconds,
+        runs_seen=runs_seen,
+    )

@@ -1,0 +1,267 @@
+"""A campaign's folder: what it knows, on disk, whole at every instant.
+
+SQLite, and not files of our own, because a report has to land as one: new states, tapes, failing
+runs and counters in one transaction, of which a `kill -9` or a power cut leaves all or nothing
+(WAL, synchronous=FULL), and because a reader may look in at any time without a lock. One campaign
+works on a folder at a time: an advisory lock that the kernel lifts when its process ends, however
+it ends. Without a folder the same database is held in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+
+from poolproof.contract.trace import TraceError
+from poolproof.fuzz.findings import Finding, Pending
+from poolproof.fuzz.folder_tables import (
+    DATABASE,
+    FOLDER_VERSION,
+    FORMAT,
+    SCHEMA,
+    FolderError,
+    connected,
+    explanation,
+    findings_in,
+    insert_finding,
+    load_into,
+    pending_in,
+    progress_of,
+    settings_in,
+    status_in,
+    tables,
+)
+from poolproof.fuzz.merge import CampaignState, News, name_of
+from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.status import CampaignStatus
+from poolproof.fuzz.traces_as_text import text_of
+
+__all__ = [
+    "FOLDER_VERSION",
+    "CampaignFolder",
+    "FolderError",
+    "read_everything",
+    "read_findings",
+    "read_status",
+]
+
+
+class CampaignFolder:
+    """The folder of one campaign, held by this process; a context manager.
+
+    `path` None keeps everything in memory. Raises FolderError, also for settings that are not
+    those of the campaign which the folder holds.
+    """
+
+    def __init__(self, path: Path | None, settings: CampaignSettings) -> None:
+        self.path = path
+        self._lock: int | None = None
+        where = ":memory:"
+        if path is not None:
+            _make_folder(path)
+            self._lock = _locked(path)
+            where = str(path / DATABASE)
+        try:
+            with self._explained():
+                self._database = connected(where)
+                self._settle(settings)
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _settle(self, settings: CampaignSettings) -> None:
+        database = self._database
+        if not tables(database):
+            about = {"format": FORMAT, "version": FOLDER_VERSION, "settings": settings.to_json()}
+            with database:
+                # One transaction, schema included: a kill leaves an empty database or a whole one.
+                database.execute("BEGIN IMMEDIATE")
+                for statement in SCHEMA.split(";"):
+                    database.execute(statement)
+                for key, value in about.items():
+                    self._set(key, value)
+            return
+        kept = settings_in(database, self.path)
+        differs = settings.differs_from(kept)
+        if differs is not None:
+            raise FolderError(
+                f"{self.path} holds another campaign: {differs}; name another --folder"
+            )
+
+    def load(self) -> CampaignState:
+        """What earlier sessions have found."""
+        state = CampaignState()
+        with self._explained():
+            load_into(self._database, state)
+        return state
+
+    def status(self) -> CampaignStatus | None:
+        """The last status that was recorded; None in a new folder."""
+        with self._explained():
+            return status_in(self._database)
+
+    def begin_session(self, stream: str) -> int:
+        """Note a session by its random stream; returns its number, from 0."""
+        with self._explained(), self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            (number,) = database.execute("SELECT COUNT(*) FROM sessions").fetchone()
+            database.execute("INSERT INTO sessions VALUES (?, ?)", (number, stream))
+        return int(number)
+
+    def record(
+        self,
+        news: News,
+        state: CampaignState,
+        status: CampaignStatus,
+        pending: Iterable[Pending] = (),
+    ) -> None:
+        """Add what a report brought: everything or, if the process is killed, nothing of it."""
+        with self._explained(), self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            if news.states:
+                database.execute("INSERT INTO states (packed) VALUES (?)", (news.states,))
+            database.executemany(
+                "INSERT OR IGNORE INTO tapes VALUES (?, ?, ?, ?, ?)",
+                [(name_of(t.tape), t.tape, t.states, t.num_steps, t.origin) for t in news.tapes],
+            )
+            database.executemany(
+                "DELETE FROM tapes WHERE name = ?", [(name,) for name in news.dropped]
+            )
+            database.executemany(
+                "INSERT OR IGNORE INTO pending VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (p.name, text_of(p.trace), p.tape, p.steps, p.seconds, p.was_lost)
+                    for p in pending
+                ],
+            )
+            self._set("progress", progress_of(state))
+            self._set("status", status.to_json())
+
+    def settle_pending(self, pending: Pending, finding: Finding) -> bool:
+        """The failing run has become a finding; whether it is one that was not known."""
+        with self._explained(), self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            is_new = insert_finding(database, finding)
+            database.execute("DELETE FROM pending WHERE name = ?", (pending.name,))
+        return is_new
+
+    def add_finding(self, finding: Finding) -> bool:
+        """Take in a finding from elsewhere; whether it is one that was not known."""
+        with self._explained(), self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            return insert_finding(database, finding)
+
+    def pending(self) -> list[Pending]:
+        """Failing runs that no session came to minimise."""
+        with self._explained():
+            return pending_in(self._database)
+
+    def findings(self) -> list[Finding]:
+        """All findings, in the order in which they were found."""
+        with self._explained():
+            return findings_in(self._database)
+
+    def _set(self, key: str, value: object) -> None:
+        self._database.execute(
+            "INSERT OR REPLACE INTO about VALUES (?, ?)", (key, json.dumps(value))
+        )
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError, ValueError, KeyError, TypeError, TraceError) as error:
+            raise FolderError(explanation(self.path, error)) from error
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._database.close()
+        self._unlock()
+
+    def __enter__(self) -> CampaignFolder:  # noqa: PYI034 -- typing.Self is of Python 3.11
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_status(path: Path) -> tuple[CampaignSettings, CampaignStatus | None]:
+    """What a folder holds and how it stood last, also beside the campaign that works on it.
+
+    Raises FolderError.
+    """
+    with _looking_into(path) as database:
+        return settings_in(database, path), status_in(database)
+
+
+def read_findings(path: Path) -> list[Finding]:
+    """The findings in a folder, in the order in which they were found. Raises FolderError."""
+    with _looking_into(path) as database:
+        return findings_in(database)
+
+
+def read_everything(
+    path: Path,
+) -> tuple[CampaignSettings, CampaignState, list[Finding], list[Pending]]:
+    """All that a folder's campaign knows. Raises FolderError."""
+    state = CampaignState()
+    with _looking_into(path) as database:
+        load_into(database, state)
+        settings = settings_in(database, path)
+        return settings, state, findings_in(database), pending_in(database)
+
+
+@contextlib.contextmanager
+def _looking_into(path: Path) -> Iterator[sqlite3.Connection]:
+    if not (path / DATABASE).is_file():
+        raise FolderError(f"{path} holds no campaign: there is no {DATABASE} in it")
+    try:
+        with contextlib.closing(connected(str(path / DATABASE))) as database:
+            settings_in(database, path)
+            yield database
+    except (sqlite3.Error, ValueError, KeyError, TypeError, TraceError) as error:
+        raise FolderError(explanation(path, error)) from error
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FolderError(
+            f"cannot make the campaign's folder {path}: {error.strerror}; name another --folder"
+        ) from error
+
+
+def _locked(path: Path) -> int:
+    """The descriptor that holds the folder's lock."""
+    try:
+        lock = os.open(path / "campaign.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise FolderError(
+            f"cannot write in the campaign's folder {path}: {error.strerror}; name another --folder"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise FolderError(
+            f"another campaign works on {path}; wait for it, or name another --folder and merge "
+            "the two afterwards with --merge"
+        ) from error
+    return lock

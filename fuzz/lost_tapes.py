@@ -1,0 +1,58 @@
+"""The tape of a worker that was lost, run again with a journal: which command did it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.profile import Profile
+from poolproof.contract.trace import Trace
+from poolproof.fuzz.level_runs import LONGEST_RUN, runs_of
+from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells
+from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.subject import subject_of
+from poolproof.harness.isolation import Beacon, Lost
+from poolproof.harness.lost_run import Again, Journal, find_culprit
+
+__all__ = ["LostTape", "culprit_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class LostTape:
+    """What has to be run again."""
+
+    settings: CampaignSettings
+    tape: bytes
+
+
+def culprit_of(isolation: Any, lost_tape: LostTape, lost: Lost) -> Trace:
+    """The trace of the lost run, ending in the violation that stands for the loss."""
+    settings = lost_tape.settings
+    setup = Trace(
+        target=settings.target,
+        level=settings.level,
+        profile=ManagerProfile() if settings.level == "manager" else Profile(),
+        num_blocks=settings.num_blocks,
+        enable_caching=True,
+        commands=(),
+        options={"layout": settings.layout} if settings.layout else {},
+    )
+    return find_culprit(isolation, _repeat, lost_tape, lost, setup)
+
+
+def _repeat(target: Any, again: Again[LostTape], beacon: Beacon) -> None:
+    """The job: the tape once more, each command in the journal before it is applied."""
+    settings = again.run.settings
+    with Journal(again.journal, beacon) as journal:
+        beacon.bump()
+        runs = runs_of(subject_of(target, settings), set(), random.Random(0))
+        choices = RecordedChoices(new_cells(), None, answers_of(again.run.tape))
+        runs.run(
+            choices,
+            runs.visits(set()),
+            journal.announce,
+            max_steps=LONGEST_RUN[settings.level],
+            begin=journal.begin,
+        )

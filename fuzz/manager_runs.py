@@ -1,0 +1,133 @@
+"""Runs of a campaign at manager level: the common grammar of managers, from a tape.
+
+A tape's first answers choose the size (3 blocks up to those of the settings), whether caching is
+on, and the number of token symbols. What counts as a state is in `manager_states.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from poolproof.contract.commands import Command
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.fuzz.manager_states import manager_state
+from poolproof.fuzz.recorded_choices import RecordedChoices
+from poolproof.fuzz.subject import Subject
+from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
+from poolproof.harness.manager_facts import required_manager_facts
+from poolproof.harness.manager_session import ManagerSession
+from poolproof.harness.manager_workload import ManagerWorkload
+from poolproof.harness.target_call import crash
+
+__all__ = ["ManagerRuns"]
+
+_FEWEST_BLOCKS = 3
+_CACHING_OFF, _CACHING_CHOICES = 0, 8
+_MOST_DRAINING = 10_000
+
+
+class ManagerRuns:
+    """Runs against the managers that one subject builds; see `LevelRuns`."""
+
+    has_guide = False
+    num_possible: int | None = None
+
+    def __init__(self, subject: Subject, known: set[int], source: random.Random) -> None:
+        del known, source  # nothing is guided here
+        self._subject = subject
+        self.facts_required: frozenset[str] = frozenset()
+
+    def opening(self, *, guided: bool) -> tuple[int, ...]:
+        """Nothing is fixed."""
+        del guided
+        return ()
+
+    def visits(self, known: set[int]) -> Visits:
+        """An empty record of states."""
+        return Visits(known)
+
+    def run(
+        self,
+        choices: RecordedChoices,
+        visits: Visits,
+        announce: Announce,
+        *,
+        max_steps: int,
+        guided: bool = False,
+        begin: Callable[[Trace], None] | None = None,
+    ) -> TapeRun:
+        del guided
+        setup = self._setup(choices)
+        if begin is not None:
+            begin(setup)
+        subject = self._subject
+        try:
+            session = ManagerSession(
+                subject.make(setup.num_blocks, setup.enable_caching),
+                subject.manager_profile,
+                setup.num_blocks,
+                subject.block_size,
+                enable_caching=setup.enable_caching,
+            )
+        except TargetError:
+            raise
+        except (Exception, SystemExit) as error:
+            unbuilt = crash(f"constructing the manager with {setup.num_blocks} blocks", error)
+            return TapeRun(0, set(), replace(setup, violation=unbuilt))
+        self.facts_required = frozenset(
+            required_manager_facts(subject.manager_profile, session.can)
+        )
+        commands: list[Command] = []
+        violation = session.first_look() or _drive(
+            session, choices, visits, announce, commands=commands, max_steps=max_steps
+        )
+        trace = None
+        if violation is not None:
+            trace = replace(setup, commands=tuple(commands), violation=violation)
+        return TapeRun(session.num_commands, session.facts, trace)
+
+    def _setup(self, choices: RecordedChoices) -> Trace:
+        subject = self._subject
+        most, null = subject.settings.num_blocks, subject.profile.null_block
+        usable = min(_FEWEST_BLOCKS, most) + choices.below(max(1, most - _FEWEST_BLOCKS + 1))
+        num_blocks = max(usable + (null is not None), 0 if null is None else null + 1)
+        return Trace(
+            target=subject.name,
+            level="manager",
+            profile=subject.profile,
+            num_blocks=num_blocks,
+            enable_caching=choices.below(_CACHING_CHOICES) != _CACHING_OFF,
+            commands=(),
+            options={"block_size": subject.block_size, "layout": subject.settings.layout},
+        )
+
+
+def _drive(
+    session: ManagerSession,
+    choices: RecordedChoices,
+    visits: Visits,
+    announce: Announce,
+    *,
+    commands: list[Command],
+    max_steps: int,
+) -> Violation | None:
+    """Commands from the tape, and then whatever ends every sequence."""
+    workload = ManagerWorkload(choices, session.model, session.can, 2 + choices.below(2))
+    workload.bias()
+    visits.visit(manager_state(session.model), 0, choices)
+    for _ in range(max_steps + _MOST_DRAINING):
+        is_over = len(commands) >= max_steps or choices.is_over()
+        command = workload.drain() if is_over else workload.next()
+        if command is None:
+            break
+        commands.append(command)
+        announce(command)
+        violation = session.step(command)
+        if violation is not None:
+            return violation
+        visits.visit(manager_state(session.model), len(commands), choices)
+    return session.end() if session.nobody_holds() else None

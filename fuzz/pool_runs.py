@@ -1,0 +1,121 @@
+"""Runs of a campaign at pool level: the common grammar, and moves of one block in between.
+
+A tape's first answers choose the hashes, whether caching is on, and the kind of run: the common
+grammar alone, as the plain driver has it, or bursts of moves (`one_block.py`) with one command of
+the common grammar after each. On a guided run the moves are chosen by novelty and written on the
+tape; on any other they are read from it. Token chains are not driven here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+from poolproof.contract.target import Capabilities, TargetError, capabilities_of
+from poolproof.contract.trace import Trace
+from poolproof.explore.exhaustive_run import scope_under
+from poolproof.explore.scope import Scope
+from poolproof.fuzz.novelty_graph import NoveltyGraph
+from poolproof.fuzz.one_block import Rules, is_steerable
+from poolproof.fuzz.pool_run import PoolRun
+from poolproof.fuzz.recorded_choices import RecordedChoices
+from poolproof.fuzz.subject import Subject
+from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
+from poolproof.harness.facts import required_facts
+from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.pool_workload import alphabet
+from poolproof.harness.target_call import crash
+
+__all__ = ["PoolRuns"]
+
+_ALPHABETS = 128
+_alphabet = lru_cache(maxsize=_ALPHABETS)(alphabet)
+_CACHING_OFF, _CACHING_CHOICES = 0, 8
+_COMMON_ALONE, _KINDS = 0, 4
+
+
+class PoolRuns:
+    """Runs against the pools that one subject builds; see `LevelRuns`."""
+
+    def __init__(self, subject: Subject, known: set[int], source: random.Random) -> None:
+        settings = subject.settings
+        self._subject = subject
+        self._source = source
+        self._can = can = _capabilities(subject)
+        bounds = Scope(settings.num_blocks, settings.num_hashes, settings.max_references)
+        scope = bounds if can is None else scope_under(bounds, subject.profile, can)
+        self.has_guide = can is not None and is_steerable(subject.profile, can)
+        self.num_possible: int | None = scope.num_orbits if scope.is_closed else None
+        self._graph = NoveltyGraph(Rules(scope), known, self.num_possible, source)
+        self.facts_required = frozenset(() if can is None else required_facts(subject.profile, can))
+
+    def opening(self, *, guided: bool) -> tuple[int, ...]:
+        """A guided run has bursts, and for those caching is on."""
+        return (self._source.randrange(_ALPHABETS), 1, 1) if guided else ()
+
+    def visits(self, known: set[int]) -> Visits:
+        """An empty record of states."""
+        return Visits(known, self._graph.number_of_place)
+
+    def run(
+        self,
+        choices: RecordedChoices,
+        visits: Visits,
+        announce: Announce,
+        *,
+        max_steps: int,
+        guided: bool = False,
+        begin: Callable[[Trace], None] | None = None,
+    ) -> TapeRun:
+        self._graph.tidy()
+        below = choices.below
+        number = below(_ALPHABETS)
+        enable_caching = below(_CACHING_CHOICES) != _CACHING_OFF
+        has_bursts = below(_KINDS) != _COMMON_ALONE and self.has_guide and enable_caching
+        setup = self._setup(enable_caching)
+        if begin is not None:
+            begin(setup)
+        subject = self._subject
+        try:
+            target = subject.make(subject.num_blocks, enable_caching)
+            session = PoolSession(
+                target, subject.profile, subject.num_blocks, enable_caching=enable_caching
+            )
+        except TargetError:
+            raise
+        except (Exception, SystemExit) as error:
+            unbuilt = crash(f"constructing the target with {subject.num_blocks} blocks", error)
+            return TapeRun(0, set(), replace(setup, violation=unbuilt))
+        hashes = _alphabet(subject.settings.num_hashes, number)
+        run = PoolRun(session, hashes, choices, self._graph, visits=visits, announce=announce)
+        violation = session.first_look() or run.drive(
+            max_steps, has_bursts=has_bursts, guided=guided
+        )
+        trace = None
+        if violation is not None:
+            trace = replace(setup, commands=tuple(run.commands), violation=violation)
+        return TapeRun(session.num_commands, session.facts, trace)
+
+    def _setup(self, enable_caching: bool) -> Trace:
+        subject = self._subject
+        return Trace(
+            target=subject.name,
+            level="pool",
+            profile=subject.profile,
+            num_blocks=subject.num_blocks,
+            enable_caching=enable_caching,
+            commands=(),
+            options={"block_size": 1},
+        )
+
+
+def _capabilities(subject: Subject) -> Capabilities | None:
+    """What the target can do; None for one that cannot be built, as its first run will tell."""
+    try:
+        return capabilities_of(subject.make(subject.num_blocks, True))
+    except TargetError:
+        raise
+    except (Exception, SystemExit):
+        return None

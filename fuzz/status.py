@@ -1,0 +1,95 @@
+"""How a campaign stands: one value that displays and reports draw, and that its folder keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+__all__ = ["CampaignStatus", "CurvePoint", "FindingLine"]
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """How many states were known after so many steps and seconds of campaign."""
+
+    steps: int
+    seconds: float
+    states: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindingLine:
+    """A finding in one line.
+
+    `steps` and `seconds` are those of the whole campaign when it was found; `runs_seen` counts the
+    failing runs of its kind so far.
+    """
+
+    fingerprint: str
+    invariant: str
+    severity: str
+    sentence: str
+    num_commands: int
+    steps: int
+    seconds: float
+    runs_seen: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignStatus:
+    """A campaign at one moment.
+
+    Totals are over all sessions of the campaign, `steps_per_second` is over the last seconds.
+    `num_possible` is the known number of states, None where there is none. `curve` is thinned out
+    so that it stays short. `stability` is the share of repeated tapes that visited the same
+    states, None before any was repeated. `steps_since_new` counts from the last new state or
+    finding. `activity` says in a word what is being done.
+    """
+
+    target: str
+    level: str
+    scope: str
+    activity: str
+    seconds: float = 0.0
+    num_steps: int = 0
+    num_runs: int = 0
+    steps_per_second: float = 0.0
+    num_states: int = 0
+    num_possible: int | None = None
+    curve: tuple[CurvePoint, ...] = ()
+    findings: tuple[FindingLine, ...] = ()
+    num_pending: int = 0
+    num_workers: int = 0
+    num_workers_lost: int = 0
+    corpus_size: int = 0
+    stability: float | None = None
+    steps_since_new: int = 0
+    num_states_by_depth: Mapping[int, int] = field(default_factory=dict)
+    runs_of_strategy: Mapping[str, int] = field(default_factory=dict)
+    facts_missing: tuple[str, ...] = ()
+    seeds: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> float | None:
+        """States reached of those that there are, from 0 to 1."""
+        return self.num_states / self.num_possible if self.num_possible else None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> CampaignStatus:
+        """What `to_json` wrote, also after a way through text. Raises TypeError, KeyError."""
+        depths = {int(depth): number for depth, number in value["num_states_by_depth"].items()}
+        return cls(
+            **{
+                **value,
+                "curve": tuple(CurvePoint(**point) for point in value["curve"]),
+                "findings": tuple(FindingLine(**line) for line in value["findings"]),
+                "num_states_by_depth": depths,
+                "facts_missing": tuple(value["facts_missing"]),
+                "seeds": tuple(value["seeds"]),
+            }
+        )

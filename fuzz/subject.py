@@ -1,0 +1,91 @@
+"""What a campaign needs of a loaded target: one level of it, and how to build instances.
+
+Targets are loaded elsewhere (`targets/`, which this folder does not know); whatever has the few
+attributes of `Loaded` will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
+from poolproof.fuzz.settings import CampaignSettings
+
+__all__ = ["Loaded", "Make", "Subject", "subject_of"]
+
+Make = Callable[[int, bool], Any]
+
+
+class Loaded(Protocol):
+    """A loaded target, as `targets.Target` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def level(self) -> str: ...
+    @property
+    def profile(self) -> Profile: ...
+    @property
+    def make(self) -> Make: ...
+    @property
+    def companion_queue(self) -> Any: ...
+    def layout(self, name: str, /) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One level of a target.
+
+    `num_blocks` counts the null block, which `settings.num_blocks` does not.
+    """
+
+    name: str
+    level: str
+    profile: Profile
+    make: Make
+    num_blocks: int
+    settings: CampaignSettings
+    block_size: int = 1
+
+    @property
+    def manager_profile(self) -> ManagerProfile:
+        """The profile of a manager."""
+        assert isinstance(self.profile, ManagerProfile)
+        return self.profile
+
+
+def subject_of(target: Loaded, settings: CampaignSettings) -> Subject:
+    """The level of the target that the settings name. Raises TargetError where it has none."""
+    level, name = settings.level, settings.target
+    if level == "manager" and target.level == "manager":
+        layout = target.layout(settings.layout)
+        return _subject(
+            name, level, layout.profile, layout.make, settings, block_size=layout.block_size
+        )
+    if level == target.level:
+        profile = Profile() if level == "queue" else target.profile
+        return _subject(name, level, profile, target.make, settings)
+    if level == "queue" and target.companion_queue is not None:
+        queue = target.companion_queue
+        return _subject(queue.name, level, Profile(), queue.make, settings)
+    raise TargetError(f"{name} is a {target.level} target and has no {level} level to fuzz")
+
+
+def _subject(
+    name: str,
+    level: str,
+    profile: Profile,
+    make: Make,
+    settings: CampaignSettings,
+    *,
+    block_size: int = 1,
+) -> Subject:
+    null = profile.null_block
+    num_blocks = settings.num_blocks + (null is not None)
+    if null is not None and null >= num_blocks:
+        raise TargetError(f"{name}: null_block={null} does not exist in a pool of {num_blocks}")
+    return Subject(name, level, profile, make, num_blocks, settings, block_size)

@@ -1,0 +1,92 @@
+"""One run of a tape: what it visited, what it did, what broke; and what runs of a level need."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from poolproof.contract.commands import Command
+from poolproof.contract.trace import Trace
+from poolproof.fuzz.recorded_choices import RecordedChoices
+
+__all__ = ["Announce", "LevelRuns", "TapeRun", "Visits"]
+
+Announce = Callable[[Command], None]
+
+
+class Visits:
+    """The states that a run visits, and those of them that nobody had visited before.
+
+    `known` is the worker's, and grows. A driver that is in a hurry appends to `places`, whose
+    numbers it keeps in `number_of_place`.
+    """
+
+    def __init__(self, known: set[int], number_of_place: Sequence[int] = ()) -> None:
+        self.known = known
+        self.new: list[int] = []
+        self.depths = bytearray()
+        self.num_answers = 0
+        self.places = array("L")
+        self._number_of_place = number_of_place
+        self._numbers: set[int] = set()
+
+    def visit(self, number: int, num_commands: int, choices: RecordedChoices) -> None:
+        """The run is in this state after so many commands and answers."""
+        self._numbers.add(number)
+        if number not in self.known:
+            self.known.add(number)
+            self.new.append(number)
+            self.depths.append(num_commands.bit_length())
+            self.num_answers = choices.num_answers
+
+    def numbers(self) -> set[int]:
+        """All states that were visited."""
+        number_of_place = self._number_of_place
+        return self._numbers | {number_of_place[place] for place in set(self.places)}
+
+
+@dataclass(slots=True)
+class TapeRun:
+    """What a run did; `trace` is there only when something broke."""
+
+    num_steps: int
+    facts: set[str]
+    trace: Trace | None = None
+
+
+class LevelRuns(Protocol):
+    """Runs of one level of one target, one after the other.
+
+    `num_possible` is the known number of states, None where there is none; `has_guide` tells
+    whether `run(..., guided=True)` can choose commands by novelty.
+    """
+
+    num_possible: int | None
+    has_guide: bool
+    facts_required: frozenset[str]
+
+    def opening(self, *, guided: bool) -> tuple[int, ...]:
+        """The first answers of a tape of this kind; the rest is open."""
+        ...
+
+    def visits(self, known: set[int]) -> Visits:
+        """An empty record of states, for a run to fill."""
+        ...
+
+    def run(
+        self,
+        choices: RecordedChoices,
+        visits: Visits,
+        announce: Announce,
+        *,
+        max_steps: int,
+        guided: bool = False,
+        begin: Callable[[Trace], None] | None = None,
+    ) -> TapeRun:
+        """Drive a fresh target as the choices say, until they are over or for `max_steps`.
+
+        `begin` hears the header of the trace before the target is built.
+        """
+        ...

@@ -1,0 +1,210 @@
+"""A worker of a campaign: runs, one after the other, by whichever strategy pays at the moment.
+
+Three strategies: `guided` chooses commands by novelty where the level can (`novelty_graph.py`),
+`mutated` changes a tape of the corpus, `fresh` draws everything anew. Each gets a share of the runs
+at least; the rest goes to the one that found most for its steps lately. All that a worker does
+follows from its stream and from what its orders brought; where an order ends makes no difference.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from poolproof.contract.trace import Trace
+from poolproof.fuzz.black_box import open_black_box
+from poolproof.fuzz.corpus import Schedule
+from poolproof.fuzz.level_runs import LONGEST_RUN, runs_of
+from poolproof.fuzz.messages import (
+    CorpusTape,
+    Failure,
+    StrategyCount,
+    WorkerOrder,
+    WorkerReport,
+    check_version,
+)
+from poolproof.fuzz.mutation import mutated
+from poolproof.fuzz.recorded_choices import AnswerCells, RecordedChoices, answers_of, new_cells
+from poolproof.fuzz.state_numbers import pack, unpack
+from poolproof.fuzz.subject import Loaded, subject_of
+from poolproof.fuzz.tape_run import TapeRun, Visits
+from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.garbage import collected_afterwards
+from poolproof.harness.isolation import Beacon
+
+__all__ = ["CampaignWorker", "work"]
+
+_REPEAT_EVERY = 64
+"""One run in so many repeats a tape of the corpus, to see whether it visits the same states."""
+
+_SHARE = 0.12
+"""The part of the runs that each strategy gets in any case."""
+
+_MOST_FAILURES_OF_A_KIND = 3
+"""So many failing runs of a kind come home from one order; the others are counted."""
+
+_SHORT_RUNS = 4
+"""Of the runs that are not guided one in so many is short: some bugs need a fresh pool."""
+
+_working: dict[str, CampaignWorker] = {}
+
+
+def work(target: Loaded, order: WorkerOrder, beacon: Beacon) -> WorkerReport:
+    """One order, carried out by the worker of its stream: a job for an isolation.
+
+    A process works for one stream at a time.
+    """
+    check_version(order, "the coordinator")
+    beacon.bump()
+    worker = _working.get(order.stream)
+    if worker is None or order.begins:
+        _working.clear()
+        cells = open_black_box(Path(order.black_box)) if order.black_box else new_cells()
+        worker = _working[order.stream] = CampaignWorker(target, order, cells)
+    return worker.work(order, beacon)
+
+
+@dataclass
+class _Round:
+    """What an order has brought so far."""
+
+    num_steps: int = 0
+    num_runs: int = 0
+    new: list[int] = field(default_factory=list)
+    depths: bytearray = field(default_factory=bytearray)
+    tapes: list[CorpusTape] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    num_failing_runs_of: Counter[str] = field(default_factory=Counter)
+    facts: set[str] = field(default_factory=set)
+    strategies: dict[str, StrategyCount] = field(default_factory=dict)
+    num_stable: int = 0
+    num_unstable: int = 0
+
+
+class CampaignWorker:
+    """The memory of one worker: what it knows, its corpus, its random stream."""
+
+    def __init__(self, target: Loaded, order: WorkerOrder, cells: AnswerCells) -> None:
+        self._stream = order.stream
+        self._source = random.Random(order.stream)
+        self._known: set[int] = set()
+        self._cells = cells
+        self._runs = runs_of(subject_of(target, order.settings), self._known, self._source)
+        self._schedule = Schedule()
+        self._longest = LONGEST_RUN[order.settings.level]
+        self._num_runs = 0
+        names = ["guided", "mutated", "fresh"] if self._runs.has_guide else ["mutated", "fresh"]
+        self._yield_of = dict.fromkeys(names, 1.0)
+
+    def work(self, order: WorkerOrder, beacon: Beacon) -> WorkerReport:
+        """Carry out one order."""
+        self._known.update(unpack(order.states))
+        for tape in order.tapes:
+            self._schedule.add(tape.tape)
+        began = time.monotonic()
+        done = _Round()
+        while done.num_steps < order.max_steps:
+            self._num_runs += 1
+            beacon.mark(self._num_runs)
+            with collected_afterwards():
+                self._one_run(done, beacon)
+            if time.monotonic() - began > order.max_seconds:
+                break
+        return WorkerReport(
+            stream=self._stream,
+            num_steps=done.num_steps,
+            num_runs=done.num_runs,
+            seconds=time.monotonic() - began,
+            states=pack(done.new),
+            depths=bytes(done.depths),
+            tapes=tuple(done.tapes),
+            failures=tuple(done.failures),
+            num_failing_runs_of=dict(done.num_failing_runs_of),
+            facts=frozenset(done.facts),
+            facts_required=self._runs.facts_required,
+            strategies=done.strategies,
+            num_stable=done.num_stable,
+            num_unstable=done.num_unstable,
+        )
+
+    def _one_run(self, done: _Round, beacon: Beacon) -> None:
+        if self._num_runs % _REPEAT_EVERY == 0 and len(self._schedule):
+            self._repeat(done, beacon)
+            return
+        strategy = self._choose_strategy()
+        place, max_steps = -1, self._longest
+        given = self._runs.opening(guided=strategy == "guided")
+        if strategy == "mutated":
+            place = self._schedule.choose(self._source)
+            other = self._schedule.tape(self._schedule.choose(self._source))
+            tape = self._schedule.tape(place)
+            given = mutated(answers_of(tape), answers_of(other), self._source)
+        if strategy != "guided" and self._source.randrange(_SHORT_RUNS) == 0:
+            max_steps = 10 + self._longest // 10
+        choices = RecordedChoices(self._cells, self._source, given)
+        visits = self._runs.visits(self._known)
+        guided = strategy != "fresh" and self._runs.has_guide
+        run = self._runs.run(choices, visits, beacon.bump, max_steps=max_steps, guided=guided)
+        if place >= 0:
+            self._schedule.tried(place, len(visits.new))
+        self._note(done, strategy, run, visits, choices)
+
+    def _choose_strategy(self) -> str:
+        """A fixed share each, and the rest to the one with the best yield."""
+        names = list(self._yield_of)
+        draw = self._source.random()
+        if draw < _SHARE * len(names):
+            name = names[int(draw / _SHARE)]
+        else:
+            name = max(names, key=lambda known: self._yield_of[known])
+        return "fresh" if name == "mutated" and not len(self._schedule) else name
+
+    def _note(
+        self, done: _Round, strategy: str, run: TapeRun, visits: Visits, choices: RecordedChoices
+    ) -> None:
+        """Take a run into the round's results and into the memory."""
+        num_new = len(visits.new)
+        # A run that breaks at its construction counts as a step, or else a budget never ends.
+        num_steps = max(1, run.num_steps)
+        count = StrategyCount(1, num_steps, num_new)
+        done.strategies[strategy] = done.strategies.get(strategy, StrategyCount()) + count
+        if strategy in self._yield_of:
+            old = self._yield_of[strategy]
+            self._yield_of[strategy] = old + 0.2 * (num_new / num_steps - old)
+        done.num_runs += 1
+        done.num_steps += num_steps
+        done.facts |= run.facts
+        done.new += visits.new
+        done.depths += visits.depths
+        if num_new:
+            # What comes after the last new state is not worth keeping.
+            tape = choices.tape()[: 2 * visits.num_answers]
+            states = visits.numbers()
+            done.tapes.append(CorpusTape(tape, pack(sorted(states)), num_steps, strategy))
+            self._schedule.add(tape)
+        if run.trace is not None:
+            self._note_failure(done, run.trace, choices.tape())
+
+    @staticmethod
+    def _note_failure(done: _Round, trace: Trace, tape: bytes) -> None:
+        assert trace.violation is not None
+        kind = failure_kind(trace.violation, trace.commands)
+        done.num_failing_runs_of[kind] += 1
+        if done.num_failing_runs_of[kind] <= _MOST_FAILURES_OF_A_KIND:
+            done.failures.append(Failure(trace, tape, done.num_steps))
+
+    def _repeat(self, done: _Round, beacon: Beacon) -> None:
+        """Run a tape twice: a target that leaves the order open may not visit the same states."""
+        tape = self._schedule.tape(self._schedule.choose(self._source))
+        seen = []
+        for _ in range(2):
+            choices = RecordedChoices(self._cells, None, answers_of(tape))
+            visits = self._runs.visits(self._known)
+            run = self._runs.run(choices, visits, beacon.bump, max_steps=self._longest)
+            self._note(done, "repeated", run, visits, choices)
+            seen.append(visits.numbers())
+        done.num_stable += seen[0] == seen[1]
+        done.num_unstable += seen[0] != seen[1]

@@ -1,0 +1,64 @@
+"""What tests of campaigns share: right pools, a planted one, workers in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from poolproof.contract.trace import Trace
+from poolproof.fuzz.coordinator import Budget, Campaign
+from poolproof.fuzz.findings import Finding
+from poolproof.fuzz.folder import CampaignFolder
+from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.status import CampaignStatus
+from poolproof.fuzz.workers import InProcessWorkers
+from poolproof.harness.isolation import InProcess, Lost
+from poolproof.harness.minimise import execute_in_process, minimise
+from poolproof.targets.load import load_target
+from poolproof.targets.target import Target
+
+
+@dataclass
+class InProcessExaminer:
+    """Minimises in this process; nothing is lost here."""
+
+    target: Target
+    attempts: int = 200
+    seen: list[Trace] = field(default_factory=list)
+
+    def culprit(self, tape: bytes, lost: Lost) -> Trace:  # noqa: ARG002 -- the protocol's
+        raise AssertionError("no worker is lost in process")
+
+    def minimised(self, trace: Trace, *, was_lost: bool) -> Trace:  # noqa: ARG002 -- the same
+        self.seen.append(trace)
+        return minimise(trace, execute_in_process(self.target.make), max_attempts=self.attempts)
+
+
+@pytest.fixture(name="run_campaign")
+def run_campaign_() -> Callable[..., Any]:
+    """Run one session in this process: the last status, what was shown, what was said."""
+
+    def run(
+        settings: CampaignSettings, folder: CampaignFolder, budget: Budget
+    ) -> tuple[CampaignStatus, list[CampaignStatus], list[Finding]]:
+        target = load_target(settings.target)
+        shown: list[CampaignStatus] = []
+        said: list[Finding] = []
+        with InProcess(lambda: target) as isolation:
+            campaign = Campaign(
+                settings,
+                InProcessWorkers(isolation),
+                folder,
+                InProcessExaminer(target),
+                budget=budget,
+                scope="test",
+                num_possible=None,
+                show=shown.append,
+                say=said.append,
+            )
+            return campaign.run(), shown, said
+
+    return run

@@ -1,0 +1,67 @@
+"""The moves of one block agree with explore's relation and with what commands do."""
+
+import random
+
+import pytest
+
+from poolproof.contract.profile import Profile
+from poolproof.explore.orbit_space import OrbitSpace
+from poolproof.explore.scope import Scope
+from poolproof.fuzz.one_block import Rules
+from poolproof.fuzz.pool_position import PoolPosition
+from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.pool_workload import alphabet
+from poolproof.impl.block_pool import BlockPool
+
+EVICTIONS = ["lru", "lifo", "unhashed-first"]
+
+
+def split(rules: Rules, state: bytes) -> tuple[bytes, bytes]:
+    queue = state.rstrip(rules.codes)
+    return queue, state[len(queue) :]
+
+
+@pytest.mark.parametrize("eviction", EVICTIONS)
+@pytest.mark.parametrize("recache", ["replace", "forbidden"])
+def test_moves_reach_exactly_the_orbits_that_explore_counts(eviction, recache):
+    scope = Scope(4, 2, 2, eviction=eviction, recache=recache)
+    rules, space = Rules(scope), OrbitSpace(scope)
+    todo, orbits = [bytes(4)], set()
+    seen = set(todo)
+    for state in todo:
+        orbit = space.canonical(*split(rules, state))
+        orbits.add(orbit)
+        found = {space.canonical(*split(rules, after)) for after in rules.moves(state)[1]}
+        expected = {after for _, after in space.successors(orbit)[0]}
+        assert found == expected
+        for after in rules.moves(state)[1]:
+            if after not in seen:
+                seen.add(after)
+                todo.append(after)
+    assert len(orbits) == scope.num_orbits
+
+
+@pytest.mark.parametrize("eviction", EVICTIONS)
+def test_a_move_leads_where_its_command_leads(eviction):
+    profile = Profile(eviction=eviction, misuse="undefined")
+    pool = BlockPool(5, eviction=eviction, misuse="undefined")
+    session = PoolSession(pool, profile, 5)
+    rules = Rules(Scope(5, 2, 2, eviction=eviction))
+    position = PoolPosition(session.reference, rules, alphabet(2, 0))
+    source = random.Random(1)
+    state = position.read()
+    for _ in range(2_000):
+        moves, successors = rules.moves(state)
+        place = source.randrange(len(moves))
+        assert session.step(position.take(moves[place])) is None
+        state = successors[place]
+        assert PoolPosition(session.reference, rules, alphabet(2, 0)).read() == state
+
+
+def test_a_state_outside_of_the_bounds_has_no_place():
+    session = PoolSession(BlockPool(3, misuse="undefined"), Profile(misuse="undefined"), 3)
+    position = PoolPosition(session.reference, Rules(Scope(3, 2, 1)), alphabet(2, 0))
+    assert position.read() is not None
+    blocks = session.reference.allocate(1)
+    session.reference.touch(blocks)
+    assert position.read() is None
