@@ -141,7 +141,8 @@ def kernels_verdict_line(report: KernelReport) -> str:
     """The verdict with its counts, in one line."""
     if report.verdict == "INCONCLUSIVE":
         return f"INCONCLUSIVE: {'; '.join(report.reasons_inconclusive())}"
-    counts = [f"{len(report.failing)} findings"] if report.failing else []
+    num_failing = len(report.failing)
+    counts = [f"{num_failing} finding{'s' * (num_failing > 1)}"] if num_failing else []
     for status in ("known", "baseline"):
         number = sum(finding.status == status for finding in report.findings)
         counts += [f"{number} {status}"] if number else []

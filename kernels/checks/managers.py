@@ -24,9 +24,9 @@ from poolproof.kernels.relations.catalogue import RELATIONS
 from poolproof.kernels.relations.relation import Subject
 from poolproof.kernels.serving.engine import AllocatorBrokeError
 from poolproof.kernels.serving.forward import WrongOutputError
-from poolproof.kernels.serving.manager_engine import windows_of
 from poolproof.kernels.serving.manager_session import ManagerSession
 from poolproof.kernels.serving.model import TinyModel
+from poolproof.kernels.serving.served_groups import windows_of
 from poolproof.kernels.serving.served_manager import ServedManager
 from poolproof.kernels.target import KernelTarget
 

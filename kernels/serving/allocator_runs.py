@@ -20,9 +20,10 @@ from poolproof.contract.violation import Severity, Violation
 from poolproof.kernels.builtin import gather_target
 from poolproof.kernels.serving.engine import AllocatorBrokeError
 from poolproof.kernels.serving.forward import WrongOutputError
-from poolproof.kernels.serving.manager_engine import ManagerEngine, windows_of
+from poolproof.kernels.serving.manager_engine import ManagerEngine
 from poolproof.kernels.serving.manager_session import ManagerSession
 from poolproof.kernels.serving.model import TinyModel
+from poolproof.kernels.serving.served_groups import windows_of
 from poolproof.kernels.serving.session import ServingSession
 
 __all__ = ["AllocatorRun", "serve_manager", "serve_pool"]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import DataObject
 
-from poolproof.kernels.serving.manager_engine import windows_of
 from poolproof.kernels.serving.manager_session import ManagerSession
 from poolproof.kernels.serving.model import TinyModel
+from poolproof.kernels.serving.served_groups import windows_of
 from poolproof.kernels.serving.served_manager import ServedManager
 from poolproof.kernels.serving.session import ServingSession
 from poolproof.kernels.target import KernelTarget

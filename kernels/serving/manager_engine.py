@@ -40,22 +40,10 @@ from poolproof.kernels.serving.live_sequence import LiveSequence, extended
 from poolproof.kernels.serving.manager_calls import ManagerCalls, Pairs
 from poolproof.kernels.serving.memory import CacheMemory
 from poolproof.kernels.serving.model import TinyModel
+from poolproof.kernels.serving.served_groups import why_not_served, windows_of
 from poolproof.kernels.target import KernelTarget
 
-__all__ = ["ManagerEngine", "why_not_served", "windows_of"]
-
-
-def why_not_served(profile: ManagerProfile) -> str | None:
-    """Why managers of this profile cannot be driven here; None where they can."""
-    kinds = {group.kind for group in profile.groups} - {"full", "sliding"}
-    if kinds:
-        return f"{' and '.join(sorted(kinds))} groups are nothing that a paged kernel reads"
-    return None
-
-
-def windows_of(profile: ManagerProfile) -> tuple[int | None, ...]:
-    """The sliding window of each group, None for full attention."""
-    return tuple(group.window if group.kind == "sliding" else None for group in profile.groups)
+__all__ = ["ManagerEngine"]
 
 
 class ManagerEngine(ManagerCalls):

@@ -13,8 +13,9 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.serving.manager_engine import ManagerEngine, why_not_served, windows_of
+from poolproof.kernels.serving.manager_engine import ManagerEngine
 from poolproof.kernels.serving.model import TinyModel
+from poolproof.kernels.serving.served_groups import why_not_served, windows_of
 from poolproof.kernels.target import KernelTarget
 
 __all__ = ["ServedManager"]

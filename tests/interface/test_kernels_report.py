@@ -173,15 +173,15 @@ def judged(rules: KernelRules, **changes) -> KernelReport:
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        (KernelRules(), "REFUSED: 1 findings"),
+        (KernelRules(), "REFUSED: 1 finding"),
         (KernelRules(known=known(FINDING.fingerprint)), "HOLDS: 1 known"),
         (KernelRules(baseline=frozenset({FINDING.fingerprint})), "HOLDS: 1 baseline"),
         (KernelRules(fail_on=(Severity.CRASH,)), "HOLDS: 1 below --fail-on"),
         (
             KernelRules(known=known("f-00000000")),
-            "REFUSED: 1 findings, 1 in the known file but fixed",
+            "REFUSED: 1 finding, 1 in the known file but fixed",
         ),
-        (KernelRules(known=known(FINDING.fingerprint, "2020-01-01")), "REFUSED: 1 findings"),
+        (KernelRules(known=known(FINDING.fingerprint, "2020-01-01")), "REFUSED: 1 finding"),
     ],
 )
 def test_what_is_accepted_does_not_fail_a_run(rules, words):

@@ -27,9 +27,10 @@ from poolproof.kernels.builtin import gather_target, paged_target
 from poolproof.kernels.serving.engine import AllocatorBrokeError
 from poolproof.kernels.serving.forward import WrongOutputError
 from poolproof.kernels.serving.machine import manager_machine_for
-from poolproof.kernels.serving.manager_engine import ManagerEngine, why_not_served, windows_of
+from poolproof.kernels.serving.manager_engine import ManagerEngine
 from poolproof.kernels.serving.manager_session import ManagerSession
 from poolproof.kernels.serving.model import TinyModel
+from poolproof.kernels.serving.served_groups import why_not_served, windows_of
 from poolproof.reference.native_manager import NativeSequenceManager
 from poolproof.served_managers import served_managers
 from poolproof.targets.load import load_target
