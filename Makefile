@@ -10,10 +10,15 @@
 #   make test-kernels the tests of the kernels, interpreted  (on a GPU: make certify-kernels)
 #   make certify-kernels  certify a kernel                      (KERNEL=paged, ARGS="--level deep ...")
 #   make proof        prove and confirm, with the solvers, and the tests of both
+#   make bugs         planted bugs against all that searches for them, recorded anew   (ARGS=...)
 #   make vllm         set up .venv-vllm, with a real vLLM for the CPU
 #   make engines      that, and the sources of the other engines in build/engines
 #   make engine-sources   those sources alone (about 50 MB to fetch)
+#   make examples     build the allocators in C and Rust, where their compilers are
+#   make certify-examples  certify them and the one in JavaScript, and see their bugs refused
 #   make coverage     the tests, with the lines and branches that no test reached
+#   make coverage-core  the same of contract, harness, impl, invariants and reference: it must be all
+#   make mutation     every small change of impl, invariants and reference against their tests: hours
 #   make lint         ruff's rules and format                   (make format repairs)
 #   make types        mypy --strict on an installed copy
 #   make layers       which folder may import which, on an installed copy
@@ -30,6 +35,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 VENV_VLLM ?= .venv-vllm
 VENV_KERNELS ?= .venv-kernels
+VENV_MUTATION ?= .venv-mutation
 TARGET ?= impl
 KERNEL ?= paged
 ARGS ?=
@@ -44,6 +50,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.10 pyth
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_VLLM := $(VENV_VLLM)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_KERNELS := $(VENV_KERNELS)/bin/python -m pip --disable-pip-version-check --no-input
+PIP_MUTATION := $(VENV_MUTATION)/bin/python -m pip --disable-pip-version-check --no-input
 
 # What the installed command line is called by, so that an activated other environment cannot
 # answer in its place.
@@ -74,7 +81,7 @@ help:
 .PHONY: FORCE
 FORCE:
 LAYOUT := $(sort $(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
-$(VENV)/.layout $(VENV_VLLM)/.layout $(VENV_KERNELS)/.layout: %/.layout: FORCE | %/bin/python
+$(VENV)/.layout $(VENV_VLLM)/.layout $(VENV_KERNELS)/.layout $(VENV_MUTATION)/.layout: %/.layout: FORCE | %/bin/python
 	@echo '$(LAYOUT)' | cmp -s - $@ || echo '$(LAYOUT)' > $@
 
 define make-environment
@@ -123,6 +130,21 @@ coverage: $(VENV)/.installed-test
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
 
+# What verdicts rest on has no line and no branch without a test, its own tests and no others: so
+# it is quick enough for CI.
+CORE := contract harness impl invariants reference
+comma := ,
+empty :=
+.PHONY: coverage-core
+coverage-core: export COVERAGE_FILE := build/coverage-core
+coverage-core: $(VENV)/.installed-test
+	@mkdir -p build
+	$(VENV)/bin/coverage erase
+	$(VENV)/bin/coverage run --source=$(subst $(empty) $(empty),$(comma),$(CORE)) -m pytest \
+		$(addprefix tests/,$(CORE)) $(ARGS)
+	$(VENV)/bin/coverage combine --quiet
+	$(VENV)/bin/coverage report --fail-under=100
+
 # --- solvers --------------------------------------------------------------------------------
 
 # For checks alone, no part of an extra: the second solver, and CrossHair behind Hypothesis.
@@ -142,6 +164,32 @@ proof: $(VENV)/.installed-proof
 	$(POOLPROOF) prove --second-solver cvc5
 	$(POOLPROOF) symbolic
 	$(VENV)/bin/pytest -m 'not vllm' $(PROOF_TESTS) $(ARGS)
+
+# Records benchmarks/results/kill_matrix.json, and with it the tables of README.md and docs/bugs.md.
+# Takes many minutes; what was interrupted goes on from build/kill_matrix.jsonl.
+.PHONY: bugs
+bugs: $(VENV)/.installed-proof
+	$(VENV)/bin/python benchmarks/kill_matrix.py --html build/kill_matrix.html $(ARGS)
+	$(VENV)/bin/python docs/generate.py
+
+# --- mutation testing -----------------------------------------------------------------------
+
+# An environment of its own: mutmut brings much that nothing else here needs.  Pinned: each release
+# makes other changes, and tests/mutation/equivalent.toml speaks of those that this one makes.
+MUTATION_PINS := mutmut==3.8.1
+
+$(VENV_MUTATION)/bin/python:
+	$(call make-environment,$(VENV_MUTATION))
+
+$(VENV_MUTATION)/.installed: $(VENV_MUTATION)/bin/python pyproject.toml setup.py \
+		$(VENV_MUTATION)/.layout
+	$(PIP_MUTATION) install --quiet --editable '.[test]' $(MUTATION_PINS)
+	@touch $@
+
+.PHONY: mutation
+mutation: $(VENV_MUTATION)/.installed
+	@echo "This takes an hour or more of one core; interrupted, it goes on where it was."
+	$(VENV_MUTATION)/bin/python benchmarks/mutation/run.py $(ARGS)
 
 # --- kernels --------------------------------------------------------------------------------
 
@@ -220,6 +268,27 @@ engines: vllm engine-sources
 # does not fail.
 test-vllm: vllm
 	$(VENV_VLLM)/bin/pytest -m vllm -W default $(ARGS)
+
+# --- allocators in other languages ----------------------------------------------------------
+
+EXAMPLES := build/examples
+C_FLAGS := -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
+
+# Each is built where its compiler is, and said to be skipped elsewhere.
+.PHONY: examples certify-examples
+examples:
+	@mkdir -p $(EXAMPLES)
+	@if command -v $(CC) >/dev/null; then \
+		$(CC) $(C_FLAGS) examples/c/*.c -o $(EXAMPLES)/lru_pool_c && echo "built $(EXAMPLES)/lru_pool_c"; \
+	else echo "skipped examples/c: there is no $(CC)"; fi
+	@if command -v cargo >/dev/null; then \
+		cargo build --quiet --release --offline --locked --manifest-path examples/rust/Cargo.toml \
+			--target-dir $(EXAMPLES)/rust && echo "built $(EXAMPLES)/rust/release/lru-pool"; \
+	else echo "skipped examples/rust: there is no cargo"; fi
+	@if ! command -v node >/dev/null; then echo "skipped examples/javascript: there is no node"; fi
+
+certify-examples: examples $(VENV)/.installed-test
+	@$(VENV)/bin/python examples/certify_all.py $(ARGS)
 
 # --- quality --------------------------------------------------------------------------------
 

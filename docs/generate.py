@@ -14,6 +14,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bug_tables import (
+    detectors_worth,
+    kill_matrix,
+    lone_detectors,
+    oddities_seen,
+    shared_threads,
+    specimens_caught,
+    unstated_threads,
+)
+from campaign_tables import campaign_curve, campaign_figures, campaign_kills
 from exploration_tables import (
     exploration_costs,
     exploration_side_by_side,
@@ -22,8 +32,23 @@ from exploration_tables import (
 )
 from figures import FigureError, figures, trace_lengths
 from kernel_tables import faulty_kernels, kernel_figures, kernel_findings, kernel_targets
+from mutation_tables import equivalent_mutants, mutation_scores
+from power_tables import power_by_operator, power_survivors, power_systems
 from proof_tables import contracts, needed_invariants, planted_steps, proof_speed, proved_models
+from protocol_tables import (
+    protocol_commands,
+    protocol_exhaustive,
+    protocol_messages,
+    protocol_speed,
+    protocol_state,
+)
 from sentences import sentences
+from survival_tables import (
+    oddities_at_levels,
+    specimens_at_levels,
+    survival,
+    survival_summary,
+)
 from tables import facts, lessons, levels, severities, statements
 from verdict_tables import explained_findings, verdicts
 
@@ -31,28 +56,52 @@ from poolproof.contract.trace import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCKS: dict[str, Callable[[], str]] = {
+    "campaign curve": campaign_curve,
+    "campaign figures": campaign_figures,
+    "campaign kills": campaign_kills,
     "contracts": contracts,
+    "detectors worth": detectors_worth,
     "exploration costs": exploration_costs,
     "exploration side by side": exploration_side_by_side,
+    "equivalent mutants": equivalent_mutants,
     "explained findings": explained_findings,
     "facts": facts,
     "faulty kernels": faulty_kernels,
     "figures": figures,
+    "kill matrix": kill_matrix,
     "kernel figures": kernel_figures,
     "kernel findings": kernel_findings,
     "kernel targets": kernel_targets,
     "lessons": lessons,
     "levels": levels,
+    "lone detectors": lone_detectors,
     "manager workloads": manager_workloads,
+    "mutation scores": mutation_scores,
     "needed invariants": needed_invariants,
+    "oddities at levels": oddities_at_levels,
+    "oddities seen": oddities_seen,
     "planted steps": planted_steps,
+    "power by operator": power_by_operator,
+    "power survivors": power_survivors,
+    "power systems": power_systems,
     "proof speed": proof_speed,
+    "protocol commands": protocol_commands,
+    "protocol exhaustive": protocol_exhaustive,
+    "protocol messages": protocol_messages,
+    "protocol speed": protocol_speed,
+    "protocol state": protocol_state,
     "proved models": proved_models,
     "sentences": sentences,
     "severities": severities,
+    "shared threads": shared_threads,
     "shortest bugs": shortest_bugs,
+    "specimens at levels": specimens_at_levels,
+    "specimens caught": specimens_caught,
     "statements": statements,
+    "survival": survival,
+    "survival summary": survival_summary,
     "trace lengths": trace_lengths,
+    "unstated threads": unstated_threads,
     "verdicts": verdicts,
 }
 BLOCK = re.compile(

@@ -1,6 +1,11 @@
-"""Draw the pictures of the manual: a certificate and a finding, as a terminal shows them.
+"""Draw the pictures of the manual: a certificate, a finding, a campaign, survival of planted bugs.
 
-Usage: python docs/make_pictures.py       write docs/pictures/*.svg
+The first two and `campaign` are what a terminal shows, `discovery` is a chart of that campaign's
+page; the last is drawn from benchmarks/results/survival.json.
+
+Usage: python docs/make_pictures.py             write docs/pictures/*.svg
+       python docs/make_pictures.py survival    that one alone
+       python docs/make_pictures.py campaign    those of the campaign alone
 """
 
 from __future__ import annotations
@@ -14,11 +19,17 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from figures import read
 from rich.console import Console, RenderableType
+from survival_picture import survival_picture
 
+from poolproof.campaign_charts import discovery_over_time
+from poolproof.campaign_record import read_record
 from poolproof.certificate import Certificate
 from poolproof.contract.trace import write_atomically
 from poolproof.finding_report import finding_report
+from poolproof.fuzz_live import campaign_panel
+from poolproof.svg_chart import svg_of
 from poolproof.text_certificate import text_certificate
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,14 +67,52 @@ def draw(name: str, title: str, content: RenderableType) -> None:
     print(f"docs/pictures/{name}.svg")
 
 
+def draw_survival() -> None:
+    """Write the survival curves, where they were measured."""
+    result = read("survival")
+    if result is not None:
+        write_atomically(PICTURES / "survival.svg", survival_picture(result))
+        print("docs/pictures/survival.svg")
+
+
+def draw_campaign() -> None:
+    """Write what a campaign shows, and its discovery, from one campaign against planted bugs."""
+    target = "tests/fuzz/planted.py:TouchesTwice"
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "poolproof", "fuzz", target, "--folder", folder, "--quiet"]
+        subprocess.run(  # noqa: S603 -- our own command, on a pool of our tests
+            [*command, "--steps", "250000", "--workers", "1"],
+            check=False,  # the status says what was found
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+        )
+        record = read_record(Path(folder))
+    assert record.status is not None
+    console = Console(width=COLUMNS, height=30, file=StringIO(), force_terminal=True)
+    draw("campaign", f"poolproof fuzz {target}", campaign_panel(record.status, None, console))
+    chart = svg_of(discovery_over_time(record), alone=True)
+    write_atomically(PICTURES / "discovery.svg", chart + "\n")
+    print("docs/pictures/discovery.svg")
+
+
+ALONE = {"survival": draw_survival, "campaign": draw_campaign}
+
+
 def main() -> None:
-    """Draw both."""
+    """Draw all, or the one that is named."""
+    if len(sys.argv) > 1:
+        if sys.argv[1] not in ALONE:
+            sys.exit(f"make_pictures.py: {sys.argv[1]} is none of {', '.join(ALONE)}")
+        ALONE[sys.argv[1]]()
+        return
     PICTURES.mkdir(exist_ok=True)
     correct = "examples/simple_pool.py:Pool"
     command = f"poolproof certify {correct} --level quick"
     draw("certificate", command, text_certificate(certificate_of(correct)))
     finding = certificate_of("examples/stale_index.py:Pool").findings[0]
     draw("finding", f"poolproof show {finding.fingerprint}", finding_report(finding))
+    draw_campaign()
+    draw_survival()
 
 
 if __name__ == "__main__":
