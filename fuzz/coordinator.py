@@ -306,6 +306,7 @@ class Campaign:
                 for finding in self._findings
             ),
             num_pending=len(self._waiting),
+            num_workers=self._workers.num_workers,
             num_workers_lost=self._num_lost,
             corpus_size=len(state.corpus),
             stability=state.stability,

@@ -1,6 +1,11 @@
-"""`poolproof show TRACE`: a trace drawn step by step, or as a test, a script, a web page."""
+"""`poolproof show TRACE`: a trace drawn step by step, or as a test, a script, a web page.
+
+The folder of a campaign is shown as its summary, or as a page with its curves.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
@@ -19,16 +24,21 @@ __all__ = ["show_command"]
 )
 @click.option("-o", "--output", type=click.Path(), help="Write to this file.")
 def show_command(trace: str, form: str, output: str | None) -> None:
-    """Show TRACE, a trace file or the fingerprint of a finding, without running its target."""
-    from pathlib import Path
+    """Show TRACE, a trace file or the fingerprint of a finding, without running its target.
 
+    The folder of a campaign in place of TRACE: its summary, or with `--as html` its curves.
+    """
+    from poolproof.campaign_record import is_campaign
     from poolproof.finding_report import plain_text, trace_report
-    from poolproof.output_files import check_file, write_file
+    from poolproof.output_files import check_file
     from poolproof.terminal import show
     from poolproof.trace_files import find_trace
 
     if output is not None:
         check_file(Path(output))
+    if is_campaign(Path(trace)):
+        _show_campaign(Path(trace), form, output)
+        return
     _, found = find_trace(trace)
     if form == "pytest":
         from poolproof.regression_test import regression_test
@@ -48,6 +58,26 @@ def show_command(trace: str, form: str, output: str | None) -> None:
         return
     else:
         text = plain_text(trace_report(found))
+    _put(text, output)
+
+
+def _show_campaign(folder: Path, form: str, output: str | None) -> None:
+    from poolproof.campaign_page import campaign_page
+    from poolproof.campaign_record import read_record
+    from poolproof.campaign_summary import campaign_summary
+
+    if form not in {"text", "html"}:
+        raise click.UsageError(
+            f"{folder} is the folder of a campaign, which is shown as text or html; "
+            f"for {form} name one of its findings"
+        )
+    record = read_record(folder)
+    _put(campaign_page(record) if form == "html" else campaign_summary(record), output)
+
+
+def _put(text: str, output: str | None) -> None:
+    from poolproof.output_files import write_file
+
     if output is None:
         click.echo(text, nl=False)
     else:

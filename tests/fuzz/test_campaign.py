@@ -1,5 +1,6 @@
 """A campaign in one process: what it reaches, keeps, says, and takes up again."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from poolproof.fuzz.coordinator import Budget
 from poolproof.fuzz.folder import CampaignFolder, FolderError, read_findings, read_status
 from poolproof.fuzz.folder_merge import merge_folder
 from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.workers import InProcessWorkers
 
 SMALL = CampaignSettings("impl", "pool", 4)
 PLANTED = CampaignSettings("tests/fuzz/planted.py:TouchesTwice", "pool", 6)
@@ -32,6 +34,14 @@ def test_the_same_seed_gives_the_same_campaign(run_campaign):
         with CampaignFolder(None, settings) as folder:
             outcomes.append(told(run_campaign(settings, folder, Budget(steps=3_000))[0]))
     assert outcomes[0] == outcomes[1] != outcomes[2]
+
+
+def test_workers_that_join_late_are_counted(run_campaign, monkeypatch):
+    numbers = itertools.count(1)
+    monkeypatch.setattr(InProcessWorkers, "num_workers", property(lambda _: next(numbers)))
+    with CampaignFolder(None, SMALL) as folder:
+        _, shown, _ = run_campaign(SMALL, folder, Budget(steps=1_000))
+    assert shown[0].num_workers < shown[-1].num_workers
 
 
 def test_a_quiet_campaign_ends(run_campaign):

@@ -54,12 +54,23 @@ def poolproof(folder: Path, runner: CliRunner) -> Callable[..., Result]:  # noqa
 
 @pytest.fixture
 def samples() -> ModuleType:
-    """The module `samples.py`; tests are no package, so it is loaded by its path."""
+    """The module `samples.py`."""
+    return _module_beside("samples")
+
+
+@pytest.fixture
+def campaigns() -> ModuleType:
+    """The module `campaign_samples.py`."""
+    return _module_beside("campaign_samples")
+
+
+def _module_beside(stem: str) -> ModuleType:
+    """A module of this folder; tests are no package, so it is loaded by its path."""
     import importlib.util
 
-    name = "poolproof_interface_samples"
+    name = f"poolproof_interface_{stem}"
     if name not in sys.modules:
-        path = Path(__file__).with_name("samples.py")
+        path = Path(__file__).with_name(f"{stem}.py")
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None
         assert spec.loader is not None

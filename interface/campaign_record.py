@@ -1,0 +1,63 @@
+"""What a campaign's folder says of it, for pages and summaries: also beside a running campaign.
+
+Of a killed one too: findings are read one by one, since the last status may not count those that
+came after it. States and tapes are not loaded; there may be millions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from poolproof.fuzz.curve import with_point
+from poolproof.fuzz.findings import Finding, line_of
+from poolproof.fuzz.folder import CampaignFolder, read_findings, read_status
+from poolproof.fuzz.folder_tables import DATABASE
+from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.status import CampaignStatus, CurvePoint, FindingLine
+
+__all__ = ["CampaignRecord", "is_campaign", "read_record", "record_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRecord:
+    """A campaign as it was recorded last; no status before its first report."""
+
+    settings: CampaignSettings
+    status: CampaignStatus | None
+    findings: tuple[FindingLine, ...]
+
+    @property
+    def curve(self) -> tuple[CurvePoint, ...]:
+        """From nothing at the start to what was recorded last."""
+        if self.status is None:
+            return ()
+        status, start = self.status, CurvePoint(0, 0.0, 0)
+        last = CurvePoint(status.num_steps, status.seconds, status.num_states)
+        return with_point((start, *status.curve), last)
+
+
+def is_campaign(path: Path) -> bool:
+    """Whether the path is a folder that holds a campaign, of whatever version."""
+    return (path / DATABASE).is_file()
+
+
+def read_record(path: Path) -> CampaignRecord:
+    """The record in a folder that nobody has to hold. Raises FolderError."""
+    settings, status = read_status(path)
+    return _record(settings, status, read_findings(path))
+
+
+def record_in(folder: CampaignFolder, settings: CampaignSettings) -> CampaignRecord:
+    """The record in a folder that this process holds, be it in memory. Raises FolderError."""
+    return _record(settings, folder.status(), folder.findings())
+
+
+def _record(
+    settings: CampaignSettings, status: CampaignStatus | None, findings: list[Finding]
+) -> CampaignRecord:
+    counted = {line.fingerprint: line.runs_seen for line in status.findings} if status else {}
+    lines = tuple(line_of(finding, counted.get(finding.fingerprint, 1)) for finding in findings)
+    if status is not None:
+        status = replace(status, findings=lines)
+    return CampaignRecord(settings, status, lines)

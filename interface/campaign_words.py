@@ -1,0 +1,115 @@
+"""How a campaign is put into words: durations, depths, what was reached, how it ended.
+
+Shared by the plain lines, the live display and the page.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from poolproof.fuzz.coordinator import Budget
+from poolproof.fuzz.status import CampaignStatus
+
+__all__ = [
+    "Allowance",
+    "commands_words",
+    "depth_words",
+    "duration_words",
+    "ending_words",
+    "findings_words",
+    "mean_rate",
+    "reached_words",
+    "share_words",
+]
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+_ENDINGS = {
+    "done": "its last session ended by its budget",
+    "interrupted": "its last session was interrupted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a session may still use of its budget; what earlier sessions used does not count."""
+
+    budget: Budget
+    earlier_seconds: float = 0.0
+    earlier_steps: int = 0
+
+    def seconds_left(self, status: CampaignStatus) -> float | None:
+        """At the present rate and if nothing new comes; None where nothing bounds the session.
+
+        Also None once the budget is spent, since how long minimising takes is not known.
+        """
+        if status.activity != "running":
+            return None
+        bounds = []
+        budget, rate = self.budget, status.steps_per_second
+        if budget.seconds is not None and math.isfinite(budget.seconds):
+            bounds.append(budget.seconds - (status.seconds - self.earlier_seconds))
+        if budget.steps is not None and rate > 0:
+            bounds.append((budget.steps - (status.num_steps - self.earlier_steps)) / rate)
+        if budget.quiet_steps is not None and rate > 0:
+            bounds.append((budget.quiet_steps - status.steps_since_new) / rate)
+        return max(0.0, min(bounds)) if bounds else None
+
+
+def duration_words(seconds: float) -> str:
+    """A time in its two largest units: `0.4 s`, `41 s`, `3 min 20 s`, `2 h 05 min`, `3 d 4 h`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE:02} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def depth_words(depth: int) -> str:
+    """The numbers of commands that a depth stands for, which is their number of binary digits."""
+    least, most = (1 << depth) >> 1, (1 << depth) - 1
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def share_words(status: CampaignStatus) -> str:
+    """The share of all states in percent, never rounded up to all of them."""
+    share = status.share
+    if share is None:
+        return ""
+    percent = 100 * share
+    return f"{percent if share >= 1 else min(percent, 99.94):.1f} %"
+
+
+def reached_words(status: CampaignStatus) -> str:
+    """How many states were reached, of how many where that is known."""
+    if status.num_possible:
+        return f"{status.num_states:,} of {status.num_possible:,} states ({share_words(status)})"
+    return f"{status.num_states:,} states"
+
+
+def mean_rate(status: CampaignStatus) -> float:
+    """Commands a second over the whole campaign."""
+    return status.num_steps / status.seconds if status.seconds else 0.0
+
+
+def commands_words(number: int) -> str:
+    """A number of commands, with the noun."""
+    return f"{number:,} command" if number == 1 else f"{number:,} commands"
+
+
+def findings_words(number: int) -> str:
+    """A number of findings, with the noun."""
+    return f"{number:,} finding" if number == 1 else f"{number:,} findings"
+
+
+def ending_words(status: CampaignStatus) -> str:
+    """How the last session ended, as far as its folder can tell."""
+    return _ENDINGS.get(
+        status.activity, "its last session goes on, or was killed: the folder holds no end of it"
+    )
