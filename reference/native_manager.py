@@ -73,7 +73,7 @@ class NativeSequenceManager:
     ) -> int | str:
         """A new sequence; `num_tokens` behind the cached ones are written from elsewhere."""
         sequence = self._model.new_sequence(seq_id, TokenChain.from_extra_keys(tokens, extra_keys))
-        sequence.loading = num_tokens or 0
+        sequence.loading = num_tokens or sequence.num_tokens
         answer = self._enter(sequence, num_tokens)
         sequence.loading, sequence.num_scheduled = sequence.num_scheduled, 0
         return answer

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.reference.content_names import Content, ContentNames
@@ -76,7 +75,6 @@ class _Request:
     """A request as the workers know it."""
 
     tables: list[list[int]]
-    chain: TokenChain
     contents: list[list[Content]]
 
 
@@ -134,11 +132,11 @@ class StepOracle:
         elif part.replaced:
             self.counts.resumes += 1
         if request is None or part.replaced:
-            request = _Request([list(blocks) for blocks in part.blocks], part.chain, [])
+            contents = [self._names.of_chain(part.chain, group) for group, _, _ in self._groups]
+            request = _Request([list(blocks) for blocks in part.blocks], contents)
             self._requests[part.request_id] = request
             self.counts.admissions += 1
             self.counts.admissions_with_hits += part.first > 0
-            request.contents = [self._names.of_chain(part.chain, g) for g, _, _ in self._groups]
             return request
         for table, blocks in zip(request.tables, part.blocks, strict=False):
             table.extend(blocks)
@@ -153,7 +151,6 @@ class StepOracle:
             parent = contents[-1] if contents else self._names.root(chain, group)
             tokens = chain.tokens[len(contents) :]
             contents.extend(self._names.extended(parent, chain, tokens, len(contents)))
-        request.chain = chain
 
     def _write(self, part: ComputedTokens, request: _Request, number: int) -> None:
         writer = Writer(self._numbers[part.request_id], number)
