@@ -138,7 +138,7 @@ class ManagerCampaign:
         turn = workload.seek_collisions if WEAK_HASHES in self.options else workload.bias
         last = [Reset()] if "reset" in session.can.verbs else []
         num_steps = 600 + choices.below(600) if choices.below(32) == 0 else 20 + choices.below(100)
-        for place in range(num_steps + 10_000):
+        for place in range(num_steps + 10_000):  # pragma: no branch - it drains long before
             if place % TURN_EVERY == 0:
                 turn()
             command = workload.next() if place < num_steps else workload.drain()

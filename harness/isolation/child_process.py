@@ -52,10 +52,10 @@ def fork_process() -> int:
 def become_child(output: int, parent: int) -> None:
     """Turn a freshly forked process into a child as described above."""
     os.setsid()
-    if _LIBC is not None:
+    if _LIBC is not None:  # pragma: no branch - the tests of processes run on Linux
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            os._exit(1)
+            os._exit(1)  # pragma: no cover - the parent has ended between fork() and here
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -82,7 +82,7 @@ def _print_stack_of_crash() -> None:
         # An engine's own handler may take a second to name the frames of its C++ code.
         signal.signal(number, signal.SIG_DFL)
     faulthandler.enable(2, all_threads=False)
-    if _STACK_SIGNAL is not None:
+    if _STACK_SIGNAL is not None:  # pragma: no branch - the tests of processes run on Linux
         faulthandler.register(_STACK_SIGNAL, file=2, all_threads=False)
 
 
@@ -114,7 +114,7 @@ def read_tail(output: BinaryIO) -> str:
 def print_stack(pid: int, output: int) -> None:
     """Make a child print its stack into `output`, even from within a call that never returns."""
     if _STACK_SIGNAL is None:
-        return
+        return  # pragma: no cover - the tests of processes run on Linux
     size = before = os.fstat(output).st_size
     os.kill(pid, _STACK_SIGNAL)
     until = time.monotonic() + _STACK_PATIENCE_S

@@ -115,12 +115,12 @@ class Importer:
         pid = fork_process()
         if pid:
             return pid
-        try:
+        try:  # pragma: no cover - coverage follows a child only into what it calls
             become_child(self._output.fileno(), parent)
             self.control.close()
             self._descriptors.close()
             import_and_watch(prepare, control, descriptors, self._arena)
-        except BaseException as error:
+        except BaseException as error:  # pragma: no cover - in the child, see above
             leave_as_python_does(error)
 
     def _await_import(self) -> None:

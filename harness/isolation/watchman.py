@@ -76,7 +76,7 @@ def import_and_watch(
     """Run `prepare`, then serve the caller until it closes the line. Does not return."""
     try:
         context = prepare()
-    except Exception as error:
+    except Exception as error:  # pragma: no cover - killed before coverage has saved anything
         control.send(failure(error))
         os._exit(1)
     except BaseException as error:
@@ -171,7 +171,8 @@ class _Watchman:
             os.close(output)
             return
         if pid == 0:
-            self._be_worker(order, line, output, beacon, parent)
+            # Coverage follows a child only into what it calls.
+            self._be_worker(order, line, output, beacon, parent)  # pragma: no cover - see above
         os.close(line)
         self._children[order.slot] = _Child(pid, order, beacon, output)
 

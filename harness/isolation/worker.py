@@ -41,7 +41,7 @@ def work(
         beacon.end()
         try:
             line.send_bytes(sent)
-        except OSError:
+        except OSError:  # pragma: no cover - who has lost its caller is killed at this moment
             os._exit(1)
 
 

@@ -15,6 +15,8 @@ from poolproof.contract.commands import (
     Touch,
 )
 from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import Admit, Fork
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
@@ -91,3 +93,14 @@ def test_chains_are_renamed_by_first_appearance():
 def test_a_trace_without_violation_has_no_fingerprint():
     with pytest.raises(AssertionError):
         fingerprint_of(trace_of(violation=None))
+
+
+def family(parent, child, *tokens):
+    commands = Admit(parent, TokenChain(tokens), 0), Fork(parent, child)
+    return trace_of(*commands, level="manager", profile=ManagerProfile())
+
+
+def test_sequences_are_renamed_and_their_tokens_are_not():
+    assert fingerprint_of(family(0, 1, 1, 2)) == fingerprint_of(family(7, 3, 1, 2))
+    assert fingerprint_of(family(0, 1, 1, 2)) != fingerprint_of(family(0, 0, 1, 2))
+    assert fingerprint_of(family(0, 1, 1, 2)) != fingerprint_of(family(0, 1, 1, 3))

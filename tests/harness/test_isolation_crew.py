@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +84,43 @@ def test_a_worker_that_dies_between_two_calls_makes_neither_guilty():
         assert crew.give(0, "x") is True
         assert all_of(crew, 1)[0].value[0] == 1
         crew.close()
+
+
+def test_an_outcome_that_is_known_already_is_not_waited_for():
+    with Isolation(list) as isolation:
+        crew = isolation.crew(remember)
+        crew.give(0, "die")
+        # Whoever asks for another worker hears of this one.
+        assert wait_until(lambda: crew.is_fresh(1) and crew._busy[0].verdict)
+        assert crew.wait() == [(0, Died(status=3))]
+        crew.close()
+
+
+def leave_somebody_behind(context, argument, beacon):
+    """End, and leave a process that holds all that this one held, outside its session."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        time.sleep(60)
+        os._exit(0)
+    Path(argument).write_text(str(child))
+    os._exit(3)
+
+
+@pytest.mark.parametrize("kind", ["map", "crew"])
+def test_what_a_target_leaves_behind_does_not_hold_up_the_outcome(tmp_path, kind):
+    path = tmp_path / "pid"
+    with Isolation(list) as isolation:
+        if kind == "map":
+            (outcome,) = isolation.map(leave_somebody_behind, [path])
+        else:
+            crew = isolation.crew(leave_somebody_behind)
+            crew.give(0, path)
+            outcome = all_of(crew, 1)[0]
+            crew.close()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(path.read_text()), signal.SIGKILL)
+    assert outcome == Died(status=3)
 
 
 def test_a_wait_ends_when_its_time_is_over():

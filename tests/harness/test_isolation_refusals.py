@@ -76,7 +76,9 @@ def test_closing_twice_does_no_harm():
 
 def end_another(context, argument, beacon):
     os.kill(argument, signal.SIGKILL)
-    time.sleep(0.5)
+    wait_until_gone(argument)
+    # The caller hears of it before it hears of this call.
+    time.sleep(0.3)
     return "done"
 
 

@@ -12,8 +12,14 @@ from poolproof.contract.commands import Allocate, Free
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
-from poolproof.harness.isolation import Hung, Isolation, Limits
-from poolproof.harness.lost_run import Journal, as_violation, find_culprit, read_journal
+from poolproof.harness.isolation import Died, Hung, Isolation, Limits
+from poolproof.harness.lost_run import (
+    Journal,
+    _target_frames,
+    as_violation,
+    find_culprit,
+    read_journal,
+)
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.impl.block_pool import BlockPool
 
@@ -214,3 +220,10 @@ def test_the_violation_of_a_trace_can_be_made_without_a_second_run():
     assert as_violation(trace, Hung(seconds=2.0)).sentence == (
         "allocate(1) did not return within 2 s"
     )
+
+
+def test_of_a_program_that_is_waited_for_no_frames_are_known():
+    lines = ["Stack (most recent call first):", '  File "/x/mine.py", line 3 in allocate']
+    assert _target_frames(Died(status=-6, output_tail="\n".join(lines))) == ("mine.py:3 allocate",)
+    lines.insert(1, '  File "/x/command_process.py", line 9 in read')
+    assert _target_frames(Died(status=-6, output_tail="\n".join(lines))) == ()

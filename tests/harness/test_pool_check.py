@@ -200,6 +200,18 @@ def test_a_gap_that_was_not_closed_is_seen():
     assert not check.passes([0], [], (last - 1, None))
 
 
+def test_a_link_at_an_end_that_leads_past_the_next_block_is_seen():
+    class SkipsOne(NativeDictPool):
+        def free_neighbours(self, block_id, /):
+            return (None, 2) if block_id == 0 else super().free_neighbours(block_id)
+
+    target = SkipsOne(4)
+    session = PoolSession(target, Profile(), 4)
+    check = IncrementalCheck(target, capabilities_of(target), session.reference)
+    assert not check._ends_pass(2)
+    assert check._ends_pass(1)
+
+
 def test_a_hash_on_a_touched_null_block_is_seen():
     profile = Profile(null_block=0, null_in_lists="ignored")
     session = driven(profile, 4, 0)

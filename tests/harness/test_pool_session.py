@@ -322,3 +322,20 @@ def test_a_leak_that_shows_at_the_end_only_is_named():
     assert "3 of 4 blocks are free: 0 live, 1 reclaimable by the prefix cache, 1 lost" in (
         found.sentence
     )
+
+
+def test_a_target_is_told_when_it_has_failed():
+    class Tells(NativeDictPool):
+        told = 0
+
+        def free(self, block_ids, /):
+            """Lose them."""
+
+        def poolproof_abandon(self):
+            self.told += 1
+
+    session = PoolSession(Tells(2), Profile(), 2)
+    assert session.step(Allocate(1)) is None
+    assert session.target.told == 0
+    assert session.step(Free((0,))) is not None
+    assert session.target.told == 1

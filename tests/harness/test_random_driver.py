@@ -1,14 +1,18 @@
 """Campaigns are deterministic, and whatever a target does ends in a trace."""
 
+from dataclasses import replace
+
 import pytest
 
 from poolproof.contract.commands import Allocate
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
+from poolproof.harness.pool_workload import PoolWorkload
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign, plan_of
 from poolproof.harness.replay import replay
 from poolproof.impl.block_pool import BlockPool
+from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
 
 
@@ -183,3 +187,16 @@ def test_a_target_without_reset_is_driven_to_the_end():
     assert result.trace is None
     assert "everything was freed at the end" in result.facts
     assert "a reset was done" not in result.facts
+
+
+def test_where_no_misuse_is_to_be_had_the_run_goes_on():
+    class Behaves(PoolWorkload):
+        def misuse(self):
+            return None
+
+    campaign = replace(campaign_of(misuse="raises"), workload=Behaves, make=native)
+    assert campaign.run(0).trace is None
+
+
+def native(num_blocks, caching):
+    return NativeDictPool(num_blocks, enable_caching=caching, profile=Profile(misuse="raises"))
