@@ -3,12 +3,12 @@
 A gate run is derandomised, so a specimen has one verdict a level. Driven are the runs of a
 certification in its order (interface/kill_matrix/certify_levels.py: state machine, plain driver,
 small scopes), which end at the first thing that breaks; one that is caught at quick is not driven
-at standard. The oddities are driven by the plain driver, so many chunks from each of many seeds;
+at standard. The oddities are driven by the plain driver, a few runs from each of many seeds;
 whole certifications of them are in tests/bugs. Writes benchmarks/results/levels_of_specimens.json;
 exit status 1 when a specimen survives standard, fewer than 80 % are caught at quick, or an oddity
 is accused.
 
-Usage: python benchmarks/levels_of_specimens.py [--seeds N] [--chunks N] [--json FILE] [ID ...]
+Usage: python benchmarks/levels_of_specimens.py [--seeds N] [--runs N] [--json FILE] [ID ...]
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from poolproof.harness.isolation import Beacon
 from poolproof.kill_matrix.certify_levels import CERTIFY
 from poolproof.kill_matrix.drivers import kind_of
 from poolproof.kill_matrix.subject import Subject, subjects
-from poolproof.levels import RUNS_PER_CHUNK
 
 RESULTS = Path(__file__).resolve().parent / "results" / "levels_of_specimens.json"
 LEAST_AT_QUICK = 0.8
@@ -52,12 +51,12 @@ def caught_at(specimen_id: str) -> dict[str, Any]:
 
 def driven(job: tuple[str, int, int]) -> dict[str, Any]:
     """What the plain driver says of an oddity, from so many seeds."""
-    oddity_id, seeds, chunks = job
+    oddity_id, seeds, num_runs = job
     subject = subjects()[oddity_id]
     steps, accused = 0, ""
     for seed in range(seeds):
         campaign = campaign_of(subject.target(), Chunk(kind_of(subject), seed, 0, 0))
-        for number in range(chunks * RUNS_PER_CHUNK):
+        for number in range(num_runs):
             run = campaign.run(number)
             steps += run.num_steps
             if run.trace is not None and not accused:
@@ -83,7 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("ids", nargs="*", metavar="ID", help="only these")
     parser.add_argument("--seeds", type=int, default=20, help="for each oddity")
-    parser.add_argument("--chunks", type=int, default=1, help="of a hundred runs, for each seed")
+    parser.add_argument("--runs", type=int, default=20, help="of each oddity, for each seed")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
     options = parser.parse_args()
@@ -94,7 +93,7 @@ def main() -> int:
     ids = options.ids or list(found)
     odd = [i for i in ids if found[i].is_oddity]
     with ProcessPoolExecutor(options.workers) as workers:
-        oddities = workers.map(driven, [(i, options.seeds, options.chunks) for i in odd])
+        oddities = workers.map(driven, [(i, options.seeds, options.runs) for i in odd])
         rows = list(workers.map(caught_at, [i for i in ids if not found[i].is_oddity]))
         accusations = list(oddities)
     summary = summary_of(rows)
@@ -103,7 +102,7 @@ def main() -> int:
     print(f"{len(accusations)} oddities, {options.seeds} seeds, accused: {accused or 'none'}")
     record = {
         "load_average": os.getloadavg()[0], "summary": summary, "rows": rows,
-        "oddity_seeds": options.seeds, "oddity_runs": options.chunks * RUNS_PER_CHUNK,
+        "oddity_seeds": options.seeds, "oddity_runs": options.runs,
         "oddities": accusations,
     }  # fmt: skip
     options.json.parent.mkdir(parents=True, exist_ok=True)
