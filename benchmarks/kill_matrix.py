@@ -1,4 +1,4 @@
-"""Records the kill matrix: planted bugs against every detector, from three seeds.
+"""Records the kill matrix: planted bugs against every detector, from two seeds.
 
 Runs `poolproof bugs` as a user does and writes benchmarks/results/kill_matrix.json, from which
 README.md and docs/bugs.md take their tables. Finished searches are kept in
@@ -27,7 +27,7 @@ def main() -> int:
         print(f"kill_matrix: {', '.join(missing)} not installed; `make bugs` installs them")
         return 0
     SEARCHES.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "poolproof", "bugs", "--seeds", "3"]
+    command = [sys.executable, "-m", "poolproof", "bugs", "--seeds", "2"]
     command += ["--results", str(SEARCHES), "--json", str(RESULTS)]
     return subprocess.run([*command, *sys.argv[1:]], check=False).returncode
 

@@ -2,9 +2,7 @@
 
 Tuned to what found real bugs: tiny pools that are nearly full, two token symbols, prompts that
 begin as an earlier one did or hold its blocks under another parent, lengths at, below and above a
-block's end, the same tokens under another adapter, salt or image, and ends in every state. What
-matters is often what comes next: after a fork, a preemption or a load a few commands are drawn
-that have to do with it (`manager_weights.py`).
+block's end, the same tokens under another adapter, salt or image, and ends in every state.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ from poolproof.contract.manager_commands import (
     Truncate,
 )
 from poolproof.contract.target import Capabilities
-from poolproof.harness import manager_weights as tuned
 from poolproof.harness.choices import Choices
 from poolproof.harness.manager_prompts import ManagerPrompts
 from poolproof.reference.manager_legality import undefined_for_manager
@@ -41,6 +38,27 @@ from poolproof.reference.sequence_model import SequenceModel, SequenceState
 __all__ = ["ManagerWorkload"]
 
 MOST_SEQUENCES = 5
+
+_WEIGHTS = {
+    "admit": 10,
+    "append_tokens": 12,
+    "step": 14,
+    "schedule": 4,
+    "draft": 4,
+    "accept": 6,
+    "fork": 4,
+    "truncate": 3,
+    "preempt": 3,
+    "resume": 5,
+    "swap_out": 2,
+    "swap_in": 4,
+    "finish": 5,
+    "abort": 2,
+    "lookup_prefix": 2,
+    "load": 2,
+    "loaded": 3,
+    "reset": 1,
+}
 
 
 class ManagerWorkload:
@@ -54,12 +72,8 @@ class ManagerWorkload:
         self._sequences = model.sequences.values
         self.can = can
         self.next_id = 0
-        is_windowed = any(group.kind == "sliding" for group in model.groups)
-        self.prompts = ManagerPrompts(choices, model.block_size, num_symbols, are_long=is_windowed)
+        self.prompts = ManagerPrompts(choices, model.block_size, num_symbols)
         self.waiting: Admit | None = None
-        self.forked: tuple[int, ...] = ()
-        self._after: tuple[str, ...] = ()
-        self._steps_after = 0
         self.makers: dict[str, Callable[[], Command | None]] = {
             "admit": self.admit,
             "append_tokens": self.append_tokens,
@@ -79,48 +93,28 @@ class ManagerWorkload:
             "load": self.load,
             "loaded": self.loaded,
             "reset": self.reset,
-            "abort_loading": self.abort_loading,
         }
         self.verbs = tuple(verb for verb in self.makers if verb in can.verbs)
         self._chunks = "schedule" in can.verbs
-        self._urn: tuple[str, ...] = ()
+        self._urn: list[Callable[[], Command | None]] = []
         self.set_weights({})
 
     def set_weights(self, weights: dict[str, int]) -> None:
         """Each verb as often as its weight says, those not named as usual."""
-        self._urn = tuned.urn(self.verbs, tuple(weights.items()))
+        self._urn = []
+        for verb in self.verbs:
+            self._urn += [self.makers[verb]] * weights.get(verb, _WEIGHTS[verb])
 
     def bias(self) -> None:
-        """What comes next: the usual, one verb, or half the time prompts under other keys."""
-        kind = self.below(16)
-        self.prompts.be_usual()
-        if kind == 0:
+        """Draw weights for this run: mostly the usual ones, sometimes one verb dominates."""
+        if self.below(4) == 0:
             self.set_weights({self.verbs[self.below(len(self.verbs))]: 30})
-        elif kind & 1 or kind == 6:
-            self.prompts.vary_keys()
-            self.set_weights(tuned.IDENTITY)
-        elif kind in {2, 10}:
-            self.prompts.only_usual_blocks = True
-            self.set_weights(tuned.IDENTITY)
-        else:
-            self.set_weights({})
-
-    def seek_collisions(self) -> None:
-        """The same blocks in every order, looked up again and again: for hashes that collide."""
-        self.prompts.only_usual_blocks = True
-        self.set_weights(tuned.COLLIDING)
 
     def next(self) -> Command:
         """The next legal command."""
-        below = self.below
-        if self._steps_after:
-            self._steps_after -= 1
-            command = self.makers[self._after[below(len(self._after))]]()
-            if command is not None and undefined_for_manager(self.model, command) is None:
-                return command
-        makers, urn, size = self.makers, self._urn, len(self._urn)
+        below, urn, size = self.below, self._urn, len(self._urn)
         for _ in range(12):
-            command = makers[urn[below(size)]]()
+            command = urn[below(size)]()
             if command is not None and undefined_for_manager(self.model, command) is None:
                 return command
         waiting = [s for s in self.model.sequences.values() if s.drafts_computed]
@@ -154,40 +148,32 @@ class ManagerWorkload:
             # A request that was put off is asked for again, as engines do (vllm#18957).
             if not known and self.below(2):
                 return Admit(waiting.seq_id, waiting.chain, self._chunk(len(waiting.chain.tokens)))
-        pool, is_fitted = self.model.pool, False
-        if self.prompts.variants and self.below(5) < 2:
-            chain = self.prompts.variant()
-        elif is_fitted := self.below(8) < 5:
-            groups = len(self.model.groups)
-            chain = self.prompts.fitting(len(pool.free), pool.num_blocks - 1, groups)
-        else:
-            chain = self.prompts.next()
+        chain = self.prompts.next()
         self.prompts.remember(chain)
         self.next_id += 1
-        num_tokens = 0 if is_fitted and self.below(2) else self._chunk(len(chain.tokens))
-        self.waiting = Admit(self.next_id - 1, chain, num_tokens)
+        self.waiting = Admit(self.next_id - 1, chain, self._chunk(len(chain.tokens)))
         return self.waiting
 
     def resume(self) -> Command | None:
         sequence = self._one(self._placed("nowhere"))
-        if sequence is None:
-            return None
-        return Resume(sequence.seq_id, self._chunk(sequence.num_tokens))
+        return (
+            None if sequence is None else Resume(sequence.seq_id, self._chunk(sequence.num_tokens))
+        )
 
     def append_tokens(self) -> Command | None:
-        """Rather to a sequence that has nothing in the next step yet."""
-        found = [
-            s
-            for s in self._sequences()
-            if s.num_computed + s.num_scheduled == s.num_tokens
-            and s.place == "device"
-            and not s.loading
-            and not s.num_drafts
-        ]
-        sequence = self._rather_forked([s for s in found if not s.num_scheduled] or found)
+        sequence = self._one(
+            [
+                s
+                for s in self._sequences()
+                if s.num_computed + s.num_scheduled == s.num_tokens
+                and s.place == "device"
+                and not s.loading
+                and not s.num_drafts
+            ]
+        )
         if sequence is None:
             return None
-        count = 1 if self.below(2) else 1 + self.below(self.model.block_size)
+        count = 1 if self.below(4) else 1 + self.below(self.model.block_size)
         return AppendTokens(sequence.seq_id, self.prompts.tokens(count))
 
     def step(self) -> Command | None:
@@ -212,17 +198,21 @@ class ManagerWorkload:
 
     def draft(self) -> Command | None:
         sequence = self._one([s for s in self._sequences() if s.num_scheduled and not s.num_drafts])
-        if sequence is None:
-            return None
-        count = self._rather_all(self.model.block_size + 1)
-        return Draft(sequence.seq_id, self.prompts.tokens(count))
+        return (
+            None
+            if sequence is None
+            else Draft(
+                sequence.seq_id, self.prompts.tokens(1 + self.below(self.model.block_size + 1))
+            )
+        )
 
     def accept(self) -> Command | None:
         sequence = self._one([s for s in self._sequences() if s.drafts_computed])
-        if sequence is None:
-            return None
-        rejected = self._rather_all(sequence.num_drafts + 1) - 1
-        return Accept(sequence.seq_id, sequence.num_drafts - rejected)
+        return (
+            None
+            if sequence is None
+            else Accept(sequence.seq_id, self.below(sequence.num_drafts + 1))
+        )
 
     def fork(self) -> Command | None:
         if len(self.model.sequences) >= MOST_SEQUENCES:
@@ -230,27 +220,22 @@ class ManagerWorkload:
         sequence = self._one(self._complete())
         if sequence is None:
             return None
-        self.forked = (sequence.seq_id, self.next_id)
-        self._follow(tuned.AFTER_FORK, 7)
         self.next_id += 1
         return Fork(sequence.seq_id, self.next_id - 1)
 
     def truncate(self) -> Command | None:
-        sequence = self._rather_forked(self._complete())
+        sequence = self._one(self._complete())
         if sequence is None:
             return None
         self.prompts.remember(sequence.chain)
         return Truncate(sequence.seq_id, 1 + self.below(sequence.num_tokens))
 
     def preempt(self) -> Command | None:
-        sequence = self._rather_forked(self._placed("device"))
-        if sequence is None:
-            return None
-        self._follow(tuned.AFTER_PREEMPTION, 2)
-        return Preempt(sequence.seq_id)
+        sequence = self._one(self._placed("device"))
+        return None if sequence is None else Preempt(sequence.seq_id)
 
     def swap_out(self) -> Command | None:
-        sequence = self._rather_forked(self._placed("device"))
+        sequence = self._one(self._placed("device"))
         return None if sequence is None else SwapOut(sequence.seq_id)
 
     def swap_in(self) -> Command | None:
@@ -275,51 +260,30 @@ class ManagerWorkload:
         sequence = self._one(list(self._sequences()))
         return None if sequence is None else Abort(sequence.seq_id)
 
-    def abort_loading(self) -> Command | None:
-        """A sequence whose transfer still runs."""
-        sequence = self._one([s for s in self._sequences() if s.loading])
-        return None if sequence is None else Abort(sequence.seq_id)
-
     def lookup_prefix(self) -> Command:
-        """A prompt under other keys where this run is about them, or what a sequence has become."""
-        kind = self.below(4)
-        if kind and self.prompts.variants:
-            return LookupPrefix(self.prompts.variant())
-        sequence = None if kind else self._one(list(self._sequences()))
-        if sequence is None:
-            return LookupPrefix(self.prompts.next())
-        return LookupPrefix(self.prompts.remember(sequence.chain))
+        return LookupPrefix(self.prompts.next())
 
     def load(self) -> Command | None:
         if len(self.model.sequences) >= MOST_SEQUENCES:
             return None
-        chain = self.prompts.remember(self.prompts.next())
+        chain = self.prompts.next()
         if len(chain.tokens) < 2:
             return None
+        self.prompts.remember(chain)
         self.next_id += 1
         # At most what is not cached, and one token stays to be computed.
         cached = self.model.cached_prefix(self.model.new_sequence(-1, chain))
         most = len(chain.tokens) - cached - 1
-        if not most:
-            return None
-        self._follow(tuned.AFTER_LOAD, 2)
-        return Load(self.next_id - 1, chain, self._rather_all(most))
+        return Load(self.next_id - 1, chain, 1 + self.below(most)) if most else None
 
     def loaded(self) -> Command | None:
         sequence = self._one([s for s in self._sequences() if s.loading])
         return None if sequence is None else Loaded(sequence.seq_id)
 
-    def reset(self) -> Command | None:
-        """Mostly when nobody holds a block, so that it is not refused."""
-        return None if self.model.sequences and self.below(4) else Reset()
+    def reset(self) -> Command:
+        return Reset()
 
     # What commands are made of.
-
-    def _follow(self, verbs: tuple[str, ...], count: int) -> None:
-        """Draw the next `count` commands from these, where one of them is legal."""
-        can = self.can.verbs
-        self._after = tuple([verb for verb in verbs if verb.removesuffix("_loading") in can])
-        self._steps_after = count
 
     def _placed(self, place: str) -> list[SequenceState]:
         return [s for s in self._sequences() if s.place == place]
@@ -333,18 +297,8 @@ class ManagerWorkload:
     def _one(self, found: list[SequenceState]) -> SequenceState | None:
         return found[self.below(len(found))] if found else None
 
-    def _rather_forked(self, found: list[SequenceState]) -> SequenceState | None:
-        """Mostly one of the last fork, where it is among them."""
-        if self.forked and self.below(4):
-            found = [s for s in found if s.seq_id in self.forked] or found
-        return self._one(found)
-
-    def _rather_all(self, most: int) -> int:
-        """From 1 up to `most`, and half the time just that."""
-        return most if self.below(2) else 1 + self.below(most)
-
     def _chunk(self, num_tokens: int) -> int:
-        """How much of a prompt is scheduled at once: mostly all of it (0), or a part."""
-        if not self._chunks or self.below(4) or num_tokens < 2:
+        """How much of a prompt is scheduled at once: all of it (0), or a part."""
+        if not self._chunks or self.below(2) or num_tokens < 2:
             return 0
         return 1 + self.below(num_tokens)

@@ -193,8 +193,5 @@ class UniformManagerWorkload(ManagerWorkload):
         ids = [*self.model.sequences, self.next_id + 1000]
         return Abort(ids[self.below(len(ids))])
 
-    def seek_collisions(self) -> None:
-        """No prompts are preferred for that, either."""
-
     def _chunk(self, num_tokens: int) -> int:
         return self.below(num_tokens + 1) if self._chunks else 0

@@ -50,7 +50,7 @@ def toy(name, rows=""):
 def test_our_own_manager_holds_and_every_situation_occurs(name):
     target, facts = load_target("impl-vllm-v0"), set()
     layout = target.layout(name)
-    for number in range(100):
+    for number in range(300):
         result = campaign(target, layout).run(number)
         assert result.trace is None, result.trace.violation
         facts |= result.facts
