@@ -274,7 +274,8 @@ class ManagerWorkload:
         # At most what is not cached, and one token stays to be computed.
         cached = self.model.cached_prefix(self.model.new_sequence(-1, chain))
         most = len(chain.tokens) - cached - 1
-        return Load(self.next_id - 1, chain, 1 + self.below(most)) if most else None
+        # Less than none is left where a profile with full hits has cached all of it.
+        return Load(self.next_id - 1, chain, 1 + self.below(most)) if most > 0 else None
 
     def loaded(self) -> Command | None:
         sequence = self._one([s for s in self._sequences() if s.loading])

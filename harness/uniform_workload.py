@@ -36,7 +36,6 @@ from poolproof.harness.manager_prompts import ManagerPrompts
 from poolproof.harness.manager_workload import MOST_SEQUENCES, ManagerWorkload
 from poolproof.harness.pool_workload import PoolWorkload
 from poolproof.harness.queue_workload import QueueWorkload
-from poolproof.reference.sequence_model import SequenceState
 
 __all__ = [
     "UniformManagerWorkload",
@@ -147,19 +146,10 @@ class UniformManagerWorkload(ManagerWorkload):
 
     def set_weights(self, weights: dict[str, int]) -> None:  # noqa: ARG002 -- all weigh the same
         """Each verb is as likely as the others."""
-        self._urn = self.verbs
+        self._urn = [self.makers[verb] for verb in self.verbs]
 
     def bias(self) -> None:
         """No verb dominates."""
-
-    def _follow(self, verbs: tuple[str, ...], count: int) -> None:
-        """Nothing follows from what was drawn."""
-
-    def _rather_forked(self, found: list[SequenceState]) -> SequenceState | None:
-        return self._one(found)
-
-    def _rather_all(self, most: int) -> int:
-        return 1 + self.below(most)
 
     def lookup_prefix(self) -> Command:
         return LookupPrefix(self.prompts.next())
