@@ -70,7 +70,11 @@ class CampaignFolder:
         try:
             with self._explained():
                 self._database = connected(where)
-                self._settle(settings)
+                try:
+                    self._settle(settings)
+                except BaseException:
+                    self._database.close()
+                    raise
         except BaseException:
             self._unlock()
             raise

@@ -57,8 +57,13 @@ def connected(where: str) -> sqlite3.Connection:
     """A connection whose commits are on disk when they return."""
     # Transactions begin and end where this file says so, not where the module guesses.
     database = sqlite3.connect(where, isolation_level=None, timeout=30.0)
-    database.execute("PRAGMA journal_mode=WAL")
-    database.execute("PRAGMA synchronous=FULL")
+    try:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=FULL")
+    except BaseException:
+        # Python 3.13 warns of a connection that nobody closed.
+        database.close()
+        raise
     return database
 
 
