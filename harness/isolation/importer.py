@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import socket
 import sys
 import time
@@ -156,7 +157,7 @@ class Importer:
         worker.beacon.reset()
         self._workers[slot] = worker
         try:
-            self.control.send(Fork(slot, call_timeout_s, memory_mib))
+            self._tell(Fork(slot, call_timeout_s, memory_mib))
             socket.send_fds(
                 self._descriptors, [b"."], [other_line.fileno(), worker.output.fileno()]
             )
@@ -171,7 +172,13 @@ class Importer:
         worker.close()
         if worker.verdict is None:
             with contextlib.suppress(OSError):
-                self.control.send(Kill(worker.slot))
+                self._tell(Kill(worker.slot))
+
+    def _tell(self, order: Fork | Kill) -> None:
+        # Not `send`: a broken pipe's traceback would hold its buffer and a view of it, and a
+        # collector that meets the two in a cycle complains (CPython's BytesIO cannot be closed
+        # while a view of it is left).
+        self.control.send_bytes(pickle.dumps(order))
 
     def hear(self) -> None:
         """Take in what the watchman has said so far, without waiting."""
