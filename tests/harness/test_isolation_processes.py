@@ -212,9 +212,12 @@ def test_a_worker_that_dies_between_two_calls_is_replaced():
 
 
 SCRIPT = """
-import os, sys, time
+import os, signal, sys, time
 from pathlib import Path
 from poolproof.harness.isolation import Isolation
+
+# A shell that starts the tests in its background has them ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def note(name):
     Path(name + ".new").write_text(str(os.getpid()))
@@ -242,7 +245,7 @@ def end_by_signal(folder, number, busy):
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE) as process:
         assert wait_until((folder / busy).exists)
         process.send_signal(number)
-        process.communicate()
+        process.communicate(timeout=60)
     assert process.returncode != 0
     return [file.read_text() for file in folder.iterdir()]
 
