@@ -135,6 +135,8 @@ class Engine:
         self._memory.swap_in(list(zip(request.host, taken, strict=True)))
         self._free_on_host += request.host
         request.blocks, request.host = taken, None
+        # At once: after a fork two requests would each hash the same blocks.
+        self._cache(request)
         return True
 
     def finish(self, request: Request) -> None:

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from poolproof.bugs.catalogue import SPECIMENS
+from poolproof.contract.commands import Cache
 from poolproof.impl.block_pool import BlockPool
 from poolproof.kernels.builtin import gather_target, paged_target
 from poolproof.kernels.serving.engine import AllocatorBrokeError, Engine
@@ -141,3 +142,17 @@ def test_a_request_without_room_stays_swapped_out():
     assert driven.swap_in(request)
     driven.step({request.name: 64}, lambda: 1)
     assert driven.compared == 6
+
+
+def test_blocks_that_were_swapped_in_are_hashed_before_a_fork_shares_them():
+    # vLLM's pool asserts that a block which gets a hash has none.
+    driven = engine(BlockPool(8))
+    request = driven.admit([0, 1, 0, 1, 1])
+    driven.step({request.name: 64}, lambda: 0)
+    driven.swap_out(request)
+    assert driven.swap_in(request)
+    child = driven.fork(request)
+    driven.step({request.name: 64, child.name: 64}, lambda: 1)
+    assert request.blocks[0] == child.blocks[0]
+    hashed = [command.block_ids for command in driven.commands if isinstance(command, Cache)]
+    assert len(hashed) == len(set(hashed)) == 2
