@@ -28,7 +28,7 @@ _SUMMARIES = {
     "fuzz": "Run a campaign that looks for states nobody has seen.",
     "diff": "Compare two targets on one tape.",
     "list": "The targets that are known here.",
-    "new": "Write the skeleton of an allocator to fill in.",
+    "new": "Write the skeleton of an allocator to fill in, or workflows for CI.",
     "workload": "Replay real request traces, checked while they run.",
     "prove": "Prove the invariants for every size, with Z3.",
     "protocol": "Look at a program that speaks the protocol of cmd: targets.",
@@ -86,6 +86,7 @@ def _expected_errors() -> tuple[type[Exception], ...]:
     from poolproof.contract.target import TargetError
     from poolproof.contract.trace import TraceError
     from poolproof.explore.scope import ExplorationError
+    from poolproof.fuzz.cluster.cluster_error import ClusterError
     from poolproof.fuzz.example_database import ExamplesError
     from poolproof.fuzz.folder import FolderError
     from poolproof.fuzz.messages import MessageError
@@ -96,6 +97,7 @@ def _expected_errors() -> tuple[type[Exception], ...]:
 
     return (
         BaselineError,
+        ClusterError,
         ExamplesError,
         ExplorationError,
         FolderError,

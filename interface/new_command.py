@@ -1,4 +1,7 @@
-"""`poolproof new FILE`: the skeleton of a native pool or manager, for somebody to fill in."""
+"""`poolproof new FILE`: the skeleton of a native pool or manager, for somebody to fill in.
+
+With `--ci` it is the workflows for GitHub Actions that are written (`ci_recipes.py`).
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,37 @@ __all__ = ["new_command"]
 @click.command("new")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--manager", is_flag=True, help="A manager of sequences, not a pool of blocks.")
-def new_command(*, file: Path, manager: bool) -> None:
-    """Write the skeleton of a pool, or of a manager, to FILE, which must not exist yet."""
+@click.option("--ci", is_flag=True, help="Workflows for GitHub Actions; FILE is .github/workflows.")
+@click.option("--target", metavar="TARGET", help="What the workflows certify.")
+def new_command(*, file: Path, manager: bool, ci: bool, target: str | None) -> None:
+    """Write the skeleton of a pool, or of a manager, to FILE, which must not exist yet.
+
+    With --ci: write workflows that certify each pull request and fuzz each night to the folder.
+    """
+    if ci and manager:
+        raise click.UsageError("--manager writes a skeleton and --ci workflows; leave one out")
+    if target is not None and not ci:
+        raise click.UsageError("--target names what the workflows of --ci certify; add --ci")
+    if ci:
+        _write_workflows(file, target)
+    else:
+        _write_skeleton(file, "manager" if manager else "pool")
+
+
+def _write_workflows(folder: Path, target: str | None) -> None:
+    from poolproof.ci_recipes import write_recipes
+
+    for path in write_recipes(folder, target):
+        click.echo(f"wrote {path}")
+    todo = "see that TARGET is right" if target else "set TARGET in both"
+    click.echo(f"{todo}, and how Poolproof is installed; then commit them")
+
+
+def _write_skeleton(file: Path, kind: str) -> None:
     from poolproof.output_files import OutputError
 
     if file.suffix != ".py":
         raise OutputError(f"cannot write {file}: the skeleton is Python, give it a name in .py")
-    kind = "manager" if manager else "pool"
     template = Path(__file__).with_name("templates") / f"{kind}_skeleton.txt"
     try:
         # O_EXCL, so that nothing which appears at the last moment is overwritten either.
