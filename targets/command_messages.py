@@ -43,6 +43,7 @@ __all__ = [
     "named_hashes",
     "read_line",
     "run_text",
+    "short",
     "start_text",
     "stop_text",
     "texts_of",
@@ -168,11 +169,11 @@ def _wrong_number(answered: object, seq: int, line: bytes) -> str:
 def hello_in(message: Mapping[str, Any]) -> Hello:
     """The introduction in the answer to `start`. Raises ProtocolError."""
     if "error" in message:
-        raise ProtocolError(f"it answered start with the error {_short(message['error'])}")
+        raise ProtocolError(f"it answered start with the error {short(message['error'])}")
     version = message.get("protocol")
     if version != PROTOCOL_VERSION or type(version) is not int:
         raise ProtocolError(
-            f"it speaks version {_short(version)} of the protocol, this Poolproof speaks version "
+            f"it speaks version {short(version)} of the protocol, this Poolproof speaks version "
             f"{PROTOCOL_VERSION}; docs/protocol.md has it"
         )
     for key in ("name", "level"):
@@ -184,12 +185,12 @@ def hello_in(message: Mapping[str, Any]) -> Hello:
             raise ProtocolError(f'its answer to start lacks "{key}", a list of names')
     profile = message.get("profile", {})
     if not isinstance(profile, dict):
-        raise ProtocolError(f'"profile" in its answer to start is no object but {_short(profile)}')
+        raise ProtocolError(f'"profile" in its answer to start is no object but {short(profile)}')
     version_of_program = message.get("version")
     return Hello(
-        name=message["name"],
-        version=None if version_of_program is None else str(version_of_program),
-        level=message["level"],
+        name=short(message["name"]),
+        version=None if version_of_program is None else short(version_of_program),
+        level=short(message["level"]),
         verbs=frozenset(message["verbs"]),
         observers=frozenset(message["observers"]),
         profile=profile,
@@ -203,10 +204,10 @@ def answers_in(message: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
     """
     if "skipped" in message:
         where = message.get("issue_url")
-        told = f" (told at {_short(where)})" if where else ""
-        raise SkippedError(f"it skips this run: {_short(message['skipped'])}{told}")
+        told = f" (told at {short(where)})" if where else ""
+        raise SkippedError(f"it skips this run: {short(message['skipped'])}{told}")
     if "error" in message:
-        raise ProtocolError(f"it ended the run with the error {_short(message['error'])}")
+        raise ProtocolError(f"it ended the run with the error {short(message['error'])}")
     answers = message.get("answers")
     if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
         raise ProtocolError('its answer lacks "answers", a list with one object for each command')
@@ -220,6 +221,9 @@ def _quoted(line: bytes) -> str:
     return repr(text + (" ..." if len(line) > _SHOWN else ""))
 
 
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 2 * _SHOWN else text[: 2 * _SHOWN] + " ..."
+def short(value: object, most: int = 2 * _SHOWN) -> str:
+    """What a program said, as a piece of a message of one line, whatever it was."""
+    # Cut before it is split: it may be a megabyte, and every answer may be one.
+    text = (value if isinstance(value, str) else repr(value))[: 4 * most]
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[:most] + " ..."

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from poolproof.contract.tapes import TapeDivergedError
 from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.targets.command_messages import Hello, texts_of
+from poolproof.targets.command_messages import Hello, short, texts_of
 from poolproof.targets.command_session import CommandSession
 
 __all__ = ["CommandPool", "LiveAnswers", "PlayedAnswers"]
@@ -101,12 +101,12 @@ class CommandPool:
         if len(answer) > 1 or "result" not in answer:
             self._see(answer)
             if "refused" in answer:
-                raise ValueError(str(answer["refused"]))
+                raise ValueError(short(answer["refused"]))
             if "error" in answer:
-                raise _broken(f"the program says that it failed: {str(answer['error'])[:300]}")
+                raise _broken(f"the program says that it failed: {short(answer['error'])}")
             if "skipped" in answer:
                 raise _broken(
-                    f"the program skips this command ({str(answer['skipped'])[:200]}), although "
+                    f"the program skips this command ({short(answer['skipped'])}), although "
                     "its answer to start has the verb; leave it out there"
                 )
         return answer.get("result")

@@ -21,7 +21,7 @@ from poolproof.contract.target import (
     QUEUE_VERBS,
     TargetError,
 )
-from poolproof.targets.command_messages import Hello, ProtocolError
+from poolproof.targets.command_messages import Hello, ProtocolError, short
 from poolproof.targets.command_pool import CommandPool, LiveAnswers
 from poolproof.targets.command_process import ProcessEndedError, words_of
 from poolproof.targets.command_session import CommandSession
@@ -59,7 +59,7 @@ def command_target(name: str, base: str, overrides: Mapping[str, Any]) -> Target
         Profile.from_mapping(hello.profile)
         profile = Profile.from_mapping({**hello.profile, **overrides})
     except ProfileError as error:
-        raise TargetError(f"{session.name}: {error}") from error
+        raise TargetError(f"{session.name}: {short(str(error), 600)}") from error
 
     def make(num_blocks: int, enable_caching: bool) -> CommandPool:
         state, _ = session.begin(num_blocks, enable_caching)
@@ -105,7 +105,7 @@ def _check_names(key: str, names: frozenset[str], known: tuple[str, ...]) -> Non
     unknown = sorted(names - set(known))
     if unknown:
         raise ProtocolError(
-            f'its "{key}" name {", ".join(unknown)}; known are {", ".join(sorted(known))}'
+            f'its "{key}" name {short(", ".join(unknown))}; known are {", ".join(sorted(known))}'
         )
 
 

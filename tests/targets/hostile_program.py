@@ -19,6 +19,9 @@ HELLO = {
     "profile": {},
 }
 
+LONG = "two\nlines " * 100_000
+"""A megabyte, where a word is expected."""
+
 
 def write(message: object) -> None:
     """One line."""
@@ -35,6 +38,10 @@ def answer_start(how: str, seq: int) -> None:
         "no-free": {"verbs": ["allocate", "touch", "cache", "lookup"]},
         "unknown-row": {"profile": {"colour": "blue"}},
         "no-name": {"name": None},
+        "long-name": {"name": LONG, "version": LONG},
+        "long-verb": {"verbs": [*HELLO["verbs"], LONG]},
+        "long-row": {"profile": {LONG: LONG}},
+        "long-level": {"level": LONG},
     }.get(how, {})
     if how == "chatty":
         print("loading weights ...")
@@ -78,6 +85,16 @@ def answer_command(how: str) -> dict[str, object]:
     if how == "eats-memory":
         memory = b"x" * (3 << 29)
         time.sleep(600 + len(memory) % 2)
+    if how == "noisy":
+        sys.stderr.write(LONG)
+    if how == "slow":
+        time.sleep(0.3)
+    if how == "long-error":
+        return {"error": LONG}
+    if how == "long-skip":
+        return {"skipped": LONG}
+    if how == "long-refusal":
+        return {"refused": LONG}
     if how == "error":
         return {"error": "assertion failed: refs > 0"}
     if how == "skips-verb":

@@ -130,6 +130,46 @@ def test_a_program_that_misbehaves_is_a_finding_in_one_line(how, wrong):
     assert "\n" not in sentence
 
 
+LONGEST_SENTENCE = 700
+
+
+@pytest.mark.parametrize("how", ["long-verb", "long-row", "long-level"])
+def test_a_megabyte_in_an_introduction_is_told_in_one_short_line(how):
+    wrong = what_is_wrong_at_start(how)
+    assert "two" in wrong
+    assert "\n" not in wrong
+    assert len(wrong) < LONGEST_SENTENCE + len(str(PROGRAM)) + len(sys.executable)
+
+
+def test_a_name_of_a_megabyte_is_cut_short():
+    version = load_target(target_of("long-name")).version
+    assert version.startswith("two lines two lines")
+    assert len(version) < LONGEST_SENTENCE
+
+
+@pytest.mark.parametrize("how", ["long-error", "long-skip"])
+def test_a_megabyte_in_an_answer_is_told_in_one_short_line(how):
+    sentence = what_is_wrong_with_a_command(how)
+    assert "two lines two lines" in sentence
+    assert "\n" not in sentence
+    assert len(sentence) < LONGEST_SENTENCE
+
+
+def test_a_refusal_of_a_megabyte_is_a_refusal():
+    pool = load_target(target_of("long-refusal")).make(4, True)
+    with pytest.raises(ValueError, match="two lines two lines") as caught:
+        pool.allocate(1)
+    assert len(str(caught.value)) < LONGEST_SENTENCE
+
+
+@pytest.mark.parametrize("how", ["noisy", "slow"])
+def test_talk_on_standard_error_and_slow_answers_are_no_finding(how):
+    pool = load_target(target_of(how)).make(4, True)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="never"):
+            pool.allocate(1)
+
+
 def test_an_answer_that_comes_twice():
     target = load_target(target_of("twice"))
     with pytest.raises(ViolationError) as caught:
