@@ -41,7 +41,7 @@ def power_systems() -> str:
             f"{total} of {row['num_candidates']}",
             _share(row["num_refused"], total),
             str(row["num_never_executed"]),
-            f"{_share(own['num_refused'], total)}: `{own['command']}`" if own else "not run",
+            f"{_of_judged(own, total)}: `{own['command']}`" if own else "not run",
             str(row["num_refused_by_neither"]) if own else "",
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -88,6 +88,12 @@ def _survivor(mutant: dict[str, Any], entry: dict[str, str] | None) -> str:
     if mutant.get("invariant") and mutant["refused"]:
         text += f" Refused by {mutant['invariant']}."
     return f"{text} *{entry['kind'].capitalize()}*: {entry['reason']}" if entry else text
+
+
+def _of_judged(own: dict[str, Any], total: int) -> str:
+    """What the own tests refuse, of the mutants that they were run on: all unless it says so."""
+    judged = own.get("num_mutants", total)
+    return f"{own['num_refused']} of {judged} ({100 * own['num_refused'] / judged:.0f} %)"
 
 
 def _share(part: int, total: int) -> str:

@@ -97,9 +97,7 @@ def certify_command(
     memory_limit: int,
     rows: tuple[str, ...],
     power: bool,
-    mutants: int | None,
-    power_modules: str | None,
-    own_tests: str | None,
+    **power_arguments: Any,
 ) -> None:
     """Certify TARGET: a built-in name, file.py:Class, package.module:Class or cmd:./program.
 
@@ -114,9 +112,7 @@ def certify_command(
     target = with_rows(target, rows)
     asked = power_request(
         power=power,
-        mutants=mutants,
-        power_modules=power_modules,
-        own_tests=own_tests,
+        **power_arguments,
         refused={"--junit": junit_file, "--md": markdown_file, "--report": report,
                  "--hardening": hardening, "--in-process": in_process},
     )  # fmt: skip
@@ -186,6 +182,7 @@ def _certify_kernel(
 
 def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
     from poolproof.certify import certify
+    from poolproof.output_files import OutputError
     from poolproof.progress import progress_to
     from poolproof.targets.load import load_target
     from poolproof.terminal import show
@@ -195,7 +192,12 @@ def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
     with progress_to(sys.stderr) as progress:
         found = certify(lambda: load_target(target, api=options.api), options, progress)
     certificate: Certificate = judge(found, rules)
-    files = outputs.write(certificate)
+    try:
+        files = outputs.write(certificate)
+    except OutputError:
+        # The disk filled up meanwhile: minutes of work are shown all the same.
+        show(text_certificate(certificate, {}))
+        raise
     show(text_certificate(certificate, files))
     assert certificate.verdict is not None
     return certificate.verdict.exit_status

@@ -28,9 +28,12 @@ _MUTABLE = "poolproof.impl."
 
 @dataclass(slots=True)
 class Prepared:
-    """A loaded target, the sources of its modules, and the functions that live in each."""
+    """A loaded target, the sources of its modules, and the functions that live in each.
 
-    target: Target
+    `targets` are the one that was asked for and those that judge its mutants as well.
+    """
+
+    targets: tuple[Target, ...]
     sources: list[Source]
     functions: dict[str, list[FunctionType]]
 
@@ -39,12 +42,15 @@ class Prepared:
         return next(source for source in self.sources if source.module == module)
 
 
-def prepare(load: Callable[[], Target], names: Sequence[str]) -> Prepared:
-    """Load the target and find its modules, or the ones that are named.
+def prepare(
+    load: Callable[[], Target], names: Sequence[str], also: Sequence[Callable[[], Target]] = ()
+) -> Prepared:
+    """Load the target and find its modules, or the ones that are named; `also` are loaded beside.
 
     Raises TargetError for a target without a readable source, and for a name that fits none.
     """
     target = load()
+    targets = (target, *(load_other() for load_other in also))
     modules = _named(names, target) if names else _default(target)
     sources = [_source(module) for module in modules]
     # Found here, once and before any worker forks: a walk over all objects costs seconds.
@@ -56,7 +62,7 @@ def prepare(load: Callable[[], Target], names: Sequence[str]) -> Prepared:
             name = by_globals.get(id(thing.__globals__))
             if name is not None:
                 functions[name].append(thing)
-    return Prepared(target, sources, functions)
+    return Prepared(targets, sources, functions)
 
 
 def plant(prepared: Prepared, mutation: Mutation) -> None:

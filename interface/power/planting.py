@@ -26,7 +26,10 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Mutations to try, out of so many candidates, some of which do not change the program."""
+    """Mutations to try, out of so many candidates, some of which do not change the program.
+
+    They stand in the order in which they were drawn, so that the first of them are a sample too.
+    """
 
     mutations: tuple[Mutation, ...]
     num_candidates: int
@@ -50,12 +53,12 @@ def candidates(source: Source, functions: Collection[Place]) -> list[Mutation]:
 def sample(
     sources: Sequence[Source], candidates_of: Sequence[Mutation], most: int | None, seed: int
 ) -> Sample:
-    """At most so many of the candidates, in the order of the files; None for all."""
+    """At most so many of the candidates; None for all."""
     order = list(range(len(candidates_of)))
     Random(f"mutants {seed}").shuffle(order)
     by_module = {source.module: source for source in sources}
     seen: dict[tuple[str, str], list[CodeType]] = {}
-    chosen: list[int] = []
+    chosen: list[Mutation] = []
     num_equivalent = 0
     for place in order:
         if most is not None and len(chosen) >= most:
@@ -65,10 +68,8 @@ def sample(
         if fitted is None:
             num_equivalent += 1
         else:
-            candidates_of = [*candidates_of[:place], fitted, *candidates_of[place + 1 :]]
-            chosen.append(place)
-    mutations = tuple(candidates_of[place] for place in sorted(chosen))
-    return Sample(mutations, len(candidates_of), num_equivalent)
+            chosen.append(fitted)
+    return Sample(tuple(chosen), len(candidates_of), num_equivalent)
 
 
 def changed_functions(source: Source, mutation: Mutation) -> list[tuple[str, CodeType, CodeType]]:

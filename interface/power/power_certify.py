@@ -39,8 +39,11 @@ def certify_with_power(
     json_file: Path | None,
 ) -> int:
     """The exit status. Raises TargetError and OutputError."""
-    if json_file is not None:
-        check_file(json_file)
+    for name in power.also:
+        refuse_programs(name)
+    for file in (json_file, power.results):
+        if file is not None:
+            check_file(file)
     with ExitStack() as stack:
         with progress_to(sys.stderr) as progress:
             run = stack.enter_context(power_run(load, options, power, progress))

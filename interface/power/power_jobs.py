@@ -21,15 +21,15 @@ __all__ = ["Judged", "Look", "Survey", "Task", "judge", "look", "survey"]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The description of the target, and of each mutated module its name, file and text."""
+    """The description of each target, and of each mutated module its name, file and text."""
 
-    about: Description
+    about: tuple[Description, ...]
     sources: tuple[tuple[str, Path, bytes], ...]
 
 
 def look(prepared: Prepared, _: None, beacon: Beacon) -> Look:
     """What the parent has to know."""
-    about = describe(prepared.target, None, beacon)
+    about = tuple(describe(target, None, beacon) for target in prepared.targets)
     sources = tuple((source.module, source.path, source.text) for source in prepared.sources)
     return Look(about, sources)
 
@@ -58,7 +58,8 @@ def survey(prepared: Prepared, job: tuple[Description, Stage], beacon: Beacon) -
     }
     with traced(modules) as seen:
         failing = frozenset(
-            failure.run for failure in failures_of(prepared.target, about, stage, beacon)
+            failure.run
+            for failure in failures_of(prepared.targets[stage.target], about, stage, beacon)
         )
     return Survey(
         stage,
@@ -73,7 +74,7 @@ class Task:
     """A mutant, the stages that reach it, and what of each fails unmutated."""
 
     mutation: Mutation
-    about: Description
+    about: tuple[Description, ...]
     stages: tuple[Survey, ...]
 
 
@@ -121,7 +122,9 @@ def _first_new(prepared: Prepared, task: Task, known: Survey, beacon: Beacon) ->
     """The first failure of a stage that the unmutated target does not show."""
     if -1 in known.failing:
         return None
-    for failure in failures_of(prepared.target, task.about, known.stage, beacon):
+    place = known.stage.target
+    target, about = prepared.targets[place], task.about[place]
+    for failure in failures_of(target, about, known.stage, beacon):
         if failure.run not in known.failing:
             return failure
     return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -20,12 +21,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 class PowerOptions:
     """What is mutated and who judges.
 
-    `most_mutants` None is all; `modules` empty is what the target's class needs.
+    `most_mutants` None is all, and `own_mutants` None as many; `modules` empty is what the
+    target's class needs. `also` are targets that judge what the target lets pass. `results` is
+    the file in which verdicts are kept.
     """
 
     most_mutants: int | None = 100
     modules: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     own_tests: str | None = None
+    own_mutants: int | None = None
+    results: Path | None = None
 
 
 def _number_or_all(_context: click.Context, _option: click.Parameter, value: str) -> int | None:
@@ -56,9 +62,29 @@ def power_options(command: F) -> F:
             help="With --power: modules to mutate; else the class's own and those it needs.",
         ),
         click.option(
+            "--power-also",
+            metavar="TARGET",
+            multiple=True,
+            help="With --power: another target of the same source, for mutants that TARGET passes.",
+        ),
+        click.option(
+            "--power-results",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="With --power: keep verdicts here, and go on from them.",
+        ),
+        click.option(
             "--own-tests",
             metavar="COMMAND",
             help="With --power: the target's own tests, run on each mutant as well.",
+        ),
+        click.option(
+            "--own-mutants",
+            callback=_number_or_all,
+            metavar="N|all",
+            default="all",
+            show_default=True,
+            help="With --own-tests: on how many of the mutants, the first that were drawn.",
         ),
     )
     for option in reversed(options):
@@ -71,7 +97,10 @@ def power_request(
     power: bool,
     mutants: int | None,
     power_modules: str | None,
+    power_also: tuple[str, ...],
+    power_results: Path | None,
     own_tests: str | None,
+    own_mutants: int | None,
     refused: dict[str, object],
 ) -> PowerOptions | None:
     """What was asked for; None without --power. Raises UsageError for what does not fit.
@@ -79,12 +108,19 @@ def power_request(
     `refused` are options that a power run has no use for, with their values.
     """
     if not power:
-        given = {"--power-modules": power_modules, "--own-tests": own_tests}
-        for name, text in given.items():
-            if text is not None:
+        given = {
+            "--power-modules": power_modules is not None,
+            "--power-also": bool(power_also),
+            "--power-results": power_results is not None,
+            "--own-tests": own_tests is not None,
+        }
+        for name, is_given in given.items():
+            if is_given:
                 raise click.UsageError(f"{name} belongs to --power; add --power")
         if mutants != 100:
             raise click.UsageError("--mutants belongs to --power; add --power")
+        if own_mutants is not None:
+            raise click.UsageError("--own-mutants belongs to --own-tests, with --power; add both")
         return None
     for name, value in refused.items():
         if value:
@@ -96,4 +132,13 @@ def power_request(
         raise click.BadParameter(
             "name at least one module, as a.b,c.d", param_hint="--power-modules"
         )
-    return PowerOptions(most_mutants=mutants, modules=names, own_tests=own_tests)
+    if own_mutants is not None and own_tests is None:
+        raise click.UsageError("--own-mutants belongs to --own-tests; add --own-tests COMMAND")
+    return PowerOptions(
+        most_mutants=mutants,
+        modules=names,
+        also=power_also,
+        own_tests=own_tests,
+        own_mutants=own_mutants,
+        results=power_results,
+    )

@@ -87,6 +87,7 @@ class OwnRun:
 class PowerReport:
     """All of one power run; `num_candidates` counts the edits of which the mutants are a sample.
 
+    `also` are the targets that judged what the target let pass.
     `num_equivalent` are candidates that were drawn and change nothing in the compiled code.
     """
 
@@ -94,6 +95,7 @@ class PowerReport:
     target_version: str | None
     level: str
     seed: int
+    also: tuple[str, ...] = ()
     modules: tuple[MutatedModule, ...]
     num_candidates: int
     num_equivalent: int
@@ -113,6 +115,11 @@ class PowerReport:
         return sum(not mutant.executed and not mutant.judged.refused for mutant in self.mutants)
 
     @property
+    def num_judged_by_own(self) -> int:
+        """Mutants that the target's own tests were run on."""
+        return sum(mutant.own is not None for mutant in self.mutants)
+
+    @property
     def num_refused_by_own(self) -> int:
         """Mutants that the target's own tests refuse."""
         return sum(mutant.own is not None and mutant.own.refused for mutant in self.mutants)
@@ -120,7 +127,7 @@ class PowerReport:
     def where(self, *, refused: bool, own: bool | None = None) -> Iterator[Mutant]:
         """The mutants with these verdicts; None where the own tests do not matter."""
         for mutant in self.mutants:
-            says = mutant.own is not None and mutant.own.refused
+            says = None if mutant.own is None else mutant.own.refused
             if mutant.judged.refused is refused and own in (None, says):
                 yield mutant
 
@@ -131,6 +138,7 @@ class PowerReport:
             "target_version": self.target_version,
             "level": self.level,
             "seed": self.seed,
+            "also": list(self.also),
             "modules": [module.to_json() for module in self.modules],
             "num_candidates": self.num_candidates,
             "num_equivalent": self.num_equivalent,
@@ -146,6 +154,7 @@ class PowerReport:
                 "command": self.own.command,
                 "seconds": round(self.own.seconds, 1),
                 "never_loaded": list(self.own.never_loaded),
+                "num_mutants": self.num_judged_by_own,
                 "num_refused": self.num_refused_by_own,
             }
         return value

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from poolproof.contract.target import TargetError
-from poolproof.description import Description
 from poolproof.driving import raise_if_ours, value_of
 from poolproof.harness.isolation import Failed, Finished, ImporterError, Isolation
 from poolproof.options import CertifyOptions
@@ -26,9 +27,11 @@ from poolproof.power.planting import candidates, sample
 from poolproof.power.power_jobs import Judged, Look, Survey, Task, judge, look, survey
 from poolproof.power.power_options import PowerOptions
 from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport
-from poolproof.power.stages import stages_of
+from poolproof.power.stages import Stage, stages_beside, stages_of
+from poolproof.power.verdicts_file import VerdictsFile
 from poolproof.progress import Progress
 from poolproof.run_plan import kinds_of
+from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
 __all__ = ["PowerRun", "power_run"]
@@ -44,8 +47,9 @@ def power_run(
     """
     if not Isolation.is_available:
         raise TargetError("--power needs fork(), which this system does not have")
+    also = [partial(load_target, name) for name in power.also]
     isolation = Isolation(
-        partial(prepare, load, power.modules), options.limits, workers=options.workers
+        partial(prepare, load, power.modules, also), options.limits, workers=options.workers
     )
     try:
         with isolation:
@@ -79,11 +83,15 @@ class PowerRun:
         progress.end()
 
     def measure(self, progress: Progress) -> PowerReport:
-        """Survey, mutants, own tests. Raises TargetError where no run enters the source."""
+        """Survey, mutants, own tests.
+
+        Raises TargetError where no run enters the source or another judge does not hold, and
+        OutputError for a file of verdicts that cannot be used.
+        """
         self._progress = progress
         began = time.monotonic()
-        about, options, tests = self._about, self._options, self._tests
-        surveys = self._survey(about)
+        about, options, tests = self._about[0], self._options, self._tests
+        surveys = self._survey()
         modules, found = _candidates(self._sources, surveys)
         if not found:
             raise TargetError(
@@ -91,15 +99,22 @@ class PowerRun:
                 f"{', '.join(module.name for module in modules)}; name others with --power-modules"
             )
         drawn = sample(self._sources, found, self._power.most_mutants, options.seed)
-        mutants = self._judged(about, drawn.mutations, surveys)
-        if tests is not None:
-            mutants = self._judged_by_own(tests, mutants)
+        with VerdictsFile(self._power.results, self._facts()) as known:
+            if known.note:
+                progress.say(known.note)
+            mutants = self._judged(drawn.mutations, surveys, known)
+            if tests is not None:
+                few = mutants[: self._power.own_mutants]
+                mutants = [*self._judged_by_own(tests, few, known), *mutants[len(few) :]]
         progress.end()
+        order = {source.module: place for place, source in enumerate(self._sources)}
+        mutants.sort(key=lambda m: (order[m.mutation.module], m.mutation.start, m.mutation.end))
         return PowerReport(
             target=about.name,
             target_version=about.version,
             level=options.level,
             seed=options.seed,
+            also=self._power.also,
             modules=tuple(modules),
             num_candidates=drawn.num_candidates,
             num_equivalent=drawn.num_equivalent,
@@ -117,12 +132,29 @@ class PowerRun:
         self._progress.begin("the target's own tests, unmutated")
         return OwnTests(command, self._sources, self._options.workers)
 
-    def _survey(self, about: Description) -> list[Survey]:
+    def _facts(self) -> dict[str, Any]:
+        """What a verdict depends on, the code of the checks apart."""
+        return {
+            "targets": [(about.name, about.version) for about in self._about],
+            "sources": [(s.module, sha256(s.text).hexdigest()) for s in self._sources],
+            "stages": [(each.name, each.seed, each.first, each.count) for each in self._stages()],
+        }
+
+    def _stages(self) -> list[Stage]:
+        """Those of the target, then those of the targets that judge as well."""
+        options = self._options
+        stages = stages_of(kinds_of(self._about[0], options), options.level, options.seed)
+        for place, about in enumerate(self._about[1:], start=1):
+            kinds = kinds_of(about, options)
+            stages += stages_beside(kinds, options.level, options.seed, place, about.name)
+        return stages
+
+    def _survey(self) -> list[Survey]:
         """What the unmutated target executes and breaks in each stage."""
-        stages = stages_of(kinds_of(about, self._options), self._options.level, self._options.seed)
+        stages = self._stages()
         self._progress.begin("stages, traced on the unmutated target", len(stages))
         surveys = []
-        jobs = [(about, stage) for stage in stages]
+        jobs = [(self._about[stage.target], stage) for stage in stages]
         for (_, stage), outcome in zip(jobs, self._isolation.map(survey, jobs), strict=True):
             raise_if_ours(outcome)
             self._progress.advance(1)
@@ -131,41 +163,52 @@ class PowerRun:
             else:
                 # It is lost unmutated as well (an accepted finding), and shows nothing of mutants.
                 surveys.append(Survey(stage, failing=frozenset([-1])))
+        for known in surveys:
+            if known.stage.beside and known.failing:
+                raise TargetError(
+                    f"--power-also {known.stage.beside}: it does not hold unmutated; certify it "
+                    "alone to see why, or leave it out"
+                )
         return surveys
 
     def _judged(
-        self, about: Description, mutations: Sequence[Mutation], surveys: Sequence[Survey]
+        self, mutations: Sequence[Mutation], surveys: Sequence[Survey], known: VerdictsFile
     ) -> list[Mutant]:
         """Each mutant certified by the stages that execute one of its lines."""
-        tasks = [Task(mutation, about, _reaching(mutation, surveys)) for mutation in mutations]
-        reached = [task for task in tasks if task.stages]
+        tasks = [Task(each, self._about, _reaching(each, surveys)) for each in mutations]
+        found = {each: judged for each in mutations if (judged := known.judged(each)) is not None}
+        reached = [task for task in tasks if task.stages and task.mutation not in found]
         self._progress.begin("mutants", len(reached))
-        found: dict[Mutation, Judged] = {}
         for place, outcome in self._isolation.as_completed(judge, reached):
             self._progress.advance(1)
             mutation = reached[place].mutation
             if isinstance(outcome, Finished):
                 found[mutation] = outcome.value
+                known.keep_judged(mutation, outcome.value)
             elif isinstance(outcome, Failed):
                 # The checks themselves stumbled, where `certify` stops and says so.
                 what = f"the checks raised {outcome.exception_type}: {outcome.message}"
                 found[mutation] = Judged("", "CANNOT RUN", what)
             else:
+                # Not kept: a machine that is busy, or a tighter limit, may have had its part in it.
                 found[mutation] = Judged("", "CRASH", outcome.sentence("a command"))
         return [
             Mutant(task.mutation, bool(task.stages), found.get(task.mutation, Judged()))
             for task in tasks
         ]
 
-    def _judged_by_own(self, tests: OwnTests, mutants: Sequence[Mutant]) -> list[Mutant]:
+    def _judged_by_own(
+        self, tests: OwnTests, mutants: Sequence[Mutant], known: VerdictsFile
+    ) -> list[Mutant]:
         """The same mutants, with the verdicts of the target's own tests."""
-        self._progress.begin("the target's own tests, mutants", len(mutants))
-        judged = []
-        verdicts = tests.judge([mutant.mutation for mutant in mutants])
-        for mutant, verdict in zip(mutants, verdicts, strict=True):
+        found = {each.mutation: known.own(each.mutation, tests.command) for each in mutants}
+        new = [mutation for mutation, verdict in found.items() if verdict is None]
+        self._progress.begin("the target's own tests, mutants", len(new))
+        for mutation, verdict in zip(new, tests.judge(new), strict=True):
             self._progress.advance(1)
-            judged.append(replace(mutant, own=verdict))
-        return judged
+            known.keep_own(mutation, tests.command, verdict)
+            found[mutation] = verdict
+        return [replace(mutant, own=found[mutant.mutation]) for mutant in mutants]
 
 
 def _reaching(mutation: Mutation, surveys: Sequence[Survey]) -> tuple[Survey, ...]:
@@ -180,8 +223,11 @@ def _reaching(mutation: Mutation, surveys: Sequence[Survey]) -> tuple[Survey, ..
 def _candidates(
     sources: Sequence[Source], surveys: Sequence[Survey]
 ) -> tuple[list[MutatedModule], list[Mutation]]:
-    """The mutated modules, and every edit of the functions that some stage enters."""
-    entered = {place for known in surveys for place in known.functions}
+    """The mutated modules, and every edit of the functions that some stage of the target enters.
+
+    What targets that judge as well enter beyond that stays as it is: they add judges, no mutants.
+    """
+    entered = {place for known in surveys if not known.stage.beside for place in known.functions}
     modules, found = [], []
     for source in sources:
         places: set[Place] = {

@@ -49,6 +49,8 @@ def _head(report: PowerReport) -> Iterator[tuple[str, str]]:
             f"{report.seed}; {report.num_equivalent} more made no program of their own"
         ),
     )
+    for name in report.also:
+        yield "also judged", f"what {report.target} lets pass, by the plain driver of {name}"
     if report.own is not None:
         yield "own tests", f"{report.own.command} ({report.own.seconds:.0f} s unmutated)"
         for module_name in report.own.never_loaded:
@@ -69,7 +71,8 @@ def _by_operator(report: PowerReport) -> Table:
         never = sum(not mutant.executed for mutant in mutants)
         row = [name, str(len(mutants)), str(refused), str(never) if never else "-"]
         if report.own is not None:
-            row.append(str(sum(m.own is not None and m.own.refused for m in mutants)))
+            own = [mutant.own.refused for mutant in mutants if mutant.own is not None]
+            row.append(str(sum(own)) if len(own) == len(mutants) else f"{sum(own)} of {len(own)}")
         table.add_row(*row, style="bold" if name == "all" else "")
     return table
 
@@ -83,6 +86,9 @@ def _lists(report: PowerReport) -> Iterator[tuple[str, list[Mutant]]]:
     yield "refused by neither", list(report.where(refused=False, own=False))
     yield "refused by the own tests alone", list(report.where(refused=False, own=True))
     yield "refused by Poolproof alone", list(report.where(refused=True, own=False))
+    if report.num_judged_by_own < len(report.mutants):
+        survivors = [mutant for mutant in report.where(refused=False) if mutant.own is None]
+        yield "not refused, the own tests not run", survivors
 
 
 def _list(title: str, mutants: list[Mutant]) -> Table:
@@ -120,8 +126,8 @@ def _end(report: PowerReport) -> Iterator[tuple[str, str]]:
         reached = total - never
         yield "", f"{report.num_refused} of the {reached} whose lines some run executes"
     if report.own is not None:
-        own = report.num_refused_by_own
-        yield "own tests", f"{own} of {total}{_share(own, total)}"
+        own, judged = report.num_refused_by_own, report.num_judged_by_own
+        yield "own tests", f"{own} of {judged}{_share(own, judged)}"
     yield (
         "not covered",
         (

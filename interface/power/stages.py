@@ -2,7 +2,8 @@
 
 They are those of `certify`, cut up so that the first violation ends the work: the plain driver of
 every kind of run at quick, then what else quick does, then the same at the level that was asked
-for. Nothing is minimised and nothing is drawn: only whether a mutant is refused, and by what.
+for. Targets that judge as well give the first runs of their plain driver, after all that.
+Nothing is minimised and nothing is drawn: only whether a mutant is refused, and by what.
 """
 
 from __future__ import annotations
@@ -24,26 +25,35 @@ from poolproof.progress import SilentProgress
 from poolproof.run_kinds import layout_of, stage_of
 from poolproof.targets.target import Target
 
-__all__ = ["Failure", "Stage", "failures_of", "stages_of"]
+__all__ = ["Failure", "Stage", "failures_of", "stages_beside", "stages_of"]
+
+_SHARE_BESIDE = 4
+"""Targets that judge as well give so many times fewer runs: what they see first is what counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage: `count` "plain" runs from `first` on, a "machine", or what is "explored"."""
+    """One stage: `count` "plain" runs from `first` on, a "machine", or what is "explored".
 
-    form: str
+    `target` is the place of the one that it drives, and `beside` its name unless it is the first.
+    """
+
+    driver: str
     kind: str
     level: str
     seed: int
     kinds: tuple[str, ...]
     first: int = 0
     count: int = 0
+    target: int = 0
+    beside: str = ""
 
     @property
     def name(self) -> str:
         """What the stage is called, as in a certificate."""
         words = {"plain": "plain driver", "machine": "state machine", "explored": "small scopes"}
-        return f"{stage_of(self.kind)}, {words[self.form]}, {self.level}"
+        name = f"{stage_of(self.kind)}, {words[self.driver]}, {self.level}"
+        return f"{self.beside}: {name}" if self.beside else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +119,32 @@ def stages_of(kinds: Collection[str], level: str, seed: int) -> list[Stage]:
     return stages
 
 
+def stages_beside(
+    kinds: Collection[str], level: str, seed: int, target: int, name: str
+) -> list[Stage]:
+    """The stages of a target that judges mutants which the first one lets pass."""
+    if "pool" in kinds:
+        kinds = [kind for kind in kinds if kind != "queue"]  # the first has driven that one
+    plain = [stage for stage in stages_of(kinds, level, seed) if stage.driver == "plain"]
+    return [
+        replace(
+            stage,
+            first=stage.first // _SHARE_BESIDE,
+            count=stage.count // _SHARE_BESIDE,
+            target=target,
+            beside=name,
+        )
+        for stage in plain
+    ]
+
+
 def failures_of(
     target: Target, about: Description, stage: Stage, beacon: Beacon
 ) -> Iterator[Failure]:
     """What breaks in a stage: of plain runs each, of the others the first."""
-    if stage.form == "plain":
+    if stage.driver == "plain":
         yield from _plain(target, stage, beacon)
-    elif stage.form == "machine":
+    elif stage.driver == "machine":
         machine = Machine(stage.kind, stage.level, stage.seed)
         trace = run_hypothesis(target, machine, beacon).result.trace
         if trace is not None:

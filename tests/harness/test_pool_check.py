@@ -186,6 +186,72 @@ def test_the_incremental_check_sees_another_order_at_an_end(data, profile, seed,
     assert not IncrementalCheck(session.target, session.can, session.reference).passes((), ())
 
 
+LIES = {
+    "counter": {"num_free": 4},
+    "count": {("ref_count", 0): 2},
+    "hash": {("block_hash", 0): NEVER_GIVEN},
+    "hash of the null block": {("block_hash", 4): NEVER_GIVEN},
+    "links": {("neighbours", 2): (None, None)},
+    "links of a held block": {("neighbours", 0): (None, 2)},
+    "no links": {("neighbours", 2): None},
+    "lost hit": {("lookup", HASHES[0]): None},
+    "hit on another block": {("lookup", HASHES[0]): 3},
+    "hit under no key": {("lookup", HASHES[1]): 2},
+}
+"""One answer each that differs from what a pool of five blocks shows after `half_used`."""
+
+
+def half_used():
+    """Blocks 0 (cached) and 1 are held, 2 and 3 are free, 4 is the null block."""
+    profile = Profile(null_block=4)
+    session = PoolSession(Tampered(profile, 5), profile, 5)
+    for command in (Allocate(2), Cache((0,), (HASHES[0],))):
+        assert session.step(command) is None
+    session.know(HASHES)
+    return session
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_each_single_lie_is_seen_by_both_checks(lie):
+    session = half_used()
+    full = FullCheck(session.target, session.can, session.reference, session.keys)
+    incremental = IncrementalCheck(session.target, session.can, session.reference)
+    assert full.passes()
+    assert incremental.passes(range(5), HASHES)
+    session.target.lies.update(LIES[lie])
+    assert not full.passes()
+    assert not incremental.passes(range(5), HASHES)
+
+
+@pytest.mark.parametrize("lie", [(None, 3), (None, 2), None])
+def test_a_lie_at_an_end_is_seen_without_a_touch(lie):
+    session = half_used()
+    check = IncrementalCheck(session.target, session.can, session.reference)
+    assert check.passes((), ())
+    session.target.lies["neighbours", 3] = lie
+    assert not check.passes((), ())
+
+
+@pytest.mark.parametrize(
+    ("eviction", "order"),
+    [("lru", [3, 2]), ("unspecified", [2, 1]), ("unspecified", [2, 3, 2])],
+)
+def test_an_order_that_is_no_order_of_the_free_blocks_is_seen(eviction, order):
+    profile = Profile(eviction=eviction)
+    session = PoolSession(Tampered(profile, 4), profile, 4)
+    assert session.step(Allocate(2)) is None
+    session.target.order = order
+    assert not FullCheck(session.target, session.can, session.reference, []).passes()
+
+
+def test_the_links_may_be_left_out():
+    session = half_used()
+    session.target.lies["neighbours", 2] = None
+    check = FullCheck(session.target, session.can, session.reference, [])
+    assert check.passes(links=False)
+    assert not check.passes()
+
+
 def test_a_gap_that_was_not_closed_is_seen():
     session = driven(Profile(), 4, 0)
     check = IncrementalCheck(session.target, session.can, session.reference)

@@ -8,6 +8,7 @@ import pytest
 
 from poolproof.contract.target import TargetError
 from poolproof.options import CertifyOptions
+from poolproof.output_files import OutputError
 
 
 @pytest.fixture
@@ -106,6 +107,20 @@ def test_all_files_are_written(poolproof, faked, samples):
     assert 'failures="1"' in Path("c.xml").read_text()
     assert Path("c.md").read_text().startswith("# REFUSED")
     assert Path("out/certificate.txt").exists()
+
+
+def test_a_disk_that_fills_up_costs_the_files_and_not_the_certificate(
+    poolproof, faked, samples, monkeypatch
+):
+    def full(path, text):
+        raise OutputError(f"cannot write {path}: No space left on device")
+
+    faked["finds"] = samples.certificate(samples.finding())
+    monkeypatch.setattr("poolproof.certify_outputs.write_file", full)
+    result = poolproof("certify", "impl", "--json", "c.json")
+    assert result.exit_code == 2
+    assert "cannot write c.json: No space left on device" in result.stderr
+    assert "REFUSED" in result.stdout
 
 
 @pytest.mark.parametrize(

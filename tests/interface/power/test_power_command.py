@@ -71,6 +71,18 @@ def test_options_reach_the_power_run(run, faked):
     assert power.most_mutants is None
     assert power.modules == ("a.b", "c")
     assert power.own_tests == "t -x"
+    assert (power.also, power.own_mutants, power.results) == ((), None, None)
+
+
+def test_other_judges_and_files_reach_the_power_run(run, faked):
+    run(
+        "impl", "--power", "--power-also", "a.py:A", "--power-also", "a.py:B",
+        "--power-results", "verdicts.jsonl", "--own-tests", "t", "--own-mutants", "4",
+    )  # fmt: skip
+    power = faked["power"]
+    assert power.also == ("a.py:A", "a.py:B")
+    assert power.own_mutants == 4
+    assert str(power.results) == "verdicts.jsonl"
 
 
 def test_the_level_is_quick_unless_it_is_given(run, faked):
@@ -102,6 +114,12 @@ def test_an_unmutated_target_that_does_not_hold_ends_it(run, faked, status):
         (["--own-tests", "pytest"], "--own-tests belongs to --power"),
         (["--power-modules", "a"], "--power-modules belongs to --power"),
         (["--mutants", "3"], "--mutants belongs to --power"),
+        (["--power-also", "a.py:A"], "--power-also belongs to --power"),
+        (["--power-results", "f"], "--power-results belongs to --power"),
+        (["--own-mutants", "3"], "--own-mutants belongs to --own-tests"),
+        (["--power", "--own-mutants", "3"], "--own-mutants belongs to --own-tests"),
+        (["--power", "--power-also", "cmd:./pool"], "is a program, whose source cannot be read"),
+        (["--power", "--power-results", "no/f"], "there is no folder no"),
         (["--power", "--mutants", "0"], "'0' is neither a number from 1 on nor 'all'"),
         (["--power", "--mutants", "few"], "'few' is neither a number from 1 on nor 'all'"),
         (["--power", "--power-modules", ","], "name at least one module"),

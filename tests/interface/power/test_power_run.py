@@ -102,6 +102,63 @@ def test_own_tests_stand_beside(right_pool, small_budgets, only):
     assert f"own tests     {report.num_refused_by_own} of {len(report.mutants)}" in text
 
 
+def test_own_tests_may_be_run_on_the_first_mutants_alone(right_pool, small_budgets, only):
+    only("self.num_handed_out += 1", "self.caching = enable_caching")
+    command = shlex.join([sys.executable, "-c", OWN_TESTS])
+    report = measured(right_pool, own_tests=command, own_mutants=1)
+    assert report.num_judged_by_own == 1
+    assert len(report.mutants) > 1
+    text = plain_text(power_text(report))
+    assert "own tests     1 of 1" in text
+    assert "not refused, the own tests not run" in text
+
+
+LIFO = """
+    lifo = False
+
+    def join(self, block):
+        if self.lifo:
+            self.queue.insert(0, block)
+        else:
+            self.queue.append(block)
+
+
+class Lifo(Pool):
+    lifo = True
+    profile = {**Pool.profile, "eviction": "lifo"}
+"""
+
+
+def test_another_target_judges_what_the_first_lets_pass(right_pool, small_budgets, only):
+    text = Path("right.py").read_text().replace("self.queue.append(block)", "self.join(block)")
+    Path("right.py").write_text(text + LIFO)
+    only("self.queue.insert(0, block)")
+    report = measured(right_pool, also=("right.py:Lifo",))
+    assert {mutant.judged.refused for mutant in report.mutants} == {True}
+    stages = {mutant.judged.stage for mutant in report.mutants}
+    assert stages == {"right.py:Lifo: opaque hashes, plain driver, quick"}
+    assert "by the plain driver of right.py:Lifo" in plain_text(power_text(report))
+
+
+def test_another_target_has_to_hold_unmutated(right_pool, small_budgets):
+    wrong = "class Wrong(Pool):\n    def num_free(self):\n        return 1\n"
+    Path("right.py").write_text(f"{Path('right.py').read_text()}\n\n{wrong}")
+    with pytest.raises(TargetError, match=r"right\.py:Wrong: it does not hold unmutated"):
+        measured(right_pool, also=("right.py:Wrong",))
+
+
+def test_a_run_goes_on_where_it_stopped(right_pool, small_budgets, only, monkeypatch):
+    only("self.num_handed_out = 0", "self.queue.remove(block)")
+    first = measured(right_pool, results=Path("verdicts.jsonl"))
+
+    def never(*_: object) -> None:
+        raise AssertionError("judged twice")
+
+    monkeypatch.setattr("poolproof.power.power_run.judge", never)
+    again = measured(right_pool, results=Path("verdicts.jsonl"))
+    assert first.to_json() | {"seconds": 0} == again.to_json() | {"seconds": 0}
+
+
 def test_the_text_names_file_line_and_both_forms_of_a_survivor(right_pool, small_budgets, only):
     only("self.num_handed_out = 0")
     text = plain_text(power_text(measured(right_pool)))
