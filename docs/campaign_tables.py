@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from figures import read
 
-__all__ = ["campaign_curve", "campaign_figures", "campaign_kills"]
+__all__ = ["campaign_curve", "campaign_duplicates", "campaign_figures", "campaign_kills"]
 
 _WANTED = (10_000, 50_000, 100_000, 200_000, 300_000, 500_000, 1_000_000)
 
@@ -55,4 +55,24 @@ def campaign_kills() -> str:
     lines += [
         f"| {name.replace('_', ' ')} | {number:,} |" for name, number in found["figures"].items()
     ]
+    return "\n".join(lines) + "\n"
+
+
+def campaign_duplicates() -> str:
+    """Traces and findings for each planted bug, and bugs that hide behind others."""
+    found = read("campaign_duplicates")
+    if found is None:
+        return ""
+    headings = (
+        *("level", "bugs caught", "minimal traces a bug", "findings a bug"),
+        *("kinds of failure a bug", "one bug hides the other"),
+    )
+    lines = [f"| {' | '.join(headings)} |", "|---|---:|---:|---:|---:|---:|"]
+    for level, row in found["summary"].items():
+        share = 100 * row["hidden_pairs"] / max(1, row["pairs"])
+        lines.append(
+            f"| {level} | {row['caught']} of {row['bugs']} | {row['traces_per_bug']:.2f} "
+            f"| {row['findings_per_bug']:.2f} | {row['kinds_per_bug']:.2f} "
+            f"| {row['hidden_pairs']:,} of {row['pairs']:,} pairs ({share:.1f} %) |"
+        )
     return "\n".join(lines) + "\n"

@@ -18,6 +18,7 @@ from poolproof.fuzz.findings import (
     Examiner,
     Finding,
     Pending,
+    alike,
     kind_of,
     line_of,
     named,
@@ -89,6 +90,8 @@ class Campaign:
         self._say = say
         self.state = folder.load()
         self._findings = folder.findings()
+        self._forms = folder.forms()
+        self._open: dict[str, bool] = {}
         self._waiting: deque[Pending] = deque(folder.pending())
         self._num_of_kind: dict[str, int] = {}
         earlier = folder.status()
@@ -122,7 +125,8 @@ class Campaign:
         """Go on until the budget is spent; the last status. KeyboardInterrupt ends it as well."""
         activity = "done"
         try:
-            while self._hand_out() or self._outstanding:
+            # Of a cluster all workers may be gone for a while.
+            while self._hand_out() or self._outstanding or self._steps_to_hand_out(-1) > 0:
                 arrivals = self._workers.wait(_WAIT_S)
                 for arrival in arrivals:
                     del self._outstanding[arrival.worker]
@@ -169,7 +173,7 @@ class Campaign:
 
     def _steps_to_hand_out(self, worker: int) -> int:
         budget, done = self._budget, self.state.num_steps - self._earlier_steps
-        if sum(self._times_lost.values()) >= MOST_LOSSES:
+        if sum(self._losses_of.values()) >= MOST_LOSSES:
             return 0
         if budget.seconds is not None and self._elapsed() >= budget.seconds:
             return 0
@@ -262,14 +266,31 @@ class Campaign:
             pending,
             lambda trace: self._examiner.minimised(trace, was_lost=pending.was_lost),
         )
-        is_new = self._folder.settle_pending(pending, finding)
+        known = alike(finding, self._findings, self._forms, self._is_open)
+        is_new = self._folder.settle_pending(pending, finding, known)
         self._waiting.popleft()
+        if known is not None and not is_new:
+            self._note_form(known, finding)
         if is_new:
             self._findings.append(finding)
+            self._open[finding.fingerprint] = True
             self._steps_at_news = self.state.num_steps
             self._refresh("running")
             self._folder.record(News(), self.state, self._status)
             self._say(finding)
+
+    def _is_open(self, finding: Finding) -> bool:
+        """Whether it fails today; one of an earlier session is tried, once."""
+        name = finding.fingerprint
+        if name not in self._open:
+            self._open[name] = self._examiner.still_fails(finding.trace)
+        return self._open[name]
+
+    def _note_form(self, known: Finding, form: Finding) -> None:
+        forms = self._forms.setdefault(known.fingerprint, [])
+        names = {known.fingerprint, *(other.fingerprint for other in forms)}
+        if form.fingerprint not in names:
+            forms.append(form)
 
     # Status
 
@@ -302,7 +323,11 @@ class Campaign:
             steps_per_second=rate,
             num_states=len(state.states),
             findings=tuple(
-                line_of(finding, state.num_failing_runs_of[finding.kind])
+                line_of(
+                    finding,
+                    state.num_failing_runs_of[finding.kind],
+                    self._forms.get(finding.fingerprint, ()),
+                )
                 for finding in self._findings
             ),
             num_pending=len(self._waiting),

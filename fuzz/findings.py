@@ -1,25 +1,35 @@
 """What a campaign found, on its way from a failing run to a finding with a name.
 
 A failing run is kept as it is at once, then minimised, then named; two that get the same name are
-one finding. A bug may fail thousands of runs, so of each kind of failure only some are minimised,
-the others counted.
+one finding, and one that shows the symptom of a known finding is a form of that. A bug may fail
+thousands of runs, so of each kind of failure only some are minimised, the others counted.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.status import FindingLine
+from poolproof.fuzz.symptom import symptom_of
 from poolproof.fuzz.traces_as_text import text_of
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Lost
 
-__all__ = ["MOST_OF_A_KIND", "Examiner", "Finding", "Pending", "kind_of", "line_of", "named"]
+__all__ = [
+    "MOST_OF_A_KIND",
+    "Examiner",
+    "Finding",
+    "Pending",
+    "alike",
+    "kind_of",
+    "line_of",
+    "named",
+]
 
 MOST_OF_A_KIND = 12
 """So many failing runs of one kind are minimised in a session: a second bug may hide behind one."""
@@ -34,6 +44,10 @@ class Examiner(Protocol):
 
     def minimised(self, trace: Trace, *, was_lost: bool) -> Trace:
         """The smallest trace that breaks the same; `trace` itself if it does not fail again."""
+        ...
+
+    def still_fails(self, trace: Trace) -> bool:
+        """Whether a minimised trace of an earlier session breaks the same today."""
         ...
 
 
@@ -64,6 +78,11 @@ class Finding:
     steps: int
     seconds: float
 
+    @property
+    def symptom(self) -> str:
+        """Findings that share it are taken for forms of one bug."""
+        return symptom_of(self.trace)
+
 
 def kind_of(trace: Trace) -> str:
     """What counts as the same failure before anything is minimised."""
@@ -87,8 +106,26 @@ def named(pending: Pending, minimise: Callable[[Trace], Trace]) -> Finding:
     )
 
 
-def line_of(finding: Finding, runs_seen: int) -> FindingLine:
-    """The finding as a status shows it."""
+def alike(
+    finding: Finding,
+    known: Sequence[Finding],
+    forms: Mapping[str, Sequence[Finding]],
+    is_open: Callable[[Finding], bool] = lambda _: True,
+) -> Finding | None:
+    """The known finding that this is, or is a form of; of several the first.
+
+    One that is not open, since it was mended, hides nothing behind its symptom.
+    """
+    for other in known:
+        same = (other, *forms.get(other.fingerprint, ()))
+        if any(form.fingerprint == finding.fingerprint for form in same):
+            return other
+    matching = (other for other in known if other.symptom == finding.symptom)
+    return next((other for other in matching if is_open(other)), None)
+
+
+def line_of(finding: Finding, runs_seen: int, forms: Sequence[Finding] = ()) -> FindingLine:
+    """The finding as a status shows it, with the forms in which it was met beside its own."""
     violation = finding.trace.violation
     assert violation is not None
     return FindingLine(
@@ -100,4 +137,9 @@ def line_of(finding: Finding, runs_seen: int) -> FindingLine:
         steps=finding.steps,
         seconds=finding.seconds,
         runs_seen=runs_seen,
+        forms=tuple(form.fingerprint for form in sorted(forms, key=_length)),
     )
+
+
+def _length(finding: Finding) -> tuple[int, str]:
+    return len(finding.trace.commands), finding.fingerprint

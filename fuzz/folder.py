@@ -19,17 +19,22 @@ from pathlib import Path
 from types import TracebackType
 
 from poolproof.contract.trace import TraceError
+from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.findings import Finding, Pending
 from poolproof.fuzz.folder_tables import (
     DATABASE,
     FOLDER_VERSION,
     FORMAT,
+    FORMS,
     SCHEMA,
     FolderError,
     connected,
+    coverage_in,
     explanation,
     findings_in,
+    forms_in,
     insert_finding,
+    insert_form,
     load_into,
     pending_in,
     progress_of,
@@ -46,8 +51,10 @@ __all__ = [
     "FOLDER_VERSION",
     "CampaignFolder",
     "FolderError",
+    "read_coverage",
     "read_everything",
     "read_findings",
+    "read_forms",
     "read_status",
 ]
 
@@ -86,7 +93,7 @@ class CampaignFolder:
             with database:
                 # One transaction, schema included: a kill leaves an empty database or a whole one.
                 database.execute("BEGIN IMMEDIATE")
-                for statement in SCHEMA.split(";"):
+                for statement in (*SCHEMA.split(";"), FORMS):
                     database.execute(statement)
                 for key, value in about.items():
                     self._set(key, value)
@@ -97,6 +104,10 @@ class CampaignFolder:
             raise FolderError(
                 f"{self.path} holds another campaign: {differs}; name another --folder"
             )
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute(FORMS)
+            self._set("version", FOLDER_VERSION)
 
     def load(self) -> CampaignState:
         """What earlier sessions have found."""
@@ -147,19 +158,24 @@ class CampaignFolder:
             self._set("progress", progress_of(state))
             self._set("status", status.to_json())
 
-    def settle_pending(self, pending: Pending, finding: Finding) -> bool:
-        """The failing run has become a finding; whether it is one that was not known."""
+    def settle_pending(
+        self, pending: Pending, finding: Finding, known: Finding | None = None
+    ) -> bool:
+        """The failing run has become a finding; whether it is one that was not known.
+
+        With `known` it is a form of that, or that itself.
+        """
         with self._explained(), self._database as database:
             database.execute("BEGIN IMMEDIATE")
-            is_new = insert_finding(database, finding)
+            is_new = _insert(database, finding, known)
             database.execute("DELETE FROM pending WHERE name = ?", (pending.name,))
         return is_new
 
-    def add_finding(self, finding: Finding) -> bool:
-        """Take in a finding from elsewhere; whether it is one that was not known."""
+    def add_finding(self, finding: Finding, known: Finding | None = None) -> bool:
+        """Take in a finding, or a form of a known one, from elsewhere; whether it was not known."""
         with self._explained(), self._database as database:
             database.execute("BEGIN IMMEDIATE")
-            return insert_finding(database, finding)
+            return _insert(database, finding, known)
 
     def pending(self) -> list[Pending]:
         """Failing runs that no session came to minimise."""
@@ -170,6 +186,22 @@ class CampaignFolder:
         """All findings, in the order in which they were found."""
         with self._explained():
             return findings_in(self._database)
+
+    def forms(self) -> dict[str, list[Finding]]:
+        """By the fingerprint of a finding the other forms in which it was met."""
+        with self._explained():
+            return forms_in(self._database)
+
+    def coverage(self) -> CodeCoverage | None:
+        """The code coverage that was measured last."""
+        with self._explained():
+            return coverage_in(self._database)
+
+    def record_coverage(self, coverage: CodeCoverage) -> None:
+        """Keep what the corpus runs of the target's code."""
+        with self._explained(), self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            self._set("coverage", coverage.to_json())
 
     def _set(self, key: str, value: object) -> None:
         self._database.execute(
@@ -214,16 +246,36 @@ def read_status(path: Path) -> tuple[CampaignSettings, CampaignStatus | None]:
         return settings_in(database, path), status_in(database)
 
 
+def read_coverage(path: Path) -> CodeCoverage | None:
+    """The code coverage that was measured last. Raises FolderError."""
+    with _looking_into(path) as database:
+        return coverage_in(database)
+
+
 def read_findings(path: Path) -> list[Finding]:
     """The findings in a folder, in the order in which they were found. Raises FolderError."""
     with _looking_into(path) as database:
         return findings_in(database)
 
 
+def read_forms(path: Path) -> dict[str, list[Finding]]:
+    """The forms of findings in a folder, as `CampaignFolder.forms` has them. Raises FolderError."""
+    with _looking_into(path) as database:
+        return forms_in(database)
+
+
+def _insert(database: sqlite3.Connection, finding: Finding, known: Finding | None) -> bool:
+    if known is None:
+        return insert_finding(database, finding)
+    if finding.fingerprint != known.fingerprint:
+        insert_form(database, finding, known.fingerprint)
+    return False
+
+
 def read_everything(
     path: Path,
 ) -> tuple[CampaignSettings, CampaignState, list[Finding], list[Pending]]:
-    """All that a folder's campaign knows. Raises FolderError."""
+    """All that a folder's campaign knows; forms of findings apart. Raises FolderError."""
     state = CampaignState()
     with _looking_into(path) as database:
         load_into(database, state)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from poolproof.fuzz.folder import CampaignFolder, FolderError, read_everything
+from poolproof.fuzz.findings import Finding, alike
+from poolproof.fuzz.folder import CampaignFolder, FolderError, read_everything, read_forms
 from poolproof.fuzz.merge import News, name_of
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
@@ -42,6 +43,22 @@ def merge_folder(
     state.corpus.update({name_of(tape.tape): tape for tape in tapes})
     state.facts |= other.facts
     state.facts_required |= other.facts_required
-    num_findings = sum(own.add_finding(finding) for finding in findings)
+    num_findings = _merge_findings(own, findings, read_forms(path))
     own.record(News(pack(sorted(states)), tapes), state, status, pending)
     return Merged(len(states), len(tapes), num_findings)
+
+
+def _merge_findings(
+    own: CampaignFolder, findings: list[Finding], forms: dict[str, list[Finding]]
+) -> int:
+    """Take in findings with their forms; how many findings show what nothing here did."""
+    number = 0
+    known = own.findings()
+    for finding in findings:
+        here = alike(finding, known, own.forms())
+        if own.add_finding(finding, here):
+            known.append(finding)
+            number += 1
+        for form in forms.get(finding.fingerprint, ()):
+            own.add_finding(form, here or finding)
+    return number

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from pathlib import Path
 
+from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.findings import Finding, Pending
 from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.messages import CorpusTape, StrategyCount
@@ -18,12 +19,16 @@ __all__ = [
     "DATABASE",
     "FOLDER_VERSION",
     "FORMAT",
+    "FORMS",
     "SCHEMA",
     "FolderError",
     "connected",
+    "coverage_in",
     "explanation",
     "findings_in",
+    "forms_in",
     "insert_finding",
+    "insert_form",
     "load_into",
     "pending_in",
     "progress_of",
@@ -33,7 +38,8 @@ __all__ = [
 ]
 
 FORMAT = "poolproof-campaign"
-FOLDER_VERSION = 1
+FOLDER_VERSION = 2
+"""1 had no forms of findings."""
 DATABASE = "campaign.sqlite"
 
 SCHEMA = """
@@ -47,6 +53,13 @@ CREATE TABLE pending (name TEXT PRIMARY KEY, trace TEXT NOT NULL, tape BLOB NOT 
 CREATE TABLE findings (fingerprint TEXT PRIMARY KEY, kind TEXT NOT NULL, trace TEXT NOT NULL,
     tape BLOB NOT NULL, steps INTEGER NOT NULL, seconds REAL NOT NULL);
 """
+
+FORMS = """
+CREATE TABLE IF NOT EXISTS forms (fingerprint TEXT PRIMARY KEY, finding TEXT NOT NULL,
+    kind TEXT NOT NULL, trace TEXT NOT NULL, tape BLOB NOT NULL, steps INTEGER NOT NULL,
+    seconds REAL NOT NULL)
+"""
+"""What a folder of version 1 lacks."""
 
 
 class FolderError(Exception):
@@ -94,6 +107,12 @@ def status_in(database: sqlite3.Connection) -> CampaignStatus | None:
     return None if row is None else CampaignStatus.from_json(json.loads(row[0]))
 
 
+def coverage_in(database: sqlite3.Connection) -> CodeCoverage | None:
+    """The last code coverage that was measured."""
+    row = database.execute("SELECT value FROM about WHERE key = 'coverage'").fetchone()
+    return None if row is None else CodeCoverage.from_json(json.loads(row[0]))
+
+
 def findings_in(database: sqlite3.Connection) -> list[Finding]:
     """All findings, in the order in which they were found."""
     rows = database.execute(
@@ -106,17 +125,34 @@ def findings_in(database: sqlite3.Connection) -> list[Finding]:
 def insert_finding(database: sqlite3.Connection, finding: Finding) -> bool:
     """Add a finding; whether its fingerprint was not there."""
     cursor = database.execute(
-        "INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            finding.fingerprint,
-            finding.kind,
-            text_of(finding.trace),
-            finding.tape,
-            finding.steps,
-            finding.seconds,
-        ),
+        "INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)", _row(finding)
     )
     return cursor.rowcount == 1
+
+
+def _row(finding: Finding, *of: str) -> tuple[object, ...]:
+    text = text_of(finding.trace)
+    values = (finding.kind, text, finding.tape, finding.steps, finding.seconds)
+    return (finding.fingerprint, *of, *values)
+
+
+def forms_in(database: sqlite3.Connection) -> dict[str, list[Finding]]:
+    """Further forms of findings, by the fingerprint of the finding."""
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'forms'").fetchone():
+        return {}
+    forms: dict[str, list[Finding]] = {}
+    for row in database.execute(
+        "SELECT finding, fingerprint, kind, trace, tape, steps, seconds FROM forms "
+        "ORDER BY steps, fingerprint"
+    ):
+        form = Finding(row[1], row[2], trace_of(row[3]), *row[4:])
+        forms.setdefault(row[0], []).append(form)
+    return forms
+
+
+def insert_form(database: sqlite3.Connection, finding: Finding, of: str) -> None:
+    """Add a form of a finding, unless it is there."""
+    database.execute("INSERT OR IGNORE INTO forms VALUES (?, ?, ?, ?, ?, ?, ?)", _row(finding, of))
 
 
 def pending_in(database: sqlite3.Connection) -> list[Pending]:
@@ -183,4 +219,10 @@ def explanation(path: Path | None, error: Exception) -> str:
         )
     if "readonly" in text or "read-only" in text:
         return f"{where} cannot be written; what it holds is kept, name another --folder"
+    if "unable to open" in text:
+        # SQLite writes its log beside the database, also for a reader.
+        return (
+            f"{where}: the campaign's database cannot be opened where nothing may be written; "
+            "copy the folder to a place where something may"
+        )
     return f"{where}: the campaign's database cannot be used: {text}"

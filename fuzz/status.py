@@ -23,7 +23,8 @@ class FindingLine:
     """A finding in one line.
 
     `steps` and `seconds` are those of the whole campaign when it was found; `runs_seen` counts the
-    failing runs of its kind so far.
+    failing runs of its kind so far. `forms` are the fingerprints of other minimal traces with the
+    same symptom, the shortest first.
     """
 
     fingerprint: str
@@ -34,6 +35,12 @@ class FindingLine:
     steps: int
     seconds: float
     runs_seen: int
+    forms: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> FindingLine:
+        """What `asdict` wrote, also before there were forms. Raises TypeError."""
+        return cls(**{**value, "forms": tuple(value.get("forms", ()))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +94,7 @@ class CampaignStatus:
             **{
                 **value,
                 "curve": tuple(CurvePoint(**point) for point in value["curve"]),
-                "findings": tuple(FindingLine(**line) for line in value["findings"]),
+                "findings": tuple(map(FindingLine.from_json, value["findings"])),
                 "num_states_by_depth": depths,
                 "facts_missing": tuple(value["facts_missing"]),
                 "seeds": tuple(value["seeds"]),

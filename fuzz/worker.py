@@ -35,7 +35,7 @@ from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.garbage import collected_afterwards
 from poolproof.harness.isolation import Beacon
 
-__all__ = ["CampaignWorker", "work"]
+__all__ = ["CampaignWorker", "Round", "work"]
 
 _REPEAT_EVERY = 64
 """One run in so many repeats a tape of the corpus, to see whether it visits the same states."""
@@ -68,9 +68,12 @@ def work(target: Loaded, order: WorkerOrder, beacon: Beacon) -> WorkerReport:
 
 
 @dataclass
-class _Round:
-    """What an order has brought so far."""
+class Round:
+    """What an order has brought so far, of the steps and seconds that it gave."""
 
+    max_steps: int
+    max_seconds: float
+    began: float = field(default_factory=time.monotonic)
     num_steps: int = 0
     num_runs: int = 0
     new: list[int] = field(default_factory=list)
@@ -82,6 +85,18 @@ class _Round:
     strategies: dict[str, StrategyCount] = field(default_factory=dict)
     num_stable: int = 0
     num_unstable: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted."""
+        return time.monotonic() - self.began
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the order is carried out, be it by time."""
+        return self.num_steps >= self.max_steps or (
+            self.num_runs > 0 and self.seconds > self.max_seconds
+        )
 
 
 class CampaignWorker:
@@ -101,23 +116,38 @@ class CampaignWorker:
 
     def work(self, order: WorkerOrder, beacon: Beacon) -> WorkerReport:
         """Carry out one order."""
-        self._known.update(unpack(order.states))
-        for tape in order.tapes:
-            self._schedule.add(tape.tape)
-        began = time.monotonic()
-        done = _Round()
-        while done.num_steps < order.max_steps:
+        done = self.begin(order)
+        while not done.is_over:
             self._num_runs += 1
             beacon.mark(self._num_runs)
             with collected_afterwards():
                 self._one_run(done, beacon)
-            if time.monotonic() - began > order.max_seconds:
-                break
+        return self.report(done)
+
+    def begin(self, order: WorkerOrder) -> Round:
+        """Hear what the order brings, and begin its round."""
+        self._known.update(unpack(order.states))
+        for tape in order.tapes:
+            self._schedule.add(tape.tape)
+        return Round(order.max_steps, order.max_seconds)
+
+    def drive(self, done: Round, tape: bytes, strategy: str, beacon: Beacon) -> None:
+        """Run a tape that somebody else has made, as far as it goes."""
+        self._num_runs += 1
+        beacon.mark(self._num_runs)
+        with collected_afterwards():
+            choices = RecordedChoices(self._cells, None, answers_of(tape))
+            visits = self._runs.visits(self._known)
+            run = self._runs.run(choices, visits, beacon.bump, max_steps=self._longest)
+            self._note(done, strategy, run, visits, choices)
+
+    def report(self, done: Round) -> WorkerReport:
+        """What a round has brought."""
         return WorkerReport(
             stream=self._stream,
             num_steps=done.num_steps,
             num_runs=done.num_runs,
-            seconds=time.monotonic() - began,
+            seconds=done.seconds,
             states=pack(done.new),
             depths=bytes(done.depths),
             tapes=tuple(done.tapes),
@@ -130,7 +160,7 @@ class CampaignWorker:
             num_unstable=done.num_unstable,
         )
 
-    def _one_run(self, done: _Round, beacon: Beacon) -> None:
+    def _one_run(self, done: Round, beacon: Beacon) -> None:
         if self._num_runs % _REPEAT_EVERY == 0 and len(self._schedule):
             self._repeat(done, beacon)
             return
@@ -163,7 +193,7 @@ class CampaignWorker:
         return "fresh" if name == "mutated" and not len(self._schedule) else name
 
     def _note(
-        self, done: _Round, strategy: str, run: TapeRun, visits: Visits, choices: RecordedChoices
+        self, done: Round, strategy: str, run: TapeRun, visits: Visits, choices: RecordedChoices
     ) -> None:
         """Take a run into the round's results and into the memory."""
         num_new = len(visits.new)
@@ -189,14 +219,14 @@ class CampaignWorker:
             self._note_failure(done, run.trace, choices.tape())
 
     @staticmethod
-    def _note_failure(done: _Round, trace: Trace, tape: bytes) -> None:
+    def _note_failure(done: Round, trace: Trace, tape: bytes) -> None:
         assert trace.violation is not None
         kind = failure_kind(trace.violation, trace.commands)
         done.num_failing_runs_of[kind] += 1
         if done.num_failing_runs_of[kind] <= _MOST_FAILURES_OF_A_KIND:
             done.failures.append(Failure(trace, tape, done.num_steps))
 
-    def _repeat(self, done: _Round, beacon: Beacon) -> None:
+    def _repeat(self, done: Round, beacon: Beacon) -> None:
         """Run a tape twice: a target that leaves the order open may not visit the same states."""
         tape = self._schedule.tape(self._schedule.choose(self._source))
         seen = []

@@ -6,10 +6,11 @@ of its number begins with a new process, which knows nothing and is told everyth
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from poolproof.contract.target import TargetError
@@ -17,6 +18,7 @@ from poolproof.fuzz.black_box import read_black_box
 from poolproof.fuzz.messages import WorkerOrder, WorkerReport
 from poolproof.fuzz.worker import work
 from poolproof.harness.isolation import Failed, Finished, InProcess, Isolation, Lost, Outcome
+from poolproof.harness.isolation.wire import Job
 
 __all__ = ["Arrival", "InProcessWorkers", "LocalWorkers", "LostWorker", "Workers", "report_of"]
 
@@ -81,13 +83,26 @@ def report_of(outcome: Outcome[WorkerReport], tape: bytes = b"") -> WorkerReport
 
 
 class LocalWorkers:
-    """Child processes of this machine that fork from one import of the target."""
+    """Child processes of this machine that fork from one import of the target.
 
-    def __init__(self, isolation: Isolation[Any], num_workers: int) -> None:
+    `job` carries out an order there, as `work` does. `shared` is a folder for what they keep
+    beside their memory; without one it goes when they are closed.
+    """
+
+    def __init__(
+        self,
+        isolation: Isolation[Any],
+        num_workers: int,
+        job: Job[Any, WorkerOrder, WorkerReport] = work,
+        shared: Path | None = None,
+    ) -> None:
         self.num_workers = num_workers
-        self._crew = isolation.crew(work)
+        self._crew = isolation.crew(job)
         self._idle = set(range(num_workers))
-        self._folder = tempfile.TemporaryDirectory(prefix="poolproof-")
+        self._stack = ExitStack()
+        if shared is None:
+            shared = Path(self._stack.enter_context(TemporaryDirectory(prefix="poolproof-")))
+        self._folder = shared
 
     def idle(self) -> Sequence[int]:
         return sorted(self._idle)
@@ -109,10 +124,10 @@ class LocalWorkers:
 
     def close(self) -> None:
         self._crew.close()
-        self._folder.cleanup()
+        self._stack.close()
 
     def _black_box(self, worker: int) -> Path:
-        return Path(self._folder.name, f"worker-{worker}")
+        return self._folder / f"worker-{worker}"
 
 
 class InProcessWorkers:

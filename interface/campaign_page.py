@@ -8,11 +8,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from poolproof import __version__
 from poolproof.campaign_charts import charts_of
+from poolproof.campaign_coverage import coverage_words, missing_words
 from poolproof.campaign_record import CampaignRecord
 from poolproof.campaign_words import (
     duration_words,
     ending_words,
     findings_words,
+    forms_words,
     mean_rate,
     reached_words,
 )
@@ -43,6 +45,10 @@ def campaign_page(record: CampaignRecord) -> str:
         style=STYLE,
         sentence_of=lambda line: printable(line.sentence),
         duration_words=duration_words,
+        forms_words=forms_words,
+        coverage=record.coverage,
+        coverage_words=coverage_words,
+        missing_words=missing_words,
         version=__version__,
     )
     return page + "\n"

@@ -9,9 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.curve import with_point
 from poolproof.fuzz.findings import Finding, line_of
-from poolproof.fuzz.folder import CampaignFolder, read_findings, read_status
+from poolproof.fuzz.folder import (
+    CampaignFolder,
+    read_coverage,
+    read_findings,
+    read_forms,
+    read_status,
+)
 from poolproof.fuzz.folder_tables import DATABASE
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus, CurvePoint, FindingLine
@@ -26,6 +33,7 @@ class CampaignRecord:
     settings: CampaignSettings
     status: CampaignStatus | None
     findings: tuple[FindingLine, ...]
+    coverage: CodeCoverage | None = None
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
@@ -45,19 +53,31 @@ def is_campaign(path: Path) -> bool:
 def read_record(path: Path) -> CampaignRecord:
     """The record in a folder that nobody has to hold. Raises FolderError."""
     settings, status = read_status(path)
-    return _record(settings, status, read_findings(path))
+    record = _record(settings, status, read_findings(path), read_forms(path))
+    return replace(record, coverage=read_coverage(path))
 
 
 def record_in(folder: CampaignFolder, settings: CampaignSettings) -> CampaignRecord:
     """The record in a folder that this process holds, be it in memory. Raises FolderError."""
-    return _record(settings, folder.status(), folder.findings())
+    record = _record(settings, folder.status(), folder.findings(), folder.forms())
+    return replace(record, coverage=folder.coverage())
 
 
 def _record(
-    settings: CampaignSettings, status: CampaignStatus | None, findings: list[Finding]
+    settings: CampaignSettings,
+    status: CampaignStatus | None,
+    findings: list[Finding],
+    forms: dict[str, list[Finding]],
 ) -> CampaignRecord:
     counted = {line.fingerprint: line.runs_seen for line in status.findings} if status else {}
-    lines = tuple(line_of(finding, counted.get(finding.fingerprint, 1)) for finding in findings)
+    lines = tuple(
+        line_of(
+            finding,
+            counted.get(finding.fingerprint, 1),
+            forms.get(finding.fingerprint, ()),
+        )
+        for finding in findings
+    )
     if status is not None:
         status = replace(status, findings=lines)
     return CampaignRecord(settings, status, lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from poolproof.campaign_coverage import coverage_lines
 from poolproof.campaign_record import CampaignRecord
 from poolproof.campaign_words import commands_words, duration_words, ending_words
 from poolproof.fuzz.status import FindingLine
@@ -22,6 +23,8 @@ def campaign_summary(record: CampaignRecord) -> str:
         ]
     else:
         lines = [*last_lines(status, 0), f"state      {ending_words(status)}"]
+    if record.coverage is not None:
+        lines += coverage_lines(record.coverage)
     lines += [_finding_line(line) for line in record.findings]
     return "\n".join(lines) + "\n"
 

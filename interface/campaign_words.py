@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from poolproof.fuzz.coordinator import Budget
-from poolproof.fuzz.status import CampaignStatus
+from poolproof.fuzz.status import CampaignStatus, FindingLine
 
 __all__ = [
     "Allowance",
@@ -18,12 +18,15 @@ __all__ = [
     "duration_words",
     "ending_words",
     "findings_words",
+    "forms_words",
     "mean_rate",
     "reached_words",
     "share_words",
 ]
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+_MOST_FORMS = 5
 
 _ENDINGS = {
     "done": "its last session ended by its budget",
@@ -106,6 +109,13 @@ def commands_words(number: int) -> str:
 def findings_words(number: int) -> str:
     """A number of findings, with the noun."""
     return f"{number:,} finding" if number == 1 else f"{number:,} findings"
+
+
+def forms_words(line: FindingLine) -> str:
+    """The other forms of a finding, the shortest first; of many the beginning."""
+    shown = ", ".join(line.forms[:_MOST_FORMS])
+    more = len(line.forms) - _MOST_FORMS
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def ending_words(status: CampaignStatus) -> str:

@@ -41,6 +41,12 @@ USUAL_SECONDS = 60.0
     "--workers", type=click.IntRange(min=1, max=200), help="Processes; one a processor by default."
 )
 @click.option(
+    "--ray",
+    "ray_address",
+    metavar="ADDRESS",
+    help="Workers on the machines of a Ray cluster: HOST:PORT, or `auto` on one of them.",
+)
+@click.option(
     "--level", type=click.Choice(["queue", "pool", "manager"]), help="The target's own by default."
 )
 @click.option(
@@ -65,6 +71,13 @@ USUAL_SECONDS = 60.0
 @click.option("--layout", metavar="NAME", help="The layout of a manager; its first by default.")
 @click.option("--api", metavar="NAME", help="The shape of the class, where it has several.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--engine",
+    type=click.Choice(["novelty", "atheris"]),
+    default="novelty",
+    show_default=True,
+    help="What makes the tapes; atheris (libFuzzer) sees inside native code.",
+)
 @click.option("--in-process", is_flag=True, help="No child processes, no limits: for speed.")
 @click.option(
     "--call-timeout",
@@ -83,6 +96,9 @@ USUAL_SECONDS = 60.0
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
 @click.option("--report", type=_PATH, metavar="FILE", help="Write a web page with the curves.")
+@click.option(
+    "--coverage", is_flag=True, help="Say at the end which lines of the target were never reached."
+)
 @click.option("--quiet", is_flag=True, help="Show only findings and the summary.")
 def fuzz_command(
     *,
@@ -93,6 +109,7 @@ def fuzz_command(
     steps: int | None,
     until_quiet: int | None,
     workers: int | None,
+    ray_address: str | None,
     level: str | None,
     blocks: int | None,
     hashes: int,
@@ -106,6 +123,8 @@ def fuzz_command(
     memory_limit: int,
     rows: tuple[str, ...],
     report: Path | None,
+    coverage: bool,
+    engine: str,
     quiet: bool,
 ) -> None:
     """Drive TARGET with tapes that lead to states which nobody has seen, and check each step.
@@ -114,11 +133,16 @@ def fuzz_command(
     """
     from poolproof.fuzz.coordinator import Budget
     from poolproof.fuzz.settings import CampaignSettings
+    from poolproof.fuzz_cluster import ClusterOptions
     from poolproof.fuzz_target import FuzzOptions, fuzz_target
     from poolproof.harness.isolation import Limits
 
     if merge and folder is None:
         raise click.UsageError("--merge takes folders into the one of --folder; name it")
+    if ray_address is not None and in_process:
+        raise click.UsageError("--ray runs the target on other machines, --in-process in none")
+    if ray_address is not None and engine != "novelty":
+        raise click.UsageError("--engine works on this machine alone; leave out --ray")
     if seconds is None and steps is None and until_quiet is None:
         seconds = USUAL_SECONDS
     settings = CampaignSettings(
@@ -141,5 +165,8 @@ def fuzz_command(
         limits=Limits(call_timeout_s=call_timeout, memory_mib=memory_limit),
         report=report,
         quiet=quiet,
+        coverage=coverage,
+        engine=engine,
+        cluster=ClusterOptions(ray_address, workers) if ray_address is not None else None,
     )
     sys.exit(fuzz_target(settings, options))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from poolproof.certify_jobs import Shrink, shrink_trace
+from poolproof.certify_jobs import Shrink, replay_trace, shrink_trace
 from poolproof.certify_losses import minimise_lost
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
@@ -16,7 +16,9 @@ from poolproof.driving import raise_if_ours
 from poolproof.finding_collector import MOST_BLOCKS_TO_SEARCH, Search, search_shortest
 from poolproof.fuzz.lost_tapes import LostTape, culprit_of
 from poolproof.fuzz.settings import CampaignSettings
+from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.isolation import Died, Finished, Hung, Lost
+from poolproof.harness.replay import Replay
 
 __all__ = ["TargetExaminer"]
 
@@ -44,6 +46,18 @@ class TargetExaminer:
             return self._minimised_apart(trace)
         minimal: Trace = outcome.value
         return trace if minimal.violation is None else self._shortest(minimal)
+
+    def still_fails(self, trace: Trace) -> bool:
+        assert trace.violation is not None
+        (outcome,) = self._isolation.map(replay_trace, [trace])
+        raise_if_ours(outcome)
+        if not isinstance(outcome, Finished):
+            return True
+        again: Replay = outcome.value
+        if again.violation is None:
+            return False
+        kind = failure_kind(trace.violation, trace.commands)
+        return failure_kind(again.violation, again.applied) == kind
 
     def _shortest(self, trace: Trace) -> Trace:
         """The first of the shortest traces, where breadth-first search gets there.

@@ -12,6 +12,7 @@ from poolproof.campaign_words import (
     commands_words,
     duration_words,
     findings_words,
+    forms_words,
     mean_rate,
     reached_words,
 )
@@ -94,6 +95,9 @@ def last_lines(status: CampaignStatus, num_earlier: int) -> Iterator[str]:
     if status.facts_missing:
         yield f"missing    {'; '.join(status.facts_missing)}"
     yield f"seeds      {', '.join(status.seeds)}"
+    for line in status.findings:
+        if line.forms:
+            yield f"forms      {line.fingerprint} was also met as {forms_words(line)}"
     new = len(status.findings) - num_earlier
     earlier = f", {num_earlier} of them from earlier sessions" if num_earlier else ""
     total = findings_words(new + num_earlier)

@@ -6,27 +6,34 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from poolproof.campaign_coverage import check_coverage, coverage_lines, coverage_of
 from poolproof.campaign_page import campaign_page
 from poolproof.campaign_record import record_in
 from poolproof.campaign_words import Allowance
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import write_trace
 from poolproof.driving import raise_if_ours
+from poolproof.fuzz.cluster.ray_workers import check_reachable
 from poolproof.fuzz.coordinator import Budget, Campaign
+from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.example_database import export_tapes, import_tapes, key_of
 from poolproof.fuzz.findings import Finding
-from poolproof.fuzz.folder import CampaignFolder, FolderError
+from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.folder_merge import merge_folder
+from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.messages import CorpusTape
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus
 from poolproof.fuzz.survey import DEFAULT_BLOCKS, Survey, survey
 from poolproof.fuzz.workers import InProcessWorkers, LocalWorkers, Workers
+from poolproof.fuzz_atheris import ATHERIS, atheris_workers, check_atheris
+from poolproof.fuzz_cluster import ClusterOptions, cluster_workers
 from poolproof.fuzz_display import Display, display_to
 from poolproof.fuzz_examiner import TargetExaminer
 from poolproof.fuzz_lines import finding_text, last_lines
@@ -59,17 +66,29 @@ class FuzzOptions:
     limits: Limits
     report: Path | None = None
     quiet: bool = False
+    coverage: bool = False
+    engine: str = "novelty"
+    cluster: ClusterOptions | None = None
 
 
 def fuzz_target(asked: CampaignSettings, options: FuzzOptions) -> int:
     """Run a session of the campaign, print what it found, and give the exit status.
 
-    Raises TargetError, FolderError, OutputError.
+    Raises TargetError, FolderError, OutputError, ClusterError.
     """
     if options.report is not None:
         check_file(options.report)
+    if options.cluster is not None:
+        check_reachable(options.cluster.address)
+    if options.coverage:
+        check_coverage()
+    if options.engine == ATHERIS:
+        check_atheris(in_process=options.in_process)
 
     def load() -> Target:
+        if options.engine == ATHERIS:
+            # Before the target: its native code refers to what Atheris brings.
+            check_atheris()
         return load_target(asked.target, api=asked.api)
 
     alone = options.in_process or not Isolation.is_available
@@ -79,16 +98,27 @@ def fuzz_target(asked: CampaignSettings, options: FuzzOptions) -> int:
             stack.enter_context(isolation)
             about = _surveyed(isolation, asked)
             folder = stack.enter_context(CampaignFolder(options.folder, about.settings))
-            workers: Workers = (
-                InProcessWorkers(isolation) if alone else LocalWorkers(isolation, options.workers)
-            )
+            workers = _workers(isolation, about.settings, options)
             stack.callback(workers.close)
-            return _run(about, options, folder, workers, TargetExaminer(isolation, about.settings))
+            examiner = TargetExaminer(isolation, about.settings)
+            measure = partial(coverage_of, isolation, about.settings)
+            return _run(about, options, folder, workers, examiner, measure=measure)
     except ImporterError as error:
         outcome = error.outcome
         if isinstance(outcome, Failed) and outcome.exception_type.endswith("TargetError"):
             raise TargetError(outcome.message) from error
         raise TargetError(str(error)) from error
+
+
+def _workers(isolation: Any, settings: CampaignSettings, options: FuzzOptions) -> Workers:
+    if options.cluster is not None:
+        say = partial(click.echo, err=True)
+        return cluster_workers(settings, options.limits, options.cluster, say)
+    if options.engine == ATHERIS:
+        return atheris_workers(isolation, options.workers, options.folder)
+    if isinstance(isolation, InProcess):
+        return InProcessWorkers(isolation)
+    return LocalWorkers(isolation, options.workers)
 
 
 def _surveyed(isolation: Any, asked: CampaignSettings) -> Survey:
@@ -112,6 +142,8 @@ def _run(
     folder: CampaignFolder,
     workers: Workers,
     examiner: TargetExaminer,
+    *,
+    measure: Callable[[CampaignState], CodeCoverage],
 ) -> int:
     settings = about.settings
     for path in options.merge:
@@ -146,13 +178,21 @@ def _run(
             tapes=imported,
         )
         last = campaign.run()
+    for forms in folder.forms().values():
+        for form in forms:
+            _write_trace(form)
     if options.examples is not None:
         tapes = [finding.tape for finding in campaign.findings if finding.tape]
         export_tapes(options.examples, key_of(settings), tapes)
+    if options.coverage:
+        folder.record_coverage(measure(campaign.state))
     if options.report is not None:
         write_file(options.report, campaign_page(record_in(folder, settings)))
     for line in last_lines(last, len(earlier)):
         click.echo(line)
+    if options.coverage:
+        for line in coverage_lines(folder.coverage() or CodeCoverage()):
+            click.echo(line)
     if last.findings:
         click.echo(f"next       poolproof show {last.findings[0].fingerprint}")
         return 1
@@ -177,12 +217,16 @@ def _imported(examples: Path | None, settings: CampaignSettings) -> tuple[Corpus
 
 
 def _write_trace(finding: Finding) -> None:
-    """Where `replay`, `shrink` and `show` look for a fingerprint."""
+    """Where `replay`, `shrink` and `show` look for a fingerprint.
+
+    Where nothing can be written the search goes on: what it finds is in the folder, and shown.
+    """
     try:
         DEFAULT_FOLDER.mkdir(parents=True, exist_ok=True)
         write_trace(finding.trace, DEFAULT_FOLDER / f"{finding.fingerprint}.jsonl")
     except OSError as error:
-        raise FolderError(
-            f"cannot write the trace of {finding.fingerprint} into {DEFAULT_FOLDER}: "
-            f"{error.strerror}; it is kept in the campaign's folder"
-        ) from error
+        click.echo(
+            f"warning: the trace of {finding.fingerprint} cannot be written into "
+            f"{DEFAULT_FOLDER}: {error.strerror}; only a campaign's folder (--folder) keeps it",
+            err=True,
+        )

@@ -17,6 +17,7 @@ from poolproof.fuzz.status import CampaignStatus
 from poolproof.fuzz.workers import InProcessWorkers
 from poolproof.harness.isolation import InProcess, Lost
 from poolproof.harness.minimise import execute_in_process, minimise
+from poolproof.harness.replay import replay
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
@@ -35,6 +36,9 @@ class InProcessExaminer:
     def minimised(self, trace: Trace, *, was_lost: bool) -> Trace:  # noqa: ARG002 -- the same
         self.seen.append(trace)
         return minimise(trace, execute_in_process(self.target.make), max_attempts=self.attempts)
+
+    def still_fails(self, trace: Trace) -> bool:
+        return replay(trace, self.target.make).violation is not None
 
 
 @pytest.fixture(name="run_campaign")

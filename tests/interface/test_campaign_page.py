@@ -289,3 +289,12 @@ def test_quiet_leaves_findings_and_summary(poolproof, buggy):
 def test_without_quiet_a_pipe_gets_a_line_at_the_end(poolproof, buggy):
     told = poolproof("fuzz", buggy, "--blocks", 3, "--steps", 500, "--in-process")
     assert told.stderr.endswith(", done\n")
+
+
+def test_a_campaign_goes_on_where_no_trace_can_be_written(poolproof, buggy):
+    # A file where the folder of findings would have to be.
+    Path(".poolproof").write_text("")
+    told = poolproof("fuzz", buggy, "--blocks", 3, "--steps", 500, "--in-process", "--quiet")
+    assert told.exit_code == 1
+    assert "cannot be written into .poolproof/findings" in told.stderr
+    assert "\nverdict " in told.stdout

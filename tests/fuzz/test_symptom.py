@@ -1,0 +1,148 @@
+"""Forms of one bug are one finding; what differs in kind or effect is not."""
+
+from dataclasses import replace
+
+import pytest
+
+from poolproof.contract.commands import Allocate, Evict, Free, Touch
+from poolproof.contract.manager_commands import Abort, Finish
+from poolproof.contract.profile import Profile
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Severity, Violation
+from poolproof.fuzz.coordinator import Budget
+from poolproof.fuzz.findings import Finding, Pending, alike, line_of
+from poolproof.fuzz.folder import CampaignFolder, read_forms
+from poolproof.fuzz.folder_merge import merge_folder
+from poolproof.fuzz.merge import CampaignState, News
+from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.status import CampaignStatus, FindingLine
+from poolproof.fuzz.symptom import symptom_of
+
+PLANTED = CampaignSettings("tests/fuzz/planted.py:TouchesTwice", "pool", 6)
+STATUS = CampaignStatus(target=PLANTED.target, level="pool", scope="", activity="done")
+SENTENCE = "block 3 shows a reference count of 2, but has 3 owners (commands #1 and #2)"
+COMMANDS = (Allocate(1), Free((0,)))
+
+
+def trace_of(sentence=SENTENCE, *, commands=COMMANDS, invariant="OWN"):
+    violation = Violation(invariant, Severity.LEAK, sentence)
+    return Trace(PLANTED.target, "pool", Profile(), 6, True, commands, violation)
+
+
+def finding_of(name, trace, steps=1):
+    return Finding(name, "OWN", trace, b"", steps, 0.0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "block 12 shows a reference count of -1, but has 0 owners ()",
+        "block 3 shows a reference count of 2, but has 3 owners (sequences A, B and C)",
+    ],
+)
+def test_names_and_numbers_do_not_enter_a_symptom(other):
+    assert symptom_of(trace_of()) == symptom_of(trace_of(other))
+
+
+def test_a_crash_in_giving_blocks_back_is_the_same_whichever_verb_does_it():
+    finished, aborted = (
+        trace_of(f"{end.verb}(0) is legal here but raised KeyError: 3", commands=(end(0),))
+        for end in (Finish, Abort)
+    )
+    assert symptom_of(finished) == symptom_of(aborted)
+
+
+def test_a_command_of_another_sort_is_another_symptom():
+    evicts = trace_of(commands=(Allocate(1), Evict((0,))))
+    assert symptom_of(evicts) != symptom_of(trace_of())
+
+
+def test_the_sentence_decides_not_the_way_to_it():
+    longer = trace_of(commands=(Allocate(2), Touch((1,)), Free((0, 1))))
+    assert symptom_of(longer) == symptom_of(trace_of())
+
+
+@pytest.mark.parametrize("changes", [{"invariant": "IDX"}, {"severity": Severity.CRASH}])
+def test_another_invariant_or_severity_is_another_symptom(changes):
+    trace = trace_of()
+    other = replace(trace, violation=replace(trace.violation, **changes))
+    assert symptom_of(other) != symptom_of(trace)
+
+
+def test_a_known_form_is_known_whatever_its_sentence():
+    known = finding_of("f-1", trace_of())
+    form = finding_of("f-2", trace_of("something else"))
+    assert alike(form, [known], {}) is None
+    assert alike(form, [known], {"f-1": [form]}) is known
+
+
+def test_a_finding_that_was_mended_hides_nothing():
+    known, other = finding_of("f-1", trace_of()), finding_of("f-2", trace_of())
+    assert alike(other, [known], {}) is known
+    assert alike(other, [known], {}, lambda _: False) is None
+
+
+def test_forms_are_named_shortest_first():
+    long = finding_of("f-2", trace_of(commands=(Allocate(1),) * 5))
+    short = finding_of("f-3", trace_of(commands=(Allocate(1),)))
+    assert line_of(finding_of("f-1", trace_of()), 1, [long, short]).forms == ("f-3", "f-2")
+
+
+def test_lines_from_before_there_were_forms_are_read():
+    old = {"fingerprint": "f-1", "invariant": "I1", "severity": "leak", "sentence": "lost"}
+    numbers = {"num_commands": 2, "steps": 3, "seconds": 0.1, "runs_seen": 5}
+    assert FindingLine.from_json({**old, **numbers}).forms == ()
+
+
+def test_one_bug_is_one_finding_and_its_forms_are_kept(tmp_path, run_campaign):
+    with CampaignFolder(tmp_path, PLANTED) as folder:
+        status, _, said = run_campaign(PLANTED, folder, Budget(steps=6_000))
+    assert any(line.forms for line in status.findings)
+    symptoms = [finding.symptom for finding in said]
+    assert len(symptoms) == len(set(symptoms))
+    forms = read_forms(tmp_path)
+    assert {line.fingerprint: set(line.forms) for line in status.findings if line.forms} == {
+        name: {form.fingerprint for form in others} for name, others in forms.items()
+    }
+
+
+def test_a_finding_of_an_earlier_session_that_was_mended_absorbs_nothing(tmp_path, run_campaign):
+    with CampaignFolder(tmp_path, PLANTED) as folder:
+        _, _, said = run_campaign(PLANTED, folder, Budget(steps=2_000))
+    found = said[0]
+    mended = replace(found, fingerprint="f-0", trace=found.trace.with_commands((Allocate(1),)))
+    mended = replace(mended, trace=replace(mended.trace, violation=found.trace.violation))
+    other = tmp_path / "other"
+    with CampaignFolder(other, PLANTED) as folder:
+        folder.add_finding(mended)
+        pending = Pending(found.trace, found.tape, 7, 0.5)
+        folder.record(News(), CampaignState(), STATUS, [pending])
+    with CampaignFolder(other, PLANTED) as folder:
+        again = run_campaign(PLANTED, folder, Budget(steps=1))[2]
+    assert found.fingerprint in {finding.fingerprint for finding in again}
+
+
+def test_merging_makes_forms_of_what_shows_a_known_symptom(tmp_path):
+    known, same, form = (finding_of(f"f-{n}", trace_of(), n) for n in (1, 2, 3))
+    with CampaignFolder(tmp_path / "theirs", PLANTED) as theirs:
+        theirs.record(News(), CampaignState(), STATUS)
+        theirs.add_finding(same)
+        theirs.add_finding(form, same)
+    with CampaignFolder(tmp_path / "mine", PLANTED) as mine:
+        mine.add_finding(known)
+        for _ in range(2):
+            merged = merge_folder(mine, PLANTED, STATUS, tmp_path / "theirs")
+            assert merged.num_findings == 0
+        assert [f.fingerprint for f in mine.findings()] == ["f-1"]
+        assert [f.fingerprint for f in mine.forms()["f-1"]] == ["f-2", "f-3"]
+
+
+def test_a_folder_of_version_1_is_taken_up(tmp_path):
+    with CampaignFolder(tmp_path, PLANTED) as folder:
+        folder.add_finding(finding_of("f-1", trace_of()))
+        folder._database.execute("DROP TABLE forms")
+        folder._set("version", 1)
+    assert read_forms(tmp_path) == {}
+    with CampaignFolder(tmp_path, PLANTED) as folder:
+        assert folder.forms() == {}
+        assert len(folder.findings()) == 1
