@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from poolproof.contract.commands import Command
+from poolproof.contract.commands import Command, Reset
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
@@ -27,6 +27,9 @@ __all__ = ["ManagerCampaign"]
 
 MOST_NAMES = 100_000
 """Names of contents that are kept from run to run; two or three symbols make the same prefixes."""
+
+TURN_EVERY = 16
+"""After so many commands a run turns to something else (`ManagerWorkload.bias`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +132,18 @@ class ManagerCampaign:
         commands: list[Command],
         announce: Callable[[Command], None] | None,
     ) -> Violation | None:
-        """One run in 32 is long; each ends with every sequence ended and every block free."""
+        """One run in 32 is long; each ends with every sequence ended and an empty cache."""
         choices = SeededChoices(str(setup.options["seed"]))
         workload = self.workload(choices, session.model, session.can, 2 + choices.below(2))
-        workload.bias()
+        turn = workload.seek_collisions if WEAK_HASHES in self.options else workload.bias
+        last = [Reset()] if "reset" in session.can.verbs else []
         num_steps = 600 + choices.below(600) if choices.below(32) == 0 else 20 + choices.below(100)
         for place in range(num_steps + 10_000):  # pragma: no branch - it drains long before
+            if place % TURN_EVERY == 0:
+                turn()
             command = workload.next() if place < num_steps else workload.drain()
+            if command is None and last:
+                command = last.pop()
             if command is None:
                 break
             commands.append(command)

@@ -2,7 +2,9 @@
 
 Tuned to what found real bugs: tiny pools that are nearly full, two token symbols, prompts that
 begin as an earlier one did or hold its blocks under another parent, lengths at, below and above a
-block's end, the same tokens under another adapter, salt or image, and ends in every state.
+block's end, the same tokens under another adapter, salt or image, and ends in every state. A run
+turns from one subject to another, and after a fork, a cut, a draft or a load comes a short script
+that has to do with it (`manager_weights.py`).
 """
 
 from __future__ import annotations
@@ -30,50 +32,31 @@ from poolproof.contract.manager_commands import (
     Truncate,
 )
 from poolproof.contract.target import Capabilities
+from poolproof.harness import manager_weights as tuned
 from poolproof.harness.choices import Choices
-from poolproof.harness.manager_prompts import ManagerPrompts
+from poolproof.harness.manager_arguments import ManagerArguments
 from poolproof.reference.manager_legality import undefined_for_manager
-from poolproof.reference.sequence_model import SequenceModel, SequenceState
+from poolproof.reference.sequence_model import SequenceModel
 
 __all__ = ["ManagerWorkload"]
 
 MOST_SEQUENCES = 5
 
-_WEIGHTS = {
-    "admit": 10,
-    "append_tokens": 12,
-    "step": 14,
-    "schedule": 4,
-    "draft": 4,
-    "accept": 6,
-    "fork": 4,
-    "truncate": 3,
-    "preempt": 3,
-    "resume": 5,
-    "swap_out": 2,
-    "swap_in": 4,
-    "finish": 5,
-    "abort": 2,
-    "lookup_prefix": 2,
-    "load": 2,
-    "loaded": 3,
-    "reset": 1,
-}
+_ALWAYS_LEGAL = frozenset({Admit, LookupPrefix, Reset})
+"""As they are made here: a new sequence, at least one token."""
+
+_PART_OF = {"abort_loading": "abort", "lookup_other": "lookup_prefix"}
+"""The verb behind what only scripts ask for."""
 
 
-class ManagerWorkload:
+class ManagerWorkload(ManagerArguments):
     """Chooses commands for one run; `model` is the state that they refer to."""
 
     def __init__(
         self, choices: Choices, model: SequenceModel, can: Capabilities, num_symbols: int = 2
     ) -> None:
-        self.below = choices.below
-        self.model = model
-        self._sequences = model.sequences.values
-        self.can = can
+        super().__init__(choices, model, can, num_symbols)
         self.next_id = 0
-        self.prompts = ManagerPrompts(choices, model.block_size, num_symbols)
-        self.waiting: Admit | None = None
         self.makers: dict[str, Callable[[], Command | None]] = {
             "admit": self.admit,
             "append_tokens": self.append_tokens,
@@ -93,31 +76,60 @@ class ManagerWorkload:
             "load": self.load,
             "loaded": self.loaded,
             "reset": self.reset,
+            "abort_loading": self.abort_loading,
+            "lookup_other": self.lookup_other,
         }
         self.verbs = tuple(verb for verb in self.makers if verb in can.verbs)
-        self._chunks = "schedule" in can.verbs
-        self._urn: list[Callable[[], Command | None]] = []
+        self._subjects = tuned.subjects(
+            is_cached=model.enable_caching,
+            is_windowed=self.is_windowed,
+            is_looked_up="lookup_prefix" in can.verbs,
+        )
+        self._script: list[str] = []
+        self._urn: tuple[str, ...] = ()
         self.set_weights({})
 
     def set_weights(self, weights: dict[str, int]) -> None:
         """Each verb as often as its weight says, those not named as usual."""
-        self._urn = []
-        for verb in self.verbs:
-            self._urn += [self.makers[verb]] * weights.get(verb, _WEIGHTS[verb])
+        self._urn = tuned.urn(self.verbs, tuple(weights.items()))
 
     def bias(self) -> None:
-        """Draw weights for this run: mostly the usual ones, sometimes one verb dominates."""
-        if self.below(4) == 0:
+        """Turn to another subject; a run does so every few commands."""
+        subject = self._subjects[self.below(len(self._subjects))]
+        self.prompts.be_usual()
+        if subject == "one verb":
             self.set_weights({self.verbs[self.below(len(self.verbs))]: 30})
+        elif subject in {"adapters", "images"}:
+            self.prompts.vary_keys(of_images=subject == "images")
+            self.set_weights(tuned.IDENTITY)
+        elif subject == "usual blocks":
+            self.prompts.only_usual_blocks = True
+            self.set_weights(tuned.CHURN)
+        elif subject == "family" and "fork" in self.can.verbs:
+            self.set_weights(tuned.FAMILY)
+        else:
+            self.set_weights(tuned.LONG if self.is_windowed else {})
+
+    def seek_collisions(self) -> None:
+        """The same blocks in every order, looked up again and again: for hashes that collide."""
+        self.prompts.only_usual_blocks = True
+        self.set_weights(tuned.COLLIDING)
 
     def next(self) -> Command:
-        """The next legal command."""
+        """The next legal command: of a script, or one that is drawn."""
+        script, makers, model = self._script, self.makers, self.model
+        while script:
+            command = makers[script.pop()]()
+            if command is not None and undefined_for_manager(model, command) is None:
+                return command
         below, urn, size = self.below, self._urn, len(self._urn)
         for _ in range(12):
-            command = urn[below(size)]()
-            if command is not None and undefined_for_manager(self.model, command) is None:
+            command = makers[urn[below(size)]]()
+            if command is None:
+                continue
+            if type(command) in _ALWAYS_LEGAL or undefined_for_manager(model, command) is None:
                 return command
-        waiting = [s for s in self.model.sequences.values() if s.drafts_computed]
+        waiting = [s for s in model.sequences.values() if s.drafts_computed]
         return Accept(waiting[0].seq_id, 0) if waiting else Step()
 
     def drain(self) -> Command | None:
@@ -142,44 +154,57 @@ class ManagerWorkload:
     def admit(self) -> Command | None:
         if len(self.model.sequences) >= MOST_SEQUENCES:
             return None
-        waiting = self.waiting
-        if waiting is not None:
-            known = waiting.seq_id in self.model.sequences or waiting.seq_id in self.model.ended_ids
-            # A request that was put off is asked for again, as engines do (vllm#18957).
-            if not known and self.below(2):
-                return Admit(waiting.seq_id, waiting.chain, self._chunk(len(waiting.chain.tokens)))
-        chain = self.prompts.next()
-        self.prompts.remember(chain)
+        if (put_off := self._put_off()) is not None:
+            return put_off
+        prompts, is_whole = self.prompts, True
+        if prompts.variants and self.below(4):
+            chain = prompts.variant()
+            self._follow(tuned.AFTER_VARIANT)
+        elif self.is_windowed and prompts.earlier and self.below(4):
+            chain = self._again()
+            self._follow(tuned.AFTER_LONG)
+        elif self.below(8) < 5:
+            is_whole = self.below(2) == 0
+            chain = self._filling()
+        else:
+            is_whole = False
+            chain = prompts.next()
+        prompts.remember(chain)
         self.next_id += 1
-        self.waiting = Admit(self.next_id - 1, chain, self._chunk(len(chain.tokens)))
+        num_tokens = 0 if is_whole else self._chunk(len(chain.tokens))
+        self.waiting = Admit(self.next_id - 1, chain, num_tokens)
         return self.waiting
 
     def resume(self) -> Command | None:
         sequence = self._one(self._placed("nowhere"))
-        return (
-            None if sequence is None else Resume(sequence.seq_id, self._chunk(sequence.num_tokens))
-        )
-
-    def append_tokens(self) -> Command | None:
-        sequence = self._one(
-            [
-                s
-                for s in self._sequences()
-                if s.num_computed + s.num_scheduled == s.num_tokens
-                and s.place == "device"
-                and not s.loading
-                and not s.num_drafts
-            ]
-        )
         if sequence is None:
             return None
-        count = 1 if self.below(4) else 1 + self.below(self.model.block_size)
+        return Resume(sequence.seq_id, self._chunk(sequence.num_tokens))
+
+    def append_tokens(self) -> Command | None:
+        """Rather to a sequence that has nothing in the next step yet."""
+        found = [
+            s
+            for s in self._sequences()
+            if s.num_computed + s.num_scheduled == s.num_tokens
+            and s.place == "device"
+            and not s.loading
+            and not s.num_drafts
+        ]
+        if len(found) > 1:
+            found = [s for s in found if not s.num_scheduled] or found
+        sequence = self._rather_forked(found)
+        if sequence is None:
+            return None
+        count = 1 if self.below(3) else 1 + self.below(self.model.block_size)
         return AppendTokens(sequence.seq_id, self.prompts.tokens(count))
 
     def step(self) -> Command | None:
         """Seldom a step of which nothing comes."""
-        busy = [s for s in self._sequences() if s.num_scheduled]
-        return Step() if busy or self.below(8) == 0 else None
+        for sequence in self._sequences():
+            if sequence.num_scheduled:
+                return Step()
+        return Step() if self.below(8) == 0 else None
 
     def schedule(self) -> Command | None:
         sequence = self._one(
@@ -198,21 +223,18 @@ class ManagerWorkload:
 
     def draft(self) -> Command | None:
         sequence = self._one([s for s in self._sequences() if s.num_scheduled and not s.num_drafts])
-        return (
-            None
-            if sequence is None
-            else Draft(
-                sequence.seq_id, self.prompts.tokens(1 + self.below(self.model.block_size + 1))
-            )
-        )
+        if sequence is None:
+            return None
+        self._follow(tuned.AFTER_DRAFT)
+        count = self._rather_all(self.model.block_size + 1)
+        return Draft(sequence.seq_id, self.prompts.tokens(count))
 
     def accept(self) -> Command | None:
         sequence = self._one([s for s in self._sequences() if s.drafts_computed])
-        return (
-            None
-            if sequence is None
-            else Accept(sequence.seq_id, self.below(sequence.num_drafts + 1))
-        )
+        if sequence is None:
+            return None
+        rejected = self._rather_all(sequence.num_drafts + 1) - 1
+        return Accept(sequence.seq_id, sequence.num_drafts - rejected)
 
     def fork(self) -> Command | None:
         if len(self.model.sequences) >= MOST_SEQUENCES:
@@ -220,22 +242,28 @@ class ManagerWorkload:
         sequence = self._one(self._complete())
         if sequence is None:
             return None
+        self.forked = (sequence.seq_id, self.next_id)
+        self._follow(tuned.AFTER_FORK)
         self.next_id += 1
         return Fork(sequence.seq_id, self.next_id - 1)
 
     def truncate(self) -> Command | None:
-        sequence = self._one(self._complete())
+        sequence = self._rather_forked(self._complete())
         if sequence is None:
             return None
         self.prompts.remember(sequence.chain)
+        self._follow(tuned.AFTER_CUT)
         return Truncate(sequence.seq_id, 1 + self.below(sequence.num_tokens))
 
     def preempt(self) -> Command | None:
-        sequence = self._one(self._placed("device"))
-        return None if sequence is None else Preempt(sequence.seq_id)
+        sequence = self._rather_forked(self._placed("device"))
+        if sequence is None:
+            return None
+        self._follow(tuned.AFTER_PREEMPTION)
+        return Preempt(sequence.seq_id)
 
     def swap_out(self) -> Command | None:
-        sequence = self._one(self._placed("device"))
+        sequence = self._rather_forked(self._placed("device"))
         return None if sequence is None else SwapOut(sequence.seq_id)
 
     def swap_in(self) -> Command | None:
@@ -244,9 +272,10 @@ class ManagerWorkload:
 
     def finish(self) -> Command | None:
         """Mostly a running sequence, now and then one that has ended already."""
-        ended = self.model.ended_ids
-        if ended and self.below(8) == 0:
-            return Finish(sorted(ended)[self.below(len(ended))])
+        if self.next_id and self.below(3) == 0:
+            seq_id = self.below(self.next_id)
+            if seq_id in self.model.ended_ids:
+                return Finish(seq_id)
         sequence = self._one(self._placed("device"))
         if sequence is None:
             return None
@@ -255,51 +284,61 @@ class ManagerWorkload:
 
     def abort(self) -> Command | None:
         """Any sequence in any state, now and then one that was never admitted."""
-        if self.below(8) == 0:
+        if self.below(4) == 0:
             return Abort(self.next_id + 1000)
         sequence = self._one(list(self._sequences()))
         return None if sequence is None else Abort(sequence.seq_id)
 
+    def abort_loading(self) -> Command | None:
+        """A sequence whose transfer still runs."""
+        sequence = self._one([s for s in self._sequences() if s.loading])
+        return None if sequence is None else Abort(sequence.seq_id)
+
     def lookup_prefix(self) -> Command:
-        return LookupPrefix(self.prompts.next())
+        """A prompt under other keys where this run is about them, or what a sequence has become."""
+        kind = self.below(4)
+        if kind and self.prompts.variants:
+            return LookupPrefix(self.prompts.variant())
+        # Behind a window only what is asked for again can be found too seldom.
+        is_other = kind == 3 if self.is_windowed else kind
+        sequence = None if is_other else self._one(list(self._sequences()))
+        if sequence is None:
+            return LookupPrefix(self.prompts.next())
+        return LookupPrefix(self.prompts.remember(sequence.chain))
+
+    def lookup_other(self) -> Command:
+        """The prompt that was admitted last, under other keys."""
+        assert self.waiting is not None, "only a script asks, and that follows an admission"
+        return LookupPrefix(self.prompts.with_other_keys(self.waiting.chain))
 
     def load(self) -> Command | None:
         if len(self.model.sequences) >= MOST_SEQUENCES:
             return None
-        chain = self.prompts.next()
+        chain = self._to_load()
         if len(chain.tokens) < 2:
             return None
-        self.prompts.remember(chain)
         self.next_id += 1
         # At most what is not cached, and one token stays to be computed.
         cached = self.model.cached_prefix(self.model.new_sequence(-1, chain))
         most = len(chain.tokens) - cached - 1
-        # Less than none is left where a profile with full hits has cached all of it.
-        return Load(self.next_id - 1, chain, 1 + self.below(most)) if most > 0 else None
+        if most <= 0:
+            return None
+        self._follow(tuned.AFTER_LOAD)
+        return Load(self.next_id - 1, chain, self._rather_all(most))
 
     def loaded(self) -> Command | None:
         sequence = self._one([s for s in self._sequences() if s.loading])
         return None if sequence is None else Loaded(sequence.seq_id)
 
-    def reset(self) -> Command:
-        return Reset()
+    def reset(self) -> Command | None:
+        """Mostly when nobody holds a block, so that it is not refused."""
+        return None if self.model.sequences and not self.below(3) else Reset()
 
-    # What commands are made of.
+    # What comes next.
 
-    def _placed(self, place: str) -> list[SequenceState]:
-        return [s for s in self._sequences() if s.place == place]
-
-    def _complete(self) -> list[SequenceState]:
-        """Those that are computed to their last token."""
-        return [
-            s for s in self._sequences() if s.num_computed == s.num_tokens and not s.num_scheduled
-        ]
-
-    def _one(self, found: list[SequenceState]) -> SequenceState | None:
-        return found[self.below(len(found))] if found else None
-
-    def _chunk(self, num_tokens: int) -> int:
-        """How much of a prompt is scheduled at once: all of it (0), or a part."""
-        if not self._chunks or self.below(2) or num_tokens < 2:
-            return 0
-        return 1 + self.below(num_tokens)
+    def _follow(self, scripts: tuple[tuple[str, ...], ...]) -> None:
+        """One of these comes next, as far as it is legal then; never in the middle of another."""
+        if not self._script:
+            can = self.can.verbs
+            script = scripts[self.below(len(scripts))]
+            self._script = [verb for verb in reversed(script) if _PART_OF.get(verb, verb) in can]

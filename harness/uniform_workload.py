@@ -36,6 +36,7 @@ from poolproof.harness.manager_prompts import ManagerPrompts
 from poolproof.harness.manager_workload import MOST_SEQUENCES, ManagerWorkload
 from poolproof.harness.pool_workload import PoolWorkload
 from poolproof.harness.queue_workload import QueueWorkload
+from poolproof.reference.sequence_model import SequenceState
 
 __all__ = [
     "UniformManagerWorkload",
@@ -146,10 +147,25 @@ class UniformManagerWorkload(ManagerWorkload):
 
     def set_weights(self, weights: dict[str, int]) -> None:  # noqa: ARG002 -- all weigh the same
         """Each verb is as likely as the others."""
-        self._urn = [self.makers[verb] for verb in self.verbs]
+        self._urn = self.verbs
 
     def bias(self) -> None:
         """No verb dominates."""
+
+    def seek_collisions(self) -> None:
+        """No prompts are preferred for that, either."""
+
+    def _follow(self, scripts: tuple[tuple[str, ...], ...]) -> None:
+        """Nothing follows from what was drawn."""
+
+    def _rather_forked(self, found: list[SequenceState]) -> SequenceState | None:
+        return self._one(found)
+
+    def _rather_all(self, most: int) -> int:
+        return 1 + self.below(most)
+
+    def _to_load(self) -> TokenChain:
+        return self.prompts.next()
 
     def lookup_prefix(self) -> Command:
         return LookupPrefix(self.prompts.next())
