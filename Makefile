@@ -9,6 +9,10 @@
 #   make kernels      set up .venv-kernels, with torch, triton and OpenVINO for the CPU
 #   make test-kernels the tests of the kernels, interpreted  (on a GPU: make certify-kernels)
 #   make certify-kernels  certify a kernel                      (KERNEL=paged, ARGS="--level deep ...")
+#   make ray          set up .venv-ray, with Ray, for campaigns over a cluster
+#   make test-ray     the tests that need it, over a cluster of processes
+#   make atheris      set up .venv-atheris, with Atheris, for campaigns that libFuzzer drives
+#   make test-atheris the tests that need it
 #   make proof        prove and confirm, with the solvers, and the tests of both
 #   make bugs         planted bugs against all that searches for them, recorded anew   (ARGS=...)
 #   make vllm         set up .venv-vllm, with a real vLLM for the CPU
@@ -16,6 +20,7 @@
 #   make engine-sources   those sources alone (about 50 MB to fetch)
 #   make examples     build the allocators in C and Rust, where their compilers are
 #   make certify-examples  certify them and the one in JavaScript, and see their bugs refused
+#   make recipes      run the workflows of fuzz/recipes/ in temporary checkouts
 #   make coverage     the tests, with the lines and branches that no test reached
 #   make coverage-core  the same of contract, harness, impl, invariants and reference: it must be all
 #   make mutation     every small change of impl, invariants and reference against their tests: hours
@@ -36,6 +41,8 @@ VENV ?= .venv
 VENV_VLLM ?= .venv-vllm
 VENV_KERNELS ?= .venv-kernels
 VENV_MUTATION ?= .venv-mutation
+VENV_RAY ?= .venv-ray
+VENV_ATHERIS ?= .venv-atheris
 TARGET ?= impl
 KERNEL ?= paged
 ARGS ?=
@@ -51,6 +58,7 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_VLLM := $(VENV_VLLM)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_KERNELS := $(VENV_KERNELS)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_MUTATION := $(VENV_MUTATION)/bin/python -m pip --disable-pip-version-check --no-input
+PIP_RAY := $(VENV_RAY)/bin/python -m pip --disable-pip-version-check --no-input
 
 # What the installed command line is called by, so that an activated other environment cannot
 # answer in its place.
@@ -81,7 +89,7 @@ help:
 .PHONY: FORCE
 FORCE:
 LAYOUT := $(sort $(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
-$(VENV)/.layout $(VENV_VLLM)/.layout $(VENV_KERNELS)/.layout $(VENV_MUTATION)/.layout: %/.layout: FORCE | %/bin/python
+$(VENV)/.layout $(VENV_VLLM)/.layout $(VENV_KERNELS)/.layout $(VENV_MUTATION)/.layout $(VENV_RAY)/.layout: %/.layout: FORCE | %/bin/python
 	@echo '$(LAYOUT)' | cmp -s - $@ || echo '$(LAYOUT)' > $@
 
 define make-environment
@@ -144,6 +152,12 @@ coverage-core: $(VENV)/.installed-test
 		$(addprefix tests/,$(CORE)) $(ARGS)
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report --fail-under=100
+
+# The workflows that `poolproof new --ci` writes: by GitHub's schema, and step by step.
+.PHONY: recipes
+recipes: $(VENV)/.installed-dev
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows fuzz/recipes/*.yml
+	$(VENV)/bin/pytest -q -m deep tests/recipes $(ARGS)
 
 # --- solvers --------------------------------------------------------------------------------
 
@@ -221,6 +235,45 @@ test-kernels: kernels
 # Compiled where there is a GPU, interpreted elsewhere.
 certify-kernels: kernels
 	$(VENV_KERNELS)/bin/poolproof kernels $(KERNEL) $(ARGS)
+
+# --- a Ray cluster --------------------------------------------------------------------------
+
+# Pinned: what kills and joins look like from outside is different in each release.
+RAY_PIN := ray==2.60.0
+
+$(VENV_RAY)/bin/python:
+	$(call make-environment,$(VENV_RAY))
+
+$(VENV_RAY)/.installed: $(VENV_RAY)/bin/python pyproject.toml setup.py $(VENV_RAY)/.layout
+	$(PIP_RAY) install --quiet --editable '.[test,ray]' $(RAY_PIN)
+	@touch $@
+
+.PHONY: ray test-ray
+ray: $(VENV_RAY)/.installed
+
+# Ray's own imports may warn of what is not ours to repair: here a warning is shown.
+test-ray: ray
+	$(VENV_RAY)/bin/pytest -m ray -W default tests/fuzz/cluster $(ARGS)
+
+# --- libFuzzer ------------------------------------------------------------------------------
+
+# An environment of its own, of a Python that Atheris has wheels for.  Pinned: libFuzzer runs in a
+# thread of ours, which each release has to be tried with.
+ATHERIS_PIN := atheris==3.0.0
+
+$(VENV_ATHERIS)/bin/python:
+	$(call make-environment,$(VENV_ATHERIS))
+
+$(VENV_ATHERIS)/.installed: $(VENV_ATHERIS)/bin/python pyproject.toml setup.py
+	$(VENV_ATHERIS)/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
+		--editable '.[test,atheris]' $(ATHERIS_PIN)
+	@touch $@
+
+.PHONY: atheris test-atheris
+atheris: $(VENV_ATHERIS)/.installed
+
+test-atheris: atheris
+	$(VENV_ATHERIS)/bin/pytest -m atheris tests/fuzz $(ARGS)
 
 # --- a real engine --------------------------------------------------------------------------
 
@@ -333,7 +386,9 @@ benchmarks: $(VENV)/.installed-test
 		case $$script in *vllm*|*engine*) \
 			if [ -x $(VENV_VLLM)/bin/poolproof ]; then python=$(VENV_VLLM)/bin/python; fi;; \
 		*kernel*) \
-			if [ -x $(VENV_KERNELS)/bin/poolproof ]; then python=$(VENV_KERNELS)/bin/python; fi;; esac; \
+			if [ -x $(VENV_KERNELS)/bin/poolproof ]; then python=$(VENV_KERNELS)/bin/python; fi;; \
+		*ray_*) \
+			if [ -x $(VENV_RAY)/bin/poolproof ]; then python=$(VENV_RAY)/bin/python; fi;; esac; \
 		echo "== $$script"; $$python $$script $(ARGS); done
 
 check: lint types layers wheel test

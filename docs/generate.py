@@ -23,7 +23,12 @@ from bug_tables import (
     specimens_caught,
     unstated_threads,
 )
-from campaign_tables import campaign_curve, campaign_figures, campaign_kills
+from campaign_tables import (
+    campaign_curve,
+    campaign_duplicates,
+    campaign_figures,
+    campaign_kills,
+)
 from exploration_tables import (
     exploration_costs,
     exploration_side_by_side,
@@ -42,7 +47,9 @@ from protocol_tables import (
     protocol_speed,
     protocol_state,
 )
+from ray_tables import ray_at_scale, ray_costs
 from sentences import sentences
+from soak_tables import soak, soak_memory, soak_steps
 from survival_tables import (
     oddities_at_levels,
     specimens_at_levels,
@@ -57,6 +64,7 @@ from poolproof.contract.trace import write_atomically
 ROOT = Path(__file__).resolve().parent.parent
 BLOCKS: dict[str, Callable[[], str]] = {
     "campaign curve": campaign_curve,
+    "campaign duplicates": campaign_duplicates,
     "campaign figures": campaign_figures,
     "campaign kills": campaign_kills,
     "contracts": contracts,
@@ -91,10 +99,15 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "protocol speed": protocol_speed,
     "protocol state": protocol_state,
     "proved models": proved_models,
+    "ray at scale": ray_at_scale,
+    "ray costs": ray_costs,
     "sentences": sentences,
     "severities": severities,
     "shared threads": shared_threads,
     "shortest bugs": shortest_bugs,
+    "soak": soak,
+    "soak memory": soak_memory,
+    "soak steps": soak_steps,
     "specimens at levels": specimens_at_levels,
     "specimens caught": specimens_caught,
     "statements": statements,
