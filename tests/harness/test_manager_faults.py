@@ -17,6 +17,7 @@ from poolproof.contract.manager_commands import (
     Fork,
     Load,
     Loaded,
+    Preempt,
     Step,
     SwapIn,
     SwapOut,
@@ -193,6 +194,14 @@ def test_a_hit_on_what_nobody_is_going_to_write_is_named():
     run(session, A3, Step(), Admit(1, TokenChain((7, 8, 9)), 0))
     session.memory.device.slots[0][0] = None
     assert run(session, Admit(2, TokenChain((1, 2, 4)), 0)).invariant == "DATA"
+
+
+def test_a_hit_on_what_this_step_writes_is_right_beside_a_sequence_that_waits():
+    session = session_of(publishes="scheduled", same_step_hit="allowed")
+    waiting = Admit(0, TokenChain((7, 8, 9)), 0), Step(), Preempt(0)
+    writing = Admit(1, TokenChain((1, 2, 3)), 0)
+    assert run(session, *waiting, writing, Admit(2, TokenChain((1, 2, 4)), 0), Step()) is None
+    assert session.model.sequences[2].tables[0][0] == session.model.sequences[1].tables[0][0]
 
 
 class Reports(NativeSequenceManager):
