@@ -16,6 +16,7 @@ from poolproof.contract.trace import Trace
 from poolproof.drawing import Drawing, draw
 from poolproof.finding import Finding, FindingStatus
 from poolproof.manager_drawing import command_words, draw_manager
+from poolproof.shell_lines import shell_line
 from poolproof.wording import printable, set_up_of, severity_words
 
 __all__ = ["drawing_of", "finding_report", "plain_text", "trace_report"]
@@ -23,12 +24,18 @@ __all__ = ["drawing_of", "finding_report", "plain_text", "trace_report"]
 PLAIN_WIDTH = 100
 """Columns where the output is no terminal."""
 
+_LABEL_WIDTH = len("as a test")
+
 
 def finding_report(finding: Finding, trace_file: str | None = None) -> RenderableType:
     """The whole report of one finding; `trace_file` is where its trace was written."""
     trace = finding.whole_trace()
     drawn = trace_report(trace, finding.drawing)
-    return Group(drawn, Padding(_facts(_surroundings(finding, trace_file)), (0, 2)))
+    name = trace_file or finding.fingerprint
+    commands = [("replay", f"poolproof replay {name}")]
+    commands.append(("as a test", f"poolproof show {name} --as pytest"))
+    lines = [shell_line(label, text, _LABEL_WIDTH, indent=2) for label, text in commands]
+    return Group(drawn, Padding(_facts(_surroundings(finding)), (0, 2)), *lines)
 
 
 def drawing_of(trace: Trace) -> Drawing:
@@ -54,12 +61,12 @@ def trace_report(trace: Trace, drawing: Drawing | None = None) -> RenderableType
 
 
 def plain_text(content: RenderableType, width: int = PLAIN_WIDTH) -> str:
-    """What a file gets: no colours, no trailing blanks, lines of at most `width` columns."""
+    """What a file gets: no colours, no trailing blanks, `width` columns; longer are shell lines alone."""
     console = Console(
         width=width, color_system=None, force_terminal=False, _environ={}, highlight=False
     )
     with console.capture() as captured:
-        console.print(content)
+        console.print(content, crop=False)
     lines = (line.rstrip() for line in captured.get().splitlines())
     return "\n".join(lines) + "\n"
 
@@ -122,7 +129,7 @@ def _clipped(meaning: str) -> str:
     return meaning if len(meaning) <= 40 else f"{meaning[:37]}..."
 
 
-def _surroundings(finding: Finding, trace_file: str | None) -> Iterator[tuple[str, str]]:
+def _surroundings(finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.shortest_known:
         yield "shortest", finding.shortest_known
     times = "in 1 run" if finding.runs_seen == 1 else f"in {finding.runs_seen:,} runs"
@@ -138,14 +145,11 @@ def _surroundings(finding: Finding, trace_file: str | None) -> Iterator[tuple[st
         yield "status", finding.status.value
     if finding.remark:
         yield "note", finding.remark
-    name = trace_file or finding.fingerprint
-    yield "replay", f"poolproof replay {name}"
-    yield "as a test", f"poolproof show {name} --as pytest"
 
 
 def _facts(pairs: Iterator[tuple[str, str]]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
+    table.add_column(style="dim", no_wrap=True, min_width=_LABEL_WIDTH)
     table.add_column(overflow="fold")
     for label, value in pairs:
         table.add_row(label, Text(printable(value)))

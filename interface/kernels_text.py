@@ -18,9 +18,12 @@ from poolproof.kernels.report import (
     KernelFinding,
     KernelReport,
 )
+from poolproof.shell_lines import shell_line
 from poolproof.wording import printable, severity_words
 
 __all__ = ["faulty_text", "kernels_text", "kernels_verdict_line"]
+
+_LABEL_WIDTH = len("verdict")
 
 _STYLES = {HOLDS: "green", VIOLATED: "bold red", NOT_RUN: "yellow", UNSEEN: "yellow"}
 
@@ -38,7 +41,13 @@ def kernels_text(report: KernelReport, json_file: str | None = None) -> Renderab
     ]
     worst_first = sorted(report.findings, key=lambda f: f.severity.rank)
     parts += [Padding(_finding(report, finding), (1, 0, 0, 0)) for finding in worst_first]
-    parts.append(Padding(_pairs(_end(report, json_file)), (1, 0, 0, 0)))
+    parts.append(Text())
+    if report.findings:
+        where = json_file or "report.json"
+        how = "" if json_file else f"--json {where}, then "
+        again = f"{how}poolproof kernels {report.target} --case {where}"
+        parts.append(shell_line("again", again, _LABEL_WIDTH))
+    parts.append(_pairs(_end(report)))
     return Group(*parts)
 
 
@@ -124,11 +133,7 @@ def _finding(report: KernelReport, finding: KernelFinding) -> RenderableType:
     return Group(*lines)
 
 
-def _end(report: KernelReport, json_file: str | None) -> Iterator[tuple[str, str]]:
-    if report.findings:
-        where = json_file or "report.json"
-        how = "" if json_file else f"--json {where}, then "
-        yield "again", f"{how}poolproof kernels {report.target} --case {where}"
+def _end(report: KernelReport) -> Iterator[tuple[str, str]]:
     for fingerprint in report.fixed_known:
         yield "fixed", f"{fingerprint} no longer fails: take it out of the known file"
     for fingerprint in report.expired_known:
@@ -161,7 +166,7 @@ def _status(report: KernelReport, finding: KernelFinding) -> str:
 
 def _pairs(rows: Iterator[tuple[str, str]]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="dim")
+    table.add_column(no_wrap=True, style="dim", min_width=_LABEL_WIDTH)
     table.add_column(overflow="fold")
     for name, text in rows:
         table.add_row(name, printable(text))

@@ -15,6 +15,6 @@ __all__ = ["show"]
 def show(content: RenderableType) -> None:
     """Print a report as suits where standard output goes."""
     if sys.stdout.isatty():
-        Console(highlight=False).print(content)
+        Console(highlight=False).print(content, crop=False)
     else:
         click.echo(plain_text(content), nl=False)

@@ -18,6 +18,7 @@ from poolproof.certificate import Certificate, Outcome, StageResult, Verdict
 from poolproof.finding import Finding, FindingStatus
 from poolproof.finding_report import finding_report
 from poolproof.lessons import UNFINISHED
+from poolproof.shell_lines import shell_line
 from poolproof.verdict import failing, reasons_inconclusive
 from poolproof.wording import printable, profile_words
 
@@ -25,6 +26,8 @@ __all__ = ["result_lines", "text_certificate", "verdict_line"]
 
 MOST_REPORTS = 5
 """So many findings are drawn step by step; the others get their line alone."""
+
+_LABEL_WIDTH = 12
 
 _STYLES = {
     Outcome.HOLDS: "green",
@@ -51,12 +54,16 @@ def text_certificate(
     reported = sorted(certificate.findings, key=lambda f: f.violation.severity.rank)
     for finding in reported[:MOST_REPORTS]:
         report = finding_report(finding, files.get(finding.fingerprint))
-        parts.append(Padding(report, (1, 0, 0, 0)))
+        parts += [Text(), report]
     for finding in certificate.hardening[:MOST_REPORTS]:
         report = finding_report(finding, files.get(finding.fingerprint))
         parts.append(Padding(Text("hardening, never a failure:", style="dim"), (1, 0, 0, 0)))
         parts.append(report)
-    parts.append(Padding(_pairs(_end(certificate, files)), (1, 0, 0, 0)))
+    parts.append(Padding(_pairs(_end(certificate)), (1, 0, 0, 0)))
+    first = next(iter(failing(certificate)), None)
+    if first is not None and not _unfinished(certificate):
+        name = files.get(first.fingerprint, first.fingerprint)
+        parts.append(shell_line("next", f"poolproof show {name}", _LABEL_WIDTH))
     return Group(*parts)
 
 
@@ -154,7 +161,7 @@ def _in_short(certificate: Certificate, finding: Finding) -> str:
 
 
 def _tail(certificate: Certificate) -> Iterator[tuple[str, str]]:
-    if any(stage.stage == UNFINISHED for stage in certificate.stages):
+    if _unfinished(certificate):
         yield "not run", "everything else, until the methods are written"
         return
     ruler = f"{len(certificate.canaries_caught)}/{certificate.num_canaries} canaries caught"
@@ -170,7 +177,7 @@ def _tail(certificate: Certificate) -> Iterator[tuple[str, str]]:
         yield "not covered", gap
 
 
-def _end(certificate: Certificate, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _end(certificate: Certificate) -> Iterator[tuple[str, str]]:
     for fingerprint in certificate.fixed_known:
         yield "fixed", f"{fingerprint} no longer fails: take it out of the known file"
     for fingerprint in certificate.expired_known:
@@ -179,19 +186,17 @@ def _end(certificate: Certificate, files: Mapping[str, str]) -> Iterator[tuple[s
     if hidden > 0:
         yield "more", f"{hidden} findings are not drawn here; --report DIR writes all of them"
     yield "verdict", f"{verdict_line(certificate)}  ({certificate.seconds:.0f} s)"
-    for stage in certificate.stages:
-        if stage.stage == UNFINISHED:
-            yield "next", stage.note
-            return
-    first = next(iter(failing(certificate)), None)
-    if first is not None:
-        name = files.get(first.fingerprint, first.fingerprint)
-        yield "next", f"poolproof show {name}"
+    for stage in _unfinished(certificate)[:1]:
+        yield "next", stage.note
+
+
+def _unfinished(certificate: Certificate) -> list[StageResult]:
+    return [stage for stage in certificate.stages if stage.stage == UNFINISHED]
 
 
 def _pairs(pairs: Iterator[tuple[str, str]]) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True, min_width=12)
+    table.add_column(style="dim", no_wrap=True, min_width=_LABEL_WIDTH)
     table.add_column(overflow="fold")
     last = ""
     for label, value in pairs:

@@ -62,6 +62,15 @@ def test_the_text_of_a_refusal_draws_the_finding_and_says_what_is_next(refused):
     assert text.splitlines()[-1] == "next          poolproof show out/f-7d3f0a11.jsonl"
 
 
+def test_commands_to_paste_stand_on_one_line_however_long_their_file_names(refused):
+    long = f"{'folder/' * 30}f-7d3f0a11.jsonl"
+    lines = plain_text(text_certificate(refused, {"f-7d3f0a11": long})).splitlines()
+    assert f"  replay     poolproof replay {long}" in lines
+    assert f"  as a test  poolproof show {long} --as pytest" in lines
+    assert lines[-1] == f"next          poolproof show {long}"
+    assert all(len(line) <= 100 for line in lines if long not in line)
+
+
 def test_the_verdict_counts_what_did_not_fail(samples):
     known = samples.finding("f-00000001")
     made = samples.certificate(samples.finding(), known)

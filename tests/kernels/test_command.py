@@ -26,12 +26,13 @@ def test_a_refused_kernel_with_report_picture_and_case(folder):
     result = run(LEAKY, "--level", "quick", "--json", "r.json", "--picture", "r.svg")
     assert result.exit_code == 1, result.output
     assert "value tail: wrong data of another request, silent" in result.stdout
-    assert "--case r.json" in result.stdout
+    [again] = [line for line in result.stdout.splitlines() if line.startswith("again ")]
+    assert again == f"again    poolproof kernels {LEAKY} --case r.json"
     assert "REFUSED: " in result.stdout
     assert json.loads((folder / "r.json").read_text())["verdict"] == "REFUSED"
     assert (folder / "r.svg").read_text().startswith("<svg")
-    again = run(LEAKY, "--case", "r.json", "--in-process")
-    assert again.exit_code == 1
+    repeated = run(LEAKY, "--case", "r.json", "--in-process")
+    assert repeated.exit_code == 1
     # Blocks of another size give its products other last bits.
     promises = "tail=finite-values,block_size=close"
     accepted = run(f"{LEAKY}[{promises}]", "--case", "r.json", "--in-process")
