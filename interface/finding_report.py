@@ -61,7 +61,7 @@ def trace_report(trace: Trace, drawing: Drawing | None = None) -> RenderableType
 
 
 def plain_text(content: RenderableType, width: int = PLAIN_WIDTH) -> str:
-    """What a file gets: no colours, no trailing blanks, `width` columns; longer are shell lines alone."""
+    """What a file gets: no colours or trailing blanks, `width` columns but for shell lines."""
     console = Console(
         width=width, color_system=None, force_terminal=False, _environ={}, highlight=False
     )
