@@ -14,16 +14,14 @@ Usage: python benchmarks/campaign.py [--steps N] [--repeats N] [--seconds S] [--
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from poolproof.contract.trace import write_atomically
+from record import surroundings, write_record
+
 from poolproof.fuzz.merge import CampaignState, merge
 from poolproof.fuzz.messages import WorkerOrder, WorkerReport
 from poolproof.fuzz.settings import CampaignSettings
@@ -179,22 +177,13 @@ def main() -> int:
         )  # fmt: skip
         print(f"  {name:<40}{value:>14,.2f}{told}")
     record = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "processors": os.cpu_count(),
-        "load_average": os.getloadavg()[0],
+        **surroundings(),
         "steps": options.steps,
         "repeats": options.repeats,
         "figures": figures,
         "curves": [found.curve for found in searches],
     }
-    try:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(options.json, json.dumps(record, indent=2) + "\n")
-    except OSError as error:
-        print(f"cannot write {options.json}: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+    return 0 if write_record(options.json, record) else 2
 
 
 if __name__ == "__main__":

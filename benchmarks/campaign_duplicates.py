@@ -21,7 +21,8 @@ from dataclasses import asdict, dataclass
 from itertools import permutations
 from pathlib import Path
 
-from poolproof.contract.trace import write_atomically
+from record import write_record
+
 from poolproof.fuzz.coordinator import Budget, Campaign
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.settings import CampaignSettings
@@ -143,13 +144,7 @@ def main() -> int:
         "summary": summary,
         "rows": [asdict(row) for row in rows],
     }
-    try:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(options.json, json.dumps(record, indent=1) + "\n")
-    except OSError as error:
-        print(f"cannot write {options.json}: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+    return 0 if write_record(options.json, record, indent=1) else 2
 
 
 if __name__ == "__main__":

@@ -20,9 +20,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
-import os
-import platform
 import statistics
 import sys
 import time
@@ -30,10 +27,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
+from record import surroundings, write_record
 
 from poolproof.contract.commands import Allocate, Cache, Free, Lookup
 from poolproof.contract.profile import Profile
-from poolproof.contract.trace import Trace, write_atomically
+from poolproof.contract.trace import Trace
 from poolproof.harness.choices import Choices, SeededChoices
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import PoolWorkload, alphabet
@@ -255,21 +253,13 @@ def main() -> int:
     for name, value in found.items():
         print(f"  {name:<46}{value:>12,.2f}{goal_of(name, value)}")
     record = {
-        "python": platform.python_version(),
+        **surroundings(),
         "hypothesis": hypothesis.__version__,
-        "machine": platform.machine(),
-        "load_average": os.getloadavg()[0],
         "repeats": options.repeats,
         "figures": found,
         "seconds_per_step": times,
     }
-    try:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(options.json, json.dumps(record, indent=2) + "\n")
-    except OSError as error:
-        print(f"cannot write {options.json}: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+    return 0 if write_record(options.json, record) else 2
 
 
 def goal_of(name: str, value: float) -> str:

@@ -14,15 +14,15 @@ Usage: python benchmarks/levels_of_specimens.py [--seeds N] [--runs N] [--json F
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from record import surroundings, write_record
+
 from poolproof.certify_jobs import Chunk, campaign_of
-from poolproof.contract.trace import write_atomically
 from poolproof.harness.isolation import Beacon
 from poolproof.kill_matrix.certify_levels import CERTIFY
 from poolproof.kill_matrix.drivers import kind_of
@@ -101,12 +101,12 @@ def main() -> int:
     accused = [row for row in accusations if row["accused"]]
     print(f"{len(accusations)} oddities, {options.seeds} seeds, accused: {accused or 'none'}")
     record = {
-        "load_average": os.getloadavg()[0], "summary": summary, "rows": rows,
+        **surroundings(), "summary": summary, "rows": rows,
         "oddity_seeds": options.seeds, "oddity_runs": options.runs,
         "oddities": accusations,
     }  # fmt: skip
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(options.json, json.dumps(record, indent=1) + "\n")
+    if not write_record(options.json, record, indent=1):
+        return 2
     too_few = summary["quick"] < LEAST_AT_QUICK * summary["specimens"]
     return 1 if too_few or summary["never"] or accused else 0
 

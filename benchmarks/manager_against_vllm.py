@@ -21,9 +21,7 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
-import platform
 import statistics
 import sys
 import time
@@ -35,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
+from record import surroundings, write_record
 
-from poolproof.contract.trace import write_atomically
 from poolproof.harness.request_trace import Request as TraceRequest
 from poolproof.harness.request_trace import RequestTraceError, block_hashes, read_requests
 from poolproof.impl.kv_cache_manager import KVCacheManager
@@ -243,10 +241,10 @@ def main() -> int:
         f"{min(pairs):.2f} .. {max(pairs):.2f}; goal {GOAL}); both did {ours.work}"
     )
     result = {
+        **surroundings(),
         "block_size": BLOCK_SIZE,
         "num_blocks": asked.blocks,
         "concurrent": CONCURRENT,
-        "python": platform.python_version(),
         "vllm": version,
         "ratio_of_medians": round(ratio, 3),
         "ratio_of_pairs": [round(value, 3) for value in pairs],
@@ -254,8 +252,8 @@ def main() -> int:
         "vllm_us_per_request": [round(value, 1) for value in theirs.us_per_request],
         "work": asdict(ours.work),
     }
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(asked.json, json.dumps(result, indent=2) + "\n")
+    if not write_record(asked.json, result):
+        return 2
     return 0 if ratio >= GOAL else 1
 
 

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
-import os
 import platform
 import statistics
 import sys
@@ -28,9 +26,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from record import surroundings, write_record
+
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.trace import Trace, write_atomically
+from poolproof.contract.trace import Trace
 from poolproof.harness.garbage import collected_afterwards
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_session import ManagerSession
@@ -158,10 +158,8 @@ def main() -> int:
     for name, value in found.items():
         print(f"  {name:<34}{value:>10,.0f}{1e6 / value:>8.1f} us{verdict(name, value)}")
     record = {
-        "python": platform.python_version(),
+        **surroundings(),
         "python_build": sys.version,
-        "machine": platform.machine(),
-        "load_average": os.getloadavg()[0],
         "repeats": options.repeats,
         "blocks": NUM_BLOCKS,
         "runs_per_repeat": NUM_RUNS,
@@ -169,13 +167,7 @@ def main() -> int:
         "commands_per_second": found,
         "seconds_per_command": times,
     }
-    try:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(options.json, json.dumps(record, indent=2) + "\n")
-    except OSError as error:
-        print(f"cannot write {options.json}: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+    return 0 if write_record(options.json, record) else 2
 
 
 def verdict(name: str, value: float) -> str:

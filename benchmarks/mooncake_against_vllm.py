@@ -18,9 +18,7 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import os
-import platform
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -29,7 +27,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from poolproof.contract.trace import write_atomically
+from record import surroundings, write_record
+
 from poolproof.harness.request_replay import NativeDriver, PoolDriver, ReplayCounts, RequestReplay
 from poolproof.harness.request_trace import (
     Request,
@@ -213,19 +212,19 @@ def main() -> int:
     ratio = statistics.median(theirs.ns_per_block) / statistics.median(ours.ns_per_block)
     report(ours, theirs, [ratio, *pairs])
     result = {
+        **surroundings(),
         "requests": len(requests),
         "block_size": BLOCK_SIZE,
         "num_blocks": NUM_BLOCKS,
         "concurrent": CONCURRENT,
-        "python": platform.python_version(),
         "vllm": version,
         "ratio_of_medians": round(ratio, 3),
         "ratio_of_pairs": [round(value, 3) for value in pairs],
         "impl": ours.summary(),
         "vllm_block_pool": theirs.summary(),
     }
-    asked.json.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(asked.json, json.dumps(result, indent=2) + "\n")
+    if not write_record(asked.json, result):
+        return 2
     return 0 if ratio >= GOAL else 1
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import platform
 import resource
@@ -34,9 +33,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from record import write_record
+
 from poolproof.contract.commands import Command
 from poolproof.contract.content import Key
-from poolproof.contract.trace import write_atomically
 from poolproof.harness.random_driver import PoolCampaign, RunPlan
 from poolproof.harness.tape_driver import predicted_commands, taped
 from poolproof.impl.block_pool import BlockPool
@@ -188,13 +188,7 @@ def main() -> int:
                 f"processors   goal <= {GOAL_SECONDS} s: {'reached' if reached else 'MISSED'}"
             )
     record["load_average_at_end"] = os.getloadavg()[0]
-    try:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(options.json, json.dumps(record, indent=1) + "\n")
-    except OSError as error:
-        print(f"cannot write {options.json}: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+    return 0 if write_record(options.json, record, indent=1) else 2
 
 
 if __name__ == "__main__":

@@ -16,10 +16,8 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
-import json
 import os
 import pickle
-import platform
 import statistics
 import sys
 import tempfile
@@ -30,7 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from poolproof.contract.trace import write_atomically
+from record import surroundings, write_record
+
 from poolproof.fuzz.cluster.host import HostSetup
 from poolproof.fuzz.cluster.ray_workers import RayWorkers
 from poolproof.fuzz.folder import CampaignFolder
@@ -263,21 +262,12 @@ def main() -> int:
     for name, value in figures.items():
         print(f"  {name:<46}{value:>14,.3f}")
     record = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "processors": os.cpu_count(),
+        **surroundings(),
         "ray": importlib.metadata.version("ray"),
-        "load_average": os.getloadavg()[0],
         "orders": options.orders,
         "figures": figures,
     }
-    try:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(options.json, json.dumps(record, indent=2) + "\n")
-    except OSError as error:
-        print(f"cannot write {options.json}: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+    return 0 if write_record(options.json, record) else 2
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ Usage: python benchmarks/survival.py [--seeds N] [--most-steps N] [--json FILE] 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -25,8 +24,7 @@ from typing import Any
 
 from catching import SPECIMENS_BY_ID, Caught, campaign_of, steps_to_catch
 from censored import median_steps, survival_curve
-
-from poolproof.contract.trace import write_atomically
+from record import surroundings, write_record
 
 RESULTS = Path(__file__).resolve().parent / "results" / "survival.json"
 HARD = 1_000
@@ -135,7 +133,7 @@ def main() -> int:
             print(f"{row['id']:<14}{row['ours']!s:>8}{uniform:>10}{row['ratio']!s:>9}{state}")
     print(summary)
     record = {
-        "load_average": os.getloadavg()[0],
+        **surroundings(),
         "cpu_seconds": round(sum(seconds for _, seconds in done.values()), 1),
         "seeds": options.seeds,
         "least_seeds": LEAST_SEEDS,
@@ -144,8 +142,8 @@ def main() -> int:
         "rows": rows,
         "curves": curves(by_workload),
     }
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(options.json, json.dumps(record) + "\n")
+    if not write_record(options.json, record, indent=None):
+        return 2
     return 1 if summary["missed"] else 0
 
 

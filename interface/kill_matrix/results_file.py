@@ -1,16 +1,13 @@
 """The file of finished searches, by which an interrupted run goes on where it stopped.
 
-JSON lines: a header that names the code, then one line for each search, appended as it ends. The
-one file of ours that is not replaced whole: a run of many minutes adds thousands of lines. What an
-interruption cuts short is the last line, which is dropped when the file is read.
+A file that was made with other code is begun anew.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib
-import json
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from poolproof.kill_matrix.cells import Search
 from poolproof.kill_matrix.detector import Outcome
-from poolproof.output_files import OutputError
+from poolproof.lines_file import LinesFile
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,17 +64,23 @@ class ResultsFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._code = digest_of_code()
+        self._file = LinesFile(path, _FORMAT, {"code": self._code}, self._not_ours)
         self.done: dict[Search, Outcome] = {}
         self.note = ""
-        self._stream: Any = None
 
     def __enter__(self) -> Self:
-        if self._path is not None:
-            try:
-                self._open(self._path)
-            except BaseException:
-                self._close()
-                raise
+        with ExitStack() as stack:
+            file = stack.enter_context(self._file)
+            for number, record in file.records:
+                self._take(number, record)
+            stack.pop_all()
+        if file.older is not None:
+            self.note = (
+                f"{self._path} was made with other code ({file.older.get('code')}, now "
+                f"{self._code}): all is searched anew"
+            )
+        elif file.records:
+            self.note = f"{len(self.done):,} finished searches are taken from {self._path}"
         return self
 
     def __exit__(
@@ -86,90 +89,29 @@ class ResultsFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close()
+        self._file.__exit__(kind, error, trace)
 
     def add(self, search: Search, outcome: Outcome) -> None:
         """Keep a result, on disk before the next search ends."""
         self.done[search] = outcome
-        if self._stream is not None:
-            record = {**asdict(search), **asdict(outcome)}
-            self._stream.write(json.dumps(record, separators=(",", ":")) + "\n")
-            self._stream.flush()
+        self._file.append({**asdict(search), **asdict(outcome)})
 
-    def _open(self, path: Path) -> None:
+    def _take(self, number: int, record: Any) -> None:
         try:
-            self._stream = path.open("a+", encoding="utf-8")
-            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._read(path)
-        except BlockingIOError as error:
-            used = f"{path} is in use by another run; wait for it, or name another file"
-            raise OutputError(used) from error
-        except OSError as error:
-            raise OutputError(f"cannot use {path}: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise ResultsFileError(_not_ours(path, "it is not UTF-8 text")) from error
-
-    def _close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
-
-    def _read(self, path: Path) -> None:
-        """Take what is finished, and leave a file to which lines can be appended."""
-        self._stream.seek(0)
-        text = self._stream.read()
-        lines = text.split("\n")[:-1]  # without its end the last line may be a part of one
-        if text and not lines:
-            raise ResultsFileError(_not_ours(path, "its first line has no end"))
-        header = _record(path, 1, lines[0]) if lines else {}
-        if lines and header.get("format") != _FORMAT:
-            raise ResultsFileError(_not_ours(path, f'line 1 lacks "format": "{_FORMAT}"'))
-        if header.get("code") == self._code:
-            for number, line in enumerate(lines[1:], start=2):
-                search, outcome = _search_of(path, number, _record(path, number, line))
-                self.done[search] = outcome
-            self._stream.truncate(len(text[: text.rindex("\n") + 1].encode()))
-            self.note = f"{len(self.done):,} finished searches are taken from {path}"
-            return
-        if lines:
-            self.note = (
-                f"{path} was made with other code ({header.get('code')}, now {self._code}): "
-                "all is searched anew"
+            search = Search(str(record["subject"]), str(record["detector"]), int(record["seed"]))
+            self.done[search] = Outcome(
+                caught=bool(record["caught"]),
+                steps=int(record["steps"]),
+                seconds=float(record["seconds"]),
+                invariant=str(record["invariant"]),
+                length=None if record["length"] is None else int(record["length"]),
+                note=str(record["note"]),
             )
-        self._stream.truncate(0)
-        first = {"format": _FORMAT, "version": 1, "code": self._code}
-        self._stream.write(json.dumps(first) + "\n")
-        self._stream.flush()
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._not_ours(f"line {number} is no result ({error})") from error
 
-
-def _record(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise ResultsFileError(_not_ours(path, f"line {number} is not JSON")) from error
-    if not isinstance(record, dict):
-        raise ResultsFileError(_not_ours(path, f"line {number} is no JSON object"))
-    return record
-
-
-def _search_of(path: Path, number: int, record: dict[str, Any]) -> tuple[Search, Outcome]:
-    try:
-        search = Search(str(record["subject"]), str(record["detector"]), int(record["seed"]))
-        outcome = Outcome(
-            caught=bool(record["caught"]),
-            steps=int(record["steps"]),
-            seconds=float(record["seconds"]),
-            invariant=str(record["invariant"]),
-            length=None if record["length"] is None else int(record["length"]),
-            note=str(record["note"]),
+    def _not_ours(self, why: str) -> ResultsFileError:
+        return ResultsFileError(
+            f"{self._path} does not hold finished searches of `poolproof bugs`: {why}; delete it "
+            "or name another file with --results"
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ResultsFileError(_not_ours(path, f"line {number} is no result ({error})")) from error
-    return search, outcome
-
-
-def _not_ours(path: Path, why: str) -> str:
-    return (
-        f"{path} does not hold finished searches of `poolproof bugs`: {why}; delete it or name "
-        "another file with --results"
-    )

@@ -111,7 +111,7 @@ def test_results_of_other_seeds_stay_and_are_not_used(poolproof, folder):
 def test_results_of_other_code_are_not_taken(recorded, poolproof, folder):
     header, *lines = recorded[1]["searches.jsonl"].read_text().splitlines(keepends=True)
     searches = folder / "searches.jsonl"
-    searches.write_text(header.replace('"code": "', '"code": "0') + "".join(lines))
+    searches.write_text(header.replace('"code":"', '"code":"0') + "".join(lines))
     again = poolproof("bugs", *QUICK, "--results", searches)
     assert again.exit_code == 0, again.output
     assert "was made with other code" in again.stderr
@@ -130,10 +130,10 @@ def test_two_runs_do_not_share_a_file(poolproof, folder):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("no end", "its first line has no end"),
+        ("no end", 'line 1 lacks "format"'),
         ('{"format": "other"}\n', 'line 1 lacks "format"'),
-        ("[]\n", "line 1 is no JSON object"),
-        ("\x00\n", "line 1 is not JSON"),
+        ("[]\n", 'line 1 lacks "format"'),
+        ("\x00\n", 'line 1 lacks "format"'),
     ],
 )
 def test_a_file_of_something_else_is_not_touched(poolproof, folder, text, why):
