@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +22,7 @@ class EventMirror:
 
     def __init__(self, profile: Profile) -> None:
         self._per_hash = profile.events == "per-hash"
-        self._copies: Counter[Any] = Counter()
+        self._copies: dict[Any, int] = {}
 
     def replay(self, events: Any) -> None:
         """Apply a list of events in order. Raises ViolationError for what is none."""
@@ -55,15 +54,17 @@ class EventMirror:
             for key in event["hashes"]:
                 # Opaque hashes are cached in group 0; content keys name their group themselves.
                 where = key if group == getattr(key, "group", 0) else (key, group)
-                if kind == "stored":
-                    self._copies[where] = 1 if self._per_hash else self._copies[where] + 1
+                copies = self._copies.get(where, 0) + (1 if kind == "stored" else -1)
+                if copies:
+                    self._copies[where] = min(copies, 1) if self._per_hash else copies
                 else:
-                    self._copies[where] -= 1
-                    if not self._copies[where]:
-                        del self._copies[where]
+                    del self._copies[where]
 
     def differs_from(self, pool: DictPool) -> Violation | None:
         """The violation of EVT between the replayed stream and the index, or None."""
         carriers = pool.carriers
-        expected = {key: 1 if self._per_hash else len(carriers[key]) for key in carriers}
+        # Asked after every command, so without a loop of our own.
+        expected = dict(zip(carriers, map(len, carriers.values()), strict=True))
+        if self._per_hash:
+            expected = dict.fromkeys(carriers, 1)
         return None if self._copies == expected else events_give_index(self._copies, expected)

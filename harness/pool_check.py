@@ -126,9 +126,7 @@ class FullCheck:
                 return False
         if links and neighbours is not None and free_order is not None:
             if order != self._order:
-                pairs = zip([None, *order], [*order[1:], None], strict=False)
-                links_of: dict[int, Neighbours] = dict(zip(order, pairs, strict=False))
-                self._order, self._links = order, list(map(links_of.get, blocks))
+                self._order, self._links = order, self._links_of(order)
             if list(map(neighbours, blocks)) != self._links:
                 return False
         if lookup is not None:
@@ -141,6 +139,19 @@ class FullCheck:
                 elif block not in carriers_of.get(key, ()):
                     return False
         return True
+
+
+    def _links_of(self, order: list[int]) -> list[Neighbours]:
+        """The neighbours of each block but the null block in a queue of this order."""
+        links: list[Neighbours] = [None] * self._reference.num_blocks
+        before = None
+        for place, block in enumerate(order, start=1):
+            after = order[place] if place < len(order) else None
+            links[block] = (before, after)
+            before = block
+        if self._null is not None:
+            del links[self._null]
+        return links
 
 
 class IncrementalCheck:

@@ -19,6 +19,7 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.chain_workload import ChainWorkload
 from poolproof.harness.choices import SeededChoices
+from poolproof.harness.garbage import collected_afterwards
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import PoolWorkload, alphabet
 from poolproof.harness.single_invariant import SinglePoolSession, require_stated, verdict
@@ -133,6 +134,13 @@ def run_pool(
     announce: Callable[[Command], None] | None = None,
 ) -> RunResult:
     """One run: build the target, drive it, give everything back, see that nothing leaked."""
+    with collected_afterwards():
+        return _run_pool(campaign, plan, announce)
+
+
+def _run_pool(
+    campaign: PoolCampaign, plan: RunPlan, announce: Callable[[Command], None] | None
+) -> RunResult:
     only = campaign.only
     session_class: Callable[..., PoolSession] = PoolSession
     if only is not None:

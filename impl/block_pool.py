@@ -92,6 +92,8 @@ class BlockPool:
         self._partial = keys == "partial"
         self._events = None if events == "none" else EventLog(events)
         self._queue = FreeQueue(num_blocks)
+        # Looked at directly by `free_neighbours`, as checkers read it for every block.
+        self._previous, self._next = self._queue.previous, self._queue.next
         self._num_usable = num_blocks
         if null_block is not None:
             self._queue.unlink(null_block)
@@ -119,10 +121,12 @@ class BlockPool:
         """
         if type(self) is BlockPool:
             self.ref_count = self._ref_counts.__getitem__  # type: ignore[method-assign,assignment]  # the same signature, but no method
+            self.free_order = self._queue.free_order  # type: ignore[method-assign]  # the same
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy must not read the counts of the original.
-        return {name: value for name, value in vars(self).items() if name != "ref_count"}
+        # A copy must not read the counts and the queue of the original.
+        bound = ("ref_count", "free_order")
+        return {name: value for name, value in vars(self).items() if name not in bound}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -310,9 +314,8 @@ class BlockPool:
 
     def free_neighbours(self, block_id: int) -> tuple[int | None, int | None] | None:
         """The blocks before and after in the queue, or None for a block that is not queued."""
-        # Not passed on to the queue: checkers read this for every block after every command.
-        before, after = self._queue.previous[block_id], self._queue.next[block_id]
-        if before == after == UNLINKED:
+        before, after = self._previous[block_id], self._next[block_id]
+        if before == UNLINKED == after:
             return None
         num_blocks = self.num_blocks  # the sentinels stand beyond the ids
         return before if before < num_blocks else None, after if after < num_blocks else None
