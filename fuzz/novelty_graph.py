@@ -80,7 +80,10 @@ class NoveltyGraph:
         moves, successors = self.rules.moves(self._states[place])
         self.first[place] = len(self.moves)
         self.moves.extend(moves)
-        self.next.extend(map(self.at, successors))
+        places, at = self._places, self.at
+        self.next.extend(
+            [at(state) if (beyond := places.get(state)) is None else beyond for state in successors]
+        )
         count = len(moves)
         self.count[place] = self._fresh[place] = count
         self._turn[place] = self._bits(16) % count
