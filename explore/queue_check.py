@@ -28,7 +28,7 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.explore.watch import Watch
 from poolproof.harness.queue_session import QueueSession
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["QueueCheck", "num_queue_states", "queue_states"]
 
@@ -73,7 +73,7 @@ class QueueCheck:
         try:
             session = QueueSession(self._make(self._num_blocks, True), self._num_blocks)
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- a target may raise anything
-            violation = crash(f"constructing the target with {self._num_blocks} blocks", error)
+            violation = crash(constructing("target", self._num_blocks), error)
             return self._trace((), violation)
         broken = session.first_look()
         if broken is not None:

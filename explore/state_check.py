@@ -22,7 +22,7 @@ from poolproof.explore.scope import Scope
 from poolproof.explore.state_commands import Try, narrow_tries, wide_tries
 from poolproof.explore.watch import Watch
 from poolproof.harness.pool_session import PoolSession
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["StateCheck"]
 
@@ -91,7 +91,7 @@ class StateCheck:
         try:
             return _Session(self._make(self.num_blocks, True), self._profile, self.num_blocks)
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- a target may raise anything
-            return crash(f"constructing the target with {self.num_blocks} blocks", error)
+            return crash(constructing("target", self.num_blocks), error)
 
     def _build(
         self, session: _Session, keys: Sequence[Key], building: Iterable[Command],

@@ -21,7 +21,7 @@ from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.manager_workload import ManagerWorkload
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["ManagerRuns"]
 
@@ -76,7 +76,7 @@ class ManagerRuns:
         except TargetError:
             raise
         except (Exception, SystemExit) as error:
-            unbuilt = crash(f"constructing the manager with {setup.num_blocks} blocks", error)
+            unbuilt = crash(constructing("manager", setup.num_blocks), error)
             return TapeRun(0, set(), replace(setup, violation=unbuilt))
         self.facts_required = frozenset(
             required_manager_facts(subject.manager_profile, session.can)

@@ -26,7 +26,7 @@ from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
 from poolproof.harness.facts import required_facts
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import alphabet
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["PoolRuns"]
 
@@ -86,7 +86,7 @@ class PoolRuns:
         except TargetError:
             raise
         except (Exception, SystemExit) as error:
-            unbuilt = crash(f"constructing the target with {subject.num_blocks} blocks", error)
+            unbuilt = crash(constructing("target", subject.num_blocks), error)
             return TapeRun(0, set(), replace(setup, violation=unbuilt))
         hashes = _alphabet(subject.settings.num_hashes, number)
         run = PoolRun(session, hashes, choices, self._graph, visits=visits, announce=announce)

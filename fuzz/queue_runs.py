@@ -21,7 +21,7 @@ from poolproof.fuzz.subject import Subject
 from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.queue_workload import QueueWorkload, required_queue_facts
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["QueueRuns"]
 
@@ -67,7 +67,7 @@ class QueueRuns:
         except TargetError:
             raise
         except (Exception, SystemExit) as error:
-            unbuilt = crash(f"constructing the queue with {subject.num_blocks} blocks", error)
+            unbuilt = crash(constructing("queue", subject.num_blocks), error)
             return TapeRun(0, set(), replace(setup, violation=unbuilt))
         self.facts_required = frozenset(required_queue_facts(session.can))
         workload = QueueWorkload(choices, session.reference, session.can)

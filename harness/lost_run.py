@@ -21,6 +21,7 @@ from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace, read_trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.isolation import Beacon, Failed, Hung, Lost, Outcome
+from poolproof.harness.target_call import constructing
 
 __all__ = ["Again", "Journal", "as_violation", "find_culprit", "read_journal"]
 
@@ -137,7 +138,7 @@ def as_violation(trace: Trace, lost: Lost) -> Violation:
         if any(_is_ours(path) and name in _READING for path, _, name in lost.stack()):
             what = f"reading the {trace.level} after {what}"
     else:
-        what = f"constructing the target with {trace.num_blocks} blocks"
+        what = constructing("target", trace.num_blocks)
     return Violation(
         "CRASH",
         _severity(lost),

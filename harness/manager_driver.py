@@ -19,7 +19,7 @@ from poolproof.harness.manager_workload import ManagerWorkload
 from poolproof.harness.random_driver import RunResult
 from poolproof.harness.replay import replay
 from poolproof.harness.single_invariant import SingleManagerSession, require_stated, verdict
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 from poolproof.harness.weak_hashes import WEAK_HASHES, collided, weaken, with_full_hashes
 from poolproof.reference.content_names import ContentNames
 
@@ -101,7 +101,7 @@ class ManagerCampaign:
         except TargetError:
             raise
         except (Exception, SystemExit) as error:
-            unbuilt = crash(f"constructing the manager with {setup.num_blocks} blocks", error)
+            unbuilt = crash(constructing("manager", setup.num_blocks), error)
             is_meant = only in (None, "CRASH")
             return RunResult(0, set(), replace(setup, violation=unbuilt) if is_meant else None)
         commands: list[Command] = []

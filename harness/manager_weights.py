@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 USUAL = {
-    "admit": 7,
+    "admit": 8,
     "append_tokens": 18,
     "step": 15,
     "schedule": 4,
@@ -102,8 +102,8 @@ COLLIDING = {
 
 _CACHED = (
     "one verb",
-    *("adapters",) * 4,
-    *("images",) * 2,
+    *("adapters",) * 3,
+    *("images",) * 3,
     *("usual blocks",) * 3,
     *("family",) * 3,
     *("usual",) * 3,

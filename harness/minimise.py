@@ -137,6 +137,11 @@ class _Search:
         self._left = max_attempts
 
     def run(self) -> None:
+        self._until_nothing_helps()
+        if not self.trace.enable_caching and self._fails_with_caching():
+            self._until_nothing_helps()
+
+    def _until_nothing_helps(self) -> None:
         before: object = None
         while before != (self.trace.num_blocks, self.best.commands) and self._left > 0:
             before = (self.trace.num_blocks, self.best.commands)
@@ -148,6 +153,24 @@ class _Search:
             if self.trace.level == "manager":
                 self._repeat(self._smaller_prompts)
             self._repeat(lambda: two_commands_less(self.best.relative))
+
+    def _fails_with_caching(self) -> bool:
+        """Caching is on as a rule, so that one bug does not become two findings by this alone."""
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        setup = replace(self.trace, enable_caching=True)
+        attempt = self._execute(setup, self.best.relative)
+        found = attempt.violation
+        if (
+            found is None
+            or failure_kind(found, attempt.commands) != self._kind
+            or found.severity.rank > self._rank
+            or _size(attempt) > _size(self.best)
+        ):
+            return False
+        self.best, self.trace = attempt, setup
+        return True
 
     def _smaller_prompts(self) -> Iterable[Candidate]:
         return smaller_everywhere(self.best.relative, int(self.trace.options["block_size"]))

@@ -140,7 +140,6 @@ class FullCheck:
                     return False
         return True
 
-
     def _links_of(self, order: list[int]) -> list[Neighbours]:
         """The neighbours of each block but the null block in a queue of this order."""
         links: list[Neighbours] = [None] * self._reference.num_blocks

@@ -94,7 +94,7 @@ class PoolWorkload:
         A refusal, a reset and an eviction from the index are rarer than the daily round.
         """
         usual = {"allocate": 6, "touch": 5, "free": 7, "cache": 6, "lookup": 1, "acquire": 4,
-                 "evict": 2, "reset": 1}  # fmt: skip
+                 "evict": 2, "reset": 2}  # fmt: skip
         self._urn = [
             method
             for verb, method in self.verbs.items()

@@ -17,7 +17,7 @@ from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.queue_workload import QueueWorkload
 from poolproof.harness.random_driver import RunResult
 from poolproof.harness.single_invariant import SingleQueueSession, require_stated, verdict
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["QueueCampaign"]
 
@@ -62,7 +62,7 @@ class QueueCampaign:
         except TargetError:
             raise
         except (Exception, SystemExit) as error:
-            unbuilt = crash(f"constructing the queue with {setup.num_blocks} blocks", error)
+            unbuilt = crash(constructing("queue", setup.num_blocks), error)
             is_meant = only in (None, "CRASH")
             return RunResult(0, set(), replace(setup, violation=unbuilt) if is_meant else None)
         commands: list[Command] = []

@@ -23,7 +23,7 @@ from poolproof.harness.garbage import collected_afterwards
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import PoolWorkload, alphabet
 from poolproof.harness.single_invariant import SinglePoolSession, require_stated, verdict
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 from poolproof.reference.legality import misuse_of
 
 __all__ = ["PoolCampaign", "RunPlan", "RunResult", "plan_of", "run_pool"]
@@ -159,7 +159,7 @@ def _run_pool(
     except TargetError:
         raise
     except (Exception, SystemExit) as error:
-        unbuilt = crash(f"constructing the target with {plan.num_blocks} blocks", error)
+        unbuilt = crash(constructing("target", plan.num_blocks), error)
         is_meant = only in (None, "CRASH")
         return RunResult(0, set(), _trace(campaign, plan, [], unbuilt) if is_meant else None)
     commands: list[Command] = []

@@ -18,7 +18,7 @@ from poolproof.contract.violation import Violation
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 from poolproof.harness.weak_hashes import weaken
 
 __all__ = ["Replay", "replay", "start_session"]
@@ -64,7 +64,7 @@ def start_session(trace: Trace, make: Make) -> Session | Violation:
     except TargetError:
         raise
     except (Exception, SystemExit) as error:
-        return crash(f"constructing the target with {trace.num_blocks} blocks", error)
+        return crash(constructing("target", trace.num_blocks), error)
 
 
 def replay(trace: Trace, make: Make, announce: Callable[[Command], None] | None = None) -> Replay:

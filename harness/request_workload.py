@@ -19,7 +19,7 @@ from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.request_checks import CheckedDriver, RequestSession
 from poolproof.harness.request_replay import NativeDriver, ReplayCounts, RequestReplay
 from poolproof.harness.request_trace import Request, block_hashes, require_block_size
-from poolproof.harness.target_call import crash, is_our_own_bug
+from poolproof.harness.target_call import constructing, crash, is_our_own_bug
 from poolproof.invariants.leak import all_free_at_end
 
 __all__ = ["RequestWorkload", "WorkloadResult"]
@@ -67,9 +67,7 @@ class RequestWorkload:
         except TargetError:
             raise
         except (Exception, SystemExit) as error:
-            result.violation = crash(
-                f"constructing the target with {self.num_blocks} blocks", error
-            )
+            result.violation = crash(constructing("target", self.num_blocks), error)
             result.trace = self._trace(result, ())
             return result
         if can.level != "pool":

@@ -19,7 +19,7 @@ from poolproof.contract.violation import Violation
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.request_trace import Request
 from poolproof.harness.sequence_replay import ReplayedSequences, SequenceReplay
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["SequenceWorkload", "SequenceWorkloadResult"]
 
@@ -88,7 +88,7 @@ class SequenceWorkload:
         except TargetError:
             raise
         except (Exception, SystemExit) as error:
-            what = f"constructing the manager with {self.num_blocks} blocks"
+            what = constructing("manager", self.num_blocks)
             result.violation = crash(what, error)
             result.trace = self._trace(result, ())
             return result

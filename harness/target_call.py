@@ -12,7 +12,7 @@ from types import TracebackType
 
 from poolproof.contract.violation import Severity, Violation, ViolationError
 
-__all__ = ["crash", "is_our_own_bug", "raised", "target_frames"]
+__all__ = ["constructing", "crash", "is_our_own_bug", "raised", "target_frames"]
 
 _OUR_FOLDERS = frozenset(
     str(Path(__file__).parent.parent / name)
@@ -45,6 +45,11 @@ def raised(error: BaseException) -> str:
     except Exception:  # a target's exception may be as broken as the target
         lines = []
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
+def constructing(what: str, num_blocks: int) -> str:
+    """How the call of a constructor is named, as `crash` takes it."""
+    return f"constructing the {what} with {num_blocks} block{'s' * (num_blocks != 1)}"
 
 
 def crash(what: str, error: BaseException) -> Violation:

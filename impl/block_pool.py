@@ -121,12 +121,10 @@ class BlockPool:
         """
         if type(self) is BlockPool:
             self.ref_count = self._ref_counts.__getitem__  # type: ignore[method-assign,assignment]  # the same signature, but no method
-            self.free_order = self._queue.free_order  # type: ignore[method-assign]  # the same
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy must not read the counts and the queue of the original.
-        bound = ("ref_count", "free_order")
-        return {name: value for name, value in vars(self).items() if name not in bound}
+        # A copy must not read the counts of the original.
+        return {name: value for name, value in vars(self).items() if name != "ref_count"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

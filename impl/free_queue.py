@@ -98,10 +98,10 @@ class FreeQueue:
         into a ring it ends, and the caller sees the repeated id.
         """
         order: list[int] = []
-        next_of, num_blocks = self.next, self.num_blocks
+        next_of = self.next
         block_id = next_of[self.head]
-        for _ in repeat(None, num_blocks + 1):
-            if not 0 <= block_id < num_blocks:
+        for _ in repeat(None, self.num_blocks + 1):
+            if not 0 <= block_id < self.num_blocks:
                 break
             order.append(block_id)
             block_id = next_of[block_id]

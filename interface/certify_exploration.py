@@ -61,7 +61,8 @@ def reason_not_explored(about: Description, scopes: Sequence[Bounds]) -> str | N
 def stage_of(bounds: Bounds) -> str:
     """What the exhaustive stage of a scope is called."""
     what = "state" if bounds.unreduced else "orbit"
-    return f"every {what}, {bounds.num_blocks} blocks" + (", pairs" if bounds.wide else "")
+    blocks = "1 block" if bounds.num_blocks == 1 else f"{bounds.num_blocks} blocks"
+    return f"every {what}, {blocks}" + (", pairs" if bounds.wide else "")
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.isolation import Beacon, Lost
 from poolproof.harness.lost_run import as_violation
-from poolproof.harness.target_call import crash
+from poolproof.harness.target_call import constructing, crash
 from poolproof.run_kinds import layout_of, manager_kind
 from poolproof.targets.target import Layout, Target
 
@@ -107,7 +107,7 @@ def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
     except TargetError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises is its finding
-        unbuilt = crash(f"constructing the target with {num_blocks} blocks", error)
+        unbuilt = crash(constructing("target", num_blocks), error)
     return Description(
         name=target.name,
         level=target.level,

@@ -76,6 +76,10 @@ class Budget:
         return -(-self.workload_states // max(1, min(num_layouts, 16)))
 
 
+_ONE_BLOCK = Bounds(1, wide=True)
+"""The smallest pool, which no other run builds. It comes last: where a larger scope fails as well,
+its trace shows more."""
+
 BUDGETS = {
     "quick": Budget(
         pool_chunks=8,
@@ -83,7 +87,7 @@ BUDGETS = {
         queue_chunks=2,
         shortest_states=4_000,
         manager_chunks=12,
-        scopes=(Bounds(3, unreduced=True), Bounds(3, wide=True), Bounds(4)),
+        scopes=(Bounds(3, unreduced=True), Bounds(3, wide=True), Bounds(4), _ONE_BLOCK),
         sequences=(Sequences(7, 1, 1, 1), Sequences(3)),
         queue_blocks=4,
         workload_states=1_200,
@@ -94,7 +98,7 @@ BUDGETS = {
         queue_chunks=20,
         shortest_states=20_000,
         manager_chunks=160,
-        scopes=(Bounds(4, unreduced=True), Bounds(4, wide=True), Bounds(6)),
+        scopes=(Bounds(4, unreduced=True), Bounds(4, wide=True), Bounds(6), _ONE_BLOCK),
         sequences=(Sequences(8, 1, 1, 1), Sequences(4)),
         queue_blocks=5,
         workload_states=6_400,
@@ -105,7 +109,7 @@ BUDGETS = {
         queue_chunks=200,
         shortest_states=200_000,
         manager_chunks=3_000,
-        scopes=(Bounds(4, unreduced=True), Bounds(5, wide=True), Bounds(8)),
+        scopes=(Bounds(4, unreduced=True), Bounds(5, wide=True), Bounds(8), _ONE_BLOCK),
         sequences=(Sequences(10, 1, 1, 1), Sequences(5)),
         queue_blocks=6,
         workload_states=100_000,

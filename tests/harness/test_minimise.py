@@ -1,5 +1,7 @@
 """Minimised traces are short, still break the same invariant as badly, and are always the same."""
 
+from dataclasses import replace
+
 import pytest
 
 from poolproof.contract.commands import (
@@ -219,6 +221,28 @@ def test_a_leak_at_the_end_is_kept():
     trace = trace_of(Allocate(1), Free((0,)), num_blocks=2)
     small = minimise(trace, execute_in_process(campaign_of(Leaks).make))
     assert small.violation is not None
+
+
+def test_caching_is_turned_on_where_the_trace_fails_as_well():
+    class MiscountsWhenAllAreTaken(BlockPool):
+        def num_free(self):
+            return super().num_free() or 1
+
+    trace = replace(trace_of(Allocate(6)), enable_caching=False)
+    small = minimise(trace, execute_in_process(campaign_of(MiscountsWhenAllAreTaken).make))
+    assert small.violation is not None
+    assert small.enable_caching
+
+
+def test_caching_stays_off_where_the_bug_needs_that():
+    class MiscountsWithoutCaching(BlockPool):
+        def num_free(self):
+            return super().num_free() or int(not self.enable_caching)
+
+    trace = replace(trace_of(Allocate(6)), enable_caching=False)
+    small = minimise(trace, execute_in_process(campaign_of(MiscountsWithoutCaching).make))
+    assert small.violation is not None
+    assert not small.enable_caching
 
 
 def test_attempts_are_limited():

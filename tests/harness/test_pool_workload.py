@@ -92,7 +92,7 @@ def test_a_workload_without_legal_draws_allocates_nothing():
 def test_weights_replace_the_usual_ones():
     workload, _ = workload_of(SeededChoices(0))
     usual = len(workload._urn)
-    workload.set_weights({"reset": 41})
+    workload.set_weights({"reset": 42})
     assert len(workload._urn) == usual + 40
 
 

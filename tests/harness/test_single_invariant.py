@@ -108,7 +108,7 @@ def test_a_single_invariant_of_managers_reports_under_its_own_name_only(name):
 def test_several_invariants_see_one_bug_each_by_itself(name, sees):
     found = specimen(name)
     for only in sees:
-        assert caught(PoolCampaign(name, found.make, found.profile, only=only), 60) == {only}
+        assert caught(PoolCampaign(name, found.make, found.profile, only=only), 120) == {only}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The exhaustive stages of a certification: what they reach, what they refuse, what they leave."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,15 @@ import pytest
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.certificate import Outcome
 from poolproof.certify_exploration import Exploring, reason_not_explored, stage_of
+from poolproof.contract.profile import Profile
 from poolproof.coverage_statement import not_covered, not_run
 from poolproof.description import describe
 from poolproof.driving import Driving
 from poolproof.harness.isolation import InProcess, Isolation, Limits
-from poolproof.levels import Bounds, Budget, Sequences
+from poolproof.levels import BUDGETS, Bounds, Budget, Sequences
 from poolproof.options import CertifyOptions
 from poolproof.progress import SilentProgress
+from poolproof.reference.native_pool import NativeDictPool
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
@@ -26,6 +29,7 @@ BUDGET = Budget(
     sequences=(Sequences(7, 1, 1, 1), Sequences(2)),
     queue_blocks=3,
 )
+EMPTY = Budget(pool_chunks=0, chain_chunks=0, queue_chunks=0, shortest_states=0)
 PAIRS = (
     "28/28 orbits (90 states), every action, calls for two blocks, misuse; 2 hashes, "
     "references up to 2"
@@ -102,6 +106,24 @@ def test_a_bug_is_found_where_it_first_shows_with_the_fewest_commands(name, stag
     assert min(finding.num_commands for finding in findings) == commands
     if stage.startswith(("every state", "every orbit")):
         assert stages[-1].note.endswith("stopped at the first that fail")
+
+
+@pytest.mark.parametrize("level", BUDGETS)
+def test_every_level_builds_a_pool_of_one_block(level):
+    # A pool that refuses to be so small passed when two blocks were the fewest.
+    def at_least_two(num_blocks, enable_caching):
+        if num_blocks < 2:
+            raise ValueError("a pool needs two blocks")
+        return NativeDictPool(num_blocks, enable_caching=enable_caching)
+
+    def load():
+        return Target("two", "pool", "native", Profile(), None, "here", at_least_two)
+
+    budget = replace(EMPTY, scopes=BUDGETS[level].scopes[-1:])
+    stages, findings = explored(InProcess(load), budget=budget)
+    assert [stage.stage for stage in stages] == ["every orbit, 1 block, pairs"]
+    assert stages[0].outcome is Outcome.REFUSED
+    assert "with 1 block " in findings[0].violation.sentence
 
 
 def test_a_queue_is_explored_by_exhausting_its_sequences_where_that_ends():

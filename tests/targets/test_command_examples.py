@@ -19,9 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DEAF = Watch(lambda _: None, lambda _: None)
 STRICT = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 BUGS = {
-    "c": ("touch-keeps-queued", "I1"),
-    "rust": ("drop-all-copies", "IDX"),
-    "javascript": ("two-loops", "OWN"),
+    "c": ("touch-keeps-queued", {"I1"}),
+    # Whether the copy that was forgotten is free by then decides which of the two sees it.
+    "rust": ("drop-all-copies", {"IDX", "I4"}),
+    "javascript": ("two-loops", {"OWN"}),
 }
 
 
@@ -87,10 +88,10 @@ def test_an_example_holds_in_every_state_of_three_blocks(example):
 
 def test_the_planted_bug_of_an_example_is_found(example):
     language, program = example
-    bug, invariant = BUGS[language]
+    bug, invariants = BUGS[language]
     found = first_violation(load_target(f"cmd:{program} --bug {bug}"), 12)
     assert found is not None
-    assert found.invariant == invariant
+    assert found.invariant in invariants
 
 
 def test_an_example_names_the_bugs_that_it_can_have(example):
