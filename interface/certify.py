@@ -33,6 +33,7 @@ from poolproof.progress import Progress
 from poolproof.ruler import check_ruler
 from poolproof.run_kinds import manager_kind
 from poolproof.run_plan import kinds_of, layout_notes
+from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.target import Target
 
 __all__ = ["certify"]
@@ -50,7 +51,7 @@ def certify(load: Callable[[], Target], options: CertifyOptions, progress: Progr
     isolation: Any = (
         InProcess(load)
         if options.in_process
-        else Isolation(load, options.limits, workers=options.workers)
+        else Isolation(warmed_up(load), options.limits, workers=options.workers)
     )
     began = time.monotonic()
     try:

@@ -20,6 +20,7 @@ from poolproof.harness.isolation import Failed, ImporterError, Isolation
 from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
 from poolproof.run_plan import kinds_of
+from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.paired import paired_target
 from poolproof.targets.target import Target
 
@@ -109,7 +110,7 @@ def _isolated(
     load: Callable[[], Target], options: CertifyOptions, job: Callable[[Any], Any]
 ) -> Any:
     try:
-        with Isolation(load, options.limits, workers=options.workers) as isolation:
+        with Isolation(warmed_up(load), options.limits, workers=options.workers) as isolation:
             return job(isolation)
     except ImporterError as error:
         loading = error.outcome

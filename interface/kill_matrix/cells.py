@@ -14,8 +14,8 @@ from typing import Any
 from poolproof.harness.isolation import Beacon, Failed, Finished, Isolation, Limits
 from poolproof.kill_matrix.detector import Detector, Outcome
 from poolproof.kill_matrix.detectors import DETECTORS
-from poolproof.kill_matrix.drivers import warm_up
 from poolproof.kill_matrix.subject import Subject, subjects
+from poolproof.stateful_tests.warm_up import warm_up
 
 __all__ = ["LIMITS", "Cell", "Search", "cells_of", "run_searches"]
 

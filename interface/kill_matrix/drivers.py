@@ -9,25 +9,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hypothesis import settings
-
-from poolproof.bugs.clean_queue import CleanQueue
 from poolproof.certify_jobs import Chunk, Machine, campaign_of, make_for, run_machine_with
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.minimise import minimise, run_candidate
-from poolproof.harness.random_driver import PoolCampaign
 from poolproof.kill_matrix.detector import Detector, Outcome
 from poolproof.kill_matrix.subject import LAYOUT, Subject
 from poolproof.ruler import MOST_RUNS
 from poolproof.run_kinds import manager_kind
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.manager_machine import ManagerMachine
-from poolproof.stateful_tests.queue_machine import QueueMachine
 from poolproof.stateful_tests.run_machine import run_machine
 from poolproof.stateful_tests.settings import machine_settings
 
@@ -38,7 +32,6 @@ __all__ = [
     "campaign_for",
     "kind_of",
     "minimised_length",
-    "warm_up",
 ]
 
 _MOST_ATTEMPTS = 1500
@@ -132,15 +125,6 @@ def _run_machine(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
     length = minimised_length(subject, trace, beacon)
     steps = log.steps_until_failure or result.num_steps
     return Outcome(True, steps, seconds, trace.violation.invariant, length)
-
-
-def warm_up() -> None:
-    """Let Hypothesis load what it loads at its first run, once and not in each search."""
-    campaign = PoolCampaign(
-        "warm up", lambda num_blocks, _caching: CleanQueue(num_blocks), Profile()
-    )
-    few = settings(machine_settings("quick"), max_examples=3)
-    run_machine(lambda heard: QueueMachine(campaign, heard), few, seed=0)
 
 
 PLAIN = Detector(
