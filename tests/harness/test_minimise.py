@@ -245,8 +245,10 @@ def test_caching_stays_off_where_the_bug_needs_that():
     assert not small.enable_caching
 
 
-def test_attempts_are_limited():
-    trace, make = failing(KeepsAnIndexEntry)
+@pytest.mark.parametrize("enable_caching", [True, False])
+def test_attempts_are_limited(enable_caching):
+    trace, make = failing(QueuesTwice)
+    trace = replace(trace, enable_caching=enable_caching)
     calls = []
     execute = execute_in_process(make)
 
