@@ -196,7 +196,8 @@ class Exploring:
             self._collector.add(stage, failed)
         length = "any length" if found.exhausted else f"up to {found.depth} commands"
         limits = f"counts up to {bounds.max_count}, lists up to {bounds.max_list}"
-        hashes = f", {bounds.num_hashes} hashes" if level == "pool" else ""
+        num_hashes = bounds.num_hashes
+        hashes = f", {num_hashes} hash{'es' * (num_hashes != 1)}" if level == "pool" else ""
         self.stages.append(
             StageResult(
                 level=level,

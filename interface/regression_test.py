@@ -6,8 +6,10 @@ trace from a stranger cannot smuggle in code.
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
+from pathlib import Path
 
 from poolproof.contract.trace import Trace
 from poolproof.wording import printable, set_up_of, severity_words
@@ -18,7 +20,7 @@ _TEST = """\
 {comment}
 
 from pathlib import Path
-
+{imports}
 from poolproof.contract.trace import read_trace
 from poolproof.harness.replay import replay
 from poolproof.trace_files import load_target_of, maker_for
@@ -26,10 +28,10 @@ from poolproof.trace_files import load_target_of, maker_for
 TRACE = [
 {lines}
 ]
+{folder}
 
-
-def {name}(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
+def {name}({arguments}) -> None:
+{enter}    path = tmp_path / "trace.jsonl"
     path.write_text("\\n".join(TRACE))
     trace = read_trace(path)
     outcome = replay(trace, maker_for(trace, load_target_of(trace)))
@@ -38,10 +40,32 @@ def {name}(tmp_path: Path) -> None:
 """
 
 
-def regression_test(trace: Trace) -> str:
-    """The text of the test file: it fails while the violation shows."""
+def regression_test(trace: Trace, written_to: Path | None = None) -> str:
+    """The text of the test file: it fails while the violation shows.
+
+    A target that is a file is named from the current folder. A test that knows where it is
+    `written_to` goes there first, wherever pytest is started.
+    """
     lines = "\n".join(f"    {line!r}," for line in trace.lines())
-    return _TEST.format(comment=comment(trace), lines=lines, name=test_name(trace))
+    moves, folder = False, ""
+    if written_to is not None and _is_file(trace.target):
+        moves = True
+        back = os.path.relpath(Path.cwd(), written_to.resolve().parent)
+        folder = f"FOLDER = Path(__file__).parent / {back!r}  # the target is named from there\n"
+    return _TEST.format(
+        comment=comment(trace),
+        imports="\nimport pytest\n" if moves else "",
+        lines=lines,
+        folder=folder,
+        name=test_name(trace),
+        arguments=f"tmp_path: Path{', monkeypatch: pytest.MonkeyPatch' if moves else ''}",
+        enter="    monkeypatch.chdir(FOLDER)\n" if moves else "",
+    )
+
+
+def _is_file(target: str) -> bool:
+    """Whether a target is a file or a program, and so looked for from the current folder."""
+    return target.startswith("cmd:") or ".py:" in target or "/" in target
 
 
 def test_name(trace: Trace) -> str:

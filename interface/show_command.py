@@ -43,7 +43,7 @@ def show_command(trace: str, form: str, output: str | None) -> None:
     if form == "pytest":
         from poolproof.regression_test import regression_test
 
-        text = regression_test(found)
+        text = regression_test(found, None if output is None else Path(output))
     elif form == "python":
         from poolproof.manager_reproducer import manager_reproducer
         from poolproof.reproducer import reproducer

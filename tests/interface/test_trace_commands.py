@@ -92,6 +92,23 @@ def test_show_as_pytest_writes_a_test_that_fails_while_the_bug_is_there(poolproo
     assert green.returncode == 0, green.stdout
 
 
+def test_the_test_finds_its_target_wherever_pytest_is_started(poolproof, failing, tmp_path_factory):
+    tests = Path("tests/regression")
+    tests.mkdir(parents=True)
+    poolproof("show", failing, "--as", "pytest", "-o", str(tests / "test_bug.py"))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests.resolve()]
+    red = subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere)
+    assert red.returncode == 1, red.stdout
+    assert "answers with block 0" in red.stdout
+
+
+def test_a_test_of_a_built_in_target_goes_nowhere(poolproof, samples):
+    write_trace(samples.trace(target="impl"), Path("t.jsonl"))
+    poolproof("show", "t.jsonl", "--as", "pytest", "-o", "test_bug.py")
+    assert "chdir" not in Path("test_bug.py").read_text()
+
+
 def test_show_as_pytest_runs_no_code_out_of_a_trace(poolproof, samples):
     violation = samples.replace(
         samples.trace().violation, sentence="a\n'''\"\"\"\nimport os; os.abort()\n"
