@@ -75,7 +75,7 @@ def test_a_good_pool_is_reached_in_every_state_and_the_notes_say_which():
         ("pool", "every orbit, 3 blocks",
          "108/108 orbits (1,026 states), every action; 2 hashes, references up to 2"),
         ("pool", "every sequence, 7 commands",
-         "up to 7 commands on 3 blocks; counts up to 1, lists up to 1, 1 hashes"),
+         "up to 7 commands on 3 blocks; counts up to 1, lists up to 1, 1 hash"),
         ("pool", "every sequence, 2 commands",
          "up to 2 commands on 3 blocks; counts up to 3, lists up to 2, 2 hashes"),
     ]  # fmt: skip
