@@ -31,6 +31,7 @@ from poolproof.power.stages import Stage, stages_beside, stages_of
 from poolproof.power.verdicts_file import VerdictsFile
 from poolproof.progress import Progress
 from poolproof.run_plan import kinds_of
+from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
@@ -49,7 +50,9 @@ def power_run(
         raise TargetError("--power needs fork(), which this system does not have")
     also = [partial(load_target, name) for name in power.also]
     isolation = Isolation(
-        partial(prepare, load, power.modules, also), options.limits, workers=options.workers
+        warmed_up(partial(prepare, load, power.modules, also)),
+        options.limits,
+        workers=options.workers,
     )
     try:
         with isolation:
