@@ -1,7 +1,8 @@
-"""How long a call may take and how much memory a worker may use, and how memory is read.
+"""How long a call may take and how much memory a worker may use, and how both are read.
 
 Memory is read from /proc, so the memory limit holds on Linux only; elsewhere only the time limits
-hold, and `Limits.statement` says so.
+hold, and `Limits.statement` says so. Linux also says how long a process has waited for a processor,
+which is not the target's time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Limits", "bound_address_space", "memory_in_use_mib"]
+__all__ = ["Limits", "bound_address_space", "memory_in_use_mib", "waited_for_processor_s"]
 
 _MIB = 1 << 20
 _PRIVATE = ("RssAnon:", "RssShmem:", "VmSwap:")
@@ -54,6 +55,25 @@ def memory_in_use_mib(pid: int) -> int:
         return 0
     lines = (line.split() for line in status.splitlines() if line.startswith(_PRIVATE))
     return sum(int(words[1]) for words in lines) // 1024
+
+
+def waited_for_processor_s(pid: int) -> float:
+    """How long a process and its children were ready to run while others ran; 0.0 if unknown.
+
+    Of each the main thread. A child may be a program under test, for which the process waits. The
+    second number of /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst), which is
+    brought up to date whenever the thread gets its turn.
+    """
+    children = _text_of(f"/proc/{pid}/task/{pid}/children").split()
+    numbers = [_text_of(f"/proc/{one}/schedstat").split() for one in (pid, *children)]
+    return sum(int(of_one[1]) for of_one in numbers if len(of_one) > 1) / 1e9
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError:
+        return ""
 
 
 def bound_address_space(memory_mib: int) -> None:
