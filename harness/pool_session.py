@@ -215,7 +215,7 @@ class PoolSession(ChainCommands):
         if self._events is None:
             return
         events = read(self.target.take_events)
-        if events != []:
+        if type(events) is not list or events:
             self._events.replay(events)
         elif not self.touched_keys and not self._may_drop:
             return  # neither the stream nor the index has changed since they were equal

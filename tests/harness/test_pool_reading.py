@@ -90,6 +90,22 @@ def test_an_answer_of_a_wrong_type_is_the_targets_violation(observer, answer):
         assert f"answered {answer!r}; it must answer" in found.sentence
 
 
+class Array:
+    """As numpy's: a comparison gives no truth value."""
+
+    def __ne__(self, other):
+        raise ValueError("the truth value of an array is ambiguous")
+
+
+@pytest.mark.parametrize("answer", [None, 7, Array()])
+def test_events_that_are_no_list_are_the_targets_violation(answer):
+    target = BlockPool(4, events="per-copy")
+    target.take_events = lambda: answer
+    found = PoolSession(target, Profile.from_mapping(target.profile), 4).step(Allocate(1))
+    assert found.invariant == "EVT"
+    assert "it must answer a list of events" in found.sentence
+
+
 @pytest.mark.parametrize("full_every", [1, 50])
 def test_compiled_code_that_raises_is_the_targets_violation(full_every):
     target = BlockPool(4)
