@@ -36,7 +36,8 @@ class NoveltyGraph:
     `known` are the numbers of states, `num_possible` how many there can be. `is_known`,
     `number_of_place`, `first` and `count` have an entry for each place: the moves of an open place
     stand in `moves` from `first` on, and where they lead in `next`. A place is open if it has a
-    `count`.
+    `count`, and its number was asked for if it is not 0. Where all keys of the rules are numbered
+    beforehand a place is its key; elsewhere places are numbered as they are met.
     """
 
     def __init__(
@@ -48,46 +49,60 @@ class NoveltyGraph:
         self._bits = source.getrandbits
         self._space = OrbitSpace(rules.scope)
         self._patience = PATIENCE
-        self._places: dict[bytes, int] = {}
-        self._states: list[bytes] = []
-        self.number_of_place = array("Q")
-        self.is_known = bytearray()
-        self.first = array("L")
-        self.count = array("H")
+        self._places: dict[int, int] = {}
+        self._keys: list[int] = []
+        num_places = rules.keys.num_keys or 0
+        self._are_keys = num_places > 0
+        self.number_of_place = array("Q", bytes(8 * num_places))
+        self.is_known = bytearray(num_places)
+        self.first = array("I", bytes(4 * num_places))
+        self.count = array("H", bytes(2 * num_places))
         self.moves = array("H")
-        self.next = array("L")
-        self._fresh = array("H")
-        self._turn = array("H")
-        self._distance = bytearray()
+        self.next = array("I")
+        self._fresh = array("H", bytes(2 * num_places))
+        self._turn = array("H", bytes(2 * num_places))
+        self._distance = bytearray(num_places)
+        self._nearest = bytearray([_FARTHEST]) * num_places
+        self._nearest_turn = array("H", bytes(2 * num_places))
 
     def at(self, state: bytes) -> int:
         """The place of a state."""
-        place = self._places.get(state)
-        if place is None:
-            queue = state.rstrip(self.rules.codes)
-            place = self._places[state] = len(self._states)
-            self._states.append(state)
-            number = number_of(self._space.canonical(queue, state[len(queue) :]))
-            self.number_of_place.append(number)
-            for column in (self.first, self.count, self._fresh, self._turn):
-                column.append(0)
-            self.is_known.append(0)
-            self._distance.append(0)
-        return place
+        return self._place(self.rules.key_of(state))
+
+    def number(self, place: int) -> int:
+        """The number of the state at a place."""
+        number = self.number_of_place[place]
+        if not number:
+            state = self.rules.keys.state(place if self._are_keys else self._keys[place])
+            number = self.number_of_place[place] = number_of(self._space.canonical(*state))
+        return number
 
     def open(self, place: int) -> int:
         """Find out the moves of a place and where they lead; returns how many there are."""
-        moves, successors = self.rules.moves(self._states[place])
+        moves, keys = self.rules.moves(place if self._are_keys else self._keys[place])
         self.first[place] = len(self.moves)
         self.moves.extend(moves)
-        places, at = self._places, self.at
-        self.next.extend(
-            [at(state) if (beyond := places.get(state)) is None else beyond for state in successors]
-        )
+        self.next.extend(keys if self._are_keys else map(self._place, keys))
         count = len(moves)
         self.count[place] = self._fresh[place] = count
         self._turn[place] = self._bits(16) % count
         return count
+
+    def _place(self, key: int) -> int:
+        """The place of a key."""
+        if self._are_keys:
+            return key
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = len(self._keys)
+            self._keys.append(key)
+            for column in (
+                *(self.number_of_place, self.first, self.count),
+                *(self._fresh, self._turn, self._nearest_turn, self.is_known, self._distance),
+            ):
+                column.append(0)
+            self._nearest.append(_FARTHEST)
+        return place
 
     def choose(self, place: int) -> int:
         """Which of the moves of an open place to take next."""
@@ -95,12 +110,13 @@ class NoveltyGraph:
         fresh = self._fresh[place]
         if fresh:
             turn, is_known, known = self._turn[place], self.is_known, self._known
+            numbers = self.number_of_place
             while fresh:
                 fresh -= 1
                 turn = (turn + 1) % count
                 beyond = self.next[first + turn]
                 if not is_known[beyond]:
-                    if self.number_of_place[beyond] not in known:
+                    if (numbers[beyond] or self.number(beyond)) not in known:
                         self._fresh[place], self._turn[place] = fresh, turn
                         self._patience = PATIENCE
                         return turn
@@ -108,14 +124,21 @@ class NoveltyGraph:
             self._fresh[place] = 0
         self._patience -= 1
         if self._patience > 0 and len(self._known) < self._num_possible:
-            beyond_all = self.next[first : first + count]
-            distances = bytes(map(self._distance.__getitem__, beyond_all))
-            nearest = min(distances)
-            self._distance[place] = min(nearest + 1, _FARTHEST)
-            return distances.index(nearest)
+            return self._turn_to_nearest(place, first, count)
         if self._patience < -PATIENCE:
             self._patience = PATIENCE
         self._turn[place] = turn = (self._turn[place] + 1) % count
+        return turn
+
+    def _turn_to_nearest(self, place: int, first: int, count: int) -> int:
+        """The first of the moves whose states are nearest to something unknown."""
+        distance, turn, nearest = self._distance, self._nearest_turn[place], self._nearest[place]
+        # Estimates only grow: while that of the nearest has not, it is the nearest still.
+        if nearest == _FARTHEST or distance[self.next[first + turn]] != nearest:
+            distances = bytes(map(distance.__getitem__, self.next[first : first + count]))
+            nearest = self._nearest[place] = min(distances)
+            turn = self._nearest_turn[place] = distances.index(nearest)
+            distance[place] = min(nearest + 1, _FARTHEST)
         return turn
 
     @property
@@ -125,12 +148,13 @@ class NoveltyGraph:
 
     def tidy(self) -> None:
         """Between two runs: forget a graph that has grown too large."""
-        if len(self._states) > MOST_PLACES:
+        if len(self._keys) > MOST_PLACES:
+            self.rules.forget()
             self._places.clear()
-            self._states.clear()
-            for column in (self.number_of_place, self.first, self.moves, self.next):
+            self._keys.clear()
+            for column in (
+                *(self.number_of_place, self.first, self.count, self.moves, self.next),
+                *(self._fresh, self._turn, self._nearest_turn),
+                *(self.is_known, self._distance, self._nearest),
+            ):
                 del column[:]
-            for column in (self.count, self._fresh, self._turn):
-                del column[:]
-            self.is_known.clear()
-            self._distance.clear()

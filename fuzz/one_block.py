@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities
 from poolproof.explore.scope import Scope
+from poolproof.fuzz.state_keys import StateKeys
 
 __all__ = [
     "ALLOCATE",
@@ -20,6 +21,7 @@ __all__ = [
     "EVICT_FREE",
     "EVICT_HELD",
     "FREE",
+    "MOST_KEYS",
     "RESET",
     "REVIVE",
     "TOUCH",
@@ -38,7 +40,12 @@ Move = tuple[int, int, int]
 Moves = tuple[int, ...]
 """Moves in the short form that `spelled_out` reads."""
 
+MOST_KEYS = 400_000
+"""Up to so many states are numbered beforehand."""
+
 _MOST_KEPT = 100_000
+_NOBODY = -1
+"""Stands for one block more than there are."""
 
 
 def is_steerable(profile: Profile, can: Capabilities) -> bool:
@@ -54,25 +61,25 @@ def is_steerable(profile: Profile, can: Capabilities) -> bool:
 class _Queue:
     """What can be done to a queue: each move, the queue that it leaves, the label that it takes.
 
-    The label is the place in `_Held.joined_by` of the held blocks afterwards.
+    The label is the place in `_Held.joined_by` of the held blocks afterwards. `joined_by` are the
+    queues after one more block of each label has come, and, last, as it is. Queues are numbers.
     """
 
-    def __init__(self, moves: list[tuple[Move, bytes, int]]) -> None:
+    def __init__(self, moves: list[tuple[Move, int, int]], joined_by: list[int]) -> None:
         self.moves: Moves = tuple(_shortened(move) for move, _, _ in moves)
         self.left = [(queue, label) for _, queue, label in moves]
+        self.joined_by = joined_by
 
 
 class _Held:
-    """What can be done to held blocks: each move, what joins the queue on either side, who stays.
+    """What can be done to held blocks: each move, the label that joins the queue, who stays.
 
-    `joined_by` are the held blocks after one more of each label has come, and, last, as they are.
+    The other way round than in `_Queue`. Held blocks are numbers.
     """
 
-    def __init__(
-        self, moves: list[tuple[Move, bytes, bytes, bytes]], joined_by: list[bytes]
-    ) -> None:
-        self.moves: Moves = tuple(_shortened(move) for move, _, _, _ in moves)
-        self.left = [(head, tail, held) for _, head, tail, held in moves]
+    def __init__(self, moves: list[tuple[Move, int, int]], joined_by: list[int]) -> None:
+        self.moves: Moves = tuple(_shortened(move) for move, _, _ in moves)
+        self.left = [(label, held) for _, label, held in moves]
         self.joined_by = joined_by
 
 
@@ -81,32 +88,44 @@ class Rules:
 
     A state is bytes: the labels of the free blocks, head first, then the codes of the held ones,
     ascending. A label is the number of a hash, from 1, or 0; a code is
-    references x (hashes + 1) + label, so that it is above all labels.
+    references x (hashes + 1) + label, so that it is above all labels. Moves lead from key to key.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, most_keys: int = MOST_KEYS) -> None:
         self.scope = scope
         self.radix = radix = scope.num_hashes + 1
         self.codes = bytes(range(radix, radix * (scope.max_references + 1)))
+        self.keys = StateKeys(scope.num_blocks, radix, self.codes, most_keys)
         self._can_evict = "evict" in scope.verbs
         self._can_reset = "reset" in scope.verbs
         self._may_recache = scope.recache != "forbidden"
         self._queues: dict[bytes, _Queue] = {}
         self._helds: dict[bytes, _Held] = {}
 
-    def moves(self, state: bytes) -> tuple[Moves, list[bytes]]:
-        """All moves from a state, and the states that they lead to."""
+    def key_of(self, state: bytes) -> int:
+        """The key of a state."""
         queue = state.rstrip(self.codes)
-        held = state[len(queue) :]
+        return self.keys.of(queue, state[len(queue) :])
+
+    def moves(self, key: int) -> tuple[Moves, list[int]]:
+        """All moves from a state, and the states that they lead to, as keys."""
+        queue, held = self.keys.state(key)
         of_queue = self._queues.get(queue) or self._learn_queue(queue)
         of_held = self._helds.get(held) or self._learn_held(held)
         joined_by = of_held.joined_by
         found = [left + joined_by[label] for left, label in of_queue.left]
-        found += [head + queue + tail + rest for head, tail, rest in of_held.left]
+        joined_by = of_queue.joined_by
+        found += [joined_by[label] + left for label, left in of_held.left]
         if not held and self._can_reset and any(queue):
-            found.append(bytes(len(state)))
+            found.append(self.keys.of(bytes(len(queue)), b""))
             return (*of_queue.moves, RESET), found
         return of_queue.moves + of_held.moves, found
+
+    def forget(self) -> None:
+        """Forget what was learnt; keys that were given out on demand mean nothing any more."""
+        self._queues.clear()
+        self._helds.clear()
+        self.keys.clear()
 
     def joins_head(self, label: int) -> bool:
         """Whether a block with this label that becomes free is the next to be handed out."""
@@ -116,14 +135,28 @@ class Rules:
     def _learn_queue(self, queue: bytes) -> _Queue:
         if len(self._queues) > _MOST_KEPT:
             self._queues.clear()
-        learnt = self._queues[queue] = _Queue(list(self._on_queue(queue)))
+        number = self.keys.queue
+        moves = [(move, number(left), label) for move, left, label in self._on_queue(queue)]
+        joined_by = []
+        if len(queue) < self.scope.num_blocks:
+            for label in range(self.radix):
+                joined = bytes((label,))
+                joined = joined + queue if self.joins_head(label) else queue + joined
+                joined_by.append(number(joined))
+        else:
+            joined_by += [_NOBODY] * self.radix
+        learnt = self._queues[queue] = _Queue(moves, [*joined_by, number(queue)])
         return learnt
 
     def _learn_held(self, held: bytes) -> _Held:
         if len(self._helds) > _MOST_KEPT:
             self._helds.clear()
-        joined_by = [_with(held, code) for code in range(self.radix, 2 * self.radix)]
-        learnt = self._helds[held] = _Held(list(self._on_held(held)), [*joined_by, held])
+        number = self.keys.held
+        moves = [(move, label, number(left)) for move, label, left in self._on_held(held)]
+        joined_by = [_NOBODY] * self.radix
+        if len(held) < self.scope.num_blocks:
+            joined_by = [number(_with(held, code)) for code in range(self.radix, 2 * self.radix)]
+        learnt = self._helds[held] = _Held(moves, [*joined_by, number(held)])
         return learnt
 
     def _on_queue(self, queue: bytes) -> Iterator[tuple[Move, bytes, int]]:
@@ -136,25 +169,23 @@ class Rules:
                 if self._can_evict:
                     yield (EVICT_FREE, place, label), head + b"\0" + tail, self.radix
 
-    def _on_held(self, held: bytes) -> Iterator[tuple[Move, bytes, bytes, bytes]]:
+    def _on_held(self, held: bytes) -> Iterator[tuple[Move, int, bytes]]:
         radix = self.radix
         for code in sorted(set(held)):
             references, label = divmod(code, radix)
             rest = held.replace(bytes((code,)), b"", 1)
             if references < self.scope.max_references:
-                yield (TOUCH, code, 0), b"", b"", _with(rest, code + radix)
+                yield (TOUCH, code, 0), radix, _with(rest, code + radix)
             if references > 1:
-                yield (FREE, code, 0), b"", b"", _with(rest, code - radix)
-            elif self.joins_head(label):
-                yield (FREE, code, 0), bytes((label,)), b"", rest
+                yield (FREE, code, 0), radix, _with(rest, code - radix)
             else:
-                yield (FREE, code, 0), b"", bytes((label,)), rest
+                yield (FREE, code, 0), label, rest
             if label and self._can_evict:
-                yield (EVICT_HELD, code, 0), b"", b"", _with(rest, code - label)
+                yield (EVICT_HELD, code, 0), radix, _with(rest, code - label)
             if not label or self._may_recache:
                 for other in range(1, radix):
                     if other != label:
-                        yield (CACHE, code, other), b"", b"", _with(rest, code - label + other)
+                        yield (CACHE, code, other), radix, _with(rest, code - label + other)
 
 
 def _shortened(move: Move) -> int:

@@ -100,7 +100,7 @@ class PoolRun:
             visited.append(place)
             if not is_known[place]:
                 is_known[place] = 1
-                visits.visit(graph.number_of_place[place], len(commands), choices)
+                visits.visit(graph.number(place), len(commands), choices)
         self._place = place
         holders = self._session.reference.holders
         self._workload.references[:] = [b for b, held in holders.items() for _ in held]
@@ -148,7 +148,7 @@ class PoolRun:
         state = self._position.read()
         self._place = _NOWHERE if state is None else self._graph.at(state)
         if state is not None:
-            number = self._graph.number_of_place[self._place]
+            number = self._graph.number(self._place)
             self._visits.visit(number, len(self.commands), self._choices)
 
     def _drain(self) -> Violation | None:

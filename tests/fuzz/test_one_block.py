@@ -7,7 +7,7 @@ import pytest
 from poolproof.contract.profile import Profile
 from poolproof.explore.orbit_space import OrbitSpace
 from poolproof.explore.scope import Scope
-from poolproof.fuzz.one_block import Rules
+from poolproof.fuzz.one_block import MOST_KEYS, Rules
 from poolproof.fuzz.pool_position import PoolPosition
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import alphabet
@@ -16,46 +16,45 @@ from poolproof.impl.block_pool import BlockPool
 EVICTIONS = ["lru", "lifo", "unhashed-first"]
 
 
-def split(rules: Rules, state: bytes) -> tuple[bytes, bytes]:
-    queue = state.rstrip(rules.codes)
-    return queue, state[len(queue) :]
-
-
+@pytest.mark.parametrize("most_keys", [MOST_KEYS, 0])
 @pytest.mark.parametrize("eviction", EVICTIONS)
 @pytest.mark.parametrize("recache", ["replace", "forbidden"])
-def test_moves_reach_exactly_the_orbits_that_explore_counts(eviction, recache):
+def test_moves_reach_exactly_the_orbits_that_explore_counts(eviction, recache, most_keys):
     scope = Scope(4, 2, 2, eviction=eviction, recache=recache)
-    rules, space = Rules(scope), OrbitSpace(scope)
-    todo, orbits = [bytes(4)], set()
+    rules, space = Rules(scope, most_keys), OrbitSpace(scope)
+    state_of = rules.keys.state
+    todo, orbits = [rules.key_of(bytes(4))], set()
     seen = set(todo)
-    for state in todo:
-        orbit = space.canonical(*split(rules, state))
+    for key in todo:
+        orbit = space.canonical(*state_of(key))
         orbits.add(orbit)
-        found = {space.canonical(*split(rules, after)) for after in rules.moves(state)[1]}
+        found = {space.canonical(*state_of(after)) for after in rules.moves(key)[1]}
         expected = {after for _, after in space.successors(orbit)[0]}
         assert found == expected
-        for after in rules.moves(state)[1]:
+        for after in rules.moves(key)[1]:
             if after not in seen:
                 seen.add(after)
                 todo.append(after)
     assert len(orbits) == scope.num_orbits
 
 
+@pytest.mark.parametrize("most_keys", [MOST_KEYS, 0])
 @pytest.mark.parametrize("eviction", EVICTIONS)
-def test_a_move_leads_where_its_command_leads(eviction):
+def test_a_move_leads_where_its_command_leads(eviction, most_keys):
     profile = Profile(eviction=eviction, misuse="undefined")
     pool = BlockPool(5, eviction=eviction, misuse="undefined")
     session = PoolSession(pool, profile, 5)
-    rules = Rules(Scope(5, 2, 2, eviction=eviction))
+    rules = Rules(Scope(5, 2, 2, eviction=eviction), most_keys)
     position = PoolPosition(session.reference, rules, alphabet(2, 0))
     source = random.Random(1)
-    state = position.read()
+    key = rules.key_of(position.read())
     for _ in range(2_000):
-        moves, successors = rules.moves(state)
+        moves, successors = rules.moves(key)
         place = source.randrange(len(moves))
         assert session.step(position.take(moves[place])) is None
-        state = successors[place]
-        assert PoolPosition(session.reference, rules, alphabet(2, 0)).read() == state
+        key = successors[place]
+        now = PoolPosition(session.reference, rules, alphabet(2, 0)).read()
+        assert b"".join(rules.keys.state(key)) == now
 
 
 def test_a_state_outside_of_the_bounds_has_no_place():
