@@ -100,7 +100,8 @@ def _follow(module: ModuleType, found: dict[str, ModuleType]) -> None:
     for value in list(vars(module).values()):
         name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
         other = sys.modules.get(name) if isinstance(name, str) else None
-        if other is None or not isinstance(getattr(other, "__file__", None), str):
+        # Compiled neighbours stay as they are: there is nothing that could be changed.
+        if other is None or not str(getattr(other, "__file__", None)).endswith(".py"):
             continue
         if _file_of(other).parent == folder and _file_of(other).name != "__init__.py":
             _follow(other, found)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import types
 
 import pytest
 
@@ -118,6 +119,21 @@ def test_impl_is_mutated_with_what_its_class_needs():
     names = {source.module.rpartition(".")[2] for source in prepared.sources}
     assert {"block_pool", "free_queue", "prefix_index", "cached_keys"} <= names
     assert "kv_cache_manager" not in names
+
+
+def test_compiled_neighbours_are_left_as_they_are(tmp_path, monkeypatch):
+    (tmp_path / "slow.py").write_text(
+        "from fast import Links\nfrom poolproof.impl.block_pool import BlockPool\n"
+        "class Pool(BlockPool):\n    links = Links\n"
+    )
+    fast = types.ModuleType("fast")
+    fast.__file__ = str(tmp_path / "fast.cpython-311-x86_64-linux-gnu.so")
+    fast.Links = type("Links", (), {"__module__": "fast"})
+    monkeypatch.setitem(sys.modules, "fast", fast)
+    prepared = prepare(lambda: load_target(f"{tmp_path / 'slow.py'}:Pool"), ())
+    names = {source.module for source in prepared.sources}
+    assert [name for name in names if "_slow_" in name]
+    assert "fast" not in names
 
 
 @pytest.mark.parametrize(
