@@ -12,12 +12,15 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, final
 
 from poolproof.contract.command_json import command_to_json
 from poolproof.contract.commands import Command
+from poolproof.contract.manager_target import MANAGER_OBSERVERS
+from poolproof.contract.target import POOL_OBSERVERS
 from poolproof.contract.trace import Trace, read_trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.isolation import Beacon, Failed, Hung, Lost, Outcome
@@ -27,11 +30,16 @@ __all__ = ["Again", "Journal", "as_violation", "find_culprit", "read_journal"]
 
 A = TypeVar("A")
 
-_OUR_PACKAGE = Path(__file__).parent
+_OUR_FOLDERS = frozenset(
+    Path(__file__).parent.parent / name for name in ("explore", "fuzz", "harness", "stateful_tests")
+)
 _MOST_FRAMES = 5
 _WAITS_FOR_PROGRAMS = "command_process.py"
 _READING = frozenset({"diagnose", "end", "first_look", "passes", "_check", "_observe"})
 """Functions of the sessions that read the target, rather than give it a command."""
+
+_OBSERVERS = frozenset((*POOL_OBSERVERS, *MANAGER_OBSERVERS, "num_free", "lookup"))
+"""Methods that are called to read a target. Compiled sessions are not seen on a stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +143,7 @@ def as_violation(trace: Trace, lost: Lost) -> Violation:
     """The violation of a trace whose last command never came back."""
     if trace.commands:
         what = str(trace.commands[-1])
-        if any(_is_ours(path) and name in _READING for path, _, name in lost.stack()):
+        if _was_reading(lost, trace.commands[-1]):
             what = f"reading the {trace.level} after {what}"
     else:
         what = constructing("target", trace.num_blocks)
@@ -146,6 +154,15 @@ def as_violation(trace: Trace, lost: Lost) -> Violation:
         command_index=len(trace.commands) - 1,
         frames=_target_frames(lost),
     )
+
+
+def _was_reading(lost: Lost, last: Command) -> bool:
+    """Whether the harness was reading the target, its last command having come back."""
+    stack = lost.stack()
+    if any(_is_ours(path) and name in _READING for path, _, name in stack):
+        return True
+    of_target = [name for _, _, name in takewhile(lambda frame: not _is_ours(frame[0]), stack)]
+    return bool(of_target) and of_target[-1] in _OBSERVERS - {last.verb}
 
 
 def _not_seen_again(trace: Trace, lost: Lost) -> Violation:
@@ -179,4 +196,4 @@ def _target_frames(lost: Lost) -> tuple[str, ...]:
 
 
 def _is_ours(path: Path) -> bool:
-    return path.parent == _OUR_PACKAGE
+    return path.parent in _OUR_FOLDERS

@@ -67,15 +67,20 @@ class FullCheck:
     ) -> None:
         blocks = [b for b in range(reference.num_blocks) if b != reference.null_block]
         self._reference = reference
-        self._keys = keys
-        self._blocks = blocks
-        self._holders = [reference.holders[b] for b in blocks]
-        self._block_keys = [reference.keys[b] for b in blocks]
         self._ordered = reference.profile.eviction != "unspecified"
         # The neighbours that follow from the last order; many commands leave it as it is.
         self._order: list[int] | None = None
         self._links: list[Neighbours] = []
-        self._null = reference.null_block
+        # What stays the same, in one place: looking up an attribute costs as much as reading one.
+        self._known = (
+            reference.free,
+            blocks,
+            [reference.holders[b] for b in blocks],
+            [reference.keys[b] for b in blocks],
+            reference.carriers,
+            keys,
+            reference.null_block,
+        )
         self._reads: tuple[
             Callable[[], int],
             Callable[[], Iterable[int]] | None,
@@ -97,8 +102,7 @@ class FullCheck:
 
         The links of the queue are left out unless `links`.
         """
-        pool, blocks = self._reference, self._blocks
-        free = pool.free
+        free, blocks, holders, block_keys, carriers_of, keys_to_find, null = self._known
         num_free, free_order, ref_count, block_hash, neighbours, lookup = self._reads
         if num_free() != len(free):
             return False
@@ -116,13 +120,13 @@ class FullCheck:
         if ref_count is not None:
             counts = list(map(ref_count, blocks))
             # The second half is I1 in the target's own words, with no help from the reference.
-            if counts != list(map(len, self._holders)) or counts.count(0) != len(order):
+            if counts != list(map(len, holders)) or counts.count(0) != len(order):
                 return False
         if block_hash is not None:
-            hashes = [keys[0] if keys else None for keys in self._block_keys]
+            hashes = [keys[0] if keys else None for keys in block_keys]
             if list(map(block_hash, blocks)) != hashes:
                 return False
-            if self._null is not None and block_hash(self._null) is not None:
+            if null is not None and block_hash(null) is not None:
                 return False
         if links and neighbours is not None and free_order is not None:
             if order != self._order:
@@ -130,8 +134,7 @@ class FullCheck:
             if list(map(neighbours, blocks)) != self._links:
                 return False
         if lookup is not None:
-            carriers_of = pool.carriers
-            for key in self._keys:
+            for key in keys_to_find:
                 block = lookup(key)
                 if block is None:
                     if key in carriers_of:
@@ -148,8 +151,9 @@ class FullCheck:
             after = order[place] if place < len(order) else None
             links[block] = (before, after)
             before = block
-        if self._null is not None:
-            del links[self._null]
+        null = self._reference.null_block
+        if null is not None:
+            del links[null]
         return links
 
 

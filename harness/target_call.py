@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from poolproof.contract.violation import Severity, Violation, ViolationError
 
 __all__ = ["constructing", "crash", "is_our_own_bug", "raised", "target_frames"]
 
-_OUR_FOLDERS = frozenset(
-    str(Path(__file__).parent.parent / name)
-    for name in ("contract", "harness", "invariants", "reference")
-)
+_ROOT = __name__.partition(".")[0]
+_OURS = tuple(f"{_ROOT}.{name}." for name in ("contract", "harness", "invariants", "reference"))
 
 
 def target_frames(error: BaseException, limit: int = 5) -> tuple[str, ...]:
     """The innermost stack frames outside Poolproof, innermost first, as "file:line function"."""
-    frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if not _is_ours(frame.filename)]
+    frames = list(traceback.walk_tb(error.__traceback__))
+    outside = [(frame.f_code, line) for frame, line in frames if not _is_ours(frame)]
     return tuple(
-        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}"
-        for frame in reversed(outside[-limit:])
+        f"{Path(code.co_filename).name}:{line} {code.co_name}"
+        for code, line in reversed(outside[-limit:])
     )
 
 
@@ -35,7 +33,7 @@ def is_our_own_bug(error: BaseException) -> bool:
     innermost: TracebackType | None = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
-    return innermost is None or _is_ours(innermost.tb_frame.f_code.co_filename)
+    return innermost is None or _is_ours(innermost.tb_frame)
 
 
 def raised(error: BaseException) -> str:
@@ -66,5 +64,6 @@ def crash(what: str, error: BaseException) -> Violation:
     )  # fmt: skip
 
 
-def _is_ours(filename: str) -> bool:
-    return str(Path(filename).parent) in _OUR_FOLDERS
+def _is_ours(frame: FrameType) -> bool:
+    # By module and not by file: of compiled code the file is a name from where it was compiled.
+    return str(frame.f_globals.get("__name__")).startswith(_OURS)

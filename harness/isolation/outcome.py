@@ -13,6 +13,7 @@ import signal
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Generic, TypeVar
 
 __all__ = [
@@ -154,9 +155,18 @@ class ImporterError(Exception):
 
 def stack_of(error: BaseException) -> str:
     """Where an exception was raised, in the form in which a lost worker prints its stack."""
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    lines = [f'  File "{frame.filename}", line {frame.lineno} in {frame.name}' for frame in frames]
-    return "\n".join([_STACK, *lines, ""])
+    lines = [
+        f'  File "{_file_of(frame)}", line {line} in {frame.f_code.co_name}'
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    return "\n".join([_STACK, *reversed(lines), ""])
+
+
+def _file_of(frame: FrameType) -> str:
+    """The source; compiled code names it as it was called where it was compiled."""
+    name = frame.f_code.co_filename
+    module = str(frame.f_globals.get("__file__"))
+    return str(Path(module).with_name(Path(name).name)) if module.endswith(".so") else name
 
 
 def _signal_name(number: int) -> str:

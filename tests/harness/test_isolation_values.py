@@ -84,6 +84,16 @@ def test_the_stack_of_an_exception_reads_like_that_of_a_lost_worker():
     ]
 
 
+def test_compiled_code_is_named_by_its_source_beside_it():
+    code = compile("def read():\n    raise MemoryError", "harness/pool_check.py", "exec")
+    module = {"__file__": "/site/poolproof/harness/pool_check.cpython-311-x86_64-linux-gnu.so"}
+    exec(code, module)  # noqa: S102 -- a function that says it is from there
+    with pytest.raises(MemoryError) as caught:
+        module["read"]()
+    lost = OutOfMemory(mib=1, output_tail=stack_of(caught.value))
+    assert lost.stack()[0] == (Path("/site/poolproof/harness/pool_check.py"), 2, "read")
+
+
 def test_a_stack_ends_where_other_words_begin():
     first, *frames = caught_stack().splitlines()
     lost = Died(status=-6, output_tail="\n".join([first, frames[0], "and more", frames[1]]))

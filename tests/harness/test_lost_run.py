@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.contract.commands import Allocate, Free
+from poolproof.contract.commands import Allocate, Free, Lookup
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
+from poolproof.harness import lost_run
 from poolproof.harness.isolation import Died, Hung, Isolation, Limits
 from poolproof.harness.lost_run import (
     Journal,
@@ -220,6 +221,28 @@ def test_the_violation_of_a_trace_can_be_made_without_a_second_run():
     assert as_violation(trace, Hung(seconds=2.0)).sentence == (
         "allocate(1) did not return within 2 s"
     )
+
+
+OURS = f'  File "{Path(lost_run.__file__).with_name("random_driver.py")}", line 9 in _drive'
+
+
+@pytest.mark.parametrize(
+    ("method", "command", "what"),
+    [
+        ("ref_count", Allocate(1), "reading the pool after allocate(1)"),
+        ("lookup", Allocate(1), "reading the pool after allocate(1)"),
+        ("lookup", Lookup(b"hash"), str(Lookup(b"hash"))),
+        ("allocate", Allocate(1), "allocate(1)"),
+    ],
+)
+def test_where_our_frames_do_not_show_the_method_tells_a_reading_from_a_command(
+    method, command, what
+):
+    stack = [f'  File "/x/mine.py", line 3 in {name}' for name in ("helper", method)]
+    tail = "\n".join(["Stack (most recent call first):", *stack, OURS])
+    violation = as_violation(SETUP.with_commands([command]), Hung(seconds=2.0, output_tail=tail))
+    assert violation.sentence == f"{what} did not return within 2 s"
+    assert violation.frames == ("mine.py:3 helper", f"mine.py:3 {method}")
 
 
 def test_of_a_program_that_is_waited_for_no_frames_are_known():

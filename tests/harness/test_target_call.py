@@ -29,6 +29,17 @@ def test_an_exception_from_our_folders_is_our_own_bug():
     assert is_our_own_bug(caught(lambda: TokenChain(()).prefix(0, 0)))
 
 
+def test_our_modules_are_known_by_name_wherever_they_were_compiled():
+    code = compile("def read():\n    raise TypeError", "harness/pool_check.py", "exec")
+    ours, elsewhere = ({"__name__": f"{name}.pool_check"} for name in ("poolproof.harness", "mine"))
+    exec(code, ours)  # noqa: S102 -- a function with a name and a file of our choice
+    exec(code, elsewhere)  # noqa: S102 -- the same
+    assert is_our_own_bug(caught(ours["read"]))
+    assert not is_our_own_bug(caught(elsewhere["read"]))
+    assert "pool_check.py:2 read" not in target_frames(caught(ours["read"]))
+    assert "pool_check.py:2 read" in target_frames(caught(elsewhere["read"]))
+
+
 def test_an_exception_that_was_never_raised_has_no_frames_outside():
     assert is_our_own_bug(RuntimeError("fresh"))
     assert target_frames(RuntimeError("fresh")) == ()
