@@ -13,6 +13,8 @@
 #   make test-ray     the tests that need it, over a cluster of processes
 #   make atheris      set up .venv-atheris, with Atheris, for campaigns that libFuzzer drives
 #   make test-atheris the tests that need it
+#   make compiled     a copy with compiled drivers in build/compiled, and a plain one beside it
+#   make test-compiled  the tests, over compiled drivers
 #   make proof        prove and confirm, with the solvers, and the tests of both
 #   make bugs         planted bugs against all that searches for them, recorded anew   (ARGS=...)
 #   make vllm         set up .venv-vllm, with a real vLLM for the CPU
@@ -363,6 +365,20 @@ copy: $(VENV)/.installed-dev
 	@rm -rf $(COPY) $(COPY).new
 	@$(PIP) install --quiet --no-deps --no-build-isolation --target $(COPY).new .
 	@mv $(COPY).new $(COPY)
+
+# The same with compiled drivers (setup.py); needs a C compiler.
+COMPILED := build/compiled
+.PHONY: compiled test-compiled
+compiled: copy
+	@rm -rf $(COMPILED) $(COMPILED).new
+	@POOLPROOF_COMPILE=1 $(PIP) install --quiet --no-deps --no-build-isolation \
+		--target $(COMPILED).new .
+	@mv $(COMPILED).new $(COMPILED)
+
+# It stands before the editable install, in child processes as well.
+test-compiled: compiled
+	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(POOLPROOF) --version | grep compiled
+	PYTHONPATH=$(CURDIR)/$(COMPILED) $(VENV)/bin/pytest $(ARGS)
 
 types: copy
 	$(VENV)/bin/python .ci/check_types.py $(COPY)

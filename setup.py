@@ -10,19 +10,64 @@ the tree, and is absent from the wheel.  So the list is read off the tree here, 
 
 The rule: a top-level folder is a package if and only if it has an ``__init__.py``; below it every
 folder that holds Python files, however deep, is a package, and every other file is data.
+
+With POOLPROOF_COMPILE=1 in the environment the modules through which every step of a run goes are
+compiled by Cython as well, from the same sources, and the wheel is one for this machine.  The
+statements that verdicts quote, ``contract/`` and ``invariants/``, are never compiled.
 """
 
 import atexit
 import glob
+import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 
 ROOT = Path(__file__).resolve().parent
 ROOT_PACKAGE = "poolproof"
 ROOT_FOLDER = "interface"
+
+COMPILES = os.environ.get("POOLPROOF_COMPILE", "0") == "1"
+# 3.1 compiles for all interpreters that are supported; a major release may change what code means.
+CYTHON = "cython>=3.1,<4"
+# Measured one by one with benchmarks/compiled_speed.py: what is not here would bring nothing, or
+# is looked for on the stack of a target that hangs, where compiled functions do not show.
+COMPILED = (
+    "fuzz/manager_states.py",
+    "fuzz/novelty_graph.py",
+    "fuzz/one_block.py",
+    "fuzz/pool_position.py",
+    "fuzz/pool_run.py",
+    "fuzz/recorded_choices.py",
+    "harness/chain_commands.py",
+    "harness/choices.py",
+    "harness/event_mirror.py",
+    "harness/facts.py",
+    "harness/lookup_commands.py",
+    "harness/manager_admissions.py",
+    "harness/manager_arguments.py",
+    "harness/manager_calls.py",
+    "harness/manager_endings.py",
+    "harness/manager_facts.py",
+    "harness/manager_growth.py",
+    "harness/manager_memory.py",
+    "harness/manager_prompts.py",
+    "harness/manager_session.py",
+    "harness/manager_tables.py",
+    "harness/manager_workload.py",
+    "harness/pool_check.py",
+    "harness/pool_commands.py",
+    "harness/pool_session.py",
+    "harness/pool_workload.py",
+    "reference/content_names.py",
+    "reference/dict_pool.py",
+    "reference/sequence_model.py",
+    "reference/sequence_needs.py",
+    "reference/shadow_memory.py",
+)
 
 
 def visible(path: Path) -> bool:
@@ -91,12 +136,40 @@ def scratch_folder() -> str:
     return folder
 
 
+def compiled(scratch: str) -> list[Extension]:
+    """The modules that are compiled, from C files in the scratch folder."""
+    # pip asks by this command what the build needs: Cython is not there before it knows.
+    if not COMPILES or sys.argv[1:2] == ["egg_info"]:
+        return []
+    from Cython.Build import cythonize
+
+    modules = [
+        Extension(
+            f"{ROOT_PACKAGE}.{source.removesuffix('.py').replace('/', '.')}",
+            [source],
+            # Symbols for debugging would be four fifths of the wheel.
+            extra_compile_args=["-g0"],
+        )
+        for source in COMPILED
+    ]
+    extensions: list[Extension] = cythonize(
+        modules,
+        build_dir=scratch,
+        nthreads=os.cpu_count() or 1,
+        language_level="3",
+        # Annotations are for people and mypy: a target may answer anything, whatever they say.
+        compiler_directives={"annotation_typing": False},
+    )
+    return extensions
+
+
 TOP = top_level_folders()
 PACKAGES = {
     package: folder
     for name, top in TOP.items()
     for package, folder in packages_below(top, name).items()
 }
+SCRATCH = scratch_folder()
 
 setup(
     packages=sorted(PACKAGES),
@@ -104,5 +177,7 @@ setup(
     package_data={name: data_below(folder, folder) for name, folder in PACKAGES.items()},
     # The data files are exactly those listed above, not also those that a manifest names.
     include_package_data=False,
-    options={"build": {"build_base": scratch_folder()}},
+    ext_modules=compiled(SCRATCH),
+    setup_requires=[CYTHON] if COMPILES else [],
+    options={"build": {"build_base": SCRATCH}, "build_ext": {"parallel": os.cpu_count() or 1}},
 )

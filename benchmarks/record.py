@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from poolproof.compiled_drivers import drivers_are_compiled
 from poolproof.contract.trace import write_atomically
 
 __all__ = ["surroundings", "write_record"]
@@ -19,6 +20,7 @@ def surroundings() -> dict[str, Any]:
     """What a figure can depend on besides the code; the load is the mean of the last minute."""
     return {
         "python": platform.python_version(),
+        "compiled_drivers": drivers_are_compiled(),
         "machine": platform.machine(),
         "processors": os.cpu_count(),
         "load_average": os.getloadavg()[0],

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from figures import read
 
-__all__ = ["campaign_curve", "campaign_duplicates", "campaign_figures", "campaign_kills"]
+__all__ = [
+    "campaign_curve",
+    "campaign_duplicates",
+    "campaign_figures",
+    "campaign_kills",
+    "compiled_drivers",
+]
 
 _WANTED = (10_000, 50_000, 100_000, 200_000, 300_000, 500_000, 1_000_000)
 
@@ -18,8 +24,23 @@ def campaign_figures() -> str:
     for name, value in found["figures"].items():
         number = f"{value:,.0f}" if value > 100 else f"{value:,.2f}"
         lines.append(f"| {name} | {number} |")
+    build = "compiled" if found.get("compiled_drivers") else "Python"
+    lines.append(f"| drivers | {build} |")
     lines.append(f"| load average while this was measured | {found['load_average']:.1f} |")
     lines.append(f"| processors | {found['processors']} |")
+    return "\n".join(lines) + "\n"
+
+
+def compiled_drivers() -> str:
+    """What compiled drivers bring, side by side."""
+    found = read("compiled_speed")
+    if found is None:
+        return ""
+    lines = ["| process time, one core | Python | compiled | ratio |", "|---|---:|---:|---:|"]
+    lines += [
+        f"| {name} | {row['Python']:,.0f} | {row['compiled']:,.0f} | {row['ratio']:.2f} |"
+        for name, row in found["figures"].items()
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -120,6 +120,23 @@ def manager_speed(result: Any) -> Iterator[Row]:
         )
 
 
+def compiled_speed(result: Any) -> Iterator[Row]:
+    """What compiled drivers bring."""
+    for name, what in (
+        ("pool steps/s", "compiled drivers: steps on a pool of 8 blocks"),
+        ("manager commands/s", "compiled drivers: commands of the small manager"),
+        (
+            "campaign, checked steps/s",
+            "compiled drivers: a campaign of a million steps, all states",
+        ),
+    ):
+        row = result["figures"][name]
+        yield (
+            what,
+            f"{row['compiled']:,.0f} /s, {row['ratio']:.2f} times the same drivers as Python",
+        )
+
+
 def manager_against_vllm(result: Any) -> Iterator[Row]:
     """The speed of impl's manager on real requests."""
     num = result["work"]["requests"]
@@ -153,6 +170,7 @@ ROWS: dict[str, Callable[[Any], Iterator[Row]]] = {
     "mooncake_against_vllm": mooncake_against_vllm,
     "engine_steps": engine_steps,
     "manager_speed": manager_speed,
+    "compiled_speed": compiled_speed,
     "manager_against_vllm": manager_against_vllm,
     "manager_layouts": manager_layouts,
     "kernel_examples": kernel_examples,
@@ -164,6 +182,7 @@ COMMANDS = {
     "mooncake_against_vllm": ".venv-vllm/bin/python benchmarks/mooncake_against_vllm.py",
     "engine_steps": ".venv-vllm/bin/python benchmarks/engine_steps.py",
     "manager_speed": ".venv/bin/python benchmarks/manager_speed.py",
+    "compiled_speed": "make compiled; .venv/bin/python benchmarks/compiled_speed.py",
     "manager_against_vllm": ".venv-vllm/bin/python benchmarks/manager_against_vllm.py",
     "manager_layouts": ".venv-vllm/bin/python benchmarks/manager_layouts.py",
     "kernel_examples": ".venv-kernels/bin/python benchmarks/kernel_examples.py",

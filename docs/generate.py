@@ -28,6 +28,7 @@ from campaign_tables import (
     campaign_duplicates,
     campaign_figures,
     campaign_kills,
+    compiled_drivers,
 )
 from exploration_tables import (
     exploration_costs,
@@ -67,6 +68,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "campaign duplicates": campaign_duplicates,
     "campaign figures": campaign_figures,
     "campaign kills": campaign_kills,
+    "compiled drivers": compiled_drivers,
     "contracts": contracts,
     "detectors worth": detectors_worth,
     "exploration costs": exploration_costs,

@@ -145,8 +145,23 @@ def _accept_any_text() -> None:
             reconfigure(errors="backslashreplace")
 
 
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from poolproof.compiled_drivers import drivers_are_compiled
+
+        click.echo(f"poolproof {__version__}{', compiled drivers' * drivers_are_compiled()}")
+        ctx.exit()
+
+
 @click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="poolproof", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version, and whether the drivers are compiled.",
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks of Poolproof's own bugs.")
 def main(debug: bool) -> None:
     """Certify the KV-cache block allocators of LLM servers.

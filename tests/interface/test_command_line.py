@@ -8,6 +8,7 @@ import pytest
 
 from poolproof import __version__
 from poolproof.command_line import main
+from poolproof.compiled_drivers import drivers_are_compiled
 
 
 def run(*arguments, **changes):
@@ -29,7 +30,8 @@ def test_help_lists_the_commands_without_importing_them():
 
 
 def test_the_version_is_printed():
-    assert run("--version").stdout == f"poolproof {__version__}\n"
+    built = ", compiled drivers" if drivers_are_compiled() else ""
+    assert run("--version").stdout == f"poolproof {__version__}{built}\n"
 
 
 def test_an_unknown_command_exits_with_2():

@@ -4,6 +4,7 @@ A small tree of the same layout is built with the real setup.py in a child proce
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,13 @@ import json, runpy, sys, types
 seen = {}
 fake = types.ModuleType("setuptools")
 fake.setup = seen.update
+fake.Extension = lambda name, sources, **_: [name, *sources]
 sys.modules["setuptools"] = fake
+cython = types.ModuleType("Cython.Build")
+cython.cythonize = lambda modules, **_: modules
+sys.modules["Cython"] = sys.modules["Cython.Build"] = cython
+if "egg_info" in sys.argv:
+    sys.modules["Cython"] = sys.modules["Cython.Build"] = None
 runpy.run_path("setup.py", run_name="__main__")
 seen.pop("options")
 print(json.dumps(seen))
@@ -49,18 +56,21 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(tree: Path) -> "subprocess.CompletedProcess[str]":
+def run(
+    tree: Path, command: str = "bdist_wheel", **environment: str
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-c", PRINT_ARGUMENTS],
+        [sys.executable, "-c", PRINT_ARGUMENTS, command],
         cwd=tree,
+        env={**os.environ, "POOLPROOF_COMPILE": "0", **environment},
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-def arguments(tree: Path) -> dict[str, object]:
-    done = run(tree)
+def arguments(tree: Path, *command: str, **environment: str) -> dict[str, object]:
+    done = run(tree, *command, **environment)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -101,3 +111,24 @@ def test_two_sources_for_one_package_are_refused(tree: Path, twin: str) -> None:
     assert done.returncode == 1
     assert "would both be poolproof.contract; rename one of them" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_nothing_is_compiled_unless_it_is_asked_for(tree: Path) -> None:
+    found = arguments(tree)
+    assert (found["ext_modules"], found["setup_requires"]) == ([], [])
+
+
+def test_what_is_compiled_is_there_and_states_no_invariant(tree: Path) -> None:
+    found = arguments(tree, POOLPROOF_COMPILE="1")
+    assert [requirement.startswith("cython>=") for requirement in found["setup_requires"]] == [True]
+    for name, source in found["ext_modules"]:
+        assert (ROOT / source).is_file()
+        assert name == f"poolproof.{source.removesuffix('.py').replace('/', '.')}"
+        assert source.split("/")[0] in {"fuzz", "harness", "reference"}
+    assert ["poolproof.harness.pool_check", "harness/pool_check.py"] in found["ext_modules"]
+
+
+def test_what_a_compiling_build_needs_is_told_before_it_is_there(tree: Path) -> None:
+    found = arguments(tree, "egg_info", POOLPROOF_COMPILE="1")
+    assert found["ext_modules"] == []
+    assert found["setup_requires"]
