@@ -62,7 +62,9 @@ def measure(repeat: int, steps: int) -> dict[str, float | list[list[int]]]:
 def measured_by(build: str, repeat: int, steps: int) -> dict[str, float | list[list[int]]]:
     """Every part once, in a process of this build."""
     command = [sys.executable, __file__, "--measure", str(repeat), "--steps", str(steps)]
-    environment = {**os.environ, "PYTHONPATH": str(BUILDS[build])}
+    # Packages that the interpreter has from there already stay within its reach.
+    path = os.pathsep.join(filter(None, [str(BUILDS[build]), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     found: dict[str, float | list[list[int]]] = json.loads(done.stdout)
     return found
