@@ -4,9 +4,9 @@
   hashes and 2 references, whose number of orbits is known.
 - Checked steps per second of process time, beside the plain driver's in turn: the first million
   steps, in which the states are found, and the steps after them.
-- Two workers against one, in processes, as `poolproof fuzz` runs them: steps per second of wall
-  time, in turn. On a machine with less than two free processors this figure says nothing; the load
-  stands beside it.
+- Two workers against one, in processes, with orders of 20,000 steps (`poolproof fuzz` gives larger
+  ones): steps per second of wall time, in turn. On a machine with less than two free processors this
+  figure says nothing; the load stands beside it.
 
 Usage: python benchmarks/campaign.py [--steps N] [--repeats N] [--seconds S] [--json FILE]
 """
@@ -106,7 +106,7 @@ def rate_with(num_workers: int, seconds: float, seed: int) -> float:
             for worker in workers.idle():
                 begins = workers.is_fresh(worker)
                 stream = f"rate {seed}/{worker}"
-                order = WorkerOrder(settings, stream, 5_000, 1.0, begins=begins)
+                order = WorkerOrder(settings, stream, ROUND, 1.0, begins=begins)
                 workers.give(worker, order)
             for arrival in workers.wait(10.0):
                 assert isinstance(arrival.result, WorkerReport), arrival

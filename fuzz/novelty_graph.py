@@ -62,8 +62,6 @@ class NoveltyGraph:
         self._fresh = array("H", bytes(2 * num_places))
         self._turn = array("H", bytes(2 * num_places))
         self._distance = bytearray(num_places)
-        self._nearest = bytearray([_FARTHEST]) * num_places
-        self._nearest_turn = array("H", bytes(2 * num_places))
 
     def at(self, state: bytes) -> int:
         """The place of a state."""
@@ -96,12 +94,8 @@ class NoveltyGraph:
         if place is None:
             place = self._places[key] = len(self._keys)
             self._keys.append(key)
-            for column in (
-                *(self.number_of_place, self.first, self.count),
-                *(self._fresh, self._turn, self._nearest_turn, self.is_known, self._distance),
-            ):
+            for column in self._columns():
                 column.append(0)
-            self._nearest.append(_FARTHEST)
         return place
 
     def choose(self, place: int) -> int:
@@ -124,21 +118,14 @@ class NoveltyGraph:
             self._fresh[place] = 0
         self._patience -= 1
         if self._patience > 0 and len(self._known) < self._num_possible:
-            return self._turn_to_nearest(place, first, count)
+            beyond_all = self.next[first : first + count]
+            distances = bytes(map(self._distance.__getitem__, beyond_all))
+            nearest = min(distances)
+            self._distance[place] = min(nearest + 1, _FARTHEST)
+            return distances.index(nearest)
         if self._patience < -PATIENCE:
             self._patience = PATIENCE
         self._turn[place] = turn = (self._turn[place] + 1) % count
-        return turn
-
-    def _turn_to_nearest(self, place: int, first: int, count: int) -> int:
-        """The first of the moves whose states are nearest to something unknown."""
-        distance, turn, nearest = self._distance, self._nearest_turn[place], self._nearest[place]
-        # Estimates only grow: while that of the nearest has not, it is the nearest still.
-        if nearest == _FARTHEST or distance[self.next[first + turn]] != nearest:
-            distances = bytes(map(distance.__getitem__, self.next[first : first + count]))
-            nearest = self._nearest[place] = min(distances)
-            turn = self._nearest_turn[place] = distances.index(nearest)
-            distance[place] = min(nearest + 1, _FARTHEST)
         return turn
 
     @property
@@ -152,9 +139,10 @@ class NoveltyGraph:
             self.rules.forget()
             self._places.clear()
             self._keys.clear()
-            for column in (
-                *(self.number_of_place, self.first, self.count, self.moves, self.next),
-                *(self._fresh, self._turn, self._nearest_turn),
-                *(self.is_known, self._distance, self._nearest),
-            ):
+            for column in (*self._columns(), self.moves, self.next):
                 del column[:]
+
+    def _columns(self) -> tuple[array[int] | bytearray, ...]:
+        """All that has an entry for each place."""
+        columns = (self.number_of_place, self.first, self.count, self._fresh, self._turn)
+        return (*columns, self.is_known, self._distance)

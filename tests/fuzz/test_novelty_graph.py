@@ -51,22 +51,6 @@ def test_states_numbered_beforehand_or_when_met_are_walked_alike():
     assert walk(*graph_of(MOST_KEYS), steps) == walk(*graph_of(0), steps)
 
 
-def test_the_remembered_nearest_move_is_the_nearest(monkeypatch):
-    looks = []
-
-    def looked_at_anew(self, place, first, count):
-        looks.append(place)
-        distances = [self._distance[beyond] for beyond in self.next[first : first + count]]
-        self._distance[place] = min(min(distances) + 1, 255)
-        return distances.index(min(distances))
-
-    steps = 8 * SCOPE.num_orbits
-    remembered = walk(*graph_of(), steps)
-    monkeypatch.setattr(NoveltyGraph, "_turn_to_nearest", looked_at_anew)
-    assert walk(*graph_of(), steps) == remembered
-    assert len(looks) > SCOPE.num_orbits
-
-
 @pytest.mark.parametrize("most_keys", [MOST_KEYS, 0])
 def test_a_graph_that_was_forgotten_begins_anew_and_knows_what_is_known(monkeypatch, most_keys):
     graph, known = graph_of(most_keys)
