@@ -5,7 +5,7 @@
 - Checked steps per second of process time, beside the plain driver's in turn: the first million
   steps, in which the states are found, and the steps after them.
 - Two workers against one, in processes, with orders of 20,000 steps (`poolproof fuzz` gives larger
-  ones): steps per second of wall time, in turn. On a machine with less than two free processors this
+  ones): steps per second of wall time, in turn. With less than two free processors this
   figure says nothing; the load stands beside it.
 
 Usage: python benchmarks/campaign.py [--steps N] [--repeats N] [--seconds S] [--json FILE]
