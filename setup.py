@@ -33,8 +33,8 @@ ROOT_FOLDER = "interface"
 COMPILES = os.environ.get("POOLPROOF_COMPILE", "0") == "1"
 # 3.1 compiles for all interpreters that are supported; a major release may change what code means.
 CYTHON = "cython>=3.1,<4"
-# Measured one by one with benchmarks/compiled_speed.py: what is not here would bring nothing, or
-# is looked for on the stack of a target that hangs, where compiled functions do not show.
+# Where a step spends its time.  explore/orbit_space.py was tried and got slower by a third, and
+# harness/isolation/ is known by its frames on a child's stack, where compiled ones do not show.
 COMPILED = (
     "fuzz/manager_states.py",
     "fuzz/novelty_graph.py",
@@ -155,7 +155,6 @@ def compiled(scratch: str) -> list[Extension]:
     extensions: list[Extension] = cythonize(
         modules,
         build_dir=scratch,
-        nthreads=os.cpu_count() or 1,
         language_level="3",
         # Annotations are for people and mypy: a target may answer anything, whatever they say.
         compiler_directives={"annotation_typing": False},

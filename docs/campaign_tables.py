@@ -26,6 +26,7 @@ def campaign_figures() -> str:
         lines.append(f"| {name} | {number} |")
     build = "compiled" if found.get("compiled_drivers") else "Python"
     lines.append(f"| drivers | {build} |")
+    lines.append(f"| CPython | {found['python']} |")
     lines.append(f"| load average while this was measured | {found['load_average']:.1f} |")
     lines.append(f"| processors | {found['processors']} |")
     return "\n".join(lines) + "\n"
@@ -41,6 +42,8 @@ def compiled_drivers() -> str:
         f"| {name} | {row['Python']:,.0f} | {row['compiled']:,.0f} | {row['ratio']:.2f} |"
         for name, row in found["figures"].items()
     ]
+    compiler = found["python_build"].split("[")[-1].rstrip("]")
+    lines += ["", f"CPython {found['python']}, {compiler}; medians of {found['repeats']} repeats."]
     return "\n".join(lines) + "\n"
 
 
