@@ -107,8 +107,7 @@ def proof(result: Any) -> Iterator[Row]:
 def manager_speed(result: Any) -> Iterator[Row]:
     """How many manager commands a second are checked."""
     found = result["commands_per_second"]
-    compiler = result["python_build"].split("[")[-1].rstrip("]")
-    build = f"{result['python']}, {compiler}"
+    build = f"{result['python']}, {_compiler(result)}"
     for target, what in (
         ("examples/simple_manager.py:Manager", "a small manager that shows everything"),
         ("impl-nano", "`impl-nano`, its own time included"),
@@ -120,8 +119,14 @@ def manager_speed(result: Any) -> Iterator[Row]:
         )
 
 
+def _compiler(result: Any) -> str:
+    """What the interpreter was built with: builds of one Python differ by a tenth and more."""
+    return str(result["python_build"].split("[")[-1].rstrip("]"))
+
+
 def compiled_speed(result: Any) -> Iterator[Row]:
     """What compiled drivers bring."""
+    build = f"CPython {result['python']}, {_compiler(result)}"
     for name, what in (
         ("pool steps/s", "compiled drivers: steps on a pool of 8 blocks"),
         ("manager commands/s", "compiled drivers: commands of the small manager"),
@@ -133,7 +138,7 @@ def compiled_speed(result: Any) -> Iterator[Row]:
         row = result["figures"][name]
         yield (
             what,
-            f"{row['compiled']:,.0f} /s, {row['ratio']:.2f} times the same drivers as Python",
+            f"{row['compiled']:,.0f} /s, {row['ratio']:.2f} times the drivers as Python ({build})",
         )
 
 
