@@ -141,6 +141,9 @@ def compiled(scratch: str) -> list[Extension]:
     # pip asks by this command what the build needs: Cython is not there before it knows.
     if not COMPILES or sys.argv[1:2] == ["egg_info"]:
         return []
+    if "editable_wheel" in sys.argv:
+        # The compiled files would stand beside the sources, and changes would have no effect.
+        raise SystemExit("POOLPROOF_COMPILE=1 is for plain installs; leave out --editable.")
     from Cython.Build import cythonize
 
     modules = [

@@ -132,3 +132,10 @@ def test_what_a_compiling_build_needs_is_told_before_it_is_there(tree: Path) -> 
     found = arguments(tree, "egg_info", POOLPROOF_COMPILE="1")
     assert found["ext_modules"] == []
     assert found["setup_requires"]
+
+
+def test_an_editable_install_is_not_compiled(tree: Path) -> None:
+    done = run(tree, "editable_wheel", POOLPROOF_COMPILE="1")
+    assert done.returncode == 1
+    assert done.stderr == "POOLPROOF_COMPILE=1 is for plain installs; leave out --editable.\n"
+    assert arguments(tree, "editable_wheel")["ext_modules"] == []
