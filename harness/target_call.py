@@ -15,7 +15,7 @@ from poolproof.contract.violation import Severity, Violation, ViolationError
 __all__ = ["constructing", "crash", "is_our_own_bug", "raised", "target_frames"]
 
 _ROOT = __name__.partition(".")[0]
-_OURS = tuple(f"{_ROOT}.{name}." for name in ("contract", "harness", "invariants", "reference"))
+_OURS = frozenset(f"{_ROOT}.{name}" for name in ("contract", "harness", "invariants", "reference"))
 
 
 def target_frames(error: BaseException, limit: int = 5) -> tuple[str, ...]:
@@ -66,4 +66,4 @@ def crash(what: str, error: BaseException) -> Violation:
 
 def _is_ours(frame: FrameType) -> bool:
     # By module and not by file: of compiled code the file is a name from where it was compiled.
-    return str(frame.f_globals.get("__name__")).startswith(_OURS)
+    return str(frame.f_globals.get("__name__")).rpartition(".")[0] in _OURS
