@@ -24,7 +24,7 @@ from poolproof.harness.isolation import Beacon, Finished
 from poolproof.kernels.interpreter import missing_packages
 from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
-from poolproof.run_kinds import layout_of
+from poolproof.run_kinds import POOL, RunKind
 from poolproof.targets.target import Target
 
 __all__ = ["STAGE", "attention_stage", "why_no_attention"]
@@ -41,7 +41,7 @@ BUMP_INTERVAL_S = 0.5
 class Serve:
     """Runs of one kind (`run_kinds.py`)."""
 
-    kind: str
+    kind: RunKind
     seed: int
     runs: int
 
@@ -79,7 +79,7 @@ def attention_stage(
     *,
     options: CertifyOptions,
     progress: Progress,
-    kinds: list[str],
+    kinds: list[RunKind],
 ) -> list[StageResult]:
     """The stage, or nothing where it is left out; what breaks goes to the collector."""
     able = [kind for kind in kinds if kind not in driving.lost and _can_be_served(about, kind)]
@@ -120,8 +120,8 @@ def attention_stage(
     ]  # fmt: skip
 
 
-def _can_be_served(about: Description, kind: str) -> bool:
-    if kind == "pool":
+def _can_be_served(about: Description, kind: RunKind) -> bool:
+    if kind == POOL:
         return True
     layout = about.layout_of_kind(kind)
     return layout is not None and layout.can is not None and _has_paged_groups(layout.profile)
@@ -136,7 +136,7 @@ def serve_attention(target: Target, task: Serve, beacon: Beacon) -> Served:
     """The worker's job: runs until one breaks something."""
     with _bumping(beacon):
         from poolproof.kernels.serving.allocator_runs import serve_manager, serve_pool
-    layout_name = layout_of(task.kind)
+    layout_name = task.kind.layout
     layout = None if layout_name is None else target.layout(layout_name)
     profile = target.profile if layout is None else layout.profile
     make = target.make if layout is None else layout.make

@@ -31,7 +31,7 @@ from poolproof.levels import BUDGETS
 from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
 from poolproof.ruler import check_ruler
-from poolproof.run_kinds import manager_kind
+from poolproof.run_kinds import POOL, QUEUE, RunKind, manager_kind
 from poolproof.run_plan import kinds_of, layout_notes
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.target import Target
@@ -107,7 +107,7 @@ class _Certification:
         self._progress.end()
         return certificate
 
-    def _explore(self, about: Description, driving: Driving, kinds: list[str]) -> None:
+    def _explore(self, about: Description, driving: Driving, kinds: list[RunKind]) -> None:
         """Every state or workload of small scopes, where no worker was lost."""
         exploring = Exploring(
             self._isolation, about, driving.collector, self._progress, self._options.seed
@@ -145,7 +145,7 @@ class _Certification:
         self._progress.begin("methods never called")
         entered: set[str] = set()
         for kind in kinds_of(about, self._options):
-            if kind == "queue":
+            if kind == QUEUE:
                 continue
             outcome = driving.one(methods_entered, Chunk(kind, self._options.seed, 0, _SAMPLE_RUNS))
             if isinstance(outcome, Finished):
@@ -159,7 +159,7 @@ class _Certification:
             return None
         # Of a manager the layout whose order is broken; "pool" at the other levels.
         layout = next((f.trace.options.get("layout") for f in findings), None)
-        kind = "pool" if layout is None else manager_kind(str(layout))
+        kind = POOL if layout is None else manager_kind(str(layout))
         profile = getattr(about.layout_of_kind(kind), "profile", about.profile)
         for eviction in ("lru", "unhashed-first", "lifo", "unspecified"):
             if eviction == profile.eviction:
@@ -178,7 +178,7 @@ class _Certification:
         stage = "misuse that the profile leaves undefined"
         self._progress.begin(stage)
         profile = replace(about.profile, misuse="raises")
-        for result in driving.chunks("pool", 4, profile):
+        for result in driving.chunks(POOL, 4, profile):
             for trace in result.failures.values():
                 found.add(stage, trace)
         return found

@@ -40,6 +40,7 @@ from poolproof.harness.isolation import Finished
 from poolproof.levels import Bounds, Budget, Sequences
 from poolproof.manager_exploration import ExploringManager
 from poolproof.progress import Progress
+from poolproof.run_kinds import POOL, QUEUE, RunKind
 
 __all__ = ["Exploring", "reason_not_explored", "stage_of"]
 
@@ -104,7 +105,10 @@ class Exploring:
         self._seed = seed
 
     def explore(
-        self, budget: Budget, left_out: Container[str] = (), layouts: Container[str] | None = None
+        self,
+        budget: Budget,
+        left_out: Container[RunKind] = (),
+        layouts: Container[RunKind] | None = None,
     ) -> None:
         """All stages of the budget, except for kinds of runs (`run_kinds.py`) that are left out.
 
@@ -125,12 +129,12 @@ class Exploring:
                 max_commands=MOST_COMMANDS_OF_WORKLOADS,
                 max_states=budget.states_of_layout(len(kinds)),
             )
-        if about.queue_can is not None and budget.queue_blocks and "queue" not in left_out:
+        if about.queue_can is not None and budget.queue_blocks and QUEUE not in left_out:
             self._until_refused(
                 partial(self.explore_queue, budget.queue_blocks),
                 *(partial(self.explore_sequences, "queue", bounds) for bounds in sequences[-1:]),
             )
-        if about.level == "pool" and "pool" not in left_out:
+        if about.level == "pool" and POOL not in left_out:
             self._until_refused(
                 *(partial(self.explore_scope, bounds) for bounds in self._explorable(budget)),
                 *(partial(self.explore_sequences, "pool", bounds) for bounds in sequences),
@@ -212,7 +216,7 @@ class Exploring:
 
     def explore_layouts(
         self,
-        kinds: Sequence[str],
+        kinds: Sequence[RunKind],
         *,
         max_commands: int,
         max_states: int,

@@ -32,7 +32,7 @@ from poolproof.harness.replay import Replay, replay
 from poolproof.harness.tape_driver import taped
 from poolproof.harness.weak_hashes import WEAK_HASHES
 from poolproof.manager_watch import Watched, watch
-from poolproof.run_kinds import hash_bits_of, layout_of
+from poolproof.run_kinds import CHAINS, POOL, QUEUE, RunKind
 from poolproof.stateful_tests.chain_machine import ChainMachine
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.manager_machine import ManagerMachine
@@ -74,7 +74,7 @@ class Chunk:
     does that the target's own leaves undefined.
     """
 
-    kind: str
+    kind: RunKind
     seed: int
     first: int
     count: int
@@ -117,7 +117,7 @@ class ChunkResult:
 class Machine:
     """A Hypothesis machine to run: its kind, the level of its budget, its seed."""
 
-    kind: str
+    kind: RunKind
     level: str
     seed: int
 
@@ -132,14 +132,13 @@ class Shrink:
 
 def campaign_of(target: Target, chunk: Chunk) -> PoolCampaign | QueueCampaign | ManagerCampaign:
     """The campaign that a chunk belongs to."""
-    layout_name = layout_of(chunk.kind)
-    if layout_name is not None:
-        return _manager_campaign(target, layout_name, chunk)
+    if chunk.kind.layout is not None:
+        return _manager_campaign(target, chunk.kind.layout, chunk)
     profile = chunk.profile or target.profile
-    if chunk.kind == "queue":
+    if chunk.kind.driven == "queue":
         queue = queue_of(target)
         return QueueCampaign(queue.name, queue.make, chunk.seed)
-    if chunk.kind == "chains":
+    if chunk.kind.driven == "chains":
         assert target.make_chained is not None
         return PoolCampaign(
             target.name,
@@ -158,7 +157,7 @@ def _manager_campaign(target: Target, layout_name: str, chunk: Chunk) -> Manager
     profile = chunk.profile or layout.profile
     assert isinstance(profile, ManagerProfile)
     options: dict[str, Any] = {"layout": layout_name}
-    if hash_bits := hash_bits_of(chunk.kind):
+    if hash_bits := chunk.kind.hash_bits:
         options[WEAK_HASHES] = hash_bits
         if "collisions" in profile.assumed:
             # Who never said that hits are compared is not called wrong for trusting hashes.
@@ -230,10 +229,10 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
     if isinstance(campaign, ManagerCampaign):
         make: Callable[[Any, MachineLog], RuleBasedStateMachine] = ManagerMachine
     else:
-        machines: dict[str, Callable[[Any, MachineLog], RuleBasedStateMachine]] = {
-            "pool": PoolMachine,
-            "chains": ChainMachine,
-            "queue": QueueMachine,
+        machines: dict[RunKind, Callable[[Any, MachineLog], RuleBasedStateMachine]] = {
+            POOL: PoolMachine,
+            CHAINS: ChainMachine,
+            QUEUE: QueueMachine,
         }
         make = machines[machine.kind]
     return run_machine(

@@ -28,7 +28,7 @@ from poolproof.harness.lost_run import Again, Journal, as_violation, find_culpri
 from poolproof.harness.minimise import Attempt, minimise, run_candidate
 from poolproof.harness.relative import RelativeCommand
 from poolproof.right_target import right_target
-from poolproof.run_kinds import level_of
+from poolproof.run_kinds import QUEUE, RunKind
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.targets.target import Target
 
@@ -134,15 +134,15 @@ def _on_reference(trace: Trace, candidate: Sequence[RelativeCommand | Command]) 
     return run_candidate(trace, candidate, right_target(trace))
 
 
-def _setup(about: Description, kind: str) -> Trace:
+def _setup(about: Description, kind: RunKind) -> Trace:
     """The header for a run that was lost before it had begun its journal."""
     layout = about.layout_of_kind(kind)
     profile = about.profile if layout is None else layout.profile
     options = {} if layout is None else {"block_size": layout.block_size, "layout": layout.name}
     return Trace(
         target=about.name,
-        level=level_of(kind),
-        profile=Profile() if kind == "queue" else profile,
+        level=kind.level,
+        profile=Profile() if kind == QUEUE else profile,
         num_blocks=4 + (profile.null_block or 0),
         enable_caching=True,
         commands=(),

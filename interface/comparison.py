@@ -19,6 +19,7 @@ from poolproof.finding import Finding
 from poolproof.harness.isolation import Failed, ImporterError, Isolation
 from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
+from poolproof.run_kinds import RunKind
 from poolproof.run_plan import kinds_of
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.paired import paired_target
@@ -145,7 +146,7 @@ def _alone(load: Callable[[], Target], options: CertifyOptions, progress: Progre
     return alone
 
 
-def _first_broken(driving: Driving, kinds: list[str], profile: Profile | None) -> str | None:
+def _first_broken(driving: Driving, kinds: list[RunKind], profile: Profile | None) -> str | None:
     for kind in kinds:
         for result in driving.chunks(kind, _CHUNKS_ALONE, profile):
             for trace in result.failures.values():

@@ -16,7 +16,7 @@ from poolproof.contract.violation import Violation
 from poolproof.harness.isolation import Beacon, Lost
 from poolproof.harness.lost_run import as_violation
 from poolproof.harness.target_call import constructing, crash
-from poolproof.run_kinds import layout_of, manager_kind
+from poolproof.run_kinds import RunKind, manager_kind
 from poolproof.targets.target import Layout, Target
 
 __all__ = [
@@ -45,7 +45,7 @@ class LayoutDescription:
     """Whether the manager lets its hash be replaced (`use_hash`)."""
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> RunKind:
         """The kind of its runs."""
         return manager_kind(self.name)
 
@@ -77,9 +77,9 @@ class Description:
     may_be_unfinished: bool = False
     """Whether some method of the class speaks of NotImplementedError."""
 
-    def layout_of_kind(self, kind: str) -> LayoutDescription | None:
+    def layout_of_kind(self, kind: RunKind) -> LayoutDescription | None:
         """The layout whose runs are of this kind."""
-        return next((layout for layout in self.layouts if layout.name == layout_of(kind)), None)
+        return next((layout for layout in self.layouts if layout.name == kind.layout), None)
 
 
 def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:

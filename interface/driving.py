@@ -38,14 +38,7 @@ from poolproof.harness.queue_workload import required_queue_facts
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
-from poolproof.run_kinds import (
-    hash_bits_of,
-    layout_of,
-    level_of,
-    stage_of,
-    steps_per_run,
-    weakened,
-)
+from poolproof.run_kinds import CHAINS, QUEUE, RunKind
 
 __all__ = ["Driving", "described", "raise_if_ours", "value_of"]
 
@@ -85,11 +78,11 @@ class Driving:
         self._progress = progress
         self._budget = BUDGETS[options.level]
         self.stages: list[StageResult] = []
-        self.lost: set[str] = set()
-        self._kinds: list[str] = []
+        self.lost: set[RunKind] = set()
+        self._kinds: list[RunKind] = []
         self.collector = self.new_collector()
 
-    def drive(self, kinds: list[str]) -> None:
+    def drive(self, kinds: list[RunKind]) -> None:
         """All stages of these kinds (`run_kinds.py`)."""
         self._kinds = kinds
         self._drive_machines(kinds)
@@ -101,7 +94,7 @@ class Driving:
         for kind in kinds:
             layout = self._about.layout_of_kind(kind)
             if layout is not None and layout.takes_hash:
-                self._drive_randomly(weakened(kind))
+                self._drive_randomly(kind.weakened())
 
     def one(self, job: Any, argument: Any) -> Any:
         """Run one job in a worker and return its outcome, Finished or Lost."""
@@ -110,7 +103,7 @@ class Driving:
         return outcome
 
     def chunks(
-        self, kind: str, count: int, profile: Profile | None = None
+        self, kind: RunKind, count: int, profile: Profile | None = None
     ) -> Iterator[ChunkResult]:
         """The results of chunks in order; a lost worker becomes a failing run."""
         arguments = [
@@ -144,7 +137,7 @@ class Driving:
             return trace
         return minimise_lost(self._isolation, trace, outcome)
 
-    def _drive_machines(self, kinds: list[str]) -> None:
+    def _drive_machines(self, kinds: list[RunKind]) -> None:
         """Hypothesis's state machines, side by side; each is one long job."""
         self._progress.begin("state machines")
         machines = [Machine(kind, self._options.level, self._options.seed) for kind in kinds]
@@ -154,7 +147,7 @@ class Driving:
             self._note_machine(machine, outcome)
 
     def _note_machine(self, machine: Machine, outcome: Any) -> None:
-        stage = f"{stage_of(machine.kind)}, state machine"
+        stage = f"{machine.kind.stage}, state machine"
         if isinstance(outcome, Finished):
             timed: TimedMachine = outcome.value
             result = timed.result
@@ -162,7 +155,7 @@ class Driving:
                 self.collector.add(stage, result.trace)
             note = "the target answered the same commands differently"
             stage_result = StageResult(
-                level=level_of(machine.kind),
+                level=machine.kind.level,
                 stage=stage,
                 outcome=Outcome.HOLDS if result.trace is None else Outcome.REFUSED,
                 steps=result.num_steps,
@@ -176,26 +169,26 @@ class Driving:
             self.collector.add_lost(stage, self._minimised_lost(lost, outcome))
             self.lost.add(machine.kind)
             stage_result = StageResult(
-                level=level_of(machine.kind),
+                level=machine.kind.level,
                 stage=stage,
                 outcome=Outcome.REFUSED,
                 note=outcome.sentence("a command"),
             )
         self.stages.append(stage_result)
 
-    def _num_chunks(self, kind: str) -> int:
-        if layout_of(kind) is None:
-            return self._budget.chunks[kind]
-        if hash_bits_of(kind):
+    def _num_chunks(self, kind: RunKind) -> int:
+        if kind.layout is None:
+            return self._budget.chunks[kind.driven]
+        if kind.hash_bits:
             # Collisions come in every run: where they are not seen in a hundred, they never are.
             return 1
         return self._budget.chunks_of_layout(len(self._kinds))
 
-    def _drive_randomly(self, kind: str) -> None:
+    def _drive_randomly(self, kind: RunKind) -> None:
         """The plain driver; a few more chunks after the first failure, then it stops."""
         chunks, required = self._num_chunks(kind), _required(kind, self._about)
-        stage = f"{stage_of(kind)}, plain driver"
-        steps_per_chunk = steps_per_run(kind) * RUNS_PER_CHUNK
+        stage = f"{kind.stage}, plain driver"
+        steps_per_chunk = kind.steps_per_run * RUNS_PER_CHUNK
         self._progress.begin(stage, chunks * steps_per_chunk)
         began = time.monotonic()
         total = ChunkResult()
@@ -228,7 +221,7 @@ class Driving:
             note = f"{total.num_failing_runs} of {total.num_runs} runs failed; stopped early"
         elif total.num_collisions:
             note = (
-                f"hashes are trusted: with {hash_bits_of(kind)} bits, {total.num_collisions} of "
+                f"hashes are trusted: with {kind.hash_bits} bits, {total.num_collisions} of "
                 f"{total.num_runs} runs went wrong by a collision"
             )
         for failure, trace in total.failures.items():
@@ -236,7 +229,7 @@ class Driving:
         missing = set(required) - total.facts
         self.stages.append(
             StageResult(
-                level=level_of(kind),
+                level=kind.level,
                 stage=stage,
                 outcome=Outcome.REFUSED if failed
                 else Outcome.INCONCLUSIVE if missing else Outcome.HOLDS,
@@ -264,17 +257,17 @@ def raise_if_ours(outcome: Any) -> None:
         )
 
 
-def _required(kind: str, about: Description) -> list[str]:
-    if hash_bits_of(kind):
+def _required(kind: RunKind, about: Description) -> list[str]:
+    if kind.hash_bits:
         return []
     layout = about.layout_of_kind(kind)
     if layout is not None:
         # One that could not be looked at fails when it is driven.
         return [] if layout.can is None else required_manager_facts(layout.profile, layout.can)
-    if kind == "queue":
+    if kind == QUEUE:
         assert about.queue_can is not None
         return required_queue_facts(about.queue_can)
     assert about.can is not None
-    if kind == "chains":
+    if kind == CHAINS:
         return required_chain_facts(about.profile, about.can_chained or about.can)
     return required_facts(about.profile, about.can)

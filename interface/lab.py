@@ -18,7 +18,7 @@ from poolproof.driving import Driving
 from poolproof.harness.isolation import Beacon, Finished
 from poolproof.invariants.catalogue import STATEMENTS
 from poolproof.lessons import UNFINISHED, lesson_of
-from poolproof.run_kinds import level_of
+from poolproof.run_kinds import RunKind
 from poolproof.targets.target import Target
 
 __all__ = ["FirstLook", "first_look", "lead_on"]
@@ -58,7 +58,7 @@ def first_look(target: Target, chunk: Chunk, beacon: Beacon) -> FirstLook:
     return look
 
 
-def lead_on(driving: Driving, kinds: Sequence[str], seed: int) -> bool:
+def lead_on(driving: Driving, kinds: Sequence[RunKind], seed: int) -> bool:
     """Look at an allocator that may be unfinished; whether it is, and was told what comes next."""
     for kind in kinds:
         outcome = driving.one(first_look, Chunk(kind, seed, 0, _RUNS))
@@ -66,7 +66,7 @@ def lead_on(driving: Driving, kinds: Sequence[str], seed: int) -> bool:
             return False  # a hang or a crash is met again by the stages, which say all of it
         look: FirstLook = outcome.value
         if look.unwritten:
-            _tell(driving, level_of(kind), look)
+            _tell(driving, kind.level, look)
             return True
     return False
 

@@ -20,6 +20,7 @@ from poolproof.description import Description, LayoutDescription
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
+from poolproof.run_kinds import POOL, QUEUE, RunKind
 
 __all__ = ["MOST_RUNS", "Veiled", "check_ruler"]
 
@@ -46,7 +47,7 @@ class Veiled:
 
 
 def check_ruler(
-    about: Description, kinds: Sequence[str]
+    about: Description, kinds: Sequence[RunKind]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The planted bugs that were caught and those that were missed, by id and title.
 
@@ -56,7 +57,7 @@ def check_ruler(
     caught: list[str] = []
     missed: list[str] = []
     planted: list[tuple[AnySpecimen, Callable[[int], Any]]] = []
-    if "pool" in kinds:
+    if POOL in kinds:
         assert about.can is not None
         hidden = frozenset(POOL_OBSERVERS) - about.can.observers
         planted += [
@@ -71,7 +72,7 @@ def check_ruler(
                 runs = _manager_runs(found, layout, hidden)
                 in_layouts.setdefault(found.id, (found, runs))
     planted += in_layouts.values()
-    if "queue" in kinds:
+    if QUEUE in kinds:
         planted += [
             (specimen, QueueCampaign(specimen.id, specimen.make).run)
             for specimen in queue_canaries()

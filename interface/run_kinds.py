@@ -1,66 +1,69 @@
 """The kinds of runs that a certification drives, and what each of them is called.
 
-A kind is a text: "queue", "pool" (opaque hashes), "chains" (token chains), or "manager NAME" for
-the layout of a manager. With "manager NAME, weak hashes" the hashes of that manager are cut to a
-few bits, so that they collide (`harness/weak_hashes.py`).
+A kind says which part of a target is driven, and how: with the small sizes at which most bugs
+have their shortest trace, at the sizes that servers run (`harness/production.py`), or with a
+manager's hashes cut to a few bits, so that they collide (`harness/weak_hashes.py`).
 """
 
 from __future__ import annotations
 
-__all__ = [
-    "hash_bits_of",
-    "layout_of",
-    "level_of",
-    "manager_kind",
-    "stage_of",
-    "steps_per_run",
-    "weakened",
-]
+from dataclasses import dataclass, replace
 
-_MANAGER = "manager "
-_WEAK = ", weak hashes"
+__all__ = ["CHAINS", "POOL", "QUEUE", "RunKind", "manager_kind"]
+
 _HASH_BITS = 4
 """With 8 bits, comparing one block of a prefix instead of all is found ten times as late."""
 _STAGES = {"pool": "opaque hashes", "chains": "token chains", "queue": "links and order"}
-_STEPS = {"pool": 115, "chains": 115, "queue": 40}
-_STEPS_OF_MANAGERS = 95
+_STEPS = {"pool": 115, "chains": 115, "queue": 40, "manager": 95}
 
 
-def manager_kind(layout: str) -> str:
-    """The kind of the runs of a layout."""
-    return _MANAGER + layout
+@dataclass(frozen=True, slots=True)
+class RunKind:
+    """One kind of runs: what they drive, and which layout of it if that is a manager.
+
+    `driven` is "queue", "pool" (opaque hashes), "chains" (token chains) or "manager".
+    """
+
+    driven: str
+    layout: str | None = None
+    hash_bits: int = 0
+    """To how many bits the runs cut a manager's hashes; 0: not at all."""
+    production: bool = False
+    """Whether the runs have the sizes of servers."""
+
+    @property
+    def level(self) -> str:
+        """The level that the runs belong to."""
+        return "pool" if self.driven == "chains" else self.driven
+
+    @property
+    def stage(self) -> str:
+        """What a stage of this kind is called, before the name of its driver."""
+        name = _STAGES[self.driven] if self.layout is None else self.layout
+        if self.production:
+            return f"{name}, production sizes"
+        return f"{name}, weak hashes" if self.hash_bits else name
+
+    @property
+    def steps_per_run(self) -> int:
+        """About how many commands one run of the plain driver gives, at small sizes."""
+        return _STEPS[self.driven]
+
+    def weakened(self) -> RunKind:
+        """The kind of a manager's runs in which its hashes collide."""
+        assert self.layout is not None
+        return replace(self, hash_bits=_HASH_BITS)
+
+    def at_production_sizes(self) -> RunKind:
+        """The kind of the same runs at the sizes of servers."""
+        return replace(self, production=True)
 
 
-def weakened(kind: str) -> str:
-    """The kind of a manager's runs in which its hashes collide."""
-    assert kind.startswith(_MANAGER)
-    return kind + _WEAK
+QUEUE = RunKind("queue")
+POOL = RunKind("pool")
+CHAINS = RunKind("chains")
 
 
-def hash_bits_of(kind: str) -> int:
-    """To how many bits runs of this kind cut the manager's hashes; 0: not at all."""
-    return _HASH_BITS if kind.endswith(_WEAK) else 0
-
-
-def layout_of(kind: str) -> str | None:
-    """The layout that runs of this kind drive; None at other levels."""
-    if not kind.startswith(_MANAGER):
-        return None
-    return kind.removeprefix(_MANAGER).removesuffix(_WEAK)
-
-
-def level_of(kind: str) -> str:
-    """The level that the runs belong to."""
-    if layout_of(kind) is not None:
-        return "manager"
-    return "queue" if kind == "queue" else "pool"
-
-
-def stage_of(kind: str) -> str:
-    """What a stage of this kind is called, before the name of its driver."""
-    return kind.removeprefix(_MANAGER) if layout_of(kind) else _STAGES[kind]
-
-
-def steps_per_run(kind: str) -> int:
-    """About how many commands one run of the plain driver gives."""
-    return _STEPS.get(kind, _STEPS_OF_MANAGERS)
+def manager_kind(layout: str) -> RunKind:
+    """The kind of the runs of a layout of a manager."""
+    return RunKind("manager", layout)

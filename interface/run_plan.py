@@ -8,12 +8,13 @@ from __future__ import annotations
 from poolproof.contract.target import TargetError
 from poolproof.description import Description
 from poolproof.options import CertifyOptions
+from poolproof.run_kinds import CHAINS, POOL, QUEUE, RunKind
 from poolproof.wording import profile_words
 
 __all__ = ["kinds_of", "layout_notes", "layouts_not_run"]
 
 
-def kinds_of(about: Description, options: CertifyOptions) -> list[str]:
+def kinds_of(about: Description, options: CertifyOptions) -> list[RunKind]:
     """The kinds of runs, in the order in which they are driven.
 
     Raises TargetError for a layout that the target does not have, or that cannot be run.
@@ -24,8 +25,8 @@ def kinds_of(about: Description, options: CertifyOptions) -> list[str]:
         return [
             layout.kind for layout in about.layouts if layout.name in asked and not layout.why_not
         ]
-    kinds = ["queue"] * (about.has_queue or about.level == "queue")
-    return kinds + ["pool"] * (about.level == "pool") + ["chains"] * about.takes_chains
+    kinds = [QUEUE] * (about.has_queue or about.level == "queue")
+    return kinds + [POOL] * (about.level == "pool") + [CHAINS] * about.takes_chains
 
 
 def layouts_not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]]:

@@ -17,7 +17,6 @@ from poolproof.kill_matrix.drivers import CountingLog, kind_of
 from poolproof.kill_matrix.exhaustive import explore
 from poolproof.kill_matrix.subject import Subject
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
-from poolproof.run_kinds import stage_of, weakened
 
 __all__ = ["CERTIFY", "ODDITIES_ELSEWHERE"]
 
@@ -45,7 +44,7 @@ def _runs(level: str, subject: Subject, seed: int, beacon: Beacon) -> tuple[int,
     kinds = {kind_of(subject): _chunks(level, subject)}
     if subject.weak_hashes:
         # For the others this stage says how often a manager that trusts its hashes is misled.
-        kinds[weakened(kind_of(subject))] = 1
+        kinds[kind_of(subject).weakened()] = 1
     for kind, chunks in kinds.items():
         campaign = campaign_of(subject.target(), Chunk(kind, seed, 0, 0))
         for number in range(chunks * RUNS_PER_CHUNK):
@@ -54,7 +53,7 @@ def _runs(level: str, subject: Subject, seed: int, beacon: Beacon) -> tuple[int,
             # A collision is reported, too, by a note beside the stage.
             trace = run.trace or run.collision
             if trace is not None:
-                return steps, trace, stage_of(kind)
+                return steps, trace, kind.stage
     explored, trace = explore(subject, level, seed, beacon)
     return steps + explored, trace, "exhaustive stages"
 
@@ -63,7 +62,7 @@ def _chunks(level: str, subject: Subject) -> int:
     budget = BUDGETS[level]
     if subject.level == "manager":
         return budget.chunks_of_layout(1)
-    return budget.chunks[kind_of(subject)]
+    return budget.chunks[kind_of(subject).driven]
 
 
 def _search_quick(subject: Subject, seed: int, beacon: Beacon) -> Outcome:

@@ -19,7 +19,7 @@ from poolproof.harness.minimise import minimise, run_candidate
 from poolproof.kill_matrix.detector import Detector, Outcome
 from poolproof.kill_matrix.subject import LAYOUT, Subject
 from poolproof.ruler import MOST_RUNS
-from poolproof.run_kinds import manager_kind
+from poolproof.run_kinds import RunKind, manager_kind
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.manager_machine import ManagerMachine
 from poolproof.stateful_tests.run_machine import run_machine
@@ -38,9 +38,9 @@ _MOST_ATTEMPTS = 1500
 """Attempts at a smaller trace: enough for most to come to an end."""
 
 
-def kind_of(subject: Subject) -> str:
+def kind_of(subject: Subject) -> RunKind:
     """The kind of its runs (`run_kinds.py`)."""
-    return manager_kind(LAYOUT) if subject.level == "manager" else subject.level
+    return manager_kind(LAYOUT) if subject.level == "manager" else RunKind(subject.level)
 
 
 def campaign_for(subject: Subject, seed: int) -> Any:

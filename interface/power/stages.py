@@ -22,7 +22,7 @@ from poolproof.harness.isolation import Beacon, Finished, Outcome
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.options import LEVELS
 from poolproof.progress import SilentProgress
-from poolproof.run_kinds import layout_of, stage_of
+from poolproof.run_kinds import CHAINS, POOL, QUEUE, RunKind
 from poolproof.targets.target import Target
 
 __all__ = ["Failure", "Stage", "failures_of", "stages_beside", "stages_of"]
@@ -39,10 +39,10 @@ class Stage:
     """
 
     driver: str
-    kind: str
+    kind: RunKind
     level: str
     seed: int
-    kinds: tuple[str, ...]
+    kinds: tuple[RunKind, ...]
     first: int = 0
     count: int = 0
     target: int = 0
@@ -52,7 +52,7 @@ class Stage:
     def name(self) -> str:
         """What the stage is called, as in a certificate."""
         words = {"plain": "plain driver", "machine": "state machine", "explored": "small scopes"}
-        name = f"{stage_of(self.kind)}, {words[self.driver]}, {self.level}"
+        name = f"{self.kind.stage}, {words[self.driver]}, {self.level}"
         return f"{self.beside}: {name}" if self.beside else name
 
 
@@ -96,35 +96,35 @@ class _InWorker:
             yield Finished(job(self._target, argument, self._beacon))
 
 
-def stages_of(kinds: Collection[str], level: str, seed: int) -> list[Stage]:
+def stages_of(kinds: Collection[RunKind], level: str, seed: int) -> list[Stage]:
     """All stages up to a level, for these kinds of runs."""
     stages = []
-    done: dict[str, int] = {}
+    done: dict[RunKind, int] = {}
     for step in LEVELS[: LEVELS.index(level) + 1]:
         budget = BUDGETS[step]
         plain, thorough = [], []
         for kind in kinds:
             chunks = (
-                budget.chunks[kind]
-                if layout_of(kind) is None
+                budget.chunks[kind.driven]
+                if kind.layout is None
                 else budget.chunks_of_layout(len(kinds))
             )
             first, last = done.get(kind, 0), chunks * RUNS_PER_CHUNK
             plain.append(Stage("plain", kind, step, seed, tuple(kinds), first, last - first))
             done[kind] = last
             thorough.append(Stage("machine", kind, step, seed, tuple(kinds)))
-            if kind != "chains":
+            if kind != CHAINS:
                 thorough.append(Stage("explored", kind, step, seed, tuple(kinds)))
         stages += plain + thorough
     return stages
 
 
 def stages_beside(
-    kinds: Collection[str], level: str, seed: int, target: int, name: str
+    kinds: Collection[RunKind], level: str, seed: int, target: int, name: str
 ) -> list[Stage]:
     """The stages of a target that judges mutants which the first one lets pass."""
-    if "pool" in kinds:
-        kinds = [kind for kind in kinds if kind != "queue"]  # the first has driven that one
+    if POOL in kinds:
+        kinds = [kind for kind in kinds if kind != QUEUE]  # the first has driven that one
     plain = [stage for stage in stages_of(kinds, level, seed) if stage.driver == "plain"]
     return [
         replace(
@@ -173,7 +173,7 @@ def _explored(
     exploring = Exploring(isolation, about, collector, SilentProgress(), stage.seed)
     others = tuple(kind for kind in stage.kinds if kind != stage.kind)
     # A pool's companion queue is explored with the queue's own stage.
-    others += () if stage.kind in ("queue", "pool") else ("queue", "pool")
+    others += () if stage.kind in (QUEUE, POOL) else (QUEUE, POOL)
     budget = BUDGETS[stage.level]
     # Layouts of a manager share the states, as they do when they are explored together.
     states = budget.states_of_layout(len(stage.kinds))

@@ -16,6 +16,7 @@ from poolproof.driving import Driving
 from poolproof.harness.isolation import Finished, Hung
 from poolproof.options import CertifyOptions, Limits
 from poolproof.progress import SilentProgress
+from poolproof.run_kinds import POOL
 from poolproof.run_plan import kinds_of
 from poolproof.targets.load import load_target
 
@@ -84,14 +85,14 @@ def test_it_is_left_out_where_it_means_nothing(name, options, words):
 @pytest.mark.usefixtures("with_torch")
 def test_outputs_that_were_compared_make_a_pass():
     (stage,), kinds, _ = stage_over("impl", Finished(Served(40, 900, 800, 70)))
-    assert (stage.outcome, stage.stage, kinds) == (Outcome.HOLDS, STAGE, ["pool"])
+    assert (stage.outcome, stage.stage, kinds) == (Outcome.HOLDS, STAGE, [POOL])
     assert stage.note == "800 outputs compared, 70 prefixes shared"
 
 
 @pytest.mark.usefixtures("with_torch")
 def test_layouts_that_no_paged_kernel_reads_are_left_out():
     _, kinds, _ = stage_over("reference-manager", Finished(Served(1, 1, 1, 1)))
-    assert kinds == ["manager full", "manager sliding", "manager full+sliding"]
+    assert [kind.layout for kind in kinds] == ["full", "sliding", "full+sliding"]
 
 
 @pytest.mark.usefixtures("with_torch")
@@ -112,7 +113,7 @@ def test_nothing_compared_or_a_lost_worker_concludes_nothing(outcome):
 
 @pytest.mark.usefixtures("with_torch")
 def test_what_cost_a_worker_before_is_not_driven_again():
-    assert stage_over("impl", Finished(Served()), lost=["pool"])[0] == []
+    assert stage_over("impl", Finished(Served()), lost=[POOL])[0] == []
 
 
 def test_the_beacon_is_kept_alive_while_torch_is_imported(monkeypatch):
