@@ -17,7 +17,7 @@ from poolproof.levels import BUDGETS, Bounds, Budget, Sequences
 from poolproof.options import CertifyOptions
 from poolproof.progress import SilentProgress
 from poolproof.reference.native_pool import NativeDictPool
-from poolproof.run_kinds import POOL
+from poolproof.run_kinds import POOL, QUEUE
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
@@ -86,7 +86,7 @@ def test_a_good_pool_is_reached_in_every_state_and_the_notes_say_which():
 def test_levels_that_lost_a_worker_are_left_out():
     stages, _ = explored(InProcess(lambda: load_target("impl")), {POOL})
     assert {stage.level for stage in stages} == {"queue"}
-    stages, _ = explored(InProcess(lambda: load_target("impl")), {"queue"})
+    stages, _ = explored(InProcess(lambda: load_target("impl")), {QUEUE})
     assert {stage.level for stage in stages} == {"pool"}
 
 
