@@ -76,6 +76,7 @@ class LookupCommands(PoolCommands):
                 )
             )
         taken = list(map(index, answer))
+        self.received(command, answer)
         for block in taken:
             if block in self.reference.free:
                 self._revives(block)

@@ -181,7 +181,7 @@ class IncrementalCheck:
             return False
         null = reference.null_block
         length = 1
-        for block in touched:
+        for block in dict.fromkeys(touched):  # one id may stand in a list hundreds of times
             if block == null:
                 if self._block_hash and self._block_hash(block) is not None:
                     return False
@@ -219,15 +219,14 @@ class IncrementalCheck:
         free = self._reference.free
         for walk, forward in ((iter(free), 1), (reversed(free), 0)):
             before: int | None = None
+            previous: Neighbours = None
             for block in islice(walk, length):
                 links = self.neighbours(block)
                 if links is None or links[1 - forward] != before:
                     return False
-                if before is not None:
-                    previous = self.neighbours(before)
-                    if previous is None or previous[forward] != block:
-                        return False
-                before = block
+                if previous is not None and previous[forward] != block:
+                    return False
+                before, previous = block, links
         return True
 
     def _lookups_pass(self, keys: Iterable[Key]) -> bool:

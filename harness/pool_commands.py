@@ -44,9 +44,9 @@ class PoolCommands:
 
     After a command, `taken` are the blocks on which it took a reference, `remapped` the (old,
     new) pairs that a `cache` call merged, `touched` and `touched_keys` what it may have changed,
-    and `refused` whether it had to change nothing. A list that was passed to the target is emptied
-    after the call, since it is the caller's: a deferred free that keeps it frees nothing, or later
-    another request's blocks (sglang#34067).
+    and `refused` whether it had to change nothing. `remarks` are for the certificate. A list that
+    was passed to the target is emptied after the call, since it is the caller's: a deferred free
+    that keeps it frees nothing, or later another request's blocks (sglang#34067).
     """
 
     def __init__(self, target: Any, profile: Profile, reference: DictPool) -> None:
@@ -55,6 +55,8 @@ class PoolCommands:
         self.profile = profile
         self.reference = reference
         self.facts = PoolFacts()
+        self.remarks: set[str] = set()
+        self.most_references = 0
         self.keys: list[Key] = []
         self.taken: Sequence[int] = ()
         self.remapped: list[tuple[int, int]] = []
@@ -88,6 +90,16 @@ class PoolCommands:
         A session that looks for one invariant passes over the others here.
         """
         raise ViolationError(violation)
+
+    def received(self, _command: Command, answer: Any) -> None:
+        """The target answered with block ids, which were copied: a list is ours to change."""
+        if type(answer) is list:
+            answer.clear()
+
+    def received_events(self, events: Any) -> None:
+        """The same for a list of events."""
+        if type(events) is list:
+            events.clear()
 
     def know(self, keys: Sequence[Key]) -> None:
         """Keys that full checks look up from now on."""
@@ -158,6 +170,7 @@ class PoolCommands:
         taken = list(islice(free, count))
         if type(answer) is not list or answer != taken:
             taken = self._judge_allocation(answer, taken)
+        self.received(command, answer)
         all_keys = pool.keys
         evicted = [key for block in taken for key in all_keys[block]]
         pool.allocate(count, taken)
@@ -211,8 +224,13 @@ class PoolCommands:
             self.facts.add("the null block stood in a list")
             self.taken = [block for block in ids if block != pool.null_block]
         for block in ids:
-            if len(pool.holders[block]) > 1:
+            references = len(pool.holders[block])
+            if references > 1:
                 self.facts.add("a block had two owners or more")
+                if references > self.most_references:
+                    self.most_references = references
+                    if references > 255:
+                        self.facts.add("a block had more than 255 owners")
         if len(ids) > 1 and len(set(ids)) < len(ids):
             self.facts.add("a block stood twice in one touch")
 
@@ -250,7 +268,10 @@ class PoolCommands:
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
         if isinstance(answer, list | tuple):
-            answer = list(answer)  # it may be the very list that it was given
+            blocks = list(answer)
+            if answer is not given:  # it may be the very list that it was given
+                self.received(command, answer)
+            answer = blocks
         given.clear()
         given_hashes.clear()
         pool.cache(ids, hashes)

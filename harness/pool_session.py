@@ -36,8 +36,8 @@ class PoolSession(ChainCommands):
     """A target and its reference, in step.
 
     After each command either everything is read (`full_every` = 1) or what the command touched,
-    and everything at every `full_every`-th command. `checked=False` only applies commands, to
-    measure what the checks cost.
+    and everything at every `full_every`-th command. Events are read after every
+    `events_every`-th. `checked=False` only applies commands, to measure what the checks cost.
     """
 
     pool_class: type[DictPool] = DictPool
@@ -52,6 +52,7 @@ class PoolSession(ChainCommands):
         full_every: int | None = None,
         block_size: int = 1,
         checked: bool = True,
+        events_every: int = 1,
     ) -> None:
         reference = self.pool_class(num_blocks, profile, enable_caching=enable_caching)
         reference.block_size = block_size
@@ -64,6 +65,7 @@ class PoolSession(ChainCommands):
         self._gaps: list[Neighbours] = []
         shows_events = profile.events != "none" and self.can.sees("take_events")
         self._events = EventMirror(profile) if shows_events else None
+        self._events_every = events_every
         self._may_drop = profile.retention == "may-drop"
         self._reads_everything = (
             self._full_every == 1
@@ -149,6 +151,8 @@ class PoolSession(ChainCommands):
         self.facts.add("everything was freed at the end")
         reclaimable = sum(1 for keys in self.reference.keys.values() if keys)
         try:
+            if self._events is not None and self._events_every > 1:
+                self._read_events()
             num_free = read_count(self.target.num_free)
         except ViolationError as unreadable:
             return self._numbered(unreadable.violation)
@@ -214,11 +218,26 @@ class PoolSession(ChainCommands):
         """Raises ViolationError when the event stream does not give the index."""
         if self._events is None:
             return
+        if self._events_every > 1:
+            if self.num_commands % self._events_every == 0:
+                self._read_events()
+            return
         events = read(self.target.take_events)
         if type(events) is not list or events:
             self._events.replay(events)
+            self.received_events(events)
         elif not self.touched_keys and not self._may_drop:
             return  # neither the stream nor the index has changed since they were equal
+        differs = self._events.differs_from(self.reference)
+        if differs is not None:
+            raise ViolationError(differs)
+
+    def _read_events(self) -> None:
+        """Raises ViolationError when all events since the last reading do not give the index."""
+        assert self._events is not None
+        events = read(self.target.take_events)
+        self._events.replay(events)
+        self.received_events(events)
         differs = self._events.differs_from(self.reference)
         if differs is not None:
             raise ViolationError(differs)

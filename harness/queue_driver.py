@@ -13,8 +13,10 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.choices import SeededChoices
+from poolproof.harness.extent import Extent
+from poolproof.harness.production import ProductionSizes
 from poolproof.harness.queue_session import QueueSession
-from poolproof.harness.queue_workload import QueueWorkload
+from poolproof.harness.queue_workload import ProductionQueueWorkload, QueueWorkload
 from poolproof.harness.random_driver import RunResult
 from poolproof.harness.single_invariant import SingleQueueSession, require_stated, verdict
 from poolproof.harness.target_call import constructing, crash
@@ -26,7 +28,8 @@ __all__ = ["QueueCampaign"]
 class QueueCampaign:
     """A free queue to run against; `make(num_blocks, enable_caching)` ignores the latter.
 
-    With `only`, the name of an invariant, nothing else is checked, see `single_invariant.py`.
+    With `production` its runs have those sizes instead of the usual small ones. With `only`, the
+    name of an invariant, nothing else is checked, see `single_invariant.py`.
     """
 
     name: str
@@ -34,6 +37,7 @@ class QueueCampaign:
     seed: int = 0
     workload: type[QueueWorkload] = QueueWorkload
     only: str | None = None
+    production: ProductionSizes | None = None
 
     def __post_init__(self) -> None:
         require_stated(self.only, "queue")
@@ -41,11 +45,15 @@ class QueueCampaign:
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` makes if it fails; 1 to 8 blocks."""
         seed = f"{self.seed}/{number}"
+        num_blocks = 1 + SeededChoices(f"queue size {seed}").below(8)
+        if self.production is not None:
+            run = self.production.run(self.seed, number)
+            seed, num_blocks = run.seed, run.num_blocks
         return Trace(
             target=self.name,
             level="queue",
             profile=Profile(),
-            num_blocks=1 + SeededChoices(f"queue size {seed}").below(8),
+            num_blocks=num_blocks,
             enable_caching=True,
             commands=(),
             options={"seed": seed},
@@ -68,25 +76,32 @@ class QueueCampaign:
         commands: list[Command] = []
 
         def drive() -> Violation | None:
-            return session.first_look() or self._drive(setup, session, commands, announce)
+            return session.first_look() or self._drive(setup, number, session, commands, announce)
 
         violation = verdict(only, session, drive)
         trace = None
         if violation is not None:
             trace = replace(setup, commands=tuple(commands), violation=violation)
-        return RunResult(len(commands), session.facts, trace)
+        extent = Extent.of_run(setup, commands)
+        return RunResult(len(commands), session.facts, trace, extent=extent)
 
     def _drive(
         self,
         setup: Trace,
+        number: int,
         session: QueueSession,
         commands: list[Command],
         announce: Callable[[Command], None] | None,
     ) -> Violation | None:
         choices = SeededChoices(f"queue {setup.options['seed']}")
-        workload = self.workload(choices, session.reference, session.can)
+        if self.production is None:
+            workload = self.workload(choices, session.reference, session.can)
+            num_steps = 10 + choices.below(61)
+        else:
+            workload = ProductionQueueWorkload(choices, session.reference, session.can)
+            num_steps = self.production.run(self.seed, number).num_steps
         workload.bias()
-        for _ in range(10 + choices.below(61)):
+        for _ in range(num_steps):
             command = workload.next()
             if command is None:
                 break
@@ -96,4 +111,4 @@ class QueueCampaign:
             violation = session.step(command)
             if violation is not None:
                 return violation
-        return None
+        return session.end()

@@ -1,12 +1,12 @@
 """One free queue under test beside its reference: applies a command, then reads everything.
 
-Queues are small structures with pointers; at every step the whole walk and every link is
-compared, so there is no incremental form here.
+Up to 64 blocks the whole walk and every link are compared after each command. In larger queues
+the blocks that a command named are looked at, and everything at each 250th command and at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,21 +24,28 @@ from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.reading import read_blocks, read_count, read_neighbours
 from poolproof.harness.target_call import crash
+from poolproof.invariants.answers import list_changed_later
 from poolproof.invariants.queue_order import broken_in_queue
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.legality import queue_misuse_of
 
 __all__ = ["QueueSession"]
 
+SMALL_QUEUE = 64
+"""Up to this many blocks everything is read after every command."""
+
 
 class QueueSession:
     """A queue and its reference, in step. Only legal commands are driven."""
 
-    def __init__(self, target: Any, num_blocks: int) -> None:
+    def __init__(self, target: Any, num_blocks: int, *, full_every: int | None = None) -> None:
         self.target = target
         self.can: Capabilities = capabilities_of(target)
         self.reference = DictQueue(num_blocks)
         self.num_commands = 0
+        self._full_every = full_every or (1 if num_blocks <= SMALL_QUEUE else 250)
+        self._touched: Sequence[int] = ()
+        self._kept: list[tuple[str, list[Any], list[Any]]] = []
         self.facts: set[str] = set()
         self._apply: dict[type[Command], Callable[[Any], None]] = {
             PopLeft: self._popleft,
@@ -54,7 +61,10 @@ class QueueSession:
         self.num_commands += 1
         try:
             self._apply[type(command)](command)
-            violation = self.diagnose()
+            self._compare_kept()
+            violation = None
+            if self.num_commands % self._full_every == 0 or not self._touched_pass():
+                violation = self.diagnose()
         except ViolationError as found:
             violation = found.violation
         return violation and replace(violation, command_index=self.num_commands - 1)
@@ -71,6 +81,37 @@ class QueueSession:
             return self.diagnose()
         except ViolationError as found:
             return found.violation
+
+    def end(self) -> Violation | None:
+        """After the last command: everything is read once more."""
+        violation = self.first_look()
+        return violation and replace(violation, command_index=self.num_commands - 1)
+
+    def _own(self, answered: str, answer: Any) -> None:
+        """The answer is ours: every other list is emptied, and the rest kept to be compared."""
+        if type(answer) is list:
+            if self.num_commands % 2:
+                answer.clear()
+            else:
+                self._kept = [*self._kept[-3:], (answered, answer, list(answer))]
+
+    def _compare_kept(self) -> None:
+        """Raises ViolationError when a list that was answered has changed since."""
+        for answered, answer, copy in self._kept:
+            if answer != copy:
+                raise ViolationError(list_changed_later(answered, f"{copy}", f"{answer}"))
+
+    def _touched_pass(self) -> bool:
+        """Whether the counter and the links of the blocks that were named are right."""
+        if read_count(self.target.num_free) != len(self.reference.order):
+            return False
+        if not self.can.sees("free_neighbours"):
+            return True
+        return all(
+            (read_neighbours(self.target.free_neighbours, block) is not None)
+            == (block in self.reference.order)
+            for block in dict.fromkeys(self._touched)
+        )
 
     def diagnose(self) -> Violation | None:
         """Read the whole queue; the first invariant that is broken, or None.
@@ -108,7 +149,7 @@ class QueueSession:
     def _judge_popped(self, command: Command, answer: Any, expected: Any) -> None:
         if isinstance(answer, tuple):
             answer = list(answer)
-        if answer != expected:
+        if answer != expected or not _are_ids(answer):
             raise ViolationError(
                 Violation(
                     "ORD", Severity.ORDER,
@@ -118,11 +159,16 @@ class QueueSession:
 
     def _popleft(self, command: PopLeft) -> None:
         answer = self._call(command)
-        self._judge_popped(command, answer, self.reference.popleft())
+        expected = self.reference.popleft()
+        self._judge_popped(command, answer, expected)
+        self._touched = (expected,)
 
     def _popleft_n(self, command: PopLeftN) -> None:
         answer = self._call(command, command.count)
-        self._judge_popped(command, answer, self.reference.popleft_n(command.count))
+        expected = self.reference.popleft_n(command.count)
+        self._judge_popped(command, answer, expected)
+        self._own(str(command), answer)
+        self._touched = expected
         if command.count > 1:
             self.facts.add("several blocks were popped at once")
 
@@ -132,12 +178,14 @@ class QueueSession:
         self.facts.add("a block left the middle" if middle else "a block left an end")
         self._call(command, command.block_id)
         self.reference.remove(command.block_id)
+        self._touched = (command.block_id,)
 
     def _append(self, command: Append) -> None:
         if not self.reference.order:
             self.facts.add("a block joined the empty queue")
         self._call(command, command.block_id)
         self.reference.append(command.block_id)
+        self._touched = (command.block_id,)
 
     def _append_n(self, command: AppendN) -> None:
         self._joins(command.block_ids)
@@ -150,7 +198,17 @@ class QueueSession:
         self.reference.prepend_n(command.block_ids)
 
     def _joins(self, block_ids: tuple[int, ...]) -> None:
+        self._touched = block_ids
         if len(block_ids) > 1:
             self.facts.add("several blocks joined at once")
         if block_ids and not self.reference.order:
             self.facts.add("a block joined the empty queue")
+
+
+def _are_ids(answer: Any) -> bool:
+    """Whether these are integers, and neither truth values nor what merely compares equal."""
+    blocks = answer if isinstance(answer, list) else [answer]
+    return all(
+        type(block) is int or (hasattr(block, "__index__") and not isinstance(block, bool))
+        for block in blocks
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from poolproof.contract.commands import (
     Append,
@@ -15,9 +16,10 @@ from poolproof.contract.commands import (
 )
 from poolproof.contract.target import Capabilities
 from poolproof.harness.choices import Choices
+from poolproof.harness.production import MOST_SWEPT, size_near_a_border
 from poolproof.reference.dict_queue import DictQueue
 
-__all__ = ["QueueWorkload", "required_queue_facts"]
+__all__ = ["ProductionQueueWorkload", "QueueWorkload", "required_queue_facts"]
 
 
 def required_queue_facts(can: Capabilities) -> list[str]:
@@ -37,6 +39,7 @@ class QueueWorkload:
     def __init__(self, choices: Choices, queue: DictQueue, can: Capabilities) -> None:
         self.below = choices.below
         self.queue = queue
+        self.can = can
         methods: dict[str, Callable[[], Command | None]] = {
             "popleft": self.popleft,
             "popleft_n": self.popleft_n,
@@ -91,3 +94,84 @@ class QueueWorkload:
         outside = self._outside()
         count = len(outside) if self.below(4) == 0 else self.below(min(len(outside), 3) + 1)
         return tuple(outside.pop(self.below(len(outside))) for _ in range(count))
+
+
+class ProductionQueueWorkload(QueueWorkload):
+    """The same commands with every count in turn, and lists of up to the whole queue.
+
+    `_gone` are the blocks that are not queued, so that none has to be looked for.
+    """
+
+    def __init__(self, choices: Choices, queue: DictQueue, can: Capabilities) -> None:
+        super().__init__(choices, queue, can)
+        self._choices = choices
+        self._gone: list[int] = []
+        self._episode: Iterator[Command] = iter(())
+        self._next_count = 1 + self.below(min(queue.num_blocks, MOST_SWEPT))
+
+    def bias(self) -> None:
+        """The queue is emptied and filled again first."""
+        self._episode = self._all_of_it()
+
+    def next(self) -> Command:
+        """The next legal command."""
+        while True:
+            for command in self._episode:
+                return command
+            kind = self.below(32)
+            self._episode = (
+                self._all_of_it() if kind == 0
+                else self._each_count() if kind < 8
+                else self._one_by_one()
+            )  # fmt: skip
+
+    def _all_of_it(self) -> Iterator[Command]:
+        yield from self._pop(len(self.queue.order))
+        yield from self._join(len(self._gone))
+
+    def _each_count(self) -> Iterator[Command]:
+        """The next count, out and in again."""
+        count = self._next_count
+        self._next_count = 1 if count >= min(self.queue.num_blocks, MOST_SWEPT) else count + 1
+        yield from self._join(max(0, count - len(self.queue.order)))
+        yield from self._pop(count)
+        yield from self._join(count)
+
+    def _one_by_one(self) -> Iterator[Command]:
+        """Single blocks from the head, the middle and the end, and back."""
+        for _ in range(size_near_a_border(self._choices, 40)):
+            block = self.below(self.queue.num_blocks)
+            if block in self.queue.order:
+                yield self._left(Remove(block), [block])
+        yield from self._pop(self.below(4))
+        yield from self._join(self.below(len(self._gone) + 1) if self.below(4) == 0 else 8)
+
+    def _pop(self, count: int) -> Iterator[Command]:
+        count = min(count, len(self.queue.order))
+        heads = list(islice(self.queue.order, count))
+        if "popleft_n" in self.can.verbs and self.below(4):
+            yield self._left(PopLeftN(count), heads)
+            return
+        for block in heads:
+            yield self._left(PopLeft(), [block])
+
+    def _left(self, command: Command, blocks: list[int]) -> Command:
+        self._gone += blocks
+        return command
+
+    def _join(self, count: int) -> Iterator[Command]:
+        """Some blocks come back: in one call as a rule, in any order."""
+        blocks = [self._drawn() for _ in range(min(count, len(self._gone)))]
+        lists: list[Callable[[tuple[int, ...]], Command]] = []
+        lists += [AppendN] * ("append_n" in self.can.verbs)
+        lists += [PrependN] * ("prepend_n" in self.can.verbs)
+        if blocks and lists and self.below(4):
+            yield lists[self.below(len(lists))](tuple(blocks))
+            return
+        for block in blocks:
+            yield Append(block)
+
+    def _drawn(self) -> int:
+        place = self.below(len(self._gone))
+        self._gone[place], self._gone[-1] = self._gone[-1], self._gone[place]
+        return self._gone.pop()

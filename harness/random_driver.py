@@ -17,11 +17,16 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.careful_session import CAREFUL, open_pool_session
 from poolproof.harness.chain_workload import ChainWorkload
 from poolproof.harness.choices import SeededChoices
+from poolproof.harness.extent import Extent
 from poolproof.harness.garbage import collected_afterwards
+from poolproof.harness.pool_production import ProductionWorkload
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import PoolWorkload, alphabet
+from poolproof.harness.production import ProductionRun, ProductionSizes
+from poolproof.harness.production_hashes import hashes_that_look_alike
 from poolproof.harness.single_invariant import SinglePoolSession, require_stated, verdict
 from poolproof.harness.target_call import constructing, crash
 from poolproof.reference.legality import misuse_of
@@ -30,6 +35,9 @@ __all__ = ["PoolCampaign", "RunPlan", "RunResult", "plan_of", "run_pool"]
 
 MISUSE_EVERY = 48
 """On average one command in so many is misuse, where the profile says what misuse does."""
+
+CAREFUL_EVERY = 16
+"""One run in so many is careful, the second one the first of them."""
 
 MakePool = Callable[[int, bool], Any]
 
@@ -44,11 +52,22 @@ class RunPlan:
     num_steps: int
     num_hashes: int
     chains: bool = False
+    careful: bool = False
+    production: ProductionRun | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a trace has to say of the run beside its sizes."""
+        careful = {CAREFUL: True} if self.careful else {}
+        every = 1 if self.production is None else self.production.events_every
+        return careful if every == 1 else {**careful, "events_every": every}
 
 
 @dataclass(slots=True)
 class RunResult:
     """What a run did; `trace` is there only when something broke.
+
+    `extent` is how far it went, `remarks` what a certificate should say of the target.
 
     `collision` is what a manager that trusts its hashes did wrong because two of them were made
     to be equal: no failure, but what the certificate says about collisions.
@@ -58,13 +77,16 @@ class RunResult:
     facts: set[str]
     trace: Trace | None = None
     collision: Trace | None = None
+    extent: Extent = field(default_factory=Extent)
+    remarks: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolCampaign:
     """A target to run against, and how.
 
-    With a `chain_block_size` its runs speak token chains instead of opaque hashes. With `only`,
+    With a `chain_block_size` its runs speak token chains instead of opaque hashes. With
+    `production` its runs have those sizes instead of the usual small ones. With `only`,
     the name of an invariant, nothing else is checked, see `single_invariant.py`.
     """
 
@@ -79,6 +101,7 @@ class PoolCampaign:
     options: dict[str, Any] = field(default_factory=dict)
     workload: type[PoolWorkload] = PoolWorkload
     only: str | None = None
+    production: ProductionSizes | None = None
 
     def __post_init__(self) -> None:
         require_stated(self.only, "pool")
@@ -104,6 +127,7 @@ def setup_of(campaign: PoolCampaign, plan: RunPlan) -> Trace:
         options={
             "seed": plan.seed,
             "block_size": campaign.chain_block_size if plan.chains else 1,
+            **plan.options,
             **campaign.options,
         },
     )
@@ -112,8 +136,11 @@ def setup_of(campaign: PoolCampaign, plan: RunPlan) -> Trace:
 def plan_of(campaign: PoolCampaign, number: int) -> RunPlan:
     """Sizes, length and kind of one run.
 
-    Pools have 2 to 12 usable blocks; one run in 32 is long, one in 8 has caching off.
+    Pools have 2 to 12 usable blocks; one run in 32 is long, one in 8 has caching off, and one in
+    16 is careful (`careful_session.py`). At production sizes see `production.py`.
     """
+    if campaign.production is not None:
+        return _production_plan(campaign.production.run(campaign.seed, number), campaign.profile)
     seed = f"{campaign.seed}/{number}"
     choices = SeededChoices(f"plan {seed}")
     null = campaign.profile.null_block
@@ -125,6 +152,19 @@ def plan_of(campaign: PoolCampaign, number: int) -> RunPlan:
         num_steps=1000 + choices.below(1000) if long else 20 + choices.below(100),
         num_hashes=2 + choices.below(3),
         chains=campaign.chain_block_size > 0,
+        careful=campaign.chain_block_size == 0 and number % CAREFUL_EVERY == 1,
+    )
+
+
+def _production_plan(run: ProductionRun, profile: Profile) -> RunPlan:
+    null = profile.null_block
+    return RunPlan(
+        seed=run.seed,
+        num_blocks=max(run.num_blocks, 0 if null is None else null + 2),
+        enable_caching=run.enable_caching,
+        num_steps=run.num_steps,
+        num_hashes=run.num_hashes,
+        production=run,
     )
 
 
@@ -145,15 +185,16 @@ def _run_pool(
     session_class: Callable[..., PoolSession] = PoolSession
     if only is not None:
         session_class = partial(SinglePoolSession, only=only)
+    setup = setup_of(campaign, plan)
     try:
-        target = campaign.make(plan.num_blocks, plan.enable_caching)
-        session = session_class(
-            target,
+        session = open_pool_session(
+            campaign.make,
             campaign.profile,
             plan.num_blocks,
             enable_caching=plan.enable_caching,
+            options=setup.options,
+            session_class=session_class,
             full_every=campaign.full_every,
-            block_size=campaign.chain_block_size if plan.chains else 1,
             checked=campaign.checked,
         )
     except TargetError:
@@ -169,7 +210,11 @@ def _run_pool(
 
     violation = verdict(only, session, drive)
     trace = None if violation is None else _trace(campaign, plan, commands, violation)
-    return RunResult(session.num_commands, session.facts, trace)
+    extent = Extent.of_run(setup, commands)
+    extent.note("references to one block", session.most_references)
+    return RunResult(
+        session.num_commands, session.facts, trace, extent=extent, remarks=session.remarks
+    )
 
 
 def _drive(
@@ -223,6 +268,10 @@ def _misuse_places(workload: PoolWorkload, plan: RunPlan, profile: Profile) -> f
 
 def _workload(campaign: PoolCampaign, plan: RunPlan, session: PoolSession) -> PoolWorkload:
     choices = SeededChoices(plan.seed)
+    if plan.production is not None:
+        run = plan.production
+        alike = hashes_that_look_alike(run.num_hashes, run.hash_bytes, run.seed)
+        return ProductionWorkload(choices, session.reference, session.can, alike, run)
     if plan.chains:
         return ChainWorkload(
             choices,

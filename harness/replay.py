@@ -15,6 +15,7 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.careful_session import open_pool_session
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
@@ -42,10 +43,10 @@ def start_session(trace: Trace, make: Make) -> Session | Violation:
     Raises TargetError for a target that lacks required methods.
     """
     try:
-        target = make(trace.num_blocks, trace.enable_caching)
         if trace.level == "queue":
-            return QueueSession(target, trace.num_blocks)
+            return QueueSession(make(trace.num_blocks, True), trace.num_blocks)
         if isinstance(trace.profile, ManagerProfile):
+            target = make(trace.num_blocks, trace.enable_caching)
             weaken(target, trace.options)
             return ManagerSession(
                 target,
@@ -54,12 +55,12 @@ def start_session(trace: Trace, make: Make) -> Session | Violation:
                 int(trace.options["block_size"]),
                 enable_caching=trace.enable_caching,
             )
-        return PoolSession(
-            target,
+        return open_pool_session(
+            make,
             trace.profile,
             trace.num_blocks,
             enable_caching=trace.enable_caching,
-            block_size=int(trace.options.get("block_size", 1)),
+            options=trace.options,
         )
     except TargetError:
         raise

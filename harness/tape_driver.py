@@ -62,6 +62,9 @@ class TapedCampaign:
     def run(self, number: int, announce: Announce | None = None) -> RunResult:
         """Run number `number`; `announce` hears each command before it is judged."""
         campaign, plan = self.campaign, plan_of(self.campaign, number)
+        if plan.careful or plan.production is not None:
+            # Two instances at once, and events that are not read after every command.
+            return run_pool(campaign, plan, announce)
         commands = predicted_commands(campaign, plan, self.tapes.can)
         try:
             played = self.tapes.play(plan.num_blocks, plan.enable_caching, commands)

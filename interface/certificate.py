@@ -16,6 +16,7 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.violation import Severity
 from poolproof.finding import Finding, FindingStatus, Specimen
+from poolproof.harness.extent import Extent
 from poolproof.json_fields import FieldError, Fields
 
 __all__ = [
@@ -78,6 +79,8 @@ class StageResult:
     facts_reached: tuple[str, ...] = ()
     facts_required: tuple[str, ...] = ()
     note: str = ""
+    extent: Extent = field(default_factory=Extent)
+    """The smallest and largest of each size that the stage really tried."""
 
     @property
     def missing_facts(self) -> tuple[str, ...]:
@@ -98,6 +101,7 @@ class StageResult:
             "facts_required": list(self.facts_required),
             "missing_facts": list(self.missing_facts),
             "note": self.note,
+            "extent": {name: list(range_) for name, range_ in self.extent},
         }
 
     @classmethod
@@ -114,7 +118,22 @@ class StageResult:
             facts_reached=read.texts("facts_reached"),
             facts_required=read.texts("facts_required"),
             note=read.text("note"),
+            extent=_extent(read),
         )
+
+
+def _extent(read: Fields) -> Extent:
+    """The extent of a stage; older certificates have none. Raises FieldError."""
+    extent = Extent()
+    for name, values in read.optional_mapping("extent").items():
+        if (
+            not isinstance(values, list)
+            or len(values) != 2
+            or not all(type(value) is int for value in values)
+        ):
+            raise FieldError(f"stage field 'extent' needs two numbers for {name!r}")
+        extent.note(name, *values)
+    return extent
 
 
 @dataclass(frozen=True, slots=True)

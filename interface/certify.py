@@ -133,7 +133,7 @@ class _Certification:
             platform=platform.platform(terse=True),
             stages=tuple(driving.stages),
             findings=driving.collector.findings,
-            notes=(*about.notes, *layout_notes(about)),
+            notes=(*about.notes, *layout_notes(about), *sorted(driving.remarks)),
             not_run=tuple(NotRun(what, why) for what, why in not_run(about, options)),
             not_covered=not_covered(about, options),
         )

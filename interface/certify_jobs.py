@@ -22,6 +22,7 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.description import public_methods, queue_of
+from poolproof.harness.extent import Extent
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.manager_driver import ManagerCampaign
@@ -91,7 +92,8 @@ class ChunkResult:
     """What the runs of a chunk did: the shortest failing trace for each kind of failure.
 
     `lost` is the trace of a run that cost the worker. `num_collisions` are the runs that went wrong
-    because two hashes were made equal, in a manager that trusts its hashes.
+    because two hashes were made equal, in a manager that trusts its hashes. `extent` is how far the
+    runs went, `remarks` what the certificate should say of the target.
     """
 
     num_steps: int = 0
@@ -102,6 +104,22 @@ class ChunkResult:
     num_failing_runs: int = 0
     num_collisions: int = 0
     lost: Trace | None = None
+    extent: Extent = field(default_factory=Extent)
+    remarks: set[str] = field(default_factory=set)
+
+    def take_in(self, other: ChunkResult) -> None:
+        """Count what other runs of the same kind did as well."""
+        self.num_steps += other.num_steps
+        self.num_runs += other.num_runs
+        self.num_failing_runs += other.num_failing_runs
+        self.num_collisions += other.num_collisions
+        self.facts |= other.facts
+        self.extent.take_in(other.extent)
+        self.remarks |= other.remarks
+        for trace in other.failures.values():
+            self.add(trace)
+        # `add` counted the one trace that stands for all of its kind in the chunk.
+        self.runs_of_kind += other.runs_of_kind - Counter(dict.fromkeys(other.failures, 1))
 
     def add(self, trace: Trace) -> None:
         """Keep the trace of a failing run if it is the shortest of its kind."""
@@ -137,7 +155,7 @@ def campaign_of(target: Target, chunk: Chunk) -> PoolCampaign | QueueCampaign | 
     profile = chunk.profile or target.profile
     if chunk.kind.driven == "queue":
         queue = queue_of(target)
-        return QueueCampaign(queue.name, queue.make, chunk.seed)
+        return QueueCampaign(queue.name, queue.make, chunk.seed, production=chunk.kind.production)
     if chunk.kind.driven == "chains":
         assert target.make_chained is not None
         return PoolCampaign(
@@ -148,7 +166,9 @@ def campaign_of(target: Target, chunk: Chunk) -> PoolCampaign | QueueCampaign | 
             chain_block_size=target.block_size,
             hash_block_size=target.hash_block_size,
         )
-    return PoolCampaign(target.name, target.make, profile, chunk.seed)
+    return PoolCampaign(
+        target.name, target.make, profile, chunk.seed, production=chunk.kind.production
+    )
 
 
 def _manager_campaign(target: Target, layout_name: str, chunk: Chunk) -> ManagerCampaign:
@@ -183,6 +203,8 @@ def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
         result.num_steps += run.num_steps
         result.facts |= run.facts
         result.num_collisions += run.collision is not None
+        result.extent.take_in(run.extent)
+        result.remarks |= run.remarks
         if run.trace is not None:
             result.num_failing_runs += 1
             result.add(run.trace)

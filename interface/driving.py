@@ -8,8 +8,7 @@ about them is decided in `certify.py`.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from poolproof.certificate import Outcome, StageResult
@@ -34,13 +33,16 @@ from poolproof.finding_collector import FindingCollector
 from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.harness.isolation import Failed, Finished, Lost
 from poolproof.harness.manager_facts import required_manager_facts
+from poolproof.harness.pool_production import required_production_facts
 from poolproof.harness.queue_workload import required_queue_facts
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
-from poolproof.run_kinds import CHAINS, QUEUE, RunKind
+from poolproof.run_kinds import CHAINS, RunKind
 
 __all__ = ["Driving", "described", "raise_if_ours", "value_of"]
+
+_SHORT_RUNS_PER_CHUNK = 24
 
 
 def value_of(isolation: Any, job: Callable[..., Any], argument: Any) -> Any:
@@ -79,6 +81,7 @@ class Driving:
         self._budget = BUDGETS[options.level]
         self.stages: list[StageResult] = []
         self.lost: set[RunKind] = set()
+        self.remarks: set[str] = set()
         self._kinds: list[RunKind] = []
         self.collector = self.new_collector()
 
@@ -89,6 +92,9 @@ class Driving:
         for kind in kinds:
             if kind not in self.lost:
                 self._drive_randomly(kind)
+        for kind in kinds:
+            if kind not in self.lost and kind.has_production_sizes:
+                self._drive_randomly(kind.at_production_sizes(self._budget.production))
         if any(stage.outcome is Outcome.REFUSED for stage in self.stages):
             return  # it would be found again, beside collisions that say nothing new
         for kind in kinds:
@@ -105,11 +111,12 @@ class Driving:
     def chunks(
         self, kind: RunKind, count: int, profile: Profile | None = None
     ) -> Iterator[ChunkResult]:
-        """The results of chunks in order; a lost worker becomes a failing run."""
-        arguments = [
-            Chunk(kind, self._options.seed, number * RUNS_PER_CHUNK, RUNS_PER_CHUNK, profile)
-            for number in range(count)
-        ]
+        """The results of `count` chunks in order; a lost worker becomes a failing run."""
+        seed = self._options.seed
+        firsts = range(0, count * RUNS_PER_CHUNK, RUNS_PER_CHUNK)
+        return self._run([Chunk(kind, seed, first, RUNS_PER_CHUNK, profile) for first in firsts])
+
+    def _run(self, arguments: Sequence[Chunk]) -> Iterator[ChunkResult]:
         for chunk, outcome in zip(
             arguments, self._isolation.map(run_chunk, arguments), strict=True
         ):
@@ -176,6 +183,18 @@ class Driving:
             )
         self.stages.append(stage_result)
 
+    def _chunks_of(self, kind: RunKind) -> list[Chunk]:
+        seed = self._options.seed
+        if kind.production is not None:
+            sizes = kind.production
+            short = range(0, sizes.short_runs, _SHORT_RUNS_PER_CHUNK)
+            return [
+                Chunk(kind, seed, first, min(_SHORT_RUNS_PER_CHUNK, sizes.short_runs - first))
+                for first in short
+            ] + [Chunk(kind, seed, number, 1) for number in range(sizes.short_runs, sizes.num_runs)]
+        firsts = range(0, self._num_chunks(kind) * RUNS_PER_CHUNK, RUNS_PER_CHUNK)
+        return [Chunk(kind, seed, first, RUNS_PER_CHUNK) for first in firsts]
+
     def _num_chunks(self, kind: RunKind) -> int:
         if kind.layout is None:
             return self._budget.chunks[kind.driven]
@@ -186,25 +205,16 @@ class Driving:
 
     def _drive_randomly(self, kind: RunKind) -> None:
         """The plain driver; a few more chunks after the first failure, then it stops."""
-        chunks, required = self._num_chunks(kind), _required(kind, self._about)
-        stage = f"{kind.stage}, plain driver"
-        steps_per_chunk = kind.steps_per_run * RUNS_PER_CHUNK
-        self._progress.begin(stage, chunks * steps_per_chunk)
+        chunks, required = self._chunks_of(kind), _required(kind, self._about)
+        stage = kind.stage if kind.production else f"{kind.stage}, plain driver"
+        self._progress.begin(stage, _expected_steps(kind, chunks))
         began = time.monotonic()
         total = ChunkResult()
         note = ""
-        left = chunks
-        for result in self.chunks(kind, chunks):
+        left = len(chunks)
+        for result in self._run(chunks):
             self._progress.advance(result.num_steps)
-            total.num_steps += result.num_steps
-            total.num_runs += result.num_runs
-            total.num_failing_runs += result.num_failing_runs
-            total.num_collisions += result.num_collisions
-            total.facts |= result.facts
-            for trace in result.failures.values():
-                total.add(trace)
-            # `add` counted the one trace that stands for all of its kind in this chunk.
-            total.runs_of_kind += result.runs_of_kind - Counter(dict.fromkeys(result.failures, 1))
+            total.take_in(result)
             left -= 1
             if result.lost is not None:
                 total.lost = result.lost
@@ -224,6 +234,9 @@ class Driving:
                 f"hashes are trusted: with {kind.hash_bits} bits, {total.num_collisions} of "
                 f"{total.num_runs} runs went wrong by a collision"
             )
+        elif kind.production is not None:
+            note = f"{total.num_steps / max(time.monotonic() - began, 0.001):,.0f} steps/s"
+        self.remarks |= total.remarks
         for failure, trace in total.failures.items():
             self.collector.add(stage, trace, total.runs_of_kind[failure])
         missing = set(required) - total.facts
@@ -240,6 +253,7 @@ class Driving:
                 # A campaign that stopped at a violation has not had the time to reach them.
                 facts_required=() if failed else tuple(required),
                 note=note,
+                extent=total.extent,
             )
         )  # fmt: skip
 
@@ -257,6 +271,13 @@ def raise_if_ours(outcome: Any) -> None:
         )
 
 
+def _expected_steps(kind: RunKind, chunks: Sequence[Chunk]) -> int:
+    """About how many commands the chunks give, for the progress that is shown."""
+    if kind.production is None:
+        return kind.steps_per_run * sum(chunk.count for chunk in chunks)
+    return kind.production.num_steps
+
+
 def _required(kind: RunKind, about: Description) -> list[str]:
     if kind.hash_bits:
         return []
@@ -264,10 +285,12 @@ def _required(kind: RunKind, about: Description) -> list[str]:
     if layout is not None:
         # One that could not be looked at fails when it is driven.
         return [] if layout.can is None else required_manager_facts(layout.profile, layout.can)
-    if kind == QUEUE:
+    if kind.driven == "queue":
         assert about.queue_can is not None
         return required_queue_facts(about.queue_can)
     assert about.can is not None
+    if kind.production is not None:
+        return required_production_facts(about.profile, about.can)
     if kind == CHAINS:
         return required_chain_facts(about.profile, about.can_chained or about.can)
     return required_facts(about.profile, about.can)

@@ -72,6 +72,9 @@ class Fields:
             raise self._wrong(name, "an object", value)
         return value
 
+    def optional_mapping(self, name: str) -> Mapping[str, Any]:
+        return self.mapping(name) if self.has(name) else {}
+
     def one_of(self, name: str, choices: type[Choice]) -> Choice:
         value = self._get(name)
         for choice in choices:

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from poolproof.harness.production import ProductionSizes
+
 __all__ = ["BUDGETS", "RUNS_PER_CHUNK", "Bounds", "Budget", "Sequences"]
 
 RUNS_PER_CHUNK = 100
+
+_NO_PRODUCTION = ProductionSizes(0, 0, 0, 256, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class Budget:
 
     `shortest_states` bounds the breadth-first search for a shorter trace of one finding; `scopes`,
     `sequences` and `queue_blocks` are what is explored exhaustively; `workload_states` bounds the
-    states that a manager's workloads are continued from, all layouts together.
+    states that a manager's workloads are continued from, all layouts together. `production` are
+    the runs at the sizes of servers, of queues and pools.
     """
 
     pool_chunks: int
@@ -61,6 +66,7 @@ class Budget:
     sequences: tuple[Sequences, ...] = ()
     queue_blocks: int = 0
     workload_states: int = 0
+    production: ProductionSizes = _NO_PRODUCTION
 
     @property
     def chunks(self) -> dict[str, int]:
@@ -91,6 +97,7 @@ BUDGETS = {
         sequences=(Sequences(7, 1, 1, 1), Sequences(3)),
         queue_blocks=4,
         workload_states=1_200,
+        production=ProductionSizes(48, 3, 10_000, 4_096, 4_200),
     ),
     "standard": Budget(
         pool_chunks=100,
@@ -102,6 +109,7 @@ BUDGETS = {
         sequences=(Sequences(8, 1, 1, 1), Sequences(4)),
         queue_blocks=5,
         workload_states=6_400,
+        production=ProductionSizes(400, 5, 75_000, 4_096, 4_200),
     ),
     "deep": Budget(
         pool_chunks=2_000,
@@ -113,5 +121,6 @@ BUDGETS = {
         sequences=(Sequences(10, 1, 1, 1), Sequences(5)),
         queue_blocks=6,
         workload_states=100_000,
+        production=ProductionSizes(4_000, 16, 200_000, 70_000, 66_000),
     ),
 }

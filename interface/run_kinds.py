@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from poolproof.harness.production import ProductionSizes
+
 __all__ = ["CHAINS", "POOL", "QUEUE", "RunKind", "manager_kind"]
 
 _HASH_BITS = 4
@@ -28,8 +30,8 @@ class RunKind:
     layout: str | None = None
     hash_bits: int = 0
     """To how many bits the runs cut a manager's hashes; 0: not at all."""
-    production: bool = False
-    """Whether the runs have the sizes of servers."""
+    production: ProductionSizes | None = None
+    """The sizes of servers, up to which the runs go; None: the small usual ones."""
 
     @property
     def level(self) -> str:
@@ -54,9 +56,14 @@ class RunKind:
         assert self.layout is not None
         return replace(self, hash_bits=_HASH_BITS)
 
-    def at_production_sizes(self) -> RunKind:
+    @property
+    def has_production_sizes(self) -> bool:
+        """Whether there are runs of this kind at the sizes of servers."""
+        return self.driven in ("queue", "pool")
+
+    def at_production_sizes(self, sizes: ProductionSizes) -> RunKind:
         """The kind of the same runs at the sizes of servers."""
-        return replace(self, production=True)
+        return replace(self, production=sizes)
 
 
 QUEUE = RunKind("queue")

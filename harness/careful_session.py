@@ -1,0 +1,225 @@
+"""A session that does not take answers on trust: who owns a list, what an id is, who else is there.
+
+Every list that the target answered is kept and compared after each later command; ids must be
+integers and no objects that merely compare equal; a second instance stands beside, was used a
+little, and must not change while the first one is driven. All of this costs several times as much
+as an ordinary step, and what breaks it breaks early, so some runs are careful and most are not. An
+ordinary session only empties the lists that it was given: that changes nothing for a target which
+keeps a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import index
+from typing import Any
+
+from poolproof.contract.commands import Allocate, Cache, Command
+from poolproof.contract.content import Key
+from poolproof.contract.profile import Profile
+from poolproof.contract.violation import Violation, ViolationError
+from poolproof.harness.pool_session import PoolSession
+from poolproof.invariants.answers import (
+    changed_beside,
+    changed_by_neighbour,
+    list_changed_later,
+    no_plain_answer,
+)
+
+__all__ = ["CAREFUL", "CarefulSession", "open_pool_session"]
+
+CAREFUL = "careful"
+"""The option of a trace whose session is careful."""
+
+MOST_KEPT = 64
+"""So many of the latest lists are kept; a target that reuses one does so soon."""
+
+_NEIGHBOURS_KEY = b"\xab" * 16
+
+Make = Callable[[int, bool], Any]
+
+
+class _Nothing:
+    """Equal to nothing but itself."""
+
+
+_NOTHING = _Nothing()
+
+
+class CarefulSession(PoolSession):
+    """A `PoolSession` of one instance of two that `make` builds, see above."""
+
+    def __init__(
+        self,
+        target: Any,
+        profile: Profile,
+        num_blocks: int,
+        *,
+        make: Make,
+        enable_caching: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(target, profile, num_blocks, enable_caching=enable_caching, **options)
+        self._reads_everything = False  # `_check` below is asked every time
+        self._kept: list[tuple[str, list[Any], list[Any]]] = []
+        self._make = make
+        self._neighbour: PoolSession | None = None
+        self._known_to_neighbour = 0
+
+    def first_look(self) -> Violation | None:
+        """The fresh pool must be whole, and still be when another one was built and used."""
+        found = super().first_look()
+        if found is not None:
+            return found
+        reference = self.reference
+        other = self._make(reference.num_blocks, reference.enable_caching)
+        self._neighbour = PoolSession(
+            other, self.profile, reference.num_blocks, enable_caching=reference.enable_caching
+        )
+        self.know((_NEIGHBOURS_KEY,))
+        # Its faults show in its first steps as well as in ours, and there they are not misread.
+        _use_a_little(self._neighbour)
+        found = super().first_look()
+        return found and changed_by_neighbour(found)
+
+    def received(self, command: Command, answer: Any) -> None:
+        """An answer of block ids: they must be integers, and a list is kept."""
+        if isinstance(answer, list | tuple):
+            for item in answer:
+                self._require_id(str(command), item)
+            self._keep(str(command), answer)
+
+    def received_events(self, events: Any) -> None:
+        """An answer of `take_events()`."""
+        self._keep("take_events()", events)
+
+    def judge_lookup(self, command: Command, key: Key, answer: Any) -> None:
+        """As for any session; but the answer must be an id."""
+        if answer is not None:
+            self._require_id(str(command), answer)
+        super().judge_lookup(command, key, answer)
+
+    def _check(self, command: Command) -> None:
+        super()._check(command)
+        self._compare_kept()
+        violation = self._judge_state(self._observe(), self.reference.ledger())
+        if violation is not None and not self._may_drop:
+            raise ViolationError(violation)
+        if self.can.sees("block_hash"):
+            for block in self.touched:
+                self._require_own_equality(f"block_hash({block})", self.target.block_hash(block))
+        if self.can.sees("free_order"):
+            order = self.target.free_order()
+            self._keep("free_order()", order)
+        self._look_beside()
+
+    def _keep(self, answered: str, answer: Any) -> None:
+        if isinstance(answer, list):
+            self._kept.append((answered, answer, list(answer)))
+            del self._kept[:-MOST_KEPT]
+
+    def _compare_kept(self) -> None:
+        """Raises ViolationError when a list that was answered has changed since."""
+        for answered, answer, copy in self._kept:
+            if len(answer) != len(copy) or any(
+                now is not was and now != was for now, was in zip(answer, copy, strict=True)
+            ):
+                raise ViolationError(list_changed_later(answered, _shown(copy), _shown(answer)))
+        changed = getattr(self.target, "poolproof_changed_answer", None)
+        found = changed() if callable(changed) else None
+        if found is not None:
+            raise ViolationError(list_changed_later(*found))
+
+    def _require_id(self, answered: str, item: Any) -> None:
+        """Raises ViolationError for what is no integer, by its type and by what it equals."""
+        if type(item) is int:
+            return
+        shown = _shown(item)
+        if isinstance(item, bool):
+            raise ViolationError(no_plain_answer(answered, shown, "a truth value"))
+        try:
+            number, again = index(item), index(item)
+        except Exception as error:
+            raise ViolationError(
+                no_plain_answer(answered, shown, f"a {type(item).__name__}")
+            ) from error
+        self._require_own_equality(answered, item)
+        if number != again or not bool(item == number) or bool(item == number + 1):
+            raise ViolationError(
+                no_plain_answer(answered, shown, "an object that is not the number it stands for")
+            )
+        self.remarks.add(
+            f"block ids are {type(item).__module__}.{type(item).__name__}: taken as the integers "
+            "that operator.index makes of them"
+        )
+
+    def _require_own_equality(self, answered: str, item: Any) -> None:
+        if item is not None and _is_true(item == _NOTHING):
+            raise ViolationError(
+                no_plain_answer(answered, _shown(item), "an object that equals everything")
+            )
+
+    def _look_beside(self) -> None:
+        """Raises ViolationError when the idle instance has changed."""
+        neighbour = self._neighbour
+        if neighbour is None:
+            return
+        neighbour.know(self.keys[self._known_to_neighbour :])
+        self._known_to_neighbour = len(self.keys)
+        found = neighbour.diagnose()
+        if found is not None:
+            raise ViolationError(changed_beside(found))
+
+
+def _use_a_little(session: PoolSession) -> None:
+    """Something held, something cached, something free that is cached."""
+    free = len(session.reference.free)
+    if free:
+        session.step(Allocate(min(free, 2)))
+        held = list(session.taken)
+        if session.is_defined(Cache(tuple(held[:1]), (_NEIGHBOURS_KEY,))):
+            session.step(Cache(tuple(held[:1]), (_NEIGHBOURS_KEY,)))
+
+
+def _is_true(answer: Any) -> bool:
+    try:
+        return bool(answer)
+    except Exception:  # an array has no truth value, and equals nothing as a whole
+        return False
+
+
+def _shown(value: Any) -> str:
+    """At most 200 characters of what it says of itself."""
+    try:
+        return f"{value!r:.200}"
+    except Exception:
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def open_pool_session(
+    make: Make,
+    profile: Profile,
+    num_blocks: int,
+    *,
+    enable_caching: bool,
+    options: Mapping[str, Any],
+    session_class: Callable[..., PoolSession] = PoolSession,
+    **further: Any,
+) -> PoolSession:
+    """A session over a fresh target, set up as the options of a trace say.
+
+    Raises TargetError for a target that lacks required methods, and whatever it raises itself.
+    """
+    target = make(num_blocks, enable_caching)
+    if options.get(CAREFUL) and session_class is PoolSession:
+        session_class = CarefulSession
+        further["make"] = make
+    return session_class(
+        target,
+        profile,
+        num_blocks,
+        enable_caching=enable_caching,
+        block_size=int(options.get("block_size", 1)),
+        events_every=int(options.get("events_every", 1)),
+        **further,
+    )
