@@ -1,15 +1,18 @@
 """Minimises a failing trace by delta debugging over its commands.
 
-Truncate at the violation, delete runs of commands (ddmin: Zeller and Hildebrandt, "Simplifying
-and Isolating Failure-Inducing Input", 2002), then try the variants of `smaller_traces.py`, until
-none of them helps. Made for stateful traces, on which Hypothesis's shrinker often stops early. It
-does not know whether a shorter trace exists: breadth-first search (explore/shortest.py) does;
+Truncate at the violation, then go through the passes of `minimising_passes.py` until none of them
+finds anything smaller. Made for stateful traces, on which Hypothesis's shrinker often stops early.
+It does not know whether a shorter trace exists: breadth-first search (explore/shortest.py) does;
 benchmarks/minimal_traces.py compares the two.
+
+What a minimisation may cost is counted in attempts and in commands, never in seconds, so that a
+target gets the same trace on every machine. It can be stopped after any attempt and gone on with
+from its `Progress`, also by another process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,28 +21,31 @@ from poolproof.contract.manager_commands import ManagerCommand
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.minimising_passes import Best, Pass, Place, Variant, passes_for
+from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
-from poolproof.harness.relative import RelativeCommand, made_concrete, made_relative
+from poolproof.harness.relative import Naming, RelativeCommand
 from poolproof.harness.replay import start_session
-from poolproof.harness.smaller_manager_traces import (
-    fewer_tokens,
-    lowered_manager_command,
-    sequences_renamed,
-    smaller_everywhere,
-    weight_of,
-    without_a_sequence,
-)
-from poolproof.harness.smaller_traces import (
-    Candidate,
-    calls_merged,
-    for_one_block_less,
-    hashes_of,
-    lowered,
-    one_reference_less,
-    two_commands_less,
-)
+from poolproof.harness.smaller_manager_traces import sequences_renamed, weight_of
+from poolproof.harness.smaller_traces import hashes_of
 
-__all__ = ["Attempt", "Execute", "execute_in_process", "minimise", "run_candidate"]
+__all__ = [
+    "Attempt",
+    "Cursor",
+    "Effort",
+    "Execute",
+    "Progress",
+    "execute_in_process",
+    "improved",
+    "minimise",
+    "run_candidate",
+]
+
+
+MOST_ATTEMPTS = 4_000
+MOST_WORK = 500_000
+"""What a minimisation may cost at most. The planted bugs of `bugs/` take up to 1,300 attempts and
+20,000 of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,46 @@ class Attempt:
 
 Execute = Callable[[Trace, Sequence[RelativeCommand | Command]], Attempt]
 """Applies a candidate to a fresh target that is set up as the trace says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a minimisation may cost: attempts, and work, whichever is spent first.
+
+    The work of an attempt is its commands and the blocks of the pool that is built for it.
+    """
+
+    attempts: int = MOST_ATTEMPTS
+    work: int = MOST_WORK
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a minimisation has come with its best trace.
+
+    Everything before `place` in the pass named `pass_name` was tried. `has_improved` says that
+    this round of passes found something smaller, so that another one follows.
+    """
+
+    pass_name: str = ""
+    place: Place = ()
+    has_improved: bool = False
+    attempts: int = 0
+    work: int = 0
+    is_finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A minimisation between two attempts: the smallest trace so far, and where to go on.
+
+    `attempt` is what the trace did, in both forms; without it (it is not kept on disk) the trace
+    is executed once more.
+    """
+
+    trace: Trace
+    cursor: Cursor = Cursor()
+    attempt: Attempt | None = None
 
 
 def execute_in_process(make: Callable[[int, bool], Any]) -> Execute:
@@ -75,176 +121,199 @@ def run_candidate(
         return Attempt((), (), session)
     relative: list[RelativeCommand] = []
     commands: list[Command] = []
+    naming = Naming(session.reference)
     violation = session.first_look()
     for item in candidate:
         if violation is not None:
             break
-        state = session.reference
-        if isinstance(item, RelativeCommand):
-            command = made_concrete(item, state)
-            if command is None or not session.is_defined(command):
-                continue
-            relative.append(item)
-        else:
-            command = item
-            if not session.is_defined(command):
-                continue
-            relative.append(made_relative(command, state))
-        commands.append(command)
+        meant = naming.concrete(item)
+        if meant is None or not session.is_defined(meant):
+            continue
+        relative.append(naming.relative(item, meant))
+        commands.append(meant)
         if announce is not None:
-            announce(command)
-        violation = session.step_any(command)
+            announce(meant)
+        violation = session.step_any(meant)
+        if isinstance(session, PoolSession):
+            naming.note_taken(relative[-1], session.taken)
+    if violation is None and isinstance(session, PoolSession):
+        violation = session.last_look()
     if violation is None and not isinstance(session, QueueSession) and session.nobody_holds():
         violation = session.end()
     return Attempt(tuple(relative), tuple(commands), violation)
 
 
-def minimise(trace: Trace, execute: Execute, *, max_attempts: int = 4000) -> Trace:
+def minimise(
+    trace: Trace,
+    execute: Execute,
+    *,
+    max_attempts: int = MOST_ATTEMPTS,
+    max_work: int = MOST_WORK,
+) -> Trace:
     """The smallest trace found that breaks the same invariant, as badly, as `trace` does now.
 
     Returns `trace` itself, without violation, when it does not fail at all. Deterministic for a
     deterministic target.
     """
-    first = execute(trace, trace.commands)
+    return improved(Progress(trace), execute, Effort(max_attempts, max_work)).trace
+
+
+def improved(
+    progress: Progress,
+    execute: Execute,
+    effort: Effort | None = None,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Progress:
+    """Go on with a minimisation until it is finished, or `go_on` says no; one attempt at least.
+
+    A trace that does not fail comes back finished and without violation.
+    """
+    if progress.cursor.is_finished:
+        return progress
+    first = progress.attempt or execute(progress.trace, progress.trace.commands)
     if first.violation is None:
-        return trace.with_commands(trace.commands)
-    search = _Search(trace, first, execute, max_attempts)
-    search.run()
-    best = search.best
-    if trace.level == "manager":
-        # Sequences are A, B, C in the order of their appearance.
-        named = execute(search.trace, sequences_renamed(best.commands))
-        if named.violation is not None:
-            best = named
-    return replace(
-        search.trace,
-        commands=best.commands,
-        violation=best.violation,
-        fingerprint=None,
-    )
+        holds = progress.trace.with_commands(progress.trace.commands)
+        return Progress(holds, replace(progress.cursor, is_finished=True))
+    search = _Search(progress, first, execute, effort or Effort())
+    search.run(go_on)
+    return search.progress()
+
+
+class _StoppedError(Exception):
+    """Somebody wants the progress so far."""
 
 
 class _Search:
-    """The state of one minimisation: the best attempt so far and the set-up it needs."""
+    """The best attempt so far, the set-up that it needs, and the place among the passes."""
 
-    def __init__(self, trace: Trace, first: Attempt, execute: Execute, max_attempts: int) -> None:
+    def __init__(
+        self, progress: Progress, first: Attempt, execute: Execute, effort: Effort
+    ) -> None:
         assert first.violation is not None
-        self.trace = trace
-        self.best = first
+        self._trace = progress.trace
+        self._best = first
+        self._cursor = progress.cursor
         self._kind = failure_kind(first.violation, first.commands)
         self._rank = first.violation.severity.rank
         self._execute = execute
-        self._left = max_attempts
+        self._effort = effort
+        self._has_begun = False
 
-    def run(self) -> None:
-        self._until_nothing_helps()
-        if not self.trace.enable_caching and self._fails_with_caching():
-            self._until_nothing_helps()
+    def run(self, go_on: Callable[[], bool]) -> None:
+        """Rounds of all passes, until a round finds nothing or the effort is spent."""
+        try:
+            while True:
+                self._round(go_on)
+                if not self._cursor.has_improved and not self._fails_with_caching():
+                    break
+                self._cursor = replace(self._cursor, pass_name="", place=(), has_improved=False)
+                if self._is_spent():
+                    break
+        except _StoppedError:
+            return
+        self._cursor = replace(self._cursor, is_finished=True)
 
-    def _until_nothing_helps(self) -> None:
-        before: object = None
-        while before != (self.trace.num_blocks, self.best.commands) and self._left > 0:
-            before = (self.trace.num_blocks, self.best.commands)
-            self._delete_runs()
-            self._repeat(lambda: calls_merged(self.best.relative))
-            self._repeat(lambda: one_reference_less(self.best.commands, self.best.relative))
-            self._fewer_blocks()
-            self._lower_arguments()
-            if self.trace.level == "manager":
-                self._repeat(self._smaller_prompts)
-            self._repeat(lambda: two_commands_less(self.best.relative))
+    def progress(self) -> Progress:
+        """What was reached, under the names that a finished trace has."""
+        best = self._best
+        if self._cursor.is_finished and self._trace.level == "manager":
+            # Sequences are A, B, C in the order of their appearance.
+            named = self._execute(self._trace, sequences_renamed(best.commands))
+            if named.violation is not None:
+                best = named
+        trace = replace(
+            self._trace, commands=best.commands, violation=best.violation, fingerprint=None
+        )
+        return Progress(trace, self._cursor, best)
+
+    def _round(self, go_on: Callable[[], bool]) -> None:
+        """Every pass once, from the one that the cursor names."""
+        self._use_names_of_small_pools()
+        passes = passes_for(self._now())
+        names = [each.name for each in passes]
+        first = names.index(self._cursor.pass_name) if self._cursor.pass_name in names else 0
+        for number, each in enumerate(passes[first:]):
+            place = self._cursor.place if number == 0 else ()
+            self._cursor = replace(self._cursor, pass_name=each.name, place=place)
+            self._exhaust(each, go_on)
+
+    def _exhaust(self, one: Pass, go_on: Callable[[], bool]) -> None:
+        """Take what is smaller, as long as the pass has anything to try."""
+        has_succeeded = True
+        while has_succeeded:
+            has_succeeded = False
+            for place, variant in one.variants(self._now(), self._cursor.place):
+                if self._is_spent():
+                    return
+                self._cursor = replace(self._cursor, place=place)
+                if self._has_begun and not go_on():
+                    raise _StoppedError
+                self._has_begun = True
+                has_succeeded = self._try(variant)
+                if has_succeeded:
+                    after = one.after_success(place)
+                    self._cursor = replace(self._cursor, place=after, has_improved=True)
+                    break
+
+    def _now(self) -> Best:
+        return Best(self._trace, self._best.commands, self._best.relative)
+
+    def _is_spent(self) -> bool:
+        spent = self._cursor
+        return spent.attempts >= self._effort.attempts or spent.work >= self._effort.work
+
+    def _attempt(self, setup: Trace, commands: Sequence[RelativeCommand | Command]) -> Attempt:
+        spent = self._cursor
+        self._cursor = replace(
+            spent,
+            attempts=spent.attempts + 1,
+            work=spent.work + len(commands) + setup.num_blocks,
+        )
+        return self._execute(setup, commands)
+
+    def _is_same_failure(self, attempt: Attempt) -> bool:
+        found = attempt.violation
+        # Severity decides what fails a run: wrong data must not shrink to a lost hit.
+        return (
+            found is not None
+            and failure_kind(found, attempt.commands) == self._kind
+            and found.severity.rank <= self._rank
+        )
+
+    def _try(self, variant: Variant) -> bool:
+        """Whether the variant breaks the same invariant; if so it becomes the best."""
+        setup = variant.setup
+        attempt = self._attempt(setup, variant.commands)
+        if not self._is_same_failure(attempt):
+            return False
+        if _size(attempt) >= _size(self._best) and setup.num_blocks >= self._trace.num_blocks:
+            return False
+        self._best, self._trace = attempt, setup
+        return True
 
     def _fails_with_caching(self) -> bool:
         """Caching is on as a rule, so that one bug does not become two findings by this alone."""
-        if self._left <= 0:
+        if self._trace.enable_caching or self._is_spent():
             return False
-        self._left -= 1
-        setup = replace(self.trace, enable_caching=True)
-        attempt = self._execute(setup, self.best.relative)
-        found = attempt.violation
-        if (
-            found is None
-            or failure_kind(found, attempt.commands) != self._kind
-            or found.severity.rank > self._rank
-            or _size(attempt) > _size(self.best)
-        ):
+        setup = replace(self._trace, enable_caching=True)
+        attempt = self._attempt(setup, self._best.relative)
+        if not self._is_same_failure(attempt) or _size(attempt) > _size(self._best):
             return False
-        self.best, self.trace = attempt, setup
+        self._best, self._trace = attempt, setup
         return True
 
-    def _smaller_prompts(self) -> Iterable[Candidate]:
-        return smaller_everywhere(self.best.relative, int(self.trace.options["block_size"]))
-
-    def _repeat(self, candidates: Callable[[], Iterable[Candidate]]) -> None:
-        """Take the first candidate that is smaller, as long as there is one."""
-        while any(self._try(candidate) for candidate in candidates()):
-            pass
-
-    def _try(self, candidate: Candidate, trace: Trace | None = None) -> bool:
-        """Whether the candidate breaks the same invariant; if so it becomes the best."""
-        if self._left <= 0:
-            return False
-        self._left -= 1
-        setup = trace or self.trace
-        attempt = self._execute(setup, candidate)
-        found = attempt.violation
-        if found is None or failure_kind(found, attempt.commands) != self._kind:
-            return False
-        # Severity decides what fails a run: wrong data must not shrink to a lost hit.
-        if found.severity.rank > self._rank:
-            return False
-        if _size(attempt) >= _size(self.best) and setup.num_blocks >= self.trace.num_blocks:
-            return False
-        self.best, self.trace = attempt, setup
-        return True
-
-    def _delete_runs(self) -> None:
-        length = max(1, len(self.best.relative) // 2)
-        while length >= 1:
-            start = 0
-            while start < len(self.best.relative):
-                commands = self.best.relative
-                if not self._try((*commands[:start], *commands[start + length :])):
-                    start += length
-            length //= 2
-
-    def _fewer_blocks(self) -> None:
-        """One block less at a time, and with it whatever the trace cannot do without it."""
-        smaller = True
-        while smaller and self.trace.num_blocks > 1:
-            setup = replace(self.trace, num_blocks=self.trace.num_blocks - 1)
-            if (setup.profile.null_block or 0) >= setup.num_blocks:
-                return
-            smaller = any(self._try(candidate, setup) for candidate in self._with_less())
-
-    def _with_less(self) -> Iterator[Candidate]:
-        """What may still fail with one block less."""
-        yield from for_one_block_less(self.best.relative)
-        if self.trace.level == "manager":
-            yield from without_a_sequence(self.best.relative)
-            yield from fewer_tokens(self.best.relative)
-
-    def _lower_arguments(self) -> None:
-        place = 0
-        while place < len(self.best.relative):
-            commands = self.best.relative
-            lower = _smaller_commands(commands[place], self.best.commands)
-            if not any(self._try((*commands[:place], c, *commands[place + 1 :])) for c in lower):
-                place += 1
-
-
-def _smaller_commands(
-    item: RelativeCommand, context: Sequence[Command]
-) -> Iterable[RelativeCommand]:
-    if isinstance(item.command, ManagerCommand):
-        return map(RelativeCommand, lowered_manager_command(item.command))
-    return lowered(item, context)
+    def _use_names_of_small_pools(self) -> None:
+        """A pool that has become small names its blocks as small pools do."""
+        if Naming.is_by_origin(self._best.relative) and Naming.is_small(self._trace.num_blocks):
+            again = self._attempt(self._trace, self._best.commands)
+            if self._is_same_failure(again):
+                self._best = again
 
 
 def _size(attempt: Attempt) -> tuple[int, int, int]:
     """Shorter first, then fewer and smaller arguments."""
     arguments = weight = 0
-    keys: list[object] = []
+    keys: dict[object, int] = {}
     for item in attempt.relative:
         arguments += max(len(item.roles), 1)
         if isinstance(item.command, ManagerCommand):
@@ -254,7 +323,5 @@ def _size(attempt: Attempt) -> tuple[int, int, int]:
         weight += sum(place + (role == "raw") for role, place in item.roles)
         weight += getattr(item.command, "count", 0) if not item.roles else 0
         for key in hashes_of(item.command):
-            if key not in keys:
-                keys.append(key)
-            weight += keys.index(key)
+            weight += keys.setdefault(key, len(keys))
     return len(attempt.commands), arguments, weight

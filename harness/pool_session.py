@@ -140,6 +140,19 @@ class PoolSession(ChainCommands):
         except ViolationError as found:
             return found.violation
 
+    def last_look(self) -> Violation | None:
+        """After the last command of a trace: read what the steps of a large pool left unread.
+
+        Without it a short trace could only show what its last commands touched.
+        """
+        if self._full_every == 1 or not self._checked:
+            return None
+        try:
+            violation = self.diagnose()
+        except ViolationError as found:
+            violation = found.violation
+        return violation and self._numbered(violation)
+
     def nobody_holds(self) -> bool:
         """Whether every reference was given back."""
         usable = self.reference.num_blocks - (self.profile.null_block is not None)

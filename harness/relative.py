@@ -2,24 +2,30 @@
 
 When a command is deleted from a trace, later allocations answer with other ids, and commands
 that name ids no longer mean what they meant. In relative form they still do: a block is named by
-its role in the state (held, cached and free, free, null) and its place in that role's order. The
-minimiser works on this form; the result is concrete again, because it is what was executed.
+its role in the state (held, cached and free, free, null) and its place in that role's order. In a
+large pool it is named by its origin, "the 17th block that was handed out": that costs the same
+however many blocks there are, and what touches a block goes with the allocation that gave it. The
+minimiser works on these forms; the result is concrete again, because it is what was executed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from poolproof.contract.commands import Allocate, Command
+from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Touch
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.sequence_model import SequenceModel
 
-__all__ = ["RelativeCommand", "Role", "made_concrete", "made_relative", "roles_in"]
+__all__ = ["Naming", "RelativeCommand", "Role", "made_concrete", "made_relative", "roles_in"]
 
 Role = tuple[str, int]
-"""A role and a place in its order; ("raw", id) is an id taken as it is."""
+"""A role and a place in its order; ("raw", id) is an id taken as it is, ("given", k) the block that
+was handed out as the k-th."""
+
+SMALL_POOL = 64
+"""Up to this many blocks the order of all blocks of a role is cheap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +33,106 @@ class RelativeCommand:
     """A command whose block ids are given by `roles`; for `allocate` the count may be relative.
 
     An allocate with the role ("beyond", k) asks for k blocks more than are free, with ("all", 0)
-    for exactly those that are free.
+    for exactly those that are free. `origin` numbers the first block that it gave when it was
+    recorded, where blocks are named by that.
     """
 
     command: Command
     roles: tuple[Role, ...] = ()
+    origin: int | None = None
 
 
 State = DictPool | DictQueue | SequenceModel
+
+
+class Naming:
+    """How the commands of one execution name blocks; `state` is that of its reference.
+
+    Commands in either form are understood; concrete ones are named by roles in a small pool and by
+    origin in a large one.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._by_origin = isinstance(state, DictPool) and not self.is_small(state.num_blocks)
+        self._given: dict[int, int] = {}
+        self._number_of: dict[int, int] = {}
+        self._num_given = 0
+
+    @staticmethod
+    def is_small(num_blocks: int) -> bool:
+        """Whether a pool of so many blocks names them by roles."""
+        return num_blocks <= SMALL_POOL
+
+    @staticmethod
+    def is_by_origin(commands: Iterable[RelativeCommand]) -> bool:
+        """Whether the commands name blocks as a large pool does."""
+        return any(item.origin is not None for item in commands)
+
+    def concrete(self, item: RelativeCommand | Command) -> Command | None:
+        """What the item means now; None if it means nothing."""
+        if not isinstance(item, RelativeCommand):
+            return item
+        if any(kind == "given" for kind, _ in item.roles):
+            item = self._with_what_is_there(item)
+            if not item.roles:
+                return None
+        return made_concrete(item, self._state)
+
+    def relative(self, item: RelativeCommand | Command, meant: Command) -> RelativeCommand:
+        """The relative form of `meant`, which is what the item means now."""
+        if isinstance(item, RelativeCommand):
+            if any(kind == "given" for kind, _ in item.roles):
+                return replace(self._by_number(meant), origin=item.origin)
+            return item
+        if not self._by_origin:
+            return made_relative(meant, self._state)
+        if isinstance(meant, Allocate):
+            relative = made_relative(meant, self._state)
+            is_refused = relative.roles[:1] and relative.roles[0][0] == "beyond"
+            return relative if is_refused else RelativeCommand(meant, origin=self._num_given)
+        return self._by_number(meant)
+
+    def note_taken(self, item: RelativeCommand, taken: Sequence[int]) -> None:
+        """An allocation was carried out and handed out these blocks."""
+        if not isinstance(item.command, Allocate):
+            return
+        first = self._num_given if item.origin is None else item.origin
+        for number, block in enumerate(taken, start=first):
+            self._given[number] = block
+            self._number_of[block] = number
+        self._num_given = max(self._num_given, first + len(taken))
+
+    def _by_number(self, command: Command) -> RelativeCommand:
+        number_of = self._number_of
+        return RelativeCommand(
+            command,
+            tuple(
+                ("given", number_of[block]) if block in number_of else ("raw", block)
+                for block in _ids(command)
+            ),
+        )
+
+    def _with_what_is_there(self, item: RelativeCommand) -> RelativeCommand:
+        """The blocks that were handed out here, too, by their ids; no roles if one is missing.
+
+        Lists go without what is missing.
+        """
+        ids = []
+        for kind, place in item.roles:
+            block = self._given.get(place) if kind == "given" else place
+            is_there = kind != "given" or (block is not None and self._number_of[block] == place)
+            ids.append(block if is_there else None)
+        kept = [place for place, block in enumerate(ids) if block is not None]
+        roles = tuple(("raw", block) for block in ids if block is not None)
+        if len(kept) == len(ids):
+            return replace(item, roles=roles)
+        command = item.command
+        if isinstance(command, Cache) and len(command.hashes) == len(ids):
+            command = replace(command, hashes=tuple(command.hashes[place] for place in kept))
+        elif not isinstance(command, Touch | Free | Evict):
+            return replace(item, roles=())
+        return RelativeCommand(command, roles, item.origin)
 
 
 def made_relative(command: Command, state: State) -> RelativeCommand:
@@ -67,6 +165,8 @@ def made_concrete(relative: RelativeCommand, state: State) -> Command | None:
         return command
     if not relative.roles:
         return command
+    if all(kind == "raw" for kind, _ in relative.roles):
+        return _with_ids(command, tuple(block for _, block in relative.roles))
     roles = roles_in(state)
     ids = []
     for kind, place in relative.roles:
@@ -74,8 +174,7 @@ def made_concrete(relative: RelativeCommand, state: State) -> Command | None:
         if members is None:
             return None
         ids.append(members)
-    name = _ids_field(command)
-    return replace(command, **{name: tuple(ids) if name == "block_ids" else ids[0]})
+    return _with_ids(command, tuple(ids))
 
 
 def roles_in(state: DictPool | DictQueue) -> dict[str, Callable[[int], int | None]]:
@@ -114,8 +213,10 @@ def _role(roles: dict[str, Callable[[int], int | None]], block: int) -> Role:
     return ("raw", block)
 
 
-def _ids_field(command: Command) -> str:
-    return "block_ids" if hasattr(command, "block_ids") else "block_id"
+def _with_ids(command: Command, ids: tuple[int, ...]) -> Command:
+    if hasattr(command, "block_ids"):
+        return replace(command, block_ids=ids)  # type: ignore[call-arg]
+    return replace(command, block_id=ids[0])  # type: ignore[call-arg]
 
 
 def _ids(command: Command) -> tuple[int, ...]:

@@ -71,7 +71,8 @@ def start_session(trace: Trace, make: Make) -> Session | Violation:
 def replay(trace: Trace, make: Make, announce: Callable[[Command], None] | None = None) -> Replay:
     """Apply the trace's commands to a fresh target; `announce` hears each before it is applied.
 
-    At pool level, once every reference was given back, the pool is also checked for leaks.
+    At pool level everything is read at the end, and once every reference was given back the pool is
+    also checked for leaks.
     """
     session = start_session(trace, make)
     if isinstance(session, Violation):
@@ -89,6 +90,8 @@ def replay(trace: Trace, make: Make, announce: Callable[[Command], None] | None 
         if announce is not None:
             announce(command)
         violation = session.step_any(command)
+    if violation is None and isinstance(session, PoolSession):
+        violation = session.last_look()
     if violation is None and not isinstance(session, QueueSession) and session.nobody_holds():
         violation = session.end()
     return Replay(tuple(applied), left_out, violation)

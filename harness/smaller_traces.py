@@ -90,7 +90,7 @@ def for_one_block_less(commands: Candidate) -> Iterator[Candidate]:
     yield commands
     for place, item in enumerate(commands):
         if isinstance(item.command, Allocate) and not item.roles and item.command.count > 0:
-            fewer = RelativeCommand(Allocate(item.command.count - 1))
+            fewer = replace(item, command=Allocate(item.command.count - 1))
             yield (*commands[:place], fewer, *commands[place + 1 :])
     for place in range(len(commands)):
         yield [*commands[:place], *commands[place + 1 :]]
@@ -109,17 +109,17 @@ def lowered(item: RelativeCommand, context: Sequence[Command]) -> Iterator[Relat
     command, roles = item.command, item.roles
     if isinstance(command, Allocate) and roles:
         kind, amount = roles[0]
-        yield RelativeCommand(Allocate(1))
+        yield replace(item, command=Allocate(1), roles=())
         if kind == "beyond" and amount > 1:
-            yield RelativeCommand(command, ((kind, 1),))
+            yield replace(item, roles=((kind, 1),))
     elif isinstance(command, Allocate | PopLeftN):
         for count in range(max(command.count, 0)):
-            yield RelativeCommand(type(command)(count))
+            yield replace(item, command=type(command)(count))
     if len(roles) > 1 and hasattr(command, "block_ids"):
         for place in range(len(roles)):
             yield _without(item, place)
     for place, (role, rank) in enumerate(roles):
-        for lower in range(rank) if role != "raw" else ():
+        for lower in range(rank) if role not in ("raw", "given") else ():
             yield RelativeCommand(command, (*roles[:place], (role, lower), *roles[place + 1 :]))
     yield from _with_other_hashes(item, context)
 
@@ -136,7 +136,7 @@ def _merged(first: RelativeCommand, second: RelativeCommand) -> RelativeCommand 
     one, two = first.command, second.command
     roles = (*first.roles, *second.roles)
     if isinstance(one, Allocate) and isinstance(two, Allocate) and not roles:
-        return RelativeCommand(Allocate(one.count + two.count))
+        return replace(first, command=Allocate(one.count + two.count))
     if isinstance(one, Cache) and isinstance(two, Cache):
         return RelativeCommand(replace(one, hashes=(*one.hashes, *two.hashes)), roles)
     if type(one) is type(two) and isinstance(one, Touch | Free | Evict):

@@ -1,0 +1,315 @@
+"""The passes of the minimiser: each looks for one kind of smaller variant of the best trace.
+
+A pass is a generator of variants in a fixed order, each with its place in that order, so that a
+minimisation can go on from any place. Variants that only change single commands are in
+`smaller_traces.py` and `smaller_manager_traces.py`. Whether a variant still fails, and the same
+way, is found out by `minimise.py`.
+
+A trace of thousands of commands cannot afford one attempt for each command: its first passes take
+away much at a time, at a cost of some ten executions of the trace each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Protocol
+
+from poolproof.contract.commands import Command
+from poolproof.contract.manager_commands import ManagerCommand
+from poolproof.contract.trace import Trace
+from poolproof.harness.relative import Naming, RelativeCommand
+from poolproof.harness.smaller_manager_traces import (
+    fewer_tokens,
+    lowered_manager_command,
+    smaller_everywhere,
+    without_a_sequence,
+)
+from poolproof.harness.smaller_traces import (
+    Candidate,
+    calls_merged,
+    for_one_block_less,
+    lowered,
+    one_reference_less,
+    two_commands_less,
+)
+
+__all__ = ["Best", "Pass", "Place", "Variant", "passes_for"]
+
+LONG_TRACE = 400
+"""Longer traces get passes of their own first."""
+
+COARSEST, FINEST_OF_LONG = 2, 32
+"""The first passes cut windows of a half down to a thirty-second of a long trace."""
+
+Place = tuple[int, ...]
+"""A place in the order of a pass; () is the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The smallest failing trace so far: its set-up, and what was applied, in both forms."""
+
+    setup: Trace
+    commands: tuple[Command, ...]
+    relative: tuple[RelativeCommand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What to try: commands, and the set-up to apply them to."""
+
+    setup: Trace
+    commands: Candidate
+
+
+class Pass(Protocol):
+    """One kind of smaller variant; `name` is unique and is kept in campaign folders."""
+
+    @property
+    def name(self) -> str: ...
+
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+        """The variants from `place` on, while `best` stays the best."""
+        ...
+
+    def after_success(self, place: Place) -> Place:
+        """Where to go on once the variant at `place` has become the best."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Takes the first variant that helps, and begins again."""
+
+    name: str
+    make: Callable[[Best], Iterable[Variant]]
+
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+        first = place[0] if place else 0
+        for number, variant in enumerate(islice(self.make(best), first, None), start=first):
+            yield (number,), variant
+
+    def after_success(self, place: Place) -> Place:  # noqa: ARG002 -- the protocol's
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutWindows:
+    """Deletes windows of neighbours among the groups of commands, large windows first (ddmin).
+
+    `groups_of` gives for each command the group that it goes with, None for one that stays;
+    `longest` and `shortest` are shares of all groups, as divisors.
+    """
+
+    name: str
+    groups_of: Callable[[Best], Sequence[Hashable | None]]
+    longest: int = COARSEST
+    shortest: int | None = None
+
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+        groups = self.groups_of(best)
+        names = list(dict.fromkeys(group for group in groups if group is not None))
+        length, start = place or (max(1, len(names) // self.longest), 0)
+        last = max(1, len(names) // self.shortest) if self.shortest else 1
+        while length >= last and names:
+            while start < len(names):
+                gone = set(names[start : start + length])
+                kept = [
+                    item for item, group in zip(best.relative, groups, strict=True)
+                    if group not in gone
+                ]  # fmt: skip
+                yield (length, start), Variant(best.setup, kept)
+                start += length
+            start = 0
+            length //= 2
+
+    def after_success(self, place: Place) -> Place:
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class TakenAway:
+    """Takes as much as it can away from one number, the half first: twice its logarithm attempts.
+
+    `without(best, step)` is the best with so much less, None where that cannot be. `finest` is the
+    smallest step, as a share of the number.
+    """
+
+    name: str
+    number: Callable[[Best], int]
+    without: Callable[[Best, int], Variant | None]
+    finest: int | None = None
+
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+        number = self.number(best)
+        (step,) = place or (number // 2,)
+        last = max(1, number // self.finest) if self.finest else 1
+        while step >= last:
+            variant = self.without(best, step) if step < number else None
+            if variant is not None:
+                yield (step,), variant
+            step //= 2
+
+    def after_success(self, place: Place) -> Place:
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """Makes the arguments of one command after the other smaller."""
+
+    name: str = "lower arguments"
+
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+        position, first = place or (0, 0)
+        for position_now in range(position, len(best.relative)):
+            lower = _smaller_commands(best.relative[position_now], best.commands)
+            for number, smaller in enumerate(islice(lower, first, None), start=first):
+                changed = (
+                    *best.relative[:position_now], smaller, *best.relative[position_now + 1 :]
+                )  # fmt: skip
+                yield (position_now, number), Variant(best.setup, changed)
+            first = 0
+
+    def after_success(self, place: Place) -> Place:
+        return place[0], 0
+
+
+def passes_for(best: Best) -> Sequence[Pass]:
+    """The passes of a round, in their order."""
+    is_manager = best.setup.level == "manager"
+    if len(best.relative) <= LONG_TRACE:
+        return _PASSES_OF_MANAGERS if is_manager else _PASSES
+    return _LONG_PASSES_OF_MANAGERS if is_manager else _LONG_PASSES
+
+
+def _smaller_commands(
+    item: RelativeCommand, context: Sequence[Command]
+) -> Iterable[RelativeCommand]:
+    if isinstance(item.command, ManagerCommand):
+        return map(RelativeCommand, lowered_manager_command(item.command))
+    return lowered(item, context)
+
+
+def _of(
+    candidates: Callable[[Candidate], Iterable[Candidate]],
+) -> Callable[[Best], Iterable[Variant]]:
+    """Variants that change nothing but the commands."""
+    return lambda best: (Variant(best.setup, each) for each in candidates(best.relative))
+
+
+def _one_reference_less(best: Best) -> Iterator[Variant]:
+    for candidate in one_reference_less(best.commands, best.relative):
+        yield Variant(best.setup, candidate)
+
+
+def _smaller_prompts(best: Best) -> Iterator[Variant]:
+    block_size = int(best.setup.options["block_size"])
+    for candidate in smaller_everywhere(best.relative, block_size):
+        yield Variant(best.setup, candidate)
+
+
+def _with_blocks(setup: Trace, num_blocks: int) -> Trace | None:
+    """The set-up with so many blocks; None where there cannot be so few."""
+    if num_blocks < 1 or (setup.profile.null_block or 0) >= num_blocks:
+        return None
+    return replace(setup, num_blocks=num_blocks)
+
+
+def _smaller_pool(best: Best, number: int) -> Variant | None:
+    """The same commands in a large pool that has so many blocks less."""
+    setup = _with_blocks(best.setup, best.setup.num_blocks - number)
+    is_large = not Naming.is_small(best.setup.num_blocks)
+    return Variant(setup, best.relative) if setup is not None and is_large else None
+
+
+def _earlier_end(best: Best, number: int) -> Variant | None:
+    """Without the last commands, where not everything was read after each of them."""
+    is_large = not Naming.is_small(best.setup.num_blocks)
+    return Variant(best.setup, best.relative[:-number]) if is_large else None
+
+
+def _one_block_less(best: Best) -> Iterator[Variant]:
+    """One block less at a time, and with it whatever the trace cannot do without it."""
+    setup = _with_blocks(best.setup, best.setup.num_blocks - 1)
+    if setup is None or not Naming.is_small(setup.num_blocks):
+        return
+    for candidate in for_one_block_less(best.relative):
+        yield Variant(setup, candidate)
+    if setup.level == "manager":
+        for candidate in (*without_a_sequence(best.relative), *fewer_tokens(best.relative)):
+            yield Variant(setup, candidate)
+
+
+def _last_commands(best: Best) -> Iterator[Variant]:
+    """The last commands alone, few of them first."""
+    count = 16
+    while count < len(best.relative):
+        yield Variant(best.setup, best.relative[-count:])
+        count *= 2
+
+
+def _verbs(best: Best) -> list[Hashable | None]:
+    return [item.command.verb for item in best.relative]
+
+
+def _sequences(best: Best) -> list[Hashable | None]:
+    return [getattr(item.command, "seq_id", None) for item in best.relative]
+
+
+def _length(best: Best) -> int:
+    return len(best.relative)
+
+
+def _blocks(best: Best) -> int:
+    return best.setup.num_blocks
+
+
+def _places(best: Best) -> range:
+    return range(len(best.relative))
+
+
+# What changes the size of a pool: variants with another `setup.num_blocks`. A large pool costs
+# every attempt its construction, so large steps come first; what takes many attempts comes late.
+_MUCH_SMALLER_POOL: tuple[Pass, ...] = (
+    TakenAway("much smaller pool", _blocks, _smaller_pool, finest=16),
+)
+_SMALLER_POOL: tuple[Pass, ...] = (TakenAway("smaller pool", _blocks, _smaller_pool),)
+_ONE_BLOCK_LESS: tuple[Pass, ...] = (Repeated("one block less", _one_block_less),)
+
+_LARGE_CUTS: tuple[Pass, ...] = (
+    TakenAway("earlier end", _length, _earlier_end),
+    Repeated("last commands", _last_commands),
+    WithoutWindows("one verb less", _verbs, longest=10**6),
+    WithoutWindows("large windows", _places, shortest=FINEST_OF_LONG),
+)
+_SINGLE_COMMANDS: tuple[Pass, ...] = (
+    Repeated("merge calls", _of(calls_merged)),
+    Repeated("one reference less", _one_reference_less),
+    *_ONE_BLOCK_LESS,
+    Lowered(),
+)
+_PAIRS: tuple[Pass, ...] = (Repeated("two commands less", _of(two_commands_less)),)
+
+_PASSES: tuple[Pass, ...] = (
+    *_SMALLER_POOL,
+    WithoutWindows("windows", _places),
+    *_SINGLE_COMMANDS,
+    *_PAIRS,
+)
+_LONG_PASSES: tuple[Pass, ...] = (
+    *_MUCH_SMALLER_POOL,
+    *_LARGE_CUTS,
+    *_SMALLER_POOL,
+    WithoutWindows("small windows", _places, longest=2 * FINEST_OF_LONG),
+    *_SINGLE_COMMANDS,
+)
+_SMALLER_PROMPTS: tuple[Pass, ...] = (Repeated("smaller prompts", _smaller_prompts),)
+_PASSES_OF_MANAGERS: tuple[Pass, ...] = (*_PASSES[:-1], *_SMALLER_PROMPTS, *_PAIRS)
+_LONG_PASSES_OF_MANAGERS: tuple[Pass, ...] = (
+    WithoutWindows("fewer sequences", _sequences, shortest=FINEST_OF_LONG),
+    *_LONG_PASSES,
+    *_SMALLER_PROMPTS,
+)
