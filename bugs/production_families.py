@@ -408,7 +408,7 @@ FAMILIES: tuple[Family, ...] = (
     _of("upper and lower case are alike", _LettersAlike, 0),
     _of("a hash whose bytes are all n means none", _OneValueIsNone, 0, 255),
     _of("stale after n calls", _StaleLater, 700, 4096, 5000),
-    _of("stale at each n-th call", _OnceInAWhile, 64, 100, 1000, 4096),
+    _of("stale at each n-th call", _OnceInAWhile, 40, 64, 100),
     _of("the event buffer keeps the last n", _ShortEventBuffer, 4, 8, 64, 256),
     _of("each n-th refusal loses a block", _RefusalsLoseABlock, 8, 64, 100, 255),
     _of("an answered list is cleared n allocations later", _ClearsItsAnswer, 1, 2, 5),

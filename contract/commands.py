@@ -36,6 +36,10 @@ __all__ = [
 ]
 
 
+MOST_SHOWN = 12
+"""Longer lists are shown by their ends. Trace files have all of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """Base of all commands; `verb` is the method of the target that the command calls."""
@@ -205,10 +209,20 @@ def _shown(value: Any) -> str:
     if isinstance(value, bytes):
         return value.hex()[:8]
     if isinstance(value, tuple):
-        return "[" + ", ".join(_shown(item) for item in value) + "]"
+        return _shown_list(value)
     if isinstance(value, TokenChain):
         extra = [f"lora {value.lora[0]}"] if value.lora else []
         extra += [f"salt {value.salt}"] if value.salt else []
         extra += [f"image {i.identifier}@{i.offset}" for i in value.images]
         return f"<{' '.join([*map(str, value.tokens), *extra])}>"
     return str(value)
+
+
+def _shown_list(values: tuple[Any, ...]) -> str:
+    """A list in brackets; of a long one the beginning, the end and the length."""
+    if len(values) <= MOST_SHOWN:
+        return "[" + ", ".join(map(_shown, values)) + "]"
+    start = ", ".join(map(_shown, values[:4]))
+    if len(set(values)) == 1:
+        return f"[{_shown(values[0])}] * {len(values)}"
+    return f"[{start}, ..., {_shown(values[-1])}] ({len(values)} entries)"

@@ -18,7 +18,7 @@ from poolproof.contract.commands import Allocate, Cache, Command
 from poolproof.contract.content import Key
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation, ViolationError
-from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.invariants.answers import (
     changed_beside,
     changed_by_neighbour,
@@ -100,6 +100,7 @@ class CarefulSession(PoolSession):
         super().judge_lookup(command, key, answer)
 
     def _check(self, command: Command) -> None:
+        self._listen_beside()
         super()._check(command)
         self._compare_kept()
         violation = self._judge_state(self._observe(), self.reference.ledger())
@@ -158,6 +159,17 @@ class CarefulSession(PoolSession):
             raise ViolationError(
                 no_plain_answer(answered, _shown(item), "an object that equals everything")
             )
+
+    def _listen_beside(self) -> None:
+        """Raises ViolationError when the idle instance tells of events that were not its own."""
+        neighbour = self._neighbour
+        if neighbour is None:
+            return
+        neighbour.touched_keys = ()
+        try:
+            neighbour._check_events()  # noqa: SLF001 - a session like this one
+        except ViolationError as found:
+            raise ViolationError(changed_beside(found.violation)) from found
 
     def _look_beside(self) -> None:
         """Raises ViolationError when the idle instance has changed."""
@@ -220,6 +232,6 @@ def open_pool_session(
         num_blocks,
         enable_caching=enable_caching,
         block_size=int(options.get("block_size", 1)),
-        events_every=int(options.get("events_every", 1)),
+        events_every=int(options.get(EVENTS_EVERY, 1)),
         **further,
     )

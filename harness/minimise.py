@@ -20,9 +20,10 @@ from poolproof.contract.commands import Command
 from poolproof.contract.manager_commands import ManagerCommand
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.minimising_passes import Best, Pass, Place, Variant, passes_for
-from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.relative import Naming, RelativeCommand
 from poolproof.harness.replay import start_session
@@ -286,7 +287,10 @@ class _Search:
         attempt = self._attempt(setup, variant.commands)
         if not self._is_same_failure(attempt):
             return False
-        if _size(attempt) >= _size(self._best) and setup.num_blocks >= self._trace.num_blocks:
+        size, best_size = _size(attempt), _size(self._best)
+        is_plainer = _setup_size(setup) < _setup_size(self._trace)
+        is_smaller = size < best_size or setup.num_blocks < self._trace.num_blocks
+        if not is_smaller and not (is_plainer and size == best_size):
             return False
         self._best, self._trace = attempt, setup
         return True
@@ -308,6 +312,11 @@ class _Search:
             again = self._attempt(self._trace, self._best.commands)
             if self._is_same_failure(again):
                 self._best = again
+
+
+def _setup_size(setup: Trace) -> tuple[bool, int]:
+    """An ordinary session before a careful one; events read often before events read seldom."""
+    return bool(setup.options.get(CAREFUL)), int(setup.options.get(EVENTS_EVERY, 1))
 
 
 def _size(attempt: Attempt) -> tuple[int, int, int]:

@@ -19,6 +19,8 @@ from typing import Protocol
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_commands import ManagerCommand
 from poolproof.contract.trace import Trace
+from poolproof.harness.careful_session import CAREFUL
+from poolproof.harness.pool_session import EVENTS_EVERY
 from poolproof.harness.relative import Naming, RelativeCommand
 from poolproof.harness.smaller_manager_traces import (
     fewer_tokens,
@@ -271,12 +273,29 @@ def _places(best: Best) -> range:
     return range(len(best.relative))
 
 
+def _plainer_setup(best: Best) -> Iterator[Variant]:
+    """An ordinary session in place of a careful one; events read more often."""
+    options = dict(best.setup.options)
+    every = int(options.get(EVENTS_EVERY, 1))
+    if options.pop(CAREFUL, None):
+        yield Variant(replace(best.setup, options=options), best.relative)
+    for fewer in dict.fromkeys(
+        (1, 2, every // 16, every // 4, every // 2, every * 3 // 4, every - 1)
+    ):
+        if 0 < fewer < every:
+            changed = {**best.setup.options, EVENTS_EVERY: fewer}
+            if fewer == 1:
+                del changed[EVENTS_EVERY]
+            yield Variant(replace(best.setup, options=changed), best.relative)
+
+
 # What changes the size of a pool: variants with another `setup.num_blocks`. A large pool costs
 # every attempt its construction, so large steps come first; what takes many attempts comes late.
 _MUCH_SMALLER_POOL: tuple[Pass, ...] = (
     TakenAway("much smaller pool", _blocks, _smaller_pool, finest=16),
 )
 _SMALLER_POOL: tuple[Pass, ...] = (TakenAway("smaller pool", _blocks, _smaller_pool),)
+_PLAINER_SETUP: tuple[Pass, ...] = (Repeated("plainer set-up", _plainer_setup),)
 _ONE_BLOCK_LESS: tuple[Pass, ...] = (Repeated("one block less", _one_block_less),)
 
 _LARGE_CUTS: tuple[Pass, ...] = (
@@ -294,12 +313,14 @@ _SINGLE_COMMANDS: tuple[Pass, ...] = (
 _PAIRS: tuple[Pass, ...] = (Repeated("two commands less", _of(two_commands_less)),)
 
 _PASSES: tuple[Pass, ...] = (
+    *_PLAINER_SETUP,
     *_SMALLER_POOL,
     WithoutWindows("windows", _places),
     *_SINGLE_COMMANDS,
     *_PAIRS,
 )
 _LONG_PASSES: tuple[Pass, ...] = (
+    *_PLAINER_SETUP,
     *_MUCH_SMALLER_POOL,
     *_LARGE_CUTS,
     *_SMALLER_POOL,

@@ -26,7 +26,10 @@ from poolproof.invariants.misuse import changed_by_misuse
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.legality import misuse_of, undefined_in
 
-__all__ = ["SMALL_POOL", "PoolSession"]
+__all__ = ["EVENTS_EVERY", "SMALL_POOL", "PoolSession"]
+
+EVENTS_EVERY = "events_every"
+"""The option of a trace that says after how many commands events are read, where not each."""
 
 SMALL_POOL = 64
 """Up to this many blocks everything is read after every command."""
@@ -145,10 +148,12 @@ class PoolSession(ChainCommands):
 
         Without it a short trace could only show what its last commands touched.
         """
-        if self._full_every == 1 or not self._checked:
+        if not self._checked:
             return None
         try:
-            violation = self.diagnose()
+            if self._events is not None and self._events_every > 1:
+                self._read_events()
+            violation = None if self._full_every == 1 else self.diagnose()
         except ViolationError as found:
             violation = found.violation
         return violation and self._numbered(violation)
@@ -164,8 +169,6 @@ class PoolSession(ChainCommands):
         self.facts.add("everything was freed at the end")
         reclaimable = sum(1 for keys in self.reference.keys.values() if keys)
         try:
-            if self._events is not None and self._events_every > 1:
-                self._read_events()
             num_free = read_count(self.target.num_free)
         except ViolationError as unreadable:
             return self._numbered(unreadable.violation)

@@ -23,7 +23,7 @@ from poolproof.harness.choices import SeededChoices
 from poolproof.harness.extent import Extent
 from poolproof.harness.garbage import collected_afterwards
 from poolproof.harness.pool_production import ProductionWorkload
-from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.harness.pool_workload import PoolWorkload, alphabet
 from poolproof.harness.production import ProductionRun, ProductionSizes
 from poolproof.harness.production_hashes import hashes_that_look_alike
@@ -60,7 +60,7 @@ class RunPlan:
         """What a trace has to say of the run beside its sizes."""
         careful = {CAREFUL: True} if self.careful else {}
         every = 1 if self.production is None else self.production.events_every
-        return careful if every == 1 else {**careful, "events_every": every}
+        return careful if every == 1 else {**careful, EVENTS_EVERY: every}
 
 
 @dataclass(slots=True)
@@ -255,7 +255,7 @@ def _drive(
         violation = step(draining)
         if violation is not None:
             return violation
-    return session.end()
+    return session.last_look() or session.end()
 
 
 def _misuse_places(workload: PoolWorkload, plan: RunPlan, profile: Profile) -> frozenset[int]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Touch
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
+from poolproof.reference.legality import misuse_of
 from poolproof.reference.sequence_model import SequenceModel
 
 __all__ = ["Naming", "RelativeCommand", "Role", "made_concrete", "made_relative", "roles_in"]
@@ -40,6 +41,8 @@ class RelativeCommand:
     command: Command
     roles: tuple[Role, ...] = ()
     origin: int | None = None
+    is_misuse: bool = False
+    """Whether it is wrong on purpose: then nothing of its list is left out."""
 
 
 State = DictPool | DictQueue | SequenceModel
@@ -54,7 +57,9 @@ class Naming:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._by_origin = isinstance(state, DictPool) and not self.is_small(state.num_blocks)
+        is_large = not isinstance(state, SequenceModel) and not self.is_small(state.num_blocks)
+        self._by_origin = is_large and isinstance(state, DictPool)
+        self._by_id = is_large and isinstance(state, DictQueue)
         self._given: dict[int, int] = {}
         self._number_of: dict[int, int] = {}
         self._num_given = 0
@@ -77,21 +82,32 @@ class Naming:
             item = self._with_what_is_there(item)
             if not item.roles:
                 return None
-        return made_concrete(item, self._state)
+        meant = made_concrete(item, self._state)
+        if item.origin is not None and isinstance(meant, Allocate):
+            # It was not refused when it was recorded; a smaller pool gives what it has.
+            assert isinstance(self._state, DictPool)
+            return Allocate(min(meant.count, len(self._state.free)))
+        if (self._by_origin or self._by_id) and meant is not None and not item.is_misuse:
+            return _legal_part(meant, self._state)
+        return meant
 
     def relative(self, item: RelativeCommand | Command, meant: Command) -> RelativeCommand:
         """The relative form of `meant`, which is what the item means now."""
         if isinstance(item, RelativeCommand):
             if any(kind == "given" for kind, _ in item.roles):
-                return replace(self._by_number(meant), origin=item.origin)
+                return replace(self._by_number(meant), origin=item.origin, is_misuse=item.is_misuse)
             return item
+        if self._by_id:
+            return RelativeCommand(meant, tuple(("raw", block) for block in _ids(meant)))
         if not self._by_origin:
             return made_relative(meant, self._state)
-        if isinstance(meant, Allocate):
+        if isinstance(meant, Allocate) and meant.count >= 0:
             relative = made_relative(meant, self._state)
             is_refused = relative.roles[:1] and relative.roles[0][0] == "beyond"
             return relative if is_refused else RelativeCommand(meant, origin=self._num_given)
-        return self._by_number(meant)
+        assert isinstance(self._state, DictPool)
+        is_misuse = misuse_of(self._state, meant) is not None
+        return replace(self._by_number(meant), is_misuse=is_misuse)
 
     def note_taken(self, item: RelativeCommand, taken: Sequence[int]) -> None:
         """An allocation was carried out and handed out these blocks."""
@@ -132,7 +148,48 @@ class Naming:
             command = replace(command, hashes=tuple(command.hashes[place] for place in kept))
         elif not isinstance(command, Touch | Free | Evict):
             return replace(item, roles=())
-        return RelativeCommand(command, roles, item.origin)
+        return RelativeCommand(command, roles, item.origin, item.is_misuse)
+
+
+def _legal_part(command: Command, state: State) -> Command | None:
+    """The command with what is legal of its list in this state; None if that is nothing.
+
+    Of a trace from which commands were taken away, a `free` may name references that nobody took,
+    an allocation ask for more than a smaller pool has.
+    """
+    ids = getattr(command, "block_ids", ())
+    if isinstance(state, DictQueue):
+        legal = [block for block in dict.fromkeys(ids) if _may_join(block, state)]
+    elif isinstance(state, DictPool) and isinstance(command, Free):
+        left = {block: len(state.holders.get(block, ())) for block in ids}
+        legal = []
+        for block in ids:
+            if left[block] > 0 or block == state.null_block:
+                left[block] -= 1
+                legal.append(block)
+    elif isinstance(state, DictPool) and isinstance(command, Touch | Cache):
+        legal = [block for block in ids if _may_be_named(command, block, state)]
+    else:
+        return command
+    if len(legal) == len(ids):
+        return command
+    if isinstance(command, Cache):
+        key_of = dict(zip(ids, command.hashes, strict=True))
+        return replace(
+            command, block_ids=tuple(legal), hashes=tuple(key_of[block] for block in legal)
+        )
+    return _with_ids(command, tuple(legal)) if legal else None
+
+
+def _may_join(block: int, queue: DictQueue) -> bool:
+    return block < queue.num_blocks and block not in queue.order
+
+
+def _may_be_named(command: Touch | Cache, block: int, pool: DictPool) -> bool:
+    if block == pool.null_block:
+        return True
+    held = bool(pool.holders.get(block))
+    return held or (isinstance(command, Touch) and bool(pool.keys.get(block)))
 
 
 def made_relative(command: Command, state: State) -> RelativeCommand:

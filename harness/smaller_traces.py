@@ -37,6 +37,12 @@ __all__ = [
 
 Candidate = Sequence[RelativeCommand]
 
+FEW = 16
+"""Larger counts and longer lists are bisected and not tried number by number."""
+
+MOST_ENTRIES = 500
+"""Longer traces, entries of lists counted, are not searched for pairs of references."""
+
 MOST_FOR_PAIRS = 24
 """Longer traces are not searched for pairs of commands to delete, whose number grows squared."""
 
@@ -66,6 +72,8 @@ def one_reference_less(concrete: Sequence[Command], commands: Candidate) -> Iter
 
     Without the one alone the other is misuse, which would hide what comes after.
     """
+    if sum(1 + len(getattr(command, "block_ids", ())) for command in concrete) > MOST_ENTRIES:
+        return
     for taking, touch in enumerate(concrete):
         if not isinstance(touch, Touch):
             continue
@@ -113,15 +121,37 @@ def lowered(item: RelativeCommand, context: Sequence[Command]) -> Iterator[Relat
         if kind == "beyond" and amount > 1:
             yield replace(item, roles=((kind, 1),))
     elif isinstance(command, Allocate | PopLeftN):
-        for count in range(max(command.count, 0)):
+        for count in _smaller_counts(command.count):
             yield replace(item, command=type(command)(count))
     if len(roles) > 1 and hasattr(command, "block_ids"):
-        for place in range(len(roles)):
-            yield _without(item, place)
+        for start, end in _windows(len(roles)):
+            yield _without(item, start, end)
     for place, (role, rank) in enumerate(roles):
         for lower in range(rank) if role not in ("raw", "given") else ():
             yield RelativeCommand(command, (*roles[:place], (role, lower), *roles[place + 1 :]))
     yield from _with_other_hashes(item, context)
+
+
+def _smaller_counts(count: int) -> Iterator[int]:
+    """All smaller numbers, smallest first; of a large one those that bisect it."""
+    if count <= FEW:
+        yield from range(count)
+        return
+    yield from range(4)
+    step = count // 2
+    while step:
+        yield count - step
+        step //= 2
+
+
+def _windows(length: int) -> Iterator[tuple[int, int]]:
+    """What to leave out of a list: single entries; of a long list large windows of it first."""
+    size = 1 if length <= FEW else length // 2
+    while size:
+        for start in range(0, length, size):
+            if size < length:
+                yield start, min(start + size, length)
+        size //= 2
 
 
 def hashes_of(command: Command) -> tuple[Key, ...]:
@@ -144,14 +174,16 @@ def _merged(first: RelativeCommand, second: RelativeCommand) -> RelativeCommand 
     return None
 
 
-def _without(item: RelativeCommand, place: int) -> RelativeCommand:
-    """The command without one of its blocks (and without that block's hash)."""
+def _without(item: RelativeCommand, start: int, end: int | None = None) -> RelativeCommand:
+    """The command without some of its blocks, usually one (and without their hashes)."""
+    if end is None:
+        end = start + 1
     changes: dict[str, Any] = {}
     hashes = getattr(item.command, "hashes", None)
     if hashes is not None and len(hashes) == len(item.roles):
-        changes["hashes"] = (*hashes[:place], *hashes[place + 1 :])
-    roles = (*item.roles[:place], *item.roles[place + 1 :])
-    return RelativeCommand(replace(item.command, **changes), roles)
+        changes["hashes"] = (*hashes[:start], *hashes[end:])
+    roles = (*item.roles[:start], *item.roles[end:])
+    return replace(item, command=replace(item.command, **changes), roles=roles)
 
 
 def _with_other_hashes(
@@ -161,8 +193,10 @@ def _with_other_hashes(
     own = hashes_of(item.command)
     earlier = list(dict.fromkeys(key for command in context for key in hashes_of(command)))
     name = "hashes" if hasattr(item.command, "hashes") else "block_hash"
+    if len(own) > FEW:
+        return
     for place, key in enumerate(own):
-        for other in earlier[: earlier.index(key)] if key in earlier else ():
+        for other in earlier[: min(earlier.index(key), FEW)] if key in earlier else ():
             hashes = (*own[:place], other, *own[place + 1 :])
             value = hashes if name == "hashes" else hashes[0]
             yield RelativeCommand(replace(item.command, **{name: value}), item.roles)
