@@ -323,7 +323,9 @@ class _KeepsWhatItAnswered(_Pool):
         return answer
 
     def num_free(self) -> int:
-        changed = sum(length - len(answer) for answer, length in self.__dict__.get("given", ()))
+        changed = 0
+        for answer, length in self.__dict__.get("given", ()):
+            changed += length - len(answer)
         return super().num_free() + changed
 
 

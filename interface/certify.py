@@ -135,7 +135,7 @@ class _Certification:
             findings=driving.collector.findings,
             notes=(*about.notes, *layout_notes(about), *sorted(driving.remarks)),
             not_run=tuple(NotRun(what, why) for what, why in not_run(about, options)),
-            not_covered=not_covered(about, options),
+            not_covered=not_covered(about, options, driving.stages),
         )
 
     def _never_called(self, about: Description, driving: Driving) -> tuple[str, ...]:

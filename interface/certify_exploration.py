@@ -36,6 +36,7 @@ from poolproof.explore.scope import Scope
 from poolproof.explore.shortest import ShortestResult
 from poolproof.explore.state_space import StateSpace
 from poolproof.finding_collector import FindingCollector
+from poolproof.harness.extent import Extent
 from poolproof.harness.isolation import Finished
 from poolproof.levels import Bounds, Budget, Sequences
 from poolproof.manager_exploration import ExploringManager
@@ -166,7 +167,8 @@ class Exploring:
         tally = self._check(stage, parts, can, len(states))
         reached = f"{self._passed(tally)}/{len(states):,} orders of the queue"
         note = f"{reached}, each built in two ways, every operation, every link"
-        self._note("queue", stage, tally, note, began)
+        tried = Extent({"blocks": (num_blocks, num_blocks)})
+        self._note("queue", stage, tally, note, began, tried=tried)
 
     def explore_sequences(self, level: str, bounds: Sequences) -> None:
         """All sequences of commands up to a length, in one stage."""
@@ -211,6 +213,7 @@ class Exploring:
                 runs=found.num_states,
                 seconds=time.monotonic() - began,
                 note=f"{length} on {num_blocks} blocks; {limits}{hashes}",
+                extent=_extent_of(bounds, num_blocks, found.depth),
             )
         )
 
@@ -255,7 +258,12 @@ class Exploring:
         )
         also = ", calls for two blocks, misuse" if bounds.wide else ""
         limits = f"{scope.num_hashes} hashes, references up to {scope.max_references}"
-        self._note("pool", stage, tally, f"{reached}, every action{also}; {limits}", began)
+        tried = Extent({"blocks": (num_blocks, num_blocks)})
+        tried.note("hashes", 0, scope.num_hashes)
+        tried.note("references to one block", 0, scope.max_references)
+        self._note(
+            "pool", stage, tally, f"{reached}, every action{also}; {limits}", began, tried=tried
+        )
 
     def _check(self, stage: str, parts: Iterator[Part], can: Capabilities, total: int) -> _Tally:
         """Check part after part, until one fails or costs its worker."""
@@ -288,7 +296,9 @@ class Exploring:
         trace = trace_of_lost_part(self._isolation, job, outcome, about.name, about.profile)
         self._collector.add_lost(stage, minimise_lost(self._isolation, trace, outcome))
 
-    def _note(self, level: str, stage: str, tally: _Tally, note: str, began: float) -> None:
+    def _note(
+        self, level: str, stage: str, tally: _Tally, note: str, began: float, *, tried: Extent
+    ) -> None:
         for trace in tally.failures.values():
             self._collector.add(stage, trace)
         self.stages.append(
@@ -300,5 +310,14 @@ class Exploring:
                 runs=tally.num_states,
                 seconds=time.monotonic() - began,
                 note=f"{note}; stopped at the first that fail" if tally.failed else note,
+                extent=tried,
             )
         )
+
+
+def _extent_of(bounds: Sequences, num_blocks: int, depth: int) -> Extent:
+    tried = Extent({"blocks": (num_blocks, num_blocks)})
+    tried.note("commands in a run", 1, depth)
+    tried.note("blocks in one allocation", 0, bounds.max_count)
+    tried.note("entries in one list", 1, bounds.max_list)
+    return tried

@@ -5,10 +5,14 @@ Depends on the level, on what the target lets us see, and on the options; nothin
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from poolproof.attention_stage import STAGE as ATTENTION
 from poolproof.attention_stage import why_no_attention
+from poolproof.certificate import StageResult
 from poolproof.certify_exploration import reason_not_explored
 from poolproof.description import Description
+from poolproof.harness.extent import Extent
 from poolproof.levels import BUDGETS
 from poolproof.manager_coverage import manager_not_covered
 from poolproof.options import CertifyOptions
@@ -25,10 +29,43 @@ _INFERRED = {
 }
 
 
-def not_covered(about: Description, options: CertifyOptions) -> tuple[str, ...]:
-    """What a pass at this level leaves open, in whole sentences."""
+_NEVER_TRIED = (
+    "what no stage tries: calls from several threads or processes, a call that is interrupted, "
+    "time (clocks, entries that expire), instances that are copied, pickled or restarted, more "
+    "than two instances at once, a machine out of memory"
+)
+
+
+def not_covered(
+    about: Description, options: CertifyOptions, stages: Sequence[StageResult]
+) -> tuple[str, ...]:
+    """What a pass at this level leaves open, in whole sentences.
+
+    How far runs went is taken from the `stages` that ran, and from nothing else.
+    """
     if about.can is None:
         return ("nothing was driven: the target could not be constructed",)
+    return (*_by_level(about, options), *beyond(stages), _NEVER_TRIED)
+
+
+def beyond(stages: Sequence[StageResult]) -> Iterator[str]:
+    """For each level, the sizes that some stage reached: nothing was tried beyond them."""
+    for level in dict.fromkeys(stage.level for stage in stages):
+        tried = Extent()
+        for stage in stages:
+            if stage.level == level:
+                tried.take_in(stage.extent)
+        sizes = [_range(name, low, high) for name, (low, high) in tried]
+        if sizes:
+            yield f"at {level} level, whatever is beyond: {'; '.join(sizes)}"
+
+
+def _range(name: str, low: int, high: int) -> str:
+    return f"{name} {low:,}" if low == high else f"{name} {low:,} to {high:,}"
+
+
+def _by_level(about: Description, options: CertifyOptions) -> Sequence[str]:
+    assert about.can is not None
     if about.level == "manager":
         return manager_not_covered(about)
     if about.level == "queue":
@@ -38,7 +75,6 @@ def not_covered(about: Description, options: CertifyOptions) -> tuple[str, ...]:
             "whether a block was full and written when it was cached (I3), and what a request "
             "reads (DATA): the caller's duty at pool level, checked at manager level"
         ),
-        "calls from several threads at once",
     ]
     scopes = BUDGETS[options.level].scopes
     if scopes and reason_not_explored(about, scopes) is None:
@@ -52,7 +88,7 @@ def not_covered(about: Description, options: CertifyOptions) -> tuple[str, ...]:
         open_points.append("events: the profile has them, but there is no take_events() (EVT)")
     if about.profile.misuse == "undefined" and not options.hardening:
         open_points.append("misuse: the profile leaves it undefined (see --hardening)")
-    return tuple(open_points)
+    return open_points
 
 
 def not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]]:

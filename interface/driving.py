@@ -169,6 +169,7 @@ class Driving:
                 runs=result.num_examples,
                 seconds=timed.seconds,
                 note=note if result.nondeterministic else "",
+                extent=result.extent,
             )
         else:
             raise_if_ours(outcome)

@@ -23,7 +23,7 @@ _UNSEEN = {
 }
 _ALWAYS = (
     "whether the engine calls its manager as the contract says, and what kernels do with tables",
-    "calls from several threads at once, and misuse: only legal calls were made",
+    "misuse: only legal calls were made",
 )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
+from poolproof.harness.extent import Extent
 
 __all__ = ["MachineLog"]
 
@@ -23,14 +24,19 @@ class MachineLog:
         self.num_steps = 0
         self.facts: set[str] = set()
         self.failure: Trace | None = None
+        self.extent = Extent()
+        self._setup: Trace | None = None
+        self._commands: list[Command] = []
 
-    def begin(self, setup: Trace) -> None:  # noqa: ARG002 -- for those who pass it on
+    def begin(self, setup: Trace) -> None:
         """An example begins with this set-up; its target is not built yet."""
         self.num_examples += 1
+        self._setup, self._commands = setup, []
 
-    def announce(self, command: Command) -> None:  # noqa: ARG002 -- the same
+    def announce(self, command: Command) -> None:
         """A command is about to be applied."""
         self.num_steps += 1
+        self._commands.append(command)
 
     def fail(self, trace: Trace) -> None:
         """An example failed with the violation in `trace`."""
@@ -40,3 +46,5 @@ class MachineLog:
     def end(self, facts: Iterable[str]) -> None:
         """An example is over, and has seen these facts."""
         self.facts.update(facts)
+        if self._setup is not None:
+            self.extent.take_in(Extent.of_run(self._setup, self._commands))

@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import hypothesis
@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import ViolationError
+from poolproof.harness.extent import Extent
 from poolproof.stateful_tests.machine_log import MachineLog
 
 __all__ = ["MachineResult", "run_machine"]
@@ -32,7 +33,7 @@ class MachineResult:
     The trace is not minimised: `harness.minimise` does that in milliseconds where Hypothesis's
     shrinker takes seconds, and gets further. `nondeterministic` is set when the target answered
     the same commands differently: what was found is true all the same, but Hypothesis gives up
-    there, so that the search may have ended early.
+    there, so that the search may have ended early. `extent` is how far the examples went.
     """
 
     num_examples: int
@@ -40,6 +41,7 @@ class MachineResult:
     facts: frozenset[str]
     trace: Trace | None = None
     nondeterministic: bool = False
+    extent: Extent = field(default_factory=Extent)
 
 
 def run_machine(
@@ -74,7 +76,12 @@ def run_machine(
             nondeterministic = True
     facts = frozenset(heard.facts)
     return MachineResult(
-        heard.num_examples, heard.num_steps, facts, heard.failure, nondeterministic
+        heard.num_examples,
+        heard.num_steps,
+        facts,
+        heard.failure,
+        nondeterministic,
+        heard.extent,
     )
 
 

@@ -154,13 +154,13 @@ def test_a_pool_that_may_drop_has_sequences_only():
         about = about_of(isolation)
     assert "vanish at any time" in reason_not_explored(about, BUDGET.scopes)
     assert ("every state", reason_not_explored(about, BUDGET.scopes)) in not_run(about, OPTIONS)
-    assert not any("visited state by state" in text for text in not_covered(about, OPTIONS))
+    assert not any("visited state by state" in text for text in not_covered(about, OPTIONS, ()))
 
 
 def test_a_certificate_says_up_to_which_size_states_were_visited():
     with InProcess(lambda: load_target("impl")) as isolation:
         about = about_of(isolation)
-    (sentence,) = [text for text in not_covered(about, OPTIONS) if "state by state" in text]
+    (sentence,) = [text for text in not_covered(about, OPTIONS, ()) if "state by state" in text]
     assert sentence.startswith("pools of more than 4 blocks")
     assert stage_of(Bounds(8)) == "every orbit, 8 blocks"
 

@@ -1,0 +1,76 @@
+"""Every family of mistakes that begins at some size is refused; pools that look alike hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from poolproof.bugs.production_families import FAMILIES, LOOKALIKES
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import POOL_OBSERVERS
+from poolproof.harness.production import ProductionSizes
+from poolproof.harness.random_driver import PoolCampaign
+from poolproof.levels import BUDGETS
+from poolproof.ruler import Veiled
+
+QUICK = BUDGETS["quick"].production
+FEWER = ProductionSizes(24, 1, 3_000, 700, 600)
+SHOWN_ONLY = ("event", "free_order")
+"""Families of what a pool shows: without the method there is nothing to be wrong."""
+
+CASES = [(family, constant) for family in FAMILIES for constant in family.constants]
+ONE_OF_EACH = [(family, family.constants[len(family.constants) // 2]) for family in FAMILIES]
+
+
+def first_violation(cls, *, hidden=(), careful_runs=6, seed=0, sizes=QUICK):
+    """What `certify --level quick` sees first in its careful runs and at production sizes."""
+
+    def make(num_blocks, enable_caching):
+        pool = cls(num_blocks, enable_caching=enable_caching)
+        return Veiled(pool, frozenset(hidden)) if hidden else pool
+
+    profile = Profile.from_mapping(cls.profile)
+    careful = PoolCampaign("it", make, profile, seed)
+    production = PoolCampaign("it", make, profile, seed, production=sizes)
+    runs = [careful.run] * careful_runs + [production.run] * sizes.num_runs
+    numbers = [*range(1, 16 * careful_runs, 16), *range(sizes.num_runs)]
+    for run, number in zip(runs, numbers, strict=True):
+        trace = run(number).trace
+        if trace is not None:
+            return trace.violation
+    return None
+
+
+def name_of(case):
+    family, constant = case
+    return f"{family.title}, {constant}"
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH, ids=name_of)
+def test_a_mistake_at_some_size_is_refused_at_quick(case):
+    family, constant = case
+    assert first_violation(family.make(constant)) is not None
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_with_any_of_its_constants_and_other_seeds(case, seed):
+    family, constant = case
+    assert first_violation(family.make(constant), seed=seed) is not None
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_where_only_the_required_methods_can_be_seen(case):
+    family, constant = case
+    if any(word in family.title for word in SHOWN_ONLY):
+        pytest.skip("a mistake in a method that is hidden here")
+    assert first_violation(family.make(constant), hidden=POOL_OBSERVERS) is not None
+
+
+@pytest.mark.parametrize(
+    "cls", [cls for _, cls in LOOKALIKES], ids=[name for name, _ in LOOKALIKES]
+)
+def test_a_right_pool_that_looks_alike_holds(cls):
+    assert first_violation(cls) is None
+    assert first_violation(cls, hidden=POOL_OBSERVERS) is None
