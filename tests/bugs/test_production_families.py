@@ -68,9 +68,16 @@ def test_where_only_the_required_methods_can_be_seen(case):
     assert first_violation(family.make(constant), hidden=POOL_OBSERVERS) is not None
 
 
-@pytest.mark.parametrize(
-    "cls", [cls for _, cls in LOOKALIKES], ids=[name for name, _ in LOOKALIKES]
-)
+RIGHT = dict(LOOKALIKES)
+
+
+@pytest.mark.parametrize("cls", RIGHT.values(), ids=RIGHT.keys())
 def test_a_right_pool_that_looks_alike_holds(cls):
-    assert first_violation(cls) is None
-    assert first_violation(cls, hidden=POOL_OBSERVERS) is None
+    assert first_violation(cls, sizes=FEWER) is None
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("hidden", [(), POOL_OBSERVERS], ids=["shown", "hidden"])
+@pytest.mark.parametrize("cls", RIGHT.values(), ids=RIGHT.keys())
+def test_a_right_pool_holds_in_all_runs_of_quick(cls, hidden):
+    assert first_violation(cls, hidden=hidden) is None
