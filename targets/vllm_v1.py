@@ -23,6 +23,9 @@ from poolproof.targets.vllm_shape import VllmShape
 
 __all__ = ["VllmPool"]
 
+_MOST_KEPT = 4
+"""So many of the latest lists of blocks are kept, to see that the pool leaves them alone."""
+
 
 class VllmPool:
     """One instance of the class and its book of hashes.
@@ -47,6 +50,8 @@ class VllmPool:
         self._blocks: Any = _blocks_of(self._pool)
         self._book = HashBook()
         self._requests: dict[TokenChain, Any] = {}
+        self._kept: list[tuple[str, list[Any], list[Any]]] = []
+        self._empties = False
         self._shown: dict[Any, Key] = {}
         self._get_cached_block = self._pool.get_cached_block
         self._hide_what_is_missing(with_events=with_events)
@@ -62,7 +67,30 @@ class VllmPool:
 
     def allocate(self, n: int, /) -> Any:
         blocks = self._pool.get_new_blocks(n)
-        return None if blocks is None else [block.block_id for block in blocks]
+        if blocks is None:
+            return None
+        ids = [block.block_id for block in blocks]
+        self._own(f"get_new_blocks({n})", blocks)
+        return ids
+
+    def _own(self, answered: str, blocks: Any) -> None:
+        """A list of blocks is its caller's: every other one is emptied, the rest are kept."""
+        if type(blocks) is not list:
+            return
+        self._empties = not self._empties
+        if self._empties:
+            blocks.clear()
+        else:
+            self._kept = [*self._kept[-_MOST_KEPT + 1 :], (answered, blocks, list(blocks))]
+
+    def poolproof_changed_answer(self) -> tuple[str, str, str] | None:
+        """A list that was answered and has changed since: its call, what it was, what it is."""
+        for answered, blocks, copy in self._kept:
+            if len(blocks) != len(copy) or any(
+                now is not was for now, was in zip(blocks, copy, strict=True)
+            ):
+                return answered, _ids_shown(copy), _ids_shown(blocks)
+        return None
 
     def touch(self, block_ids: list[int], /) -> None:
         blocks = self._select(block_ids)
@@ -227,3 +255,8 @@ def _blocks_of(pool: Any) -> Any:
         f"{type(pool).__name__} shows no list `blocks` of objects with a block_id; the adapter for "
         "vLLM V1's shape names blocks through it (or write a native target: `poolproof new FILE`)"
     )
+
+
+def _ids_shown(blocks: Sequence[Any]) -> str:
+    shown = ", ".join(str(getattr(block, "block_id", "?")) for block in blocks[:8])
+    return f"[{shown}{', ...' if len(blocks) > 8 else ''}]"

@@ -196,3 +196,11 @@ def test_the_probe_is_not_needed_where_all_is_declared(monkeypatch):
     monkeypatch.setattr(vllm_target, "apart", None)
     target = load_target(f"{TOY}:Hangs[eviction=lru,null_block=0,events=none]")
     assert target.profile.eviction == "lru"
+
+
+def test_a_list_of_blocks_that_was_answered_must_not_change():
+    target = toy("ReusesItsList")
+    campaign = PoolCampaign(target.name, target.make, target.profile)
+    found = [campaign.run(number).trace for number in (1, 17, 33)]
+    assert all(trace is not None and trace.violation.invariant == "I2" for trace in found)
+    assert "the list that get_new_blocks(" in found[0].violation.sentence

@@ -208,3 +208,13 @@ class Misses:
 
     def free_blocks(self, ordered_blocks: Any) -> Any:
         raise AssertionError("never called")
+
+
+class ReusesItsList(BlockPool):
+    """The answer of `get_new_blocks` is one list, which the next answer overwrites."""
+
+    def get_new_blocks(self, num_blocks: int) -> Any:
+        blocks = super().get_new_blocks(num_blocks)
+        self.answer = getattr(self, "answer", [])
+        self.answer[:] = blocks
+        return self.answer
