@@ -11,11 +11,21 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Limits", "bound_address_space", "memory_in_use_mib", "waited_for_processor_s"]
+__all__ = [
+    "Limits",
+    "bound_address_space",
+    "memory_in_use_mib",
+    "own_time_s",
+    "waited_for_processor_s",
+]
 
 _MIB = 1 << 20
 _PRIVATE = ("RssAnon:", "RssShmem:", "VmSwap:")
 _SLACK_MIB = 256
+_PROC = Path("/proc")
+
+_STARVED_AT_MOST = 10
+"""One second in so many counts as the target's, however long it waited for a processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +67,30 @@ def memory_in_use_mib(pid: int) -> int:
     return sum(int(words[1]) for words in lines) // 1024
 
 
-def waited_for_processor_s(pid: int) -> float:
+def waited_for_processor_s(pid: int, proc: Path = _PROC) -> float:
     """How long a process and its children were ready to run while others ran; 0.0 if unknown.
 
     Of each the main thread. A child may be a program under test, for which the process waits. The
     second number of /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst), which is
     brought up to date whenever the thread gets its turn.
     """
-    children = _text_of(f"/proc/{pid}/task/{pid}/children").split()
-    numbers = [_text_of(f"/proc/{one}/schedstat").split() for one in (pid, *children)]
+    children = _text_of(proc / f"{pid}/task/{pid}/children").split()
+    numbers = [_text_of(proc / f"{one}/schedstat").split() for one in (pid, *children)]
     return sum(int(of_one[1]) for of_one in numbers if len(of_one) > 1) / 1e9
 
 
-def _text_of(path: str) -> str:
+def own_time_s(passed_s: float, waited_s: float) -> float:
+    """Of the time that passed, what a process had for itself that waited so long of it.
+
+    On a machine that is busy with others a call takes long, and is not to blame. A tenth counts in
+    any case: a target that never ends is found on a machine that is always busy, too.
+    """
+    return max(passed_s - max(0.0, waited_s), passed_s / _STARVED_AT_MOST)
+
+
+def _text_of(path: Path) -> str:
     try:
-        return Path(path).read_text(encoding="ascii")
+        return path.read_text(encoding="ascii")
     except OSError:
         return ""
 

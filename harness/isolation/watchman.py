@@ -28,7 +28,11 @@ from poolproof.harness.isolation.child_process import (
     kill_orphans,
     print_stack,
 )
-from poolproof.harness.isolation.limits import memory_in_use_mib, waited_for_processor_s
+from poolproof.harness.isolation.limits import (
+    memory_in_use_mib,
+    own_time_s,
+    waited_for_processor_s,
+)
 from poolproof.harness.isolation.outcome import Died, Failed, Hung, OutOfMemory
 from poolproof.harness.isolation.wire import failure
 from poolproof.harness.isolation.worker import leave_as_python_does, work
@@ -36,9 +40,6 @@ from poolproof.harness.isolation.worker import leave_as_python_does, work
 __all__ = ["POLL_S", "Ended", "Fork", "Kill", "Ready", "import_and_watch"]
 
 POLL_S = 0.05
-
-_STARVED_AT_MOST = 10
-"""One second in so many counts as the target's, however long it waited for a processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +207,7 @@ class _Watchman:
         if os.fstat(child.output).st_size > MOST_OUTPUT_BYTES:
             os.ftruncate(child.output, 0)
         waited_s = waited_for_processor_s(child.pid)
-        # On a machine that is busy with others a call takes long, and is not to blame.
-        own_s = max(awake_s - max(0.0, waited_s - child.waited_s), awake_s / _STARVED_AT_MOST)
+        own_s = own_time_s(awake_s, waited_s - child.waited_s)
         child.waited_s = waited_s
         seen = (child.beacon.calls, child.beacon.progress)
         if not child.beacon.busy:
