@@ -16,7 +16,7 @@
 #   make compiled     a copy with compiled drivers in build/compiled, and a plain one beside it
 #   make test-compiled  the tests, over compiled drivers
 #   make proof        prove and confirm, with the solvers, and the tests of both
-#   make bugs         planted bugs against all that searches for them, recorded anew   (ARGS=...)
+#   make bugs         planted bugs against all that searches for them (ARGS=--record: for the manual)
 #   make vllm         set up .venv-vllm, with a real vLLM for the CPU
 #   make engines      that, and the sources of the other engines in build/engines
 #   make engine-sources   those sources alone (about 50 MB to fetch)
@@ -30,7 +30,7 @@
 #   make types        mypy --strict on an installed copy
 #   make layers       which folder may import which, on an installed copy
 #   make wheel        sdist and wheel in dist/, compared with the tree
-#   make benchmarks   everything under benchmarks/
+#   make benchmarks   everything under benchmarks/      (ARGS=--record: for the manual to quote)
 #   make check        lint, types, layers, wheel, test: all of it before a pull request
 #   make clean        remove what was built, keep the environments
 
@@ -181,12 +181,11 @@ proof: $(VENV)/.installed-proof
 	$(POOLPROOF) symbolic
 	$(VENV)/bin/pytest -m 'not vllm' $(PROOF_TESTS) $(ARGS)
 
-# Records benchmarks/results/kill_matrix.json, and with it the tables of README.md and docs/bugs.md.
-# Takes many minutes; what was interrupted goes on from build/kill_matrix.jsonl.
+# Takes many minutes; what was interrupted goes on from build/kill_matrix.jsonl.  With ARGS=--record
+# the tables of README.md and docs/bugs.md are made of it, by docs/generate.py.
 .PHONY: bugs
 bugs: $(VENV)/.installed-proof
 	$(VENV)/bin/python benchmarks/kill_matrix.py --html build/kill_matrix.html $(ARGS)
-	$(VENV)/bin/python docs/generate.py
 
 # --- mutation testing -----------------------------------------------------------------------
 
@@ -394,7 +393,8 @@ wheel: $(VENV)/.installed-dev
 		|| { cat build/wheel.log; exit 1; }
 	$(VENV)/bin/python .ci/compare_wheel.py dist/*.whl
 
-# The two that need a real vLLM run in its environment where `make vllm` has made one; elsewhere
+# Figures go to build/benchmarks, and with ARGS=--record to benchmarks/results, which the manual
+# quotes.  Those that need a real vLLM run in its environment where `make vllm` has made one; elsewhere
 # they say so in one line.
 benchmarks: $(VENV)/.installed-test
 	@for script in $(sort $(wildcard benchmarks/*.py)); do \

@@ -8,7 +8,7 @@
   ones): steps per second of wall time, in turn. With less than two free processors this
   figure says nothing; the load stands beside it.
 
-Usage: python benchmarks/campaign.py [--steps N] [--repeats N] [--seconds S] [--json FILE]
+Usage: python benchmarks/campaign.py [--steps N] [--repeats N] [--seconds S] [--record]
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
 from poolproof.fuzz.merge import CampaignState, merge
 from poolproof.fuzz.messages import WorkerOrder, WorkerReport
@@ -33,7 +32,6 @@ from poolproof.harness.random_driver import PoolCampaign, RunPlan, run_pool
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
-RESULTS = Path(__file__).resolve().parent / "results" / "campaign.json"
 TARGET = "impl[misuse=undefined]"
 SETTINGS = CampaignSettings(TARGET, "pool", 8)
 ROUND = 20_000
@@ -167,7 +165,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="for each number of workers")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "campaign")
     options = parser.parse_args()
     figures, searches = measure(options.steps, options.repeats, options.seconds)
     for name, value in figures.items():

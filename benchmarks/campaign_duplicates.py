@@ -8,7 +8,7 @@ of the first, were both in one allocator?
 
 Bugs that show only under weakened hashes are left out: campaigns do not weaken any.
 
-Usage: python benchmarks/campaign_duplicates.py [--steps N] [--seconds S] [--json FILE] [ID ...]
+Usage: python benchmarks/campaign_duplicates.py [--steps N] [--seconds S] [--record] [ID ...]
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import statistics
 import sys
 from dataclasses import asdict, dataclass
 from itertools import permutations
-from pathlib import Path
 
-from record import write_record
+from record import add_destination, write_record
 
 from poolproof.fuzz.coordinator import Budget, Campaign
 from poolproof.fuzz.folder import CampaignFolder
@@ -32,7 +31,6 @@ from poolproof.harness.isolation import Isolation, Limits
 from poolproof.kill_matrix.subject import LAYOUT, Subject, subjects
 from poolproof.targets.target import Target
 
-RESULTS = Path(__file__).resolve().parent / "results" / "campaign_duplicates.json"
 USABLE_BLOCKS = {"queue": 5, "pool": 6, "manager": 8}
 CALL_TIMEOUT_S = 5.0
 
@@ -116,7 +114,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000, help="of each campaign")
     parser.add_argument("--seconds", type=float, default=60.0, help="at most, of each campaign")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "campaign_duplicates")
     parser.add_argument("ids", nargs="*", help="these planted bugs alone; nothing is written")
     options = parser.parse_args()
     planted = {

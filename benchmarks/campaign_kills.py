@@ -5,13 +5,12 @@ random time and started again on the same folder; now and then a new folder is b
 kill: the folder loads, every finding that was printed is in it, none was printed twice as new, and
 no state that was known before is missing.
 
-Usage: python benchmarks/campaign_kills.py [--kills N] [--seed N] [--json FILE]
+Usage: python benchmarks/campaign_kills.py [--kills N] [--seed N] [--record]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import re
@@ -22,7 +21,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from poolproof.contract.trace import write_atomically
+from record import add_destination, write_record
+
 from poolproof.fuzz.coordinator import Budget
 from poolproof.fuzz.folder import FolderError, read_everything
 from poolproof.fuzz.settings import CampaignSettings
@@ -30,7 +30,6 @@ from poolproof.fuzz_target import FuzzOptions, fuzz_target
 from poolproof.harness.isolation import Limits
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "campaign_kills.json"
 TARGET = f"{ROOT}/tests/fuzz/planted.py:ManyBugs"
 LONGEST_S = 3.0
 KILLS_A_FOLDER = 20
@@ -129,16 +128,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "campaign_kills")
     options = parser.parse_args()
     outcome = kill(options.kills, options.seed)
     for name, number in asdict(outcome).items():
         print(f"  {name.replace('_', ' '):<34}{number:>8,}")
     record = {"seed": options.seed, "longest_s": LONGEST_S, "figures": asdict(outcome)}
-    try:
-        write_atomically(options.json, json.dumps(record, indent=2) + "\n")
-    except OSError as error:
-        print(f"cannot write {options.json}: {error.strerror}", file=sys.stderr)
+    if not write_record(options.json, record):
         return 2
     return 0 if outcome.is_whole else 1
 

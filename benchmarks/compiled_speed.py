@@ -11,7 +11,7 @@ run in a process of either build, under one interpreter, and the builds take tur
 Process time on one core. The targets are Python in both builds. Both campaigns of a pair must have
 done as many steps and know as many states at each report, or the builds do not do the same.
 
-Usage: python benchmarks/compiled_speed.py [--repeats N] [--steps N] [--json FILE]
+Usage: python benchmarks/compiled_speed.py [--repeats N] [--steps N] [--record]
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "compiled_speed.json"
 BUILDS = {"Python": ROOT / "build" / "installed", "compiled": ROOT / "build" / "compiled"}
 CAMPAIGN_GOAL = 100_000
 MANAGER_GOAL = 50_000
@@ -75,7 +74,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=1_000_000, help="of each campaign")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "compiled_speed")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure is not None:

@@ -13,7 +13,7 @@ harness's and not those of a target's argument checks; one part has them on. Set
 one warm-up of each part are not timed; the garbage collector is on, and what is there before is
 frozen.
 
-Usage: python benchmarks/driver_speed.py [--repeats N] [--json FILE]
+Usage: python benchmarks/driver_speed.py [--repeats N] [--record]
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import hypothesis
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
 from poolproof.contract.commands import Allocate, Cache, Free, Lookup
 from poolproof.contract.profile import Profile
@@ -51,7 +50,6 @@ PLAIN_STEPS = 40_000
 SIZE_STEPS = 20_000
 FULL_LOOKS = 5
 
-RESULTS = Path(__file__).resolve().parent / "results" / "driver_speed.json"
 
 GOALS = {
     "plain driver, checked steps/s": (">=", 100_000),
@@ -243,7 +241,7 @@ def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5, help="how often each part runs")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "driver_speed")
     options = parser.parse_args()
     if options.repeats < 1:
         parser.error("--repeats must be 1 or more")

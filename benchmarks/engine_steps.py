@@ -1,32 +1,29 @@
 """How many steps the real vLLM pool takes at `standard`, what was found, and how long it took.
 
-Runs `certify vllm --level standard --hardening` and writes what the certificate says to
-benchmarks/results/engine_steps.json. Needs an environment with a real vLLM (`make vllm`); prints
-one line and ends with status 0 where there is none.
+Runs `certify vllm --level standard --hardening` and writes what the certificate says. Needs an
+environment with a real vLLM (`make vllm`); prints one line and ends with status 0 where there is
+none.
 
-Usage: .venv-vllm/bin/python benchmarks/engine_steps.py [--level LEVEL]
+Usage: .venv-vllm/bin/python benchmarks/engine_steps.py [--level LEVEL] [--record]
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
+
+from record import add_destination, write_record
 
 from poolproof.certificate import Certificate
 from poolproof.certify import certify
-from poolproof.contract.trace import write_atomically
 from poolproof.levels import BUDGETS
 from poolproof.options import CertifyOptions
 from poolproof.progress import PlainProgress
 from poolproof.targets.load import load_target
 from poolproof.verdict import Rules, judge
-
-RESULTS = Path(__file__).resolve().parent / "results" / "engine_steps.json"
 
 
 def summary_of(certificate: Certificate) -> dict[str, Any]:
@@ -51,21 +48,24 @@ def main() -> int:
     """Certify and write; the exit status is the certificate's."""
     parser = argparse.ArgumentParser(description="Certify the installed vLLM and count.")
     parser.add_argument("--level", choices=sorted(BUDGETS), default="standard")
-    level = parser.parse_args().level
+    add_destination(parser, "engine_steps")
+    asked = parser.parse_args()
     if importlib.util.find_spec("vllm") is None:
         print(
             "no vLLM here: run `make vllm`, then .venv-vllm/bin/python benchmarks/engine_steps.py"
         )
         return 0
-    options = CertifyOptions(level=level, workers=len(os.sched_getaffinity(0)), hardening=True)
+    options = CertifyOptions(
+        level=asked.level, workers=len(os.sched_getaffinity(0)), hardening=True
+    )
     found = certify(lambda: load_target("vllm"), options, PlainProgress(sys.stderr))
     certificate = judge(found, Rules())
     summary = summary_of(certificate)
     found_text = f"{len(summary['findings'])} findings, {len(summary['hardening'])} of hardening"
     steps = f"{summary['pool_steps']:,} pool steps in {summary['seconds']} s"
     print(f"{summary['target']}: {summary['verdict']}, {steps}, {found_text}")
-    RESULTS.parent.mkdir(exist_ok=True)
-    write_atomically(RESULTS, json.dumps(summary, indent=1) + "\n")
+    if not write_record(asked.json, summary, indent=1):
+        return 2
     assert certificate.verdict is not None
     return certificate.verdict.exit_status
 

@@ -3,9 +3,9 @@
 One run measures: the reference at 8 blocks and every state of it executed on `impl`, on one core;
 the same model at 6 blocks in whole processes of Poolproof, TLC (with symmetry over blocks and
 hashes) and SPIN; and for each planted bug the fewest commands that show it. `--large` adds 12
-blocks. Writes benchmarks/results/exploration.json.
+blocks. What is left out stays in the file as it was.
 
-Usage: python benchmarks/exploration.py [--large] [--no-bugs]
+Usage: python benchmarks/exploration.py [--large] [--no-bugs] [--record]
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
+
+from record import RECORDED, add_destination, write_record
 
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.bugs.specimen import Specimen
 from poolproof.contract.target import capabilities_of
-from poolproof.contract.trace import write_atomically
 from poolproof.explore.breadth_first import explore, reachable
 from poolproof.explore.cross_check import run_spin, run_tlc
 from poolproof.explore.exhaustive_run import check_part, parts_of, scope_under
@@ -35,7 +35,6 @@ from poolproof.explore.shortest import shortest_failure, shortest_queue_failure
 from poolproof.explore.watch import Watch
 from poolproof.targets.load import load_target
 
-RESULTS = Path(__file__).parent / "results" / "exploration.json"
 BLOCKS = 8
 BLOCKS_SIDE_BY_SIDE = 6
 BLOCKS_LARGE = 12
@@ -192,7 +191,7 @@ def found_in_states(specimen: Specimen) -> bool:
 
 def bugs() -> list[dict[str, Any]]:
     """For each planted bug how it is found, beside what minimising random traces gave."""
-    traces = json.loads(RESULTS.with_name("minimal_traces.json").read_text(encoding="utf-8"))
+    traces = json.loads((RECORDED / "minimal_traces.json").read_text(encoding="utf-8"))
     minimised = {row["id"]: row["minimised"] for row in traces["rows"]}
     rows = []
     for specimen in SPECIMENS.values():
@@ -220,9 +219,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--large", action="store_true", help="also 12 blocks (minutes)")
-    parser.add_argument("--no-bugs", action="store_true", help="keep the recorded table of bugs")
+    parser.add_argument("--no-bugs", action="store_true", help="keep the table of bugs in the file")
+    add_destination(parser, "exploration")
     arguments = parser.parse_args()
-    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    path = arguments.json
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     measured = {
         "python": sys.version.split()[0],
         "load_average": os.getloadavg()[0],
@@ -236,8 +237,8 @@ def main() -> int:
         print(f"{name}: {measured[name]}")
     missed = [row["id"] for row in measured["bugs"] if row["minimum"] is None]
     print(f"{len(measured['bugs'])} planted bugs, not found at up to 4 blocks: {missed or 'none'}")
-    RESULTS.parent.mkdir(exist_ok=True)
-    write_atomically(RESULTS, json.dumps(measured, indent=1) + "\n")
+    if not write_record(path, measured, indent=1):
+        return 2
     others = measured["side_by_side"][1:]
     slow = [row["program"] for row in others if row["ratio"] < LEAST_RATIO or not row["agrees"]]
     counted = measured["reference"]["as_counted"] and not measured["implementation"]["failing"]

@@ -6,7 +6,7 @@ median time), then prefill of ours against torch's scaled_dot_product_attention 
 and last the largest error over its bound on the GPU, where the factor of the bound has to be
 measured anew. Everything is a ratio within the run.
 
-Usage: python benchmarks/kernel_bandwidth.py [--json FILE]        exit status 2 without a GPU
+Usage: python benchmarks/kernel_bandwidth.py [--record]        exit status 2 without a GPU
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import random
 import statistics
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent / "results" / "kernel_bandwidth.json"
+from record import add_destination, write_record
+
 DECODES = ((32, 4096), (64, 4096), (128, 8192))
 HEADS, KV_HEADS, HEAD_SIZE, BLOCK_SIZE = 64, 8, 128, 16
 PREFILL = 8192
@@ -32,7 +32,7 @@ GOALS = {"decode over copy": 0.8, "prefill over torch": 0.5}
 def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, default=RESULTS)
+    add_destination(parser, "kernel_bandwidth")
     arguments = parser.parse_args()
     # Before triton is imported: these kernels are compiled.
     os.environ["TRITON_INTERPRET"] = "0"
@@ -52,9 +52,8 @@ def main() -> int:
         "prefill over torch": found["prefill"]["ours over torch"] >= GOALS["prefill over torch"],
     }
     print(json.dumps(found, indent=1))
-    from poolproof.contract.trace import write_atomically
-
-    write_atomically(arguments.json, json.dumps(found, indent=1) + "\n")
+    if not write_record(arguments.json, found, indent=1):
+        return 2
     return int(not all(found["goals"].values()))
 
 

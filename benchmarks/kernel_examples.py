@@ -5,7 +5,7 @@ Triton kernels in the interpreter and compared with dense attention in float64. 
 per minute of process time, so that other work on the machine does not count. Also written is the
 largest error over its bound for each precision: the factor of the bound is measured here.
 
-Usage: .venv-kernels/bin/python benchmarks/kernel_examples.py [--examples N] [--json FILE]
+Usage: .venv-kernels/bin/python benchmarks/kernel_examples.py [--examples N] [--record]
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import platform
 import random
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent / "results" / "kernel_examples.json"
+from record import add_destination, write_record
+
 HYPOTHESIS_EXAMPLES = 400
 
 
@@ -28,14 +28,13 @@ def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--examples", type=int, default=10_000)
-    parser.add_argument("--json", type=Path, default=RESULTS)
+    add_destination(parser, "kernel_examples")
     arguments = parser.parse_args()
     os.environ["TRITON_INTERPRET"] = "1"
     found = measure(arguments.examples)
     print(json.dumps(found, indent=1))
-    from poolproof.contract.trace import write_atomically
-
-    write_atomically(arguments.json, json.dumps(found, indent=1) + "\n")
+    if not write_record(arguments.json, found, indent=1):
+        return 2
     return int(found["false_alarms"] > 0)
 
 

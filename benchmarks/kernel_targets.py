@@ -4,7 +4,7 @@ Rows of targets that cannot be used here stay as they were, so that the script c
 environments one after another. Also written, where triton is: the faulty kernels and which checks
 see them.
 
-Usage: .venv-kernels/bin/python benchmarks/kernel_targets.py [--level quick] [TARGET ...]
+Usage: .venv-kernels/bin/python benchmarks/kernel_targets.py [--level quick] [--record] [TARGET ...]
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from poolproof.contract.trace import write_atomically
+from record import add_destination, tell_destination, write_record
+
 from poolproof.kernels.catalogue import BUILT_INS
 from poolproof.kernels.interpreter import missing_packages
 
-RESULTS = Path(__file__).resolve().parent / "results"
 GPU_ONLY = {"flash-attn", "flashinfer"}
 
 
@@ -30,7 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("targets", nargs="*")
     parser.add_argument("--level", default="quick", choices=["quick", "standard", "deep"])
-    parser.add_argument("--json", type=Path, default=RESULTS / "kernel_targets.json")
+    add_destination(parser, "kernel_targets")
     arguments = parser.parse_args()
     rows = json.loads(arguments.json.read_text("utf-8")) if arguments.json.is_file() else {}
     for name in arguments.targets or usable():
@@ -39,9 +39,12 @@ def main() -> int:
         if report is not None:
             rows[name] = row_of(report)
     ordered = {name: rows[name] for name in BUILT_INS if name in rows}
-    write_atomically(arguments.json, json.dumps(ordered, indent=1) + "\n")
+    if not write_record(arguments.json, ordered, indent=1):
+        return 2
     if not arguments.targets and not missing_packages():
-        poolproof("kernels", "--faulty", "--json", str(RESULTS / "kernel_faults.json"))
+        faults = arguments.json.with_name("kernel_faults.json")
+        poolproof("kernels", "--faulty", "--json", str(faults))
+        tell_destination(faults)
     return 0
 
 

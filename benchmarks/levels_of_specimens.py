@@ -4,11 +4,10 @@ A gate run is derandomised, so a specimen has one verdict a level. Driven are th
 certification in its order (interface/kill_matrix/certify_levels.py: state machine, plain driver,
 small scopes), which end at the first thing that breaks; one that is caught at quick is not driven
 at standard. The oddities are driven by the plain driver, a few runs from each of many seeds;
-whole certifications of them are in tests/bugs. Writes benchmarks/results/levels_of_specimens.json;
-exit status 1 when a specimen survives standard, fewer than 80 % are caught at quick, or an oddity
-is accused.
+whole certifications of them are in tests/bugs. Exit status 1 when a specimen survives standard,
+fewer than 80 % are caught at quick, or an oddity is accused.
 
-Usage: python benchmarks/levels_of_specimens.py [--seeds N] [--runs N] [--json FILE] [ID ...]
+Usage: python benchmarks/levels_of_specimens.py [--seeds N] [--runs N] [--record] [ID ...]
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ import argparse
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
 from poolproof.certify_jobs import Chunk, campaign_of
 from poolproof.harness.isolation import Beacon
@@ -28,7 +26,6 @@ from poolproof.kill_matrix.certify_levels import CERTIFY
 from poolproof.kill_matrix.drivers import kind_of
 from poolproof.kill_matrix.subject import Subject, subjects
 
-RESULTS = Path(__file__).resolve().parent / "results" / "levels_of_specimens.json"
 LEAST_AT_QUICK = 0.8
 SILENT = Beacon(memoryview(bytearray(64)).cast("Q"))
 
@@ -84,7 +81,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20, help="for each oddity")
     parser.add_argument("--runs", type=int, default=20, help="of each oddity, for each seed")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "levels_of_specimens")
     options = parser.parse_args()
     found: dict[str, Subject] = subjects()
     unknown = [name for name in options.ids if name not in found]

@@ -10,7 +10,7 @@ the workers is compared with what they read. Prints and writes a row for each sc
     plugged    `pressure` with the scheduler class that a server would load
     planted    the pool keeps index entries of evicted blocks: the oracle has to see it
 
-Usage: python benchmarks/live_vllm.py [--scenario NAME] [--steps N] [--json F]
+Usage: python benchmarks/live_vllm.py [--scenario NAME] [--steps N] [--record]
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from poolproof.contract.trace import write_atomically
+from record import add_destination, write_record
+
 from poolproof.targets.vllm_live import LiveWatch, scheduler_of, watch
 
-RESULTS = Path(__file__).parent / "results" / "live_vllm.json"
 BLOCK_SIZE = 32  # the least that vLLM's attention on a CPU has
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
@@ -183,12 +183,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenario", choices=SCENARIOS, default="pressure")
     parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--json", type=Path, default=RESULTS)
+    add_destination(parser, "live_vllm")
     arguments = parser.parse_args()
     row = run(arguments.scenario, arguments.steps)
     rows = json.loads(arguments.json.read_text()) if arguments.json.exists() else []
     rows = [old for old in rows if old["scenario"] != row["scenario"]]
-    write_atomically(arguments.json, json.dumps([*rows, row], indent=1) + "\n")
+    if not write_record(arguments.json, [*rows, row], indent=1):
+        return 2
     print(json.dumps({**row, "findings": [f["sentence"] for f in row["findings"][:3]]}, indent=1))
     return 0
 

@@ -1,7 +1,7 @@
 """Serve the Mooncake conversation trace with impl's KVCacheManager and with vLLM's, and compare.
 
 Usage: PYTHON benchmarks/manager_against_vllm.py [TRACE] [--requests N] [--blocks N] [--repeats N]
-                                                 [--json F]
+                                                 [--record]
 
 PYTHON is one that has vLLM and Poolproof (`make vllm` makes `.venv-vllm/bin/python`); TRACE is
 mooncake_conversation.jsonl of kvcache-ai/Mooncake, looked for in ../shared/traces without it.
@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
 from poolproof.harness.request_trace import Request as TraceRequest
 from poolproof.harness.request_trace import RequestTraceError, block_hashes, read_requests
@@ -47,7 +47,6 @@ HASH_BYTES = 16
 GOAL = 2.0
 ROOT = Path(__file__).resolve().parent.parent
 TRACE = ROOT.parent / "shared" / "traces" / "mooncake_conversation.jsonl"
-RESULTS = ROOT / "benchmarks" / "results" / "manager_against_vllm.json"
 
 
 class Served:
@@ -212,7 +211,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, help="serve the first N requests only")
     parser.add_argument("--blocks", type=int, default=NUM_BLOCKS, help="blocks in the pool")
     parser.add_argument("--repeats", type=int, default=3, help="repeats of each (default 3)")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "manager_against_vllm")
     return parser.parse_args()
 
 

@@ -2,10 +2,10 @@
 
 Each layout is driven by the plain driver's runs until it has had at least 10,000 steps (forward
 passes), 1,000 prefixes found in the step that computes them and 100 resumed sequences; layouts with
-recurrent states, where nobody may start from a state of the same step, without the second. Prints a
-table and writes benchmarks/results/manager_layouts.json.
+recurrent states, where nobody may start from a state of the same step, without the second.
 
 Usage: python benchmarks/manager_layouts.py [--target vllm-manager] [--steps N] [--layout NAME]
+       [--record]
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import argparse
 import json
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
+
+from record import add_destination, write_record
 
 from poolproof.contract.commands import Command
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import Admit, Resume, Step
-from poolproof.contract.trace import write_atomically
 from poolproof.contract.violation import Violation
 from poolproof.harness.choices import SeededChoices
 from poolproof.harness.manager_driver import ManagerCampaign
@@ -30,7 +30,6 @@ from poolproof.reference.recurrent_states import has_state
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Layout
 
-RESULTS = Path(__file__).parent / "results" / "manager_layouts.json"
 SAME_STEP = "a prefix was found in the step that computes it"
 MOST_RUNS = 20_000
 
@@ -132,7 +131,7 @@ def main() -> int:
     parser.add_argument("--target", default="vllm-manager")
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--layout", default="")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    add_destination(parser, "manager_layouts")
     arguments = parser.parse_args()
     target = load_target(arguments.target)
     rows = []
@@ -141,7 +140,8 @@ def main() -> int:
             rows.append(measure(arguments.target, layout, arguments.steps))
             print(json.dumps(rows[-1]), flush=True)
     report = {"target": arguments.target, "version": target.version, "source": target.source}
-    write_atomically(arguments.out, json.dumps({**report, "layouts": rows}, indent=1) + "\n")
+    if not write_record(arguments.json, {**report, "layouts": rows}, indent=1):
+        return 2
     run = [row for row in rows if "not_run" not in row]
     return 0 if all(row["reached"] and not row["findings"] for row in run) else 1
 

@@ -11,7 +11,7 @@ figures hold their time as well. Builds of one Python differ by a tenth and more
 recorded with the figures. Importing and one
 warm-up of each part are not timed; what is there before is frozen.
 
-Usage: python benchmarks/manager_speed.py [--repeats N] [--json FILE]
+Usage: python benchmarks/manager_speed.py [--repeats N] [--record]
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
@@ -45,7 +45,6 @@ NEVER = 10**9
 GOAL = 50_000
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "manager_speed.json"
 
 
 def campaign_of(target: str) -> ManagerCampaign:
@@ -147,7 +146,7 @@ def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5, help="how often each part runs")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "manager_speed")
     options = parser.parse_args()
     if options.repeats < 1:
         parser.error("--repeats must be 1 or more")

@@ -3,7 +3,7 @@
 For each manager specimen: the fewest commands after which breadth-first search fails, on 3 blocks
 a cache group, first over every verb and then over prompts with other keys; beside it what
 minimising a random failure gives from several seeds. Before that, the states a second of
-`impl-manager`. Writes benchmarks/results/manager_workloads.json.
+`impl-manager`.
 
 Usage: python benchmarks/manager_workloads.py [--states N] [--seeds N]
 """
@@ -11,24 +11,23 @@ Usage: python benchmarks/manager_workloads.py [--states N] [--seeds N]
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
+
+from record import add_destination, write_record
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
 from poolproof.bugs.manager_specimen import ManagerSpecimen
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.trace import Trace, write_atomically
+from poolproof.contract.trace import Trace
 from poolproof.explore.shortest import ShortestResult, shortest_manager_failure
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.manager_exploration import blocks_to_explore
 from poolproof.targets.load import load_target
 
-RESULTS = Path(__file__).parent / "results" / "manager_workloads.json"
 MOST_COMMANDS = 8
 MOST_RUNS = 60
 
@@ -112,6 +111,7 @@ def main() -> int:
     )
     parser.add_argument("--states", type=int, default=6_000, help="bound of each search")
     parser.add_argument("--seeds", type=int, default=3)
+    add_destination(parser, "manager_workloads")
     arguments = parser.parse_args()
     fast = speed(5)
     print(fast, flush=True)
@@ -128,9 +128,7 @@ def main() -> int:
     }  # fmt: skip
     print(summary)
     measured = {"load_average": os.getloadavg()[0], "speed": fast, "summary": summary, "rows": rows}
-    RESULTS.parent.mkdir(exist_ok=True)
-    write_atomically(RESULTS, json.dumps(measured, indent=1) + "\n")
-    return 0
+    return 0 if write_record(arguments.json, measured, indent=1) else 2
 
 
 if __name__ == "__main__":

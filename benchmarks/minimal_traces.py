@@ -2,31 +2,29 @@
 
 For each planted bug of `bugs/`: find it with the plain driver from several seeds, minimise each
 failing trace by delta debugging alone, and compare the lengths with the shortest failure of the
-same kind that breadth-first search finds (counts up to 3, lists up to 2). Prints a table and
-writes benchmarks/results/minimal_traces.json.
+same kind that breadth-first search finds (counts up to 3, lists up to 2). Prints a table.
 
-Usage: python benchmarks/minimal_traces.py [--seeds N]
+Usage: python benchmarks/minimal_traces.py [--seeds N] [--record]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import Any
+
+from record import add_destination, write_record
 
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.bugs.specimen import Specimen
-from poolproof.contract.trace import Trace, write_atomically
+from poolproof.contract.trace import Trace
 from poolproof.explore.shortest import shortest_failure, shortest_queue_failure
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 
-RESULTS = Path(__file__).parent / "results" / "minimal_traces.json"
 MOST_RUNS = 400
 
 
@@ -81,7 +79,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=5)
-    seeds = parser.parse_args().seeds
+    add_destination(parser, "minimal_traces")
+    asked = parser.parse_args()
+    seeds = asked.seeds
     rows = []
     print(f"{'id':5} {'steps':>6} {'minimum':>8}  minimised, {seeds} seeds   ms")
     for specimen in SPECIMENS.values():
@@ -96,9 +96,9 @@ def main() -> int:
     exact = sum(max(row["minimised"]) == row["breadth_first"] for row in known)
     print(f"{len(known)} bugs with a known minimum, {exact} reached from every seed; "
           f"the longest trace is {worst} commands above its minimum")  # fmt: skip
-    RESULTS.parent.mkdir(exist_ok=True)
     summary = {"seeds": seeds, "bugs": len(known), "exact": exact, "worst_excess": worst}
-    write_atomically(RESULTS, json.dumps({"summary": summary, "rows": rows}, indent=1) + "\n")
+    if not write_record(asked.json, {"summary": summary, "rows": rows}, indent=1):
+        return 2
     return int(worst > 2)
 
 

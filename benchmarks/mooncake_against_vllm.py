@@ -1,6 +1,6 @@
 """Serve the Mooncake conversation trace with impl and with vLLM's own BlockPool, and compare.
 
-Usage: PYTHON benchmarks/mooncake_against_vllm.py [TRACE] [--requests N] [--repeats N] [--json F]
+Usage: PYTHON benchmarks/mooncake_against_vllm.py [TRACE] [--requests N] [--repeats N] [--record]
 
 PYTHON is one that has vLLM and Poolproof (`make vllm` makes `.venv-vllm/bin/python`); TRACE is
 mooncake_conversation.jsonl of kvcache-ai/Mooncake, looked for in ../shared/traces without it.
@@ -27,7 +27,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
 from poolproof.harness.request_replay import NativeDriver, PoolDriver, ReplayCounts, RequestReplay
 from poolproof.harness.request_trace import (
@@ -45,7 +45,6 @@ HASH_BYTES = 16
 GOAL = 2.0
 ROOT = Path(__file__).resolve().parent.parent
 TRACE = ROOT.parent / "shared" / "traces" / "mooncake_conversation.jsonl"
-RESULTS = ROOT / "benchmarks" / "results" / "mooncake_against_vllm.json"
 
 
 class VllmDriver:
@@ -170,7 +169,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("trace", nargs="?", type=Path, default=TRACE)
     parser.add_argument("--requests", type=int, help="serve the first N requests only")
     parser.add_argument("--repeats", type=int, default=5, help="repeats of each (default 5)")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "mooncake_against_vllm")
     return parser.parse_args()
 
 

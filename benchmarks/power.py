@@ -1,7 +1,7 @@
 """How many planted faults `certify --power` refuses in each system, beside its own tests.
 
-Writes benchmarks/results/power.json; systems that cannot be run here keep the row that they have.
-docs/power.md is made of it, with the explanations of power_survivors.toml.
+Systems that cannot be run here keep the row that they have.
+docs/power.md is made of what is recorded, with the explanations of power_survivors.toml.
 
 vLLM's wheel has no tests; POOLPROOF_VLLM_TESTS names a folder with `tests/` of its source archive.
 
@@ -25,10 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from poolproof.contract.trace import write_atomically
+from record import add_destination, write_record
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = Path(__file__).parent / "results" / "power.json"
 KNOWN = Path(__file__).with_name("power_known.toml")
 PYTEST = f"{sys.executable} -m pytest -x -q -p no:cacheprovider"
 
@@ -190,6 +189,7 @@ def main() -> int:
     parser.add_argument("--mutants", help="instead of each system's own number")
     parser.add_argument("--workers", type=int, help="processes; one a processor by default")
     parser.add_argument("--results", type=Path, help="keep verdicts in this folder")
+    add_destination(parser, "power")
     asked = parser.parse_args()
     failed = False
     for system in SYSTEMS:
@@ -205,9 +205,10 @@ def main() -> int:
             failed = True
             continue
         # Read again: the same may have been started in another environment meanwhile.
-        rows = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+        path = asked.json
+        rows = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         rows[system.name] = row_of(system, found)
-        write_atomically(RESULTS, json.dumps(rows, indent=1) + "\n")
+        failed |= not write_record(path, rows, indent=1)
         print(f"{system.name}: {found['num_refused']} of {found['num_mutants']} refused")
     return int(failed)
 

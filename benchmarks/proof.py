@@ -1,10 +1,10 @@
 """What `poolproof prove` and `poolproof symbolic` prove, and how long a whole run takes.
 
 Runs both commands as a user does, several times, and keeps the medians of wall and processor time.
-Needs the solvers: `make proof` installs them. Writes benchmarks/results/proof.json, from which
-docs/proof.md takes its tables. Exit status 1 if a run of `prove` took 5 seconds or more.
+Needs the solvers: `make proof` installs them. docs/proof.md takes its tables from what is recorded.
+Exit status 1 if a run of `prove` took 5 seconds or more.
 
-Usage: python benchmarks/proof.py [--runs N]
+Usage: python benchmarks/proof.py [--runs N] [--record]
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from poolproof.contract.trace import write_atomically
+from record import add_destination, write_record
 
-RESULTS = Path(__file__).parent / "results" / "proof.json"
 MOST_S = 5
 
 
@@ -84,7 +83,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=3)
-    runs = parser.parse_args().runs
+    add_destination(parser, "proof")
+    asked = parser.parse_args()
+    runs = asked.runs
     missing = [name for name in ("z3", "cvc5", "crosshair") if find_spec(name) is None]
     if missing:
         print(f"not measured: {', '.join(missing)} missing here; `make proof` installs the solvers")
@@ -108,8 +109,8 @@ def main() -> int:
         "wrong_refuted": refuted,
         "wrong": len(symbolic["wrong"]),
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    write_atomically(RESULTS, json.dumps(value, indent=1) + "\n")
+    if not write_record(asked.json, value, indent=1):
+        return 2
     conditions = len(proof["conditions"])
     print(f"prove: {conditions} conditions, {len(summary['planted'])} bugs, {prove_s:.2f} s")
     print(f"symbolic: {len(contracts)} contracts, {symbolic_s:.2f} s (medians of {runs})")

@@ -12,7 +12,7 @@ For each example allocator that is built (`make examples`):
 - seconds to certify all orbits of 8 blocks, 2 hashes and 2 references, every command in each,
   by `poolproof explore` with all processors; the seconds of processor time stand beside it.
 
-Usage: python benchmarks/protocol_speed.py [--repeats N] [--json FILE]
+Usage: python benchmarks/protocol_speed.py [--repeats N] [--record]
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from record import write_record
+from record import add_destination, write_record
 
 from poolproof.contract.commands import Command
 from poolproof.contract.content import Key
@@ -45,7 +45,6 @@ from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "protocol.json"
 PROGRAMS = {
     "c": "build/examples/lru_pool_c",
     "rust": "build/examples/rust/release/lru-pool",
@@ -151,7 +150,7 @@ def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=50, help="how often each part runs")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "protocol")
     options = parser.parse_args()
     if options.repeats < 1:
         parser.error("--repeats must be 1 or more")

@@ -8,7 +8,7 @@
 - A worker: the time until it is ready, on a node that has nothing running, and its memory.
 
 The cluster is two nodes in processes of this machine, so no figure holds a network. Run in
-`.venv-ray`. Usage: python benchmarks/ray_cost.py [--orders N] [--json FILE]
+`.venv-ray`. Usage: python benchmarks/ray_cost.py [--orders N] [--record]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
 from poolproof.fuzz.cluster.host import HostSetup
 from poolproof.fuzz.cluster.ray_workers import RayWorkers
@@ -41,7 +41,6 @@ from poolproof.fuzz.status import CampaignStatus
 from poolproof.harness.isolation import Limits
 from poolproof.targets.load import load_target
 
-RESULTS = Path(__file__).resolve().parent / "results" / "ray.json"
 TARGET = "impl[misuse=undefined]"
 SETTINGS = CampaignSettings(TARGET, "pool", 8)
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -249,7 +248,7 @@ def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--orders", type=int, default=200, help="round trips for each figure")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "ray")
     options = parser.parse_args()
     if importlib.util.find_spec("ray") is None:
         print("left out: there is no Ray here; make ray, and run this in .venv-ray")

@@ -1,4 +1,8 @@
-"""The file of figures that a benchmark leaves: what it ran on, then what it measured."""
+"""The file of figures that a benchmark leaves: what it ran on, then what it measured.
+
+Figures go to build/benchmarks. Those that the manual quotes stand in benchmarks/results, and only a
+run that is asked to (`--record`) writes there: what somebody tries out changes no page.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import json
 import os
 import platform
 import sys
+from argparse import ArgumentParser
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +18,31 @@ from typing import Any
 from poolproof.compiled_drivers import drivers_are_compiled
 from poolproof.contract.trace import write_atomically
 
-__all__ = ["surroundings", "write_record"]
+__all__ = ["RECORDED", "add_destination", "surroundings", "tell_destination", "write_record"]
+
+_ROOT = Path(__file__).resolve().parent.parent
+RECORDED = _ROOT / "benchmarks" / "results"
+"""What the manual quotes."""
+_MEASURED = _ROOT / "build" / "benchmarks"
+
+
+def add_destination(parser: ArgumentParser, name: str) -> None:
+    """Let the command line say where the figures called `name` go, as the option `json`."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        default=_MEASURED / f"{name}.json",
+        help="where the figures go (default: build/benchmarks)",
+    )
+    where.add_argument(
+        "--record",
+        action="store_const",
+        dest="json",
+        const=RECORDED / f"{name}.json",
+        help="into benchmarks/results, for the manual to quote",
+    )
 
 
 def surroundings() -> dict[str, Any]:
@@ -27,7 +56,7 @@ def surroundings() -> dict[str, Any]:
     }
 
 
-def write_record(path: Path, record: Mapping[str, Any], indent: int | None = 2) -> bool:
+def write_record(path: Path, record: Mapping[str, Any] | list[Any], indent: int | None = 2) -> bool:
     """Write the figures, whole or not at all; a file that cannot be written is told in a line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,4 +64,14 @@ def write_record(path: Path, record: Mapping[str, Any], indent: int | None = 2) 
     except OSError as error:
         print(f"cannot write {path}: {error.strerror or error}", file=sys.stderr)
         return False
+    tell_destination(path)
     return True
+
+
+def tell_destination(path: Path) -> None:
+    """Say where the figures are, and what is left to do where the manual quotes them."""
+    shown = os.path.relpath(path)
+    if path.parent == RECORDED:
+        print(f"recorded in {shown}; docs/generate.py brings the manual up to date")
+    else:
+        print(f"figures in {shown}")

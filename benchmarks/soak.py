@@ -7,8 +7,8 @@ loses one slice a worker; the next run adds to it.
 
 Exit status 1 for a false alarm or a lost worker; traces of alarms are written beside the record.
 
-Usage: python benchmarks/soak.py [--seconds S] [--workers N] [--seed TEXT] [--json FILE]
-       python benchmarks/soak.py --add FILE [--json FILE]    take in another machine's record
+Usage: python benchmarks/soak.py [--seconds S] [--workers N] [--seed TEXT] [--record]
+       python benchmarks/soak.py --add FILE [--record]    take in another machine's record
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from record import add_destination
 from soak_record import Memory, Record, RecordError, Run, Sample
 from soak_subjects import Slice, drawn_subject, drive, subjects
 
 from poolproof.contract.trace import Trace, write_trace
 
-RESULTS = Path(__file__).resolve().parent / "results" / "soak.json"
 SLICE_S = 10.0
 SAMPLE_EVERY_S = 5.0
 STATM = Path("/proc/self/statm")
@@ -200,7 +200,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--slice", type=float, default=SLICE_S, help="seconds of one slice")
     parser.add_argument("--seed", default="", help="default: a new one")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="the record")
+    add_destination(parser, "soak")
     parser.add_argument("--add", type=Path, metavar="FILE", help="take in this record and end")
     options = parser.parse_args()
     if options.workers < 1 or options.seconds <= 0:

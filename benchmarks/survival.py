@@ -3,13 +3,12 @@
 For each specimen of queue, pool and manager, over many seeds: the commands that the plain driver
 gives until it catches the bug, with the tuned workload and with the uniform one
 (harness/uniform_workload.py), over pools of the same sizes. Medians and curves are Kaplan-Meier's,
-since the uniform workload gives up after a budget. Writes benchmarks/results/survival.json, exit
-status 1 when a goal is missed:
+since the uniform workload gives up after a budget. Exit status 1 when a goal is missed:
 
 - where the uniform workload needs more than 1,000 commands, ours needs at most a tenth of them;
 - nowhere does ours need more than twice as many, or 50 where that is more.
 
-Usage: python benchmarks/survival.py [--seeds N] [--most-steps N] [--json FILE] [ID ...]
+Usage: python benchmarks/survival.py [--seeds N] [--most-steps N] [--record] [ID ...]
 """
 
 from __future__ import annotations
@@ -19,14 +18,12 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from catching import SPECIMENS_BY_ID, Caught, campaign_of, steps_to_catch
 from censored import median_steps, survival_curve
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
-RESULTS = Path(__file__).resolve().parent / "results" / "survival.json"
 HARD = 1_000
 """Specimens that need more commands than this of the uniform workload."""
 FEW = 50
@@ -106,7 +103,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=101, help="for each specimen and workload")
     parser.add_argument("--most-steps", type=int, default=50_000, help="after which one gives up")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
+    add_destination(parser, "survival")
     options = parser.parse_args()
     unknown = [name for name in options.ids if name not in SPECIMENS_BY_ID]
     if unknown:

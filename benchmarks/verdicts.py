@@ -1,10 +1,11 @@
 """Certifies every system of verdict_systems.toml that can be run here, and records the verdicts.
 
-Writes benchmarks/results/verdicts.json and the trace of each finding into docs/findings/; systems
-that are not here keep the row that they have. `docs/generate.py` makes docs/verdicts.md of it.
+Writes the verdicts, and the trace of each finding beside them; with --record the traces go into
+docs/findings/, and `docs/generate.py` makes docs/verdicts.md of both. Systems that are not here
+keep the row that they have.
 Exit status 1 when something was found that the table does not explain, or a check was inconclusive.
 
-Usage: python benchmarks/verdicts.py [ID ...] [--level quick|standard]
+Usage: python benchmarks/verdicts.py [ID ...] [--level quick|standard] [--record]
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from record import RECORDED, add_destination, write_record
+
 from poolproof.contract.trace import write_atomically
 
 if sys.version_info >= (3, 11):
@@ -29,8 +32,8 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 SYSTEMS = Path(__file__).with_name("verdict_systems.toml")
-RESULTS = Path(__file__).parent / "results" / "verdicts.json"
 TRACES = ROOT / "docs" / "findings"
+"""Where the traces of recorded findings go; others go beside the figures."""
 
 
 def why_not_here(system: dict[str, Any]) -> str:
@@ -65,7 +68,7 @@ def explained(system: dict[str, Any], finding: dict[str, Any]) -> dict[str, Any]
     return None
 
 
-def row_of(system: dict[str, Any], certificate: dict[str, Any]) -> dict[str, Any]:
+def row_of(system: dict[str, Any], certificate: dict[str, Any], traces: Path) -> dict[str, Any]:
     """What is recorded of a system; the shortest trace of each explanation is written out."""
     shortest: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     unexplained = []
@@ -92,7 +95,7 @@ def row_of(system: dict[str, Any], certificate: dict[str, Any]) -> dict[str, Any
         ],
         "not_run": [entry for entry in certificate["not_run"] if "kernel" not in entry["what"]],
         "findings": [
-            finding_row(system["id"], number, public, entry, finding)
+            finding_row(traces / f"{system['id']}-{number}.jsonl", public, entry, finding)
             for number, (entry, finding) in enumerate(shortest.values(), start=1)
         ],
         "unexplained": unexplained,
@@ -105,11 +108,10 @@ def _order(finding: dict[str, Any]) -> tuple[bool, int]:
 
 
 def finding_row(
-    system_id: str, number: int, public: str, entry: dict[str, Any], finding: dict[str, Any]
+    path: Path, public: str, entry: dict[str, Any], finding: dict[str, Any]
 ) -> dict[str, Any]:
     """What is recorded of a finding; its trace goes to a file of its own."""
-    TRACES.mkdir(parents=True, exist_ok=True)
-    path = TRACES / f"{system_id}-{number}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
     header, *commands = finding["trace"]
     lines = [json.dumps(record) for record in ({**header, "target": public}, *commands)]
     write_atomically(path, "\n".join(lines) + "\n")
@@ -118,16 +120,16 @@ def finding_row(
         "name": entry["name"],
         "threads": entry["threads"],
         "explanation": entry["explanation"],
-        "trace": path.relative_to(ROOT).as_posix(),
+        "trace": os.path.relpath(path, ROOT),
         **{name: finding[name] for name in kept},
     }
 
 
-def recorded() -> dict[str, Any]:
+def known_rows(path: Path) -> dict[str, Any]:
     """The rows of earlier runs."""
-    if not RESULTS.is_file():
+    if not path.is_file():
         return {}
-    rows: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))["systems"]
+    rows: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["systems"]
     return rows
 
 
@@ -136,13 +138,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("ids", nargs="*", metavar="ID", help="only these systems")
     parser.add_argument("--level", choices=("quick", "standard"), help="for all, not as the table")
+    add_destination(parser, "verdicts")
     options = parser.parse_args()
+    traces = TRACES if options.json.parent == RECORDED else options.json.with_name("findings")
     systems = tomllib.loads(SYSTEMS.read_text(encoding="utf-8"))["system"]
     known = [system["id"] for system in systems]
     unknown = [name for name in options.ids if name not in known]
     if unknown:
         parser.error(f"no system {', '.join(unknown)}; known are {', '.join(known)}")
-    rows, wrong, before = recorded(), 0, recorded()
+    rows, wrong, before = known_rows(options.json), 0, known_rows(options.json)
     for system in systems:
         if options.ids and system["id"] not in options.ids:
             continue
@@ -151,7 +155,7 @@ def main() -> int:
         if isinstance(found, str):
             print(f"{system['id']}: not here, its row stays: {found}")
             continue
-        rows[system["id"]] = row = row_of(system, found)
+        rows[system["id"]] = row = row_of(system, found, traces)
         steps = sum(stage["steps"] for stage in row["stages"])
         print(f"{system['id']}: {row['verdict']}, {steps:,} steps", flush=True)
         for finding in row["findings"]:
@@ -161,8 +165,8 @@ def main() -> int:
         wrong += bool(row["unexplained"]) or row["verdict"] == "inconclusive"
     if rows != before:
         ordered = {name: rows[name] for name in known if name in rows}
-        RESULTS.parent.mkdir(exist_ok=True)
-        write_atomically(RESULTS, json.dumps({"systems": ordered}, indent=2) + "\n")
+        if not write_record(options.json, {"systems": ordered}):
+            return 2
     return 1 if wrong else 0
 
 

@@ -40,7 +40,7 @@ def _matrix() -> Matrix:
     found = read("kill_matrix")
     if found is None:
         raise FigureError(
-            "benchmarks/results/kill_matrix.json is missing: run benchmarks/kill_matrix.py"
+            "benchmarks/results/kill_matrix.json is missing: run make bugs ARGS=--record"
         )
     try:
         return matrix_of(found)

@@ -1,7 +1,7 @@
 """The figures of the manual, read from what the benchmarks wrote.
 
-Each benchmark writes one JSON file into benchmarks/results; here stands which of its values the
-manual quotes and in what words. A file that is not there gives no row.
+Each benchmark that is run with --record writes one JSON file into benchmarks/results; here stands
+which of its values the manual quotes and in what words. A file that is not there gives no row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def figures() -> str:
         except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
             raise FigureError(
                 f"{RESULTS / name}.json does not hold what docs/figures.py quotes: {error!r}; run "
-                f"benchmarks/{name}.py again, or change the row there"
+                f"benchmarks/{name}.py --record again, or change the row there"
             ) from error
         lines += [f"| {what} | {value} | `{COMMANDS[name]}` |" for what, value in found]
     return "\n".join(lines) + "\n"

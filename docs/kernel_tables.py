@@ -15,7 +15,8 @@ def _targets() -> dict[str, Any]:
     found = read("kernel_targets")
     if not found:
         raise FigureError(
-            "benchmarks/results/kernel_targets.json is missing: run benchmarks/kernel_targets.py"
+            "benchmarks/results/kernel_targets.json is missing: "
+            "run benchmarks/kernel_targets.py --record"
         )
     targets: dict[str, Any] = found
     return targets
@@ -60,7 +61,8 @@ def faulty_kernels() -> str:
     found = read("kernel_faults")
     if not found:
         raise FigureError(
-            "benchmarks/results/kernel_faults.json is missing: run benchmarks/kernel_targets.py"
+            "benchmarks/results/kernel_faults.json is missing: "
+            "run benchmarks/kernel_targets.py --record"
         )
     lines = ["| id | fault | seen by, after examples |", "|---|---|---|"]
     for row in found["faulty"]:

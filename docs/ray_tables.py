@@ -12,7 +12,9 @@ _WORKERS = (10, 100, 1_000)
 def _figures() -> dict[str, float]:
     found = read("ray")
     if found is None:
-        raise FigureError("benchmarks/results/ray.json is missing: run benchmarks/ray_cost.py")
+        raise FigureError(
+            "benchmarks/results/ray.json is missing: run benchmarks/ray_cost.py --record"
+        )
     figures: dict[str, float] = found["figures"]
     return figures
 

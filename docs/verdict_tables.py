@@ -70,7 +70,7 @@ def _finding(finding: Mapping[str, Any]) -> list[str]:
     try:
         trace = read_trace(ROOT / finding["trace"])
     except TraceError as error:
-        raise FigureError(f"{error}; run benchmarks/verdicts.py again") from error
+        raise FigureError(f"{error}; run benchmarks/verdicts.py --record again") from error
     threads = ", ".join(finding["threads"]) or "none known"
     commands = [f"{number}. {command}" for number, command in enumerate(trace.commands, start=1)]
     name = Path(finding["trace"]).name
@@ -99,6 +99,6 @@ def _anchor(title: str) -> str:
 def _systems() -> dict[str, Any]:
     result = read("verdicts")
     if result is None:
-        raise FigureError("there are no verdicts; run benchmarks/verdicts.py")
+        raise FigureError("there are no verdicts; run benchmarks/verdicts.py --record")
     systems: dict[str, Any] = result["systems"]
     return systems

@@ -2,9 +2,10 @@
 
 Takes an hour or so of one core. Where it stopped it goes on: what was found stands in
 build/mutation/verdicts.jsonl, and a mutant is tried again if its file changed, or if it survived.
-A run of everything ends with record.py, which writes the result.
+A run of everything ends with outcome.py, which writes the result.
 
 Usage: python benchmarks/mutation/run.py [--folder impl ...] [--file free_queue ...] [--tests P ...]
+       [--record]
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from typing import Any
 import pytest
 from equivalents import read_list
 from mutants import Mutant, mutants_of
-from reach import Function, Reach, reach_of
-from record import (
+from outcome import (
     FOLDERS,
     ROOT,
     VERDICTS,
+    add_destination,
     change_of,
     known_verdicts,
     mutated_paths,
-    record,
+    write_outcome,
 )
+from reach import Function, Reach, reach_of
 from trial import Trial, tried
 
 # The tests of a mutant that is listed as equivalent take no longer than this, each.
@@ -120,6 +122,7 @@ def main() -> int:
     parser.add_argument("--file", nargs="+", help="only these files: free_queue ...")
     parser.add_argument("--tests", nargs="+", help="these tests and not all of the folder's")
     parser.add_argument("--most-s", type=float, default=math.inf, help="leave out longer tests")
+    add_destination(parser, "mutation")
     arguments = parser.parse_args()
     VERDICTS.parent.mkdir(parents=True, exist_ok=True)
     for folder in arguments.folder:
@@ -134,8 +137,9 @@ def main() -> int:
         status = pytest.main(options, plugins=[campaign])
         if paths and status:
             return int(status)
-    # What was not tried is listed by the record: it is made when all was.
-    return record() if arguments.file is None and set(arguments.folder) == set(FOLDERS) else 0
+    # What was not tried is listed by the outcome: it is written when all was.
+    whole = arguments.file is None and set(arguments.folder) == set(FOLDERS)
+    return write_outcome(arguments.json) if whole else 0
 
 
 if __name__ == "__main__":

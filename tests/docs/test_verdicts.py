@@ -92,9 +92,11 @@ def test_an_unknown_system_is_named_beside_the_known_ones():
     assert "no system vllm-v9; known are impl, " in done.stderr
 
 
-def test_a_system_that_is_not_here_keeps_its_row():
-    before = (ROOT / "benchmarks" / "results" / "verdicts.json").read_bytes()
-    done = run("nano-vllm-9fa256a", PATH="")
+def test_a_system_that_is_not_here_keeps_its_row(tmp_path):
+    record = tmp_path / "verdicts.json"
+    record.write_text(json.dumps({"systems": RECORDED["systems"]}))
+    before = record.read_bytes()
+    done = run("nano-vllm-9fa256a", "--json", str(record), PATH="")
     assert done.returncode == 0, done.stderr
     assert "nano-vllm-9fa256a: not here, its row stays: " in done.stdout
-    assert (ROOT / "benchmarks" / "results" / "verdicts.json").read_bytes() == before
+    assert record.read_bytes() == before

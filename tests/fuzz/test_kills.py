@@ -13,6 +13,7 @@ SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "campaign_kills.py
 
 @pytest.mark.skipif(not Isolation.is_available, reason="needs fork()")
 def test_ten_kills_lose_nothing_and_nothing_is_said_twice(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
     spec = importlib.util.spec_from_file_location("campaign_kills", SCRIPT)
     kills = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "campaign_kills", kills)

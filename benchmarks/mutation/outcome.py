@@ -1,14 +1,15 @@
-"""What the trials of run.py came to: benchmarks/results/mutation.json, for docs/mutation.md.
+"""What the trials of run.py came to; docs/mutation.md is made of what is recorded.
 
 Counts only mutants of the files as they stand now. Exit status 1 when a mutant got through that
 tests/mutation/equivalent.toml does not explain, when one was not tried, or when a test catches one
 that is listed there as equivalent.
 
-Usage: python benchmarks/mutation/record.py
+Usage: python benchmarks/mutation/outcome.py [--record]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections import Counter
@@ -19,13 +20,22 @@ from typing import Any
 from equivalents import Equivalent, read_list
 from mutants import Mutant, mutants_of
 
-from poolproof.contract.trace import write_atomically
-
-__all__ = ["FOLDERS", "ROOT", "VERDICTS", "known_verdicts", "mutated_paths", "record"]
-
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(ROOT / "benchmarks"))
+
+from record import add_destination, write_record  # noqa: E402 - a script of the folder above
+
+__all__ = [
+    "FOLDERS",
+    "ROOT",
+    "VERDICTS",
+    "add_destination",
+    "known_verdicts",
+    "mutated_paths",
+    "write_outcome",
+]
+
 VERDICTS = ROOT / "build" / "mutation" / "verdicts.jsonl"
-RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
 FOLDERS = ("impl", "invariants", "reference")
 COUNTS = ("mutants", "killed", "timeout", "equivalent", "survivors", "untried")
 
@@ -44,8 +54,8 @@ def known_verdicts() -> dict[str, str]:
     return {row["name"]: row["verdict"] for row in rows}
 
 
-def record() -> int:
-    """Write the result; 1 if something got through without a reason."""
+def write_outcome(destination: Path) -> int:
+    """Write the result; 1 if something got through without a reason, 2 if it cannot be written."""
     known = known_verdicts()
     listed = {change_of(entry): entry.reason for entry in read_list()}
     files: dict[str, Counter[str]] = {}
@@ -71,7 +81,8 @@ def record() -> int:
         "files": {path: {key: counts[key] for key in COUNTS} for path, counts in files.items()},
         "survivors": survivors,
     }
-    write_atomically(RESULTS, json.dumps(value, indent=1) + "\n")
+    if not write_record(destination, value, indent=1):
+        return 2
     return told(value, [change for change, killed in caught.items() if killed])
 
 
@@ -95,4 +106,6 @@ def change_of(one: Mutant | Equivalent) -> tuple[str, str, str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(record())
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add_destination(parser, "mutation")
+    sys.exit(write_outcome(parser.parse_args().json))
