@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from time import sleep
 from typing import Any
 
 from poolproof.impl.block_pool import BlockPool
@@ -16,7 +17,7 @@ from poolproof.impl.block_pool import BlockPool
 class LoopsForEver(BlockPool):
     def touch(self, block_ids: list[int]) -> None:
         while len(block_ids) != len(set(block_ids)):
-            pass
+            sleep(0.01)
         super().touch(block_ids)
 
 
@@ -56,7 +57,7 @@ class DiesWhenBuilt(BlockPool):
 class HangsWhenBuilt(BlockPool):
     def __init__(self, num_blocks: int, *, enable_caching: bool = True) -> None:
         while True:
-            pass
+            sleep(0.01)
 
 
 class LacksMethods:

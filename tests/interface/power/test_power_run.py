@@ -9,7 +9,7 @@ import pytest
 
 from poolproof.contract.target import TargetError
 from poolproof.finding_report import plain_text
-from poolproof.options import CertifyOptions
+from poolproof.options import CertifyOptions, Limits
 from poolproof.power.planting import candidates
 from poolproof.power.power_options import PowerOptions
 from poolproof.power.power_run import power_run
@@ -27,8 +27,9 @@ assert pool.num_handed_out == 2, "FAILED"
 """
 
 
-def measured(target, most=None, seed=0, **power):
-    options = CertifyOptions(level="quick", seed=seed, workers=2)
+def measured(target, most=None, seed=0, call_timeout_s=10.0, **power):
+    limits = Limits(call_timeout_s=call_timeout_s)
+    options = CertifyOptions(level="quick", seed=seed, workers=2, limits=limits)
     asked = PowerOptions(most_mutants=most, **power)
     with power_run(partial(load_target, target), options, asked, SilentProgress()) as run:
         return run.measure(SilentProgress())
@@ -176,7 +177,8 @@ def test_a_mutant_that_never_returns_is_refused(right_pool, small_budgets, only)
     )
     Path("right.py").write_text(text)
     only("taken.append(self.queue.pop(0))")
-    mutants = {m.mutation.operator: m for m in measured(right_pool).mutants}
+    report = measured(right_pool, call_timeout_s=0.5)
+    mutants = {m.mutation.operator: m for m in report.mutants}
     assert "did not return within" in mutants["statement deleted"].judged.sentence
 
 
