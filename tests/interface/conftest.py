@@ -10,13 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from poolproof.command_line import main
-from poolproof.stateful_tests.warm_up import warm_up
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _constants_read_once() -> None:
-    """Hypothesis reads every module of a checkout: here, and not in each process that is forked."""
-    warm_up()
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ STRICT = Limits(call_timeout_s=0.5, memory_mib=300)
 
 @pytest.fixture(autouse=True)
 def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = Budget(pool_chunks=3, chain_chunks=2, queue_chunks=1, shortest_states=500)
+    small = Budget(pool_chunks=1, chain_chunks=1, queue_chunks=1, shortest_states=500)
     monkeypatch.setitem(BUDGETS, "quick", small)
     monkeypatch.setitem(settings.EXAMPLES, "quick", 20)
 
