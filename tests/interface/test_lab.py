@@ -22,7 +22,7 @@ from poolproof.stateful_tests import settings
 @pytest.fixture(autouse=True)
 def _small_budget(monkeypatch):
     small = Budget(
-        pool_chunks=4, chain_chunks=1, queue_chunks=1, manager_chunks=4, shortest_states=500
+        pool_chunks=1, chain_chunks=1, queue_chunks=1, manager_chunks=1, shortest_states=500
     )
     monkeypatch.setitem(BUDGETS, "quick", small)
     monkeypatch.setitem(settings.EXAMPLES, "quick", 10)

@@ -30,7 +30,7 @@ def _small_budget(request, monkeypatch):
     if "deep" in request.keywords:
         return
     small = Budget(
-        pool_chunks=1, chain_chunks=1, queue_chunks=1, manager_chunks=4, shortest_states=500
+        pool_chunks=1, chain_chunks=1, queue_chunks=1, manager_chunks=1, shortest_states=500
     )
     monkeypatch.setitem(BUDGETS, "quick", small)
     monkeypatch.setitem(settings.EXAMPLES, "quick", 15)
@@ -142,7 +142,7 @@ def test_an_order_that_is_another_profile_is_named():
     ("name", "severity", "words"),
     [
         ("Dies", Severity.CRASH, "exit status 7"),
-        ("Hangs", Severity.STALL, "did not return within 2 s"),
+        ("Hangs", Severity.STALL, "did not return within 0.5 s"),
         ("CannotBeBuilt", Severity.CRASH, "ZeroDivisionError: no blocks today"),
         ("DiesWhenBuilt", Severity.CRASH, "exit status 9"),
         ("ShowsNonsense", Severity.CRASH, "it must answer a list of block ids"),
@@ -150,7 +150,7 @@ def test_an_order_that_is_another_profile_is_named():
     ],
 )
 def test_a_hostile_manager_is_a_finding_with_a_short_trace(name, severity, words):
-    certificate = refused(name, limits=Limits(call_timeout_s=2))
+    certificate = refused(name, limits=Limits(call_timeout_s=0.5))
     matching = [f for f in certificate.findings if words in f.violation.sentence]
     assert matching, [f.violation.sentence for f in certificate.findings]
     assert matching[0].violation.severity is severity
