@@ -126,13 +126,17 @@ setup-dev: $(VENV)/.installed-dev
 certify: $(VENV)/.installed-test
 	$(POOLPROOF) certify $(TARGET) $(ARGS)
 
+# On all cores, but on no more than eight: tests start processes of their own.  A later -n replaces
+# an earlier one: ARGS="-n 0 --pdb -k pool" runs them in one process.
+PARALLEL := -n logical --maxprocesses 8 --dist worksteal
+
 # The default level is the -m in pyproject.toml: neither "vllm" nor "deep".
 test: $(VENV)/.installed-test
-	$(VENV)/bin/pytest $(ARGS)
+	$(VENV)/bin/pytest $(PARALLEL) $(ARGS)
 
 # A later -m replaces an earlier one.
 test-deep: $(VENV)/.installed-test
-	$(VENV)/bin/pytest -m 'not vllm' $(ARGS)
+	$(VENV)/bin/pytest $(PARALLEL) -m 'not vllm' $(ARGS)
 
 coverage: $(VENV)/.installed-test
 	$(VENV)/bin/coverage erase
@@ -179,7 +183,7 @@ $(VENV)/.installed-proof: $(VENV)/.installed-test
 proof: $(VENV)/.installed-proof
 	$(POOLPROOF) prove --second-solver cvc5
 	$(POOLPROOF) symbolic
-	$(VENV)/bin/pytest -m 'not vllm' $(PROOF_TESTS) $(ARGS)
+	$(VENV)/bin/pytest $(PARALLEL) -m 'not vllm' $(PROOF_TESTS) $(ARGS)
 
 # Takes many minutes; what was interrupted goes on from build/kill_matrix.jsonl.  With ARGS=--record
 # the tables of README.md and docs/bugs.md are made of it, by docs/generate.py.
@@ -377,7 +381,7 @@ compiled: copy
 # It stands before the editable install, in child processes as well.
 test-compiled: compiled
 	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(POOLPROOF) --version | grep compiled
-	PYTHONPATH=$(CURDIR)/$(COMPILED) $(VENV)/bin/pytest $(ARGS)
+	PYTHONPATH=$(CURDIR)/$(COMPILED) $(VENV)/bin/pytest $(PARALLEL) $(ARGS)
 
 types: copy
 	$(VENV)/bin/python .ci/check_types.py $(COPY)
