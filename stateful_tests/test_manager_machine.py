@@ -40,7 +40,7 @@ def test_swapping_holds_also_where_sequences_are_left_at_the_end(monkeypatch):
         manager.abort = None
         return manager
 
-    longer = hypothesis.settings(machine_settings("quick"), max_examples=400)
+    longer = hypothesis.settings(machine_settings("quick"), max_examples=100)
     campaign = ManagerCampaign("swaps", without_abort, layout.profile, 4)
     result = run_machine(lambda log: ManagerMachine(campaign, log), longer, seed=0)
     assert result.trace is None

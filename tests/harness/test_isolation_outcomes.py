@@ -27,7 +27,7 @@ from poolproof.harness.isolation.child_process import MOST_OUTPUT_BYTES, open_ou
 
 pytestmark = pytest.mark.skipif(not Isolation.is_available, reason="needs fork()")
 
-HASTY = Limits(call_timeout_s=1)
+HASTY = Limits(call_timeout_s=0.5)
 PATIENT = Limits(call_timeout_s=60, memory_mib=50)
 
 
@@ -55,7 +55,7 @@ def loop_in_python(context, argument, beacon):
 def test_a_loop_in_python_is_hung():
     outcome = outcome_of(loop_in_python, limits=HASTY)
     assert isinstance(outcome, Hung)
-    assert outcome.sentence("free([3])") == "free([3]) did not return within 1 s"
+    assert outcome.sentence("free([3])") == "free([3]) did not return within 0.5 s"
 
 
 def test_a_lost_worker_leaves_its_progress_its_mark_and_its_stack():

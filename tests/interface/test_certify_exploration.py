@@ -169,6 +169,7 @@ def test_a_certificate_says_up_to_which_size_states_were_visited():
 
 
 HANGS = '''
+from time import sleep
 from poolproof.bugs.clean_pool import CleanPool
 
 
@@ -181,19 +182,19 @@ class Pool(CleanPool):
     def evict(self, block_ids):
         super().evict(block_ids)
         while EVICT and self.ref_counts[block_ids[0]] == 2:
-            pass
+            sleep(0.01)
 
     def free(self, block_ids):
         super().free(block_ids)
         while FREE and len(block_ids) == 1:
-            pass
+            sleep(0.01)
 '''
 
 
 def hanging(folder: Path, *, evict: bool, free: bool) -> Isolation:
     (folder / "hangs.py").write_text(HANGS.replace("EVICT", str(evict)).replace("FREE", str(free)))
     # Each attempt to make a trace shorter may hang as well, and costs the limit.
-    limits = Limits(call_timeout_s=0.5, memory_mib=300)
+    limits = Limits(call_timeout_s=1, memory_mib=300)
     return Isolation(lambda: load_target("hangs.py:Pool"), limits, workers=1)
 
 

@@ -177,7 +177,7 @@ def test_a_mutant_that_never_returns_is_refused(right_pool, small_budgets, only)
     )
     Path("right.py").write_text(text)
     only("taken.append(self.queue.pop(0))")
-    report = measured(right_pool, call_timeout_s=0.5)
+    report = measured(right_pool, call_timeout_s=1.0)
     mutants = {m.mutation.operator: m for m in report.mutants}
     assert "did not return within" in mutants["statement deleted"].judged.sentence
 
