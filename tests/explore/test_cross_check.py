@@ -27,6 +27,10 @@ SPIN = """State-vector 28 byte, depth reached 10149, errors: 0
 """
 
 
+# PATH is emptied below, and systems keep them in different places.
+CAT, CHMOD = (shutil.which(name) for name in ("cat", "chmod"))
+
+
 @pytest.fixture
 def program(tmp_path, monkeypatch):
     """Puts a program on PATH, alone, that prints a text and exits with a status."""
@@ -54,7 +58,7 @@ def test_counts_that_agree_are_said_to(program):
     program("java", TLC.format(generated=total.num_transitions + 1, found=total.num_found))
     program("spin")
     pan = SPIN.format(stored=total.num_states + 1, steps=total.num_transitions + 2)
-    gcc = f"/bin/cat > pan <<'OUT'\n#!/bin/sh\n/bin/echo '{pan}'\nOUT\n/bin/chmod +x pan"
+    gcc = f"{CAT} > pan <<'OUT'\n#!/bin/sh\necho '{pan}'\nOUT\n{CHMOD} +x pan"
     program("gcc", then=gcc)
     orbits, states, spin = cross_check(Scope(3))
     assert (orbits.ran, orbits.differs) == (True, False)
@@ -106,7 +110,7 @@ def test_a_program_that_fails_is_named(program):
     with pytest.raises(ExplorationError, match="TLC did not come to its end: it printed nothing"):
         run_tlc(Scope(2), (1, None), symmetry=True)
     program("spin")
-    program("gcc", then="echo '#!/bin/sh\necho errors: 1' > pan; /bin/chmod +x pan")
+    program("gcc", then=f"echo '#!/bin/sh\necho errors: 1' > pan; {CHMOD} +x pan")
     with pytest.raises(ExplorationError, match="SPIN did not come to its end: errors: 1"):
         run_spin(Scope(2), (1, 1))
 

@@ -1,5 +1,6 @@
 """`certify`, `replay` and `explore` with programs: exit statuses and what is said."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ def run(*arguments):
 
 
 def hostile(how):
-    return f"cmd:{sys.executable} {HOSTILE} {how}"
+    return f"cmd:{shlex.join([sys.executable, str(HOSTILE), how])}"
 
 
 @pytest.mark.parametrize(

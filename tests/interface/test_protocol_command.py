@@ -1,6 +1,7 @@
 """`poolproof protocol`: the conversation that it shows, and what it says is wrong."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from poolproof.command_line import main
 from poolproof.protocol_validation import SchemaChecker, schema_text
 from poolproof.targets.command_messages import continue_text, run_text, start_text, stop_text
 
-SERVE = f"cmd:{sys.executable} -m poolproof.targets.serve"
+SERVE = f"cmd:{shlex.quote(sys.executable)} -m poolproof.targets.serve"
 HOSTILE = Path(__file__).resolve().parents[1] / "targets" / "hostile_program.py"
 
 
@@ -21,7 +22,7 @@ def run(*arguments):
 
 
 def hostile(how):
-    return f"cmd:{sys.executable} {HOSTILE} {how}"
+    return f"cmd:{shlex.join([sys.executable, str(HOSTILE), how])}"
 
 
 def test_smoke_shows_each_line_of_a_right_program():

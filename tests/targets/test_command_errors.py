@@ -1,5 +1,6 @@
 """Programs that are not there, do not introduce themselves, or misbehave while they are driven."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ PROGRAM = Path(__file__).with_name("hostile_program.py")
 
 
 def target_of(how):
-    return f"cmd:{sys.executable} {PROGRAM} {how}"
+    return f"cmd:{shlex.join([sys.executable, str(PROGRAM), how])}"
 
 
 def what_is_wrong_at_start(how):
@@ -54,12 +55,12 @@ def test_a_file_that_cannot_be_executed_is_named(tmp_path):
     program = tmp_path / "pool.c"
     program.write_text("int main;")
     with pytest.raises(TargetError, match="is not executable; build it, or make it executable"):
-        load_target(f"cmd:{program}")
+        load_target(f"cmd:{shlex.quote(str(program))}")
 
 
 def test_a_folder_is_no_program(tmp_path):
     with pytest.raises(TargetError, match="is a folder"):
-        load_target(f"cmd:{tmp_path}")
+        load_target(f"cmd:{shlex.quote(str(tmp_path))}")
 
 
 def test_no_program_at_all():

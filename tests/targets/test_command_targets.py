@@ -1,6 +1,7 @@
 """Programs as targets: what they show, tapes, several instances, and the queue level."""
 
 import random
+import shlex
 import sys
 
 import pytest
@@ -19,7 +20,7 @@ from poolproof.targets.command_messages import command_text
 from poolproof.targets.load import load_target
 from poolproof.trace_files import load_target_of
 
-SERVE = f"cmd:{sys.executable} -m poolproof.targets.serve"
+SERVE = f"cmd:{shlex.quote(sys.executable)} -m poolproof.targets.serve"
 KEYS = (b"\x01" * 16, b"\x02" * 16)
 
 
