@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 
 import pytest
@@ -145,3 +146,13 @@ def test_a_native_queue(tmp_path):
     target = load_target(f"{tmp_path}/queue.py:Queue")
     assert (target.level, target.shape) == ("queue", "queue")
     assert target.make(3, True).free_order() == [0, 1, 2]
+
+
+def test_a_file_that_changed_within_a_second_is_loaded_as_it_is_now(folder, monkeypatch):
+    # Python takes bytecode for that of a file with the same size and the same second of change.
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = folder / "pool.py"
+    for null_block in (0, 1):
+        path.write_text(POOL.replace('"null_block": 0', f'"null_block": {null_block}'))
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        assert load_target(f"{path}:Pool").profile.null_block == null_block
