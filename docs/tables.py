@@ -13,6 +13,20 @@ from poolproof.wording import severity_words
 
 __all__ = ["facts", "lessons", "levels", "severities", "statements"]
 
+_MEANINGS = {
+    Severity.WRONG_DATA_OF_ANOTHER: "a request reads or overwrites KV of another one",
+    Severity.WRONG_DATA_OF_ONES_OWN: "a request reads KV that is not of its own tokens, or that "
+    "nobody has computed",
+    Severity.STALL: "a request, or the whole server, waits for ever",
+    Severity.CRASH: "a legal call raises, exits or answers what means nothing, or a later one will",
+    Severity.LEAK: "blocks that nobody holds and nobody can have: capacity that is gone until the "
+    "server restarts",
+    Severity.FALSE_REFUSAL: "what fits, or may be done, is refused; no block is lost",
+    Severity.LOST_HIT: "cached KV is not found and is computed again",
+    Severity.ORDER: "free blocks are reused in another order than the profile declares",
+    Severity.EVENTS: "who follows the events has another index than the pool",
+}
+
 
 def levels() -> str:
     """How many runs each level makes."""
@@ -50,9 +64,12 @@ def statements() -> str:
 
 
 def severities() -> str:
-    """The severities, worst first, as --fail-on spells them and as a report says them."""
-    lines = ["| for `--fail-on` | in a report |", "|---|---|"]
-    lines += [f"| `{severity.value}` | {severity_words(severity)} |" for severity in Severity]
+    """The severities, worst first: as --fail-on spells them, in a report, and what they mean."""
+    lines = ["| for `--fail-on` | in a report | what it means |", "|---|---|---|"]
+    lines += [
+        f"| `{severity.value}` | {severity_words(severity)} | {_MEANINGS[severity]} |"
+        for severity in Severity
+    ]
     return "\n".join(lines) + "\n"
 
 

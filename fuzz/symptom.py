@@ -43,6 +43,12 @@ _ERASED = (
     (re.compile(r"-?\d+"), "#"),
     # The name of a sequence.
     (re.compile(r"\b[A-Z]\b"), "A"),
+    # One or several.
+    (re.compile(r"(#|\bA\b)(?:(?:, | and )(?:#|\bA\b))+"), r"\1"),
+    (re.compile(r"\b(block|owner|sequence|command|token|request)s\b"), r"\1"),
+    (re.compile(r"\bcopies\b"), "copy"),
+    (re.compile(r"\bare\b"), "is"),
+    (re.compile(r"\bhave\b"), "has"),
 )
 
 

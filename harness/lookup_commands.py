@@ -13,6 +13,7 @@ from poolproof.contract.content import Key
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.pool_commands import PoolCommands
+from poolproof.invariants.wording import number_of_blocks
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["LookupCommands"]
@@ -62,17 +63,19 @@ class LookupCommands(PoolCommands):
             for missed in hashes[len(answer) : expected][:1]:
                 self.reference.forget_vanished(missed)
             expected = self.reference.longest_prefix(hashes)
-        right = isinstance(answer, list | tuple) and len(answer) == expected and all(
+        is_prefix = isinstance(answer, list | tuple) and len(answer) <= expected and all(
             block in self.reference.lookup(key)
             for block, key in zip(answer, hashes, strict=False)
         )  # fmt: skip
-        if not right:
+        if not is_prefix or len(answer) != expected:
+            # What is found carries the right hashes, but there is more: only work is lost.
+            is_lost = is_prefix or answer is None
             raise ViolationError(
                 Violation(
                     "IDX",
-                    Severity.WRONG_DATA_OF_ANOTHER if answer else Severity.LOST_HIT,
-                    f"{command} answered {answer!r}; the longest cached prefix has {expected} "
-                    "blocks, each of which must carry its hash",
+                    Severity.LOST_HIT if is_lost else Severity.WRONG_DATA_OF_ANOTHER,
+                    f"{command} answered {answer!r:.200}; the longest cached prefix has "
+                    f"{number_of_blocks(expected)}, each of which must carry its hash",
                 )
             )
         taken = list(map(index, answer))

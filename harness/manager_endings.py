@@ -12,13 +12,11 @@ from poolproof.contract.manager_commands import (
     SwapIn,
     SwapOut,
 )
-from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.manager_calls import is_later
 from poolproof.harness.manager_growth import ManagerGrowth
-from poolproof.invariants.admission import (
-    fits_and_was_refused,
-)
+from poolproof.invariants.admission import fits_and_was_refused
 from poolproof.invariants.block_tables import hands_out_held
+from poolproof.invariants.resets import wrong_reset
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
@@ -109,13 +107,7 @@ class ManagerEndings(ManagerGrowth):
     def _reset(self, command: Reset) -> None:
         answer = self.call(command)
         expected = self.model.pool.reset()
-        if answer is not expected:
-            self.report(
-                Violation(
-                    "IDX" if expected else "ATOM",
-                    Severity.LOST_HIT if expected else Severity.WRONG_DATA_OF_ANOTHER,
-                    f"reset() answered {answer!r}, but "
-                    + ("nobody holds a block" if expected else "blocks are still held"),
-                )
-            )
+        wrong = wrong_reset(answer, nobody_holds=expected)
+        if wrong is not None:
+            self.report(wrong)
         self.facts.add("the cache was reset" if expected else "a reset was refused")

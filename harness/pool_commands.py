@@ -32,6 +32,7 @@ from poolproof.invariants.adm import accepted_too_much, refused_what_fits
 from poolproof.invariants.i2_stable_ids import hands_out_free_blocks
 from poolproof.invariants.misuse import did_not_ignore, did_not_raise, raised_wrong_type
 from poolproof.invariants.ord import allocated_from_head
+from poolproof.invariants.resets import wrong_reset
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["PoolCommands"]
@@ -317,15 +318,9 @@ class PoolCommands:
     def _reset(self, command: Reset) -> None:
         answer = self.call(command)
         expected = self.reference.reset()
-        if answer is not expected:
-            self.report(
-                Violation(
-                    "IDX" if expected else "ATOM",
-                    Severity.LOST_HIT if expected else Severity.WRONG_DATA_OF_ANOTHER,
-                    f"reset() answered {answer!r}, but "
-                    + ("nobody holds a block" if expected else "blocks are still held"),
-                )
-            )
+        wrong = wrong_reset(answer, nobody_holds=expected)
+        if wrong is not None:
+            self.report(wrong)
         self.facts.add("a reset was done" if expected else "a reset was refused")
         self.refused = not expected
         self.touched, self.touched_keys = (), self.keys[-8:]

@@ -20,17 +20,26 @@ def cached_free_blocks_revivable(seen: PoolObservation, known: PoolLedger) -> Vi
         if not keys or known.holders[block]:
             continue
         if queued is not None and block not in queued:
-            return _lost(block, f"is cached under {key_name(keys[0])}, held by nobody, and not in "
-                         "the free queue: it can be neither evicted nor revived")  # fmt: skip
+            return _unusable(
+                block, Severity.LEAK,
+                f"is cached under {key_name(keys[0])}, held by nobody, and not in the free queue: "
+                "it can be neither evicted nor revived",
+            )  # fmt: skip
         if seen.block_hashes is not None and seen.block_hashes[block] is None:
-            return _lost(block, f"was cached under {key_name(keys[0])} and is free, but its hash "
-                         "is gone although nobody evicted it")  # fmt: skip
+            return _unusable(
+                block, Severity.LOST_HIT,
+                f"was cached under {key_name(keys[0])} and is free, but its hash is gone although "
+                "nobody evicted it",
+            )  # fmt: skip
         for key in keys:
             if seen.lookups is not None and key in seen.lookups and seen.lookups[key] is None:
-                return _lost(block, f"is free and cached under {key_name(key)}, but lookup of "
-                             "that hash finds nothing")  # fmt: skip
+                return _unusable(
+                    block, Severity.LOST_HIT,
+                    f"is free and cached under {key_name(key)}, but lookup of that hash finds "
+                    "nothing",
+                )  # fmt: skip
     return None
 
 
-def _lost(block: int, what: str) -> Violation:
-    return Violation("I4", Severity.LOST_HIT, f"block {block} {what}", (block,))
+def _unusable(block: int, severity: Severity, what: str) -> Violation:
+    return Violation("I4", severity, f"block {block} {what}", (block,))

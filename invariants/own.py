@@ -11,7 +11,7 @@ from collections import Counter
 
 from poolproof.contract.observation import PoolLedger, PoolObservation
 from poolproof.contract.violation import Severity, Violation
-from poolproof.invariants.wording import owners
+from poolproof.invariants.wording import number_of_blocks, owners
 
 __all__ = ["counts_match_owners"]
 
@@ -69,7 +69,18 @@ def _counter(seen: PoolObservation, known: PoolLedger) -> Violation | None:
     walk = "" if walked is None else f", a walk of the free queue meets {walked}"
     return Violation(
         "OWN",
-        # Too many counted free: sooner or later a block that is held is handed out.
-        Severity.WRONG_DATA_OF_ANOTHER if seen.num_free > expected else Severity.FALSE_REFUSAL,
-        f"num_free() says {seen.num_free}{walk}, blocks held by nobody: {expected}",
+        _severity_of_counts(seen.num_free, walked, expected),
+        f"num_free() says {seen.num_free}{walk}, but {number_of_blocks(expected, 'are')} free "
+        "(held by nobody)",
     )
+
+
+def _severity_of_counts(num_free: int, walked: int | None, expected: int) -> Severity:
+    if num_free > expected or (walked or 0) > expected:
+        # Sooner or later a block that is held is handed out.
+        return Severity.WRONG_DATA_OF_ANOTHER
+    if walked == expected:
+        # The blocks are all in the queue, and the counter alone turns requests away.
+        return Severity.FALSE_REFUSAL
+    # Nobody holds them and nobody can have them: capacity that is gone for good.
+    return Severity.LEAK

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from poolproof.contract.content import ContentKey
 from poolproof.contract.observation import PoolLedger
 
-__all__ = ["block_list", "key_name", "owners", "sequence_name"]
+__all__ = ["block_list", "key_name", "number_of_blocks", "owners", "sequence_name"]
 
 
 def owners(known: PoolLedger, block: int) -> str:
@@ -34,6 +34,14 @@ def block_list(blocks: Sequence[int]) -> str:
     if len(blocks) > 6:
         return f"{len(blocks)} blocks ({', '.join(map(str, blocks[:6]))}, ...) are"
     return f"blocks {', '.join(map(str, blocks[:-1]))} and {blocks[-1]} are"
+
+
+def number_of_blocks(count: int, verb: str = "") -> str:
+    """A number of blocks, with a verb in the plural if one is given: "1 block is", "3 blocks"."""
+    singular = {"are": "is", "were": "was", "have": "has"}
+    if count == 1:
+        return f"1 block {singular.get(verb, verb)}".rstrip()
+    return f"{count} blocks {verb}".rstrip()
 
 
 def key_name(key: object) -> str:

@@ -44,6 +44,19 @@ def test_names_and_numbers_do_not_enter_a_symptom(other):
     assert symptom_of(trace_of()) == symptom_of(trace_of(other))
 
 
+@pytest.mark.parametrize(
+    ("one", "several"),
+    [
+        ("but 1 block is held by nobody", "but 3 blocks are held by nobody"),
+        ("block 2 is held by nobody", "blocks 1, 4 and 5 are held by nobody"),
+        ("the events leave 1 copy of it", "the events leave 0 copies of it"),
+        ("which A still holds", "which A, B and C still holds"),
+    ],
+)
+def test_one_and_several_are_the_same_symptom(one, several):
+    assert symptom_of(trace_of(one)) == symptom_of(trace_of(several))
+
+
 def test_a_crash_in_giving_blocks_back_is_the_same_whichever_verb_does_it():
     finished, aborted = (
         trace_of(f"{end.verb}(0) is legal here but raised KeyError: 3", commands=(end(0),))

@@ -86,8 +86,9 @@ def test_acquire_pins_the_longest_prefix():
 
 @pytest.mark.parametrize(
     ("answer", "severity"),
-    [([], Severity.LOST_HIT), (None, Severity.LOST_HIT), ([0], WRONG), ([0, 2], WRONG),
-     ([1, 0], WRONG), ([0, 1, 2], WRONG), ("01", WRONG)],
+    [([], Severity.LOST_HIT), (None, Severity.LOST_HIT), ((), Severity.LOST_HIT),
+     ([0], Severity.LOST_HIT), ([2], WRONG), ([1], WRONG), ([0, 2], WRONG), ([1, 0], WRONG),
+     ([0, 1, 2], WRONG), ("01", WRONG)],
 )  # fmt: skip
 def test_a_wrong_answer_of_acquire_is_named(answer, severity):
     class Other(Acquires):

@@ -286,17 +286,20 @@ def test_any_copy_is_a_hit():
 
 
 @pytest.mark.parametrize(
-    ("held", "answer", "invariant", "words"),
+    ("held", "answer", "invariant", "severity", "words"),
     [
-        (False, False, "IDX", "reset() answered False, but nobody holds a block"),
-        (True, True, "ATOM", "reset() answered True, but blocks are still held"),
-        (False, None, "IDX", "reset() answered None, but nobody holds a block"),
+        (False, False, "IDX", Severity.FALSE_REFUSAL, "was refused (it answered False), although"),
+        (True, True, "ATOM", WRONG, "answered True, although blocks are still held"),
+        (False, None, "CRASH", CRASH, "answered None; it must answer True, since nobody holds"),
+        (True, None, "CRASH", CRASH, "answered None; it must answer False, since blocks are"),
+        (False, 1, "CRASH", CRASH, "answered 1; it must answer True, since nobody holds a block"),
     ],
 )
-def test_a_wrong_answer_of_reset_is_named(held, answer, invariant, words):
+def test_a_wrong_answer_of_reset_is_named(held, answer, invariant, severity, words):
     session = answering("reset", answer)
     found = after(session, Allocate(int(held)), Reset())
-    assert (found.invariant, found.sentence) == (invariant, words)
+    assert (found.invariant, found.severity) == (invariant, severity)
+    assert f"reset() {words}" in found.sentence
 
 
 @pytest.mark.parametrize("answer", [None, True, 2, "01"])
