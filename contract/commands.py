@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from poolproof.contract.content import Key, TokenChain
+from poolproof.contract.content import Image, Key, TokenChain
+from poolproof.contract.prefix_words import listed, shortened
 
 __all__ = [
     "Acquire",
@@ -34,10 +35,6 @@ __all__ = [
     "Touch",
     "Usage",
 ]
-
-
-MOST_SHOWN = 12
-"""Longer lists are shown by their ends. Trace files have all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,24 +202,25 @@ class PrependN(Command):
     block_ids: tuple[int, ...]
 
 
+_MOST_SHOWN = 32
+"""Ids or tokens of a command that stand in a sentence; a server's may have thousands."""
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, bytes):
         return value.hex()[:8]
     if isinstance(value, tuple):
-        return _shown_list(value)
+        if len(value) > _MOST_SHOWN and len(set(value)) == 1:
+            return f"[{_shown(value[0])}] * {len(value)}"
+        return listed([_shown(item) for item in value], _MOST_SHOWN)
     if isinstance(value, TokenChain):
         extra = [f"lora {value.lora[0]}"] if value.lora else []
-        extra += [f"salt {value.salt}"] if value.salt else []
-        extra += [f"image {i.identifier}@{i.offset}" for i in value.images]
-        return f"<{' '.join([*map(str, value.tokens), *extra])}>"
+        extra += [f"salt {value.salt}"] if value.salt is not None else []
+        extra += [_image(image) for image in value.images]
+        return f"<{' '.join([*shortened(value.tokens, 'tokens', _MOST_SHOWN), *extra])}>"
     return str(value)
 
 
-def _shown_list(values: tuple[Any, ...]) -> str:
-    """A list in brackets; of a long one the beginning, the end and the length."""
-    if len(values) <= MOST_SHOWN:
-        return "[" + ", ".join(map(_shown, values)) + "]"
-    start = ", ".join(map(_shown, values[:4]))
-    if len(set(values)) == 1:
-        return f"[{_shown(values[0])}] * {len(values)}"
-    return f"[{start}, ..., {_shown(values[-1])}] ({len(values)} entries)"
+def _image(image: Image) -> str:
+    length = f"+{image.length}" if image.length != 1 else ""
+    return f"image {image.identifier}@{image.offset}{length}"

@@ -32,6 +32,8 @@ _SORTS = {
 _SORT_OF = {verb: sort for sort, verbs in _SORTS.items() for verb in verbs}
 
 _ERASED = (
+    # What two prefixes differ in: whoever reads a stale block reads any that stood there.
+    (re.compile(r": (?:only (?:the|an) [a-z, ]+ differs?|the tokens differ |the one is \d).*"), ""),
     # A prompt, and what stood in it.
     (re.compile(r"<[^<>]*>"), "<>"),
     # Arguments, owners, remarks; twice, since they are nested once.

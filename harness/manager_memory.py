@@ -15,7 +15,6 @@ from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.reading import read
 from poolproof.invariants.data import copies_unwritten, misreads
-from poolproof.reference.content_names import Content
 from poolproof.reference.recurrent_states import has_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
@@ -252,26 +251,17 @@ class ManagerMemory:
         return False
 
     def _violation(self, sequence: SequenceState, misread: Misread) -> Violation:
-        writer = misread.writer
+        prefix, writer = self._model.names.prefix, misread.writer
+        wanted = prefix(misread.wanted)
+        kind = self._model.groups[wanted.group].kind
         return misreads(
             sequence.seq_id,
             misread.position,
             misread.block,
             misread.slot,
-            wanted=self._shown(misread.wanted),
-            found=None if misread.found is None else self._shown(misread.found),
+            wanted=wanted,
+            found=None if misread.found is None else prefix(misread.found),
             writer=None if writer is None else (writer.seq_id, writer.command_number),
+            what="a state" if kind == "state" else "KV",
+            group=wanted.group if len(self._groups) > 1 else None,
         )
-
-    def _shown(self, content: Content) -> str:
-        """A prefix in a sentence: its tokens, long ones shortened, with adapter and salt."""
-        names = self._model.names
-        tokens = names.tokens(content)
-        shown = [str(token) for token in tokens]
-        if len(shown) > 12:
-            shown = [*shown[:4], f"... ({len(tokens)} tokens) ...", *shown[-4:]]
-        lora, salt = names.setting(content)
-        parts = [" ".join(shown)]
-        parts += [f"lora {lora[0]} at {lora[1]}"] if lora else []
-        parts += [f"salt {salt}"] if salt else []
-        return f"<{', '.join(parts)}>"

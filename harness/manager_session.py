@@ -153,7 +153,7 @@ class ManagerSession(ManagerEndings):
     def _check(self, command: Command) -> None:
         """Raises ViolationError when the state after the command is not what it must be."""
         try:
-            self.tables.all_unchanged()
+            self.tables.all_unchanged(command, refused=self.refused)
             # Links are compared at the end and beside any other difference: they are the queue's
             # and the pool's level, and reading them each time costs a tenth of the time.
             if not self._is_whole(links=False):

@@ -15,9 +15,11 @@ from poolproof.contract.commands import Command
 from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.reading import read, read_blocks
 from poolproof.invariants.block_tables import (
+    copied_elsewhere,
     hands_out_held,
     hit_without_key,
     no_such_block,
+    still_read,
     table_changed,
     too_long,
     too_short,
@@ -77,16 +79,21 @@ class TableReader:
         block_table.__name__ = f"block_table of {sequence_name(seq_id)}"
         return read_blocks(block_table)
 
-    def all_unchanged(self) -> None:
-        """Raises ViolationError if the table of a sequence is not what the model knows."""
+    def all_unchanged(self, command: Command, *, refused: bool = False) -> None:
+        """Raises ViolationError if the table of a sequence is not what the model knows.
+
+        Of a command that was `refused` its caller says so.
+        """
         for sequence in self._model.sequences.values():
             if sequence.place == "nowhere" or sequence.ended:
                 continue
             if not self._is_unchanged(sequence):
                 shown = self.shown(sequence)
-                for table, now in zip(sequence.tables, shown, strict=True):
+                for group, (table, now) in enumerate(zip(sequence.tables, shown, strict=True)):
                     if now != table:
-                        self._report(table_changed(sequence.seq_id, table, now))
+                        why = self._let_go(sequence, group, now)
+                        why = why or ("" if refused else f"{command} may not change it")
+                        self._report(self._changed(sequence, group, now, why))
                 # Where that is passed over, the worker reads through what is shown all the same.
                 sequence.tables = shown
 
@@ -153,18 +160,21 @@ class TableReader:
         self._judge_lengths(command, sequence, tables, [*map(len, old_tables)])
         if tables == old_tables:
             return
-        copied = dict(copies)
+        copied = set(copies)
         new: list[int] = []
         for group, (old, shown) in enumerate(zip(sequence.tables, tables, strict=True)):
             size = model.block_sizes[group]
             if len(shown) < len(old) and not shrinks:
-                self._report(table_changed(sequence.seq_id, old, shown))
+                why = f"{command} may not shorten it"
+                self._report(self._changed(sequence, group, shown, why))
             unread = model.groups[group].first_read(sequence.num_computed) // size
             for entry, (was, now) in enumerate(zip(old, shown, strict=False)):
                 if was == now or (now == self._null and entry < unread):
                     continue
-                if copied.get(was) != now:
-                    self._report(table_changed(sequence.seq_id, old, shown))
+                if (was, now) not in copied:
+                    why = self._let_go(sequence, group, shown)
+                    why = why or copied_elsewhere(entry, was, now, copies)
+                    self._report(self._changed(sequence, group, shown, why))
                 new.append(now)
             new += self._distinct(shown[len(old) :])
         if self._reuses:
@@ -178,14 +188,32 @@ class TableReader:
         model = self._model
         for group, (old, shown) in enumerate(zip(sequence.tables, tables, strict=True)):
             if len(old) != len(shown):
-                self._report(table_changed(sequence.seq_id, old, shown))
+                why = "merging duplicates may not change its length"
+                self._report(self._changed(sequence, group, shown, why))
             for entry, (was, now) in enumerate(zip(old, shown, strict=True)):
                 if was == now:
                     continue
                 if entry >= sequence.num_keyed[group]:
-                    self._report(table_changed(sequence.seq_id, old, shown))
+                    why = f"entry {entry} has no key yet, so block {was} is nobody's duplicate"
+                    self._report(self._changed(sequence, group, shown, why))
                 if now not in model.pool.lookup(model.key(sequence, group, entry)):
                     self._report(hit_without_key(sequence.seq_id, now, entry))
+
+    def _changed(
+        self, sequence: SequenceState, group: int, shown: Sequence[int], why: str
+    ) -> Violation:
+        named = None if self._single else group
+        return table_changed(sequence.seq_id, sequence.tables[group], shown, why, named)
+
+    def _let_go(self, sequence: SequenceState, group: int, shown: Sequence[int]) -> str:
+        """What is wrong if the first change is a null block where positions are still read."""
+        table = sequence.tables[group]
+        for entry, (was, now) in enumerate(zip(table, shown, strict=False)):
+            if was != now:
+                first = self._model.groups[group].first_read(sequence.num_computed)
+                is_read = entry >= first // self._model.block_sizes[group]
+                return still_read(entry, was, first) if now == self._null and is_read else ""
+        return ""
 
     def _given_back(self, sequence: SequenceState, tables: Tables) -> list[int]:
         """What the sequence alone held and lost by this command: its tail, or behind a window."""

@@ -224,7 +224,7 @@ class SingleManagerSession(_OneInvariant, ManagerSession):
             if difference is not None and self.refused:
                 raise ViolationError(difference)
             return
-        self.tables.all_unchanged()
+        self.tables.all_unchanged(command, refused=self.refused)
         found = self.diagnose()
         if found is not None:
             self.report(found)

@@ -20,7 +20,7 @@ from poolproof.contract.violation import Violation
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.replay import start_session
-from poolproof.reference.content_names import Content, ContentNames
+from poolproof.reference.content_names import Content
 from poolproof.targets.target import Make
 
 __all__ = ["Held", "Seen", "Watched", "watch"]
@@ -101,9 +101,8 @@ def watch(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watched:
         watched.seen.append(
             replace(after, command=command, batch=batch, chain=chain, answer=ear.answer)
         )
-    names = session.model.names
     keys = {key for seen in watched.seen for key, _ in seen.index}
-    watched.meanings = {key: _meaning(names, key) for key in keys}
+    watched.meanings = {key: _meaning(session, key) for key in keys}
     return watched
 
 
@@ -199,9 +198,7 @@ def _blocks(observer: Callable[..., Any] | None, *arguments: int) -> tuple[int, 
         return None
 
 
-def _meaning(names: ContentNames, key: Content) -> str:
-    words = ["tokens " + " ".join(map(str, names.tokens(key)))]
-    lora, salt = names.setting(key)
-    words += [f"lora {lora[0]} at {lora[1]}"] if lora else []
-    words += [f"salt {salt}"] if salt else []
-    return ", ".join(words)
+def _meaning(session: ManagerSession, key: Content) -> str:
+    prefix = session.model.names.prefix(key)
+    group = f" in group {prefix.group}" if len(session.model.groups) > 1 else ""
+    return f"tokens {prefix.words()}{group}"

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from poolproof.contract.commands import Command
+from poolproof.contract.prefix_words import listed
 from poolproof.contract.violation import Severity, Violation
-from poolproof.invariants.wording import sequence_name
+from poolproof.invariants.wording import copy_list, sequence_name
 
 __all__ = [
+    "copied_elsewhere",
     "hands_out_held",
     "hit_without_key",
     "no_such_block",
+    "still_read",
     "table_changed",
     "too_few_cached",
     "too_long",
@@ -39,14 +42,15 @@ def no_such_block(seq_id: int, block: object, num_blocks: int) -> Violation:
 def hands_out_held(seq_id: int, block: int, holders: Collection[int]) -> Violation:
     """A block came into a table although it was not free."""
     mine = all(holder == seq_id for holder in holders)
-    names = ", ".join(sequence_name(holder) for holder in dict.fromkeys(holders))
-    what = (
-        "which it was given already"
-        if mine and holders
-        else f"which {names} still holds: both write to it"
-        if holders
-        else "which was never allocated to it"
-    )
+    names = [sequence_name(holder) for holder in dict.fromkeys(holders)]
+    if not names:
+        what = "which nobody holds and which is not free"
+    elif mine:
+        what = "which it holds already"
+    elif len(names) == 1:
+        what = f"which {names[0]} still holds: both write to it"
+    else:
+        what = f"which {', '.join(names[:-1])} and {names[-1]} still hold: all of them write to it"
     return Violation(
         "I2",
         Severity.WRONG_DATA_OF_ONES_OWN if mine else Severity.WRONG_DATA_OF_ANOTHER,
@@ -55,15 +59,42 @@ def hands_out_held(seq_id: int, block: int, holders: Collection[int]) -> Violati
     )
 
 
-def table_changed(seq_id: int, was: Sequence[int], shown: Sequence[int]) -> Violation:
-    """Entries changed that nothing allowed to change."""
+def table_changed(
+    seq_id: int, was: Sequence[int], shown: Sequence[int], why: str = "", group: int | None = None
+) -> Violation:
+    """A table is not what it was; `why` says why that is wrong.
+
+    The cache group is named where there are several.
+    """
+    named = "" if group is None else f" in group {group}"
     return Violation(
         "I2",
         Severity.WRONG_DATA_OF_ANOTHER,
-        f"the table of {sequence_name(seq_id)} was {list(was)} and is {list(shown)} now, without "
-        "any reason",
+        f"the table of {sequence_name(seq_id)}{named} was {listed(was)} and is {listed(shown)} now"
+        + (f": {why}" if why else ""),
         tuple(block for block in shown if block not in was),
     )
+
+
+def still_read(entry: int, block: int, first_read: int) -> str:
+    """Why a block may not be let go: it holds positions that are still read."""
+    return (
+        f"block {block} was let go at entry {entry}, but the next token reads every position from "
+        f"{first_read} on"
+    )
+
+
+def copied_elsewhere(entry: int, was: int, now: int, copies: Sequence[tuple[int, int]]) -> str:
+    """Why an entry may not name another block: no copy took there what the old one holds."""
+    into = [destination for source, destination in copies if source == was]
+    if not copies:
+        return f"no copy was ordered from block {was} to block {now}, which entry {entry} names"
+    if not into:
+        return f"the copies {copy_list(copies)} take block {was} nowhere"
+    taken = f"the copies {copy_list(copies)} take block {was} to {' and '.join(map(str, into))}"
+    if any((block, now) in copies for block in into):
+        return f"{taken} and not to {now}, since copies of one answer happen at once"
+    return f"{taken} and not to {now}"
 
 
 def too_short(command: Command, seq_id: int, entries: int, needed: int) -> Violation:
@@ -91,8 +122,8 @@ def wrong_head(seq_id: int, given: Sequence[int], head: Sequence[int], eviction:
     return Violation(
         "ORD",
         Severity.ORDER,
-        f"{sequence_name(seq_id)} was given the blocks {list(given)}, but under {eviction} the "
-        f"free queue begins with {list(head)}",
+        f"{sequence_name(seq_id)} was given the blocks {listed(given)}, but under {eviction} "
+        f"the free queue begins with {listed(head)}",
         tuple(given),
     )
 

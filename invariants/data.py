@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.violation import Severity, Violation
-from poolproof.invariants.wording import sequence_name
+from poolproof.invariants.wording import copy_list, sequence_name
 
 __all__ = ["copies_unwritten", "misreads"]
 
@@ -21,36 +22,41 @@ def misreads(
     block: int,
     slot: int,
     *,
-    wanted: str,
-    found: str | None,
+    wanted: Prefix,
+    found: Prefix | None,
     writer: tuple[int, int] | None,
+    what: str = "KV",
+    group: int | None = None,
 ) -> Violation:
     """A sequence reads at a position what is not its own prefix's.
 
-    `wanted` and `found` describe the prefixes, `writer` is the sequence whose forward pass wrote
-    the slot and the number of the command that ran it.
+    `writer` is the sequence whose forward pass wrote the slot and the number of the command that
+    ran it; both it and `found` are None where nobody has. `what` is read: KV, or a recurrent state.
+    `group` is named where there are several.
     """
-    where = f"{sequence_name(reader)} reads at position {position} (block {block}, slot {slot})"
+    named = "" if group is None else f"group {group}, "
+    where = (
+        f"{sequence_name(reader)} reads at position {position} ({named}block {block}, slot {slot})"
+    )
     if found is None or writer is None:
         return Violation(
             "DATA", Severity.WRONG_DATA_OF_ONES_OWN,
-            f"{where} KV that nobody has written; wanted {wanted}",
+            f"{where} {what} that nobody has written; wanted <{wanted.words()}>",
             (block,),
         )  # fmt: skip
     seq_id, command_number = writer
-    if seq_id == reader:
-        return Violation(
-            "DATA", Severity.WRONG_DATA_OF_ONES_OWN,
-            f"{where} KV of its own other tokens; wanted {wanted}, found {found}, written at "
-            f"command {command_number}",
-            (block,),
-        )  # fmt: skip
-    return Violation(
-        "DATA", Severity.WRONG_DATA_OF_ANOTHER,
-        f"{where} KV that was computed for {sequence_name(seq_id)}; wanted {wanted}, found {found}"
-        f", written at command {command_number}",
-        (block,),
+    is_own = seq_id == reader
+    whose = "it computed itself for another prefix" if is_own else (
+        f"was computed for {sequence_name(seq_id)}"
     )  # fmt: skip
+    difference = wanted.difference_from(found)
+    return Violation(
+        "DATA",
+        Severity.WRONG_DATA_OF_ONES_OWN if is_own else Severity.WRONG_DATA_OF_ANOTHER,
+        f"{where} {what} that {whose}; wanted <{wanted.words()}>, found <{found.words()}>, written "
+        f"at command {command_number}" + (f": {difference}" if difference else ""),
+        (block,),
+    )
 
 
 def copies_unwritten(pairs: Sequence[tuple[int, int]], source: int) -> Violation:
@@ -58,6 +64,6 @@ def copies_unwritten(pairs: Sequence[tuple[int, int]], source: int) -> Violation
     return Violation(
         "DATA",
         Severity.WRONG_DATA_OF_ONES_OWN,
-        f"the copies {list(pairs)!r} were ordered, but nobody has written block {source}",
+        f"the copies {copy_list(pairs)} were ordered, but nobody has written block {source}",
         (source,),
     )

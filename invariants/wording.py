@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from poolproof.contract.content import ContentKey
 from poolproof.contract.observation import PoolLedger
+from poolproof.contract.prefix_words import Prefix, shortened
 
-__all__ = ["block_list", "key_name", "number_of_blocks", "owners", "sequence_name"]
+__all__ = ["block_list", "copy_list", "key_name", "number_of_blocks", "owners", "sequence_name"]
 
 
 def owners(known: PoolLedger, block: int) -> str:
@@ -36,6 +37,11 @@ def block_list(blocks: Sequence[int]) -> str:
     return f"blocks {', '.join(map(str, blocks[:-1]))} and {blocks[-1]} are"
 
 
+def copy_list(pairs: Sequence[tuple[int, int]]) -> str:
+    """Ordered copies, each as source and destination: "0->2, 2->1"."""
+    return ", ".join(shortened([f"{source}->{into}" for source, into in pairs])) or "none"
+
+
 def number_of_blocks(count: int, verb: str = "") -> str:
     """A number of blocks, with a verb in the plural if one is given: "1 block is", "3 blocks"."""
     singular = {"are": "is", "were": "was", "have": "has"}
@@ -52,11 +58,7 @@ def key_name(key: object) -> str:
     if key is None:
         return "no hash"
     if isinstance(key, ContentKey):
-        parts = [" ".join(map(str, key.tokens))]
-        parts += [f"lora {key.lora[0]} at {key.lora[1]}"] if key.lora else []
-        parts += [f"salt {key.salt}"] if key.salt else []
-        parts += [f"image {identifier} at token {offset}" for identifier, offset in key.images]
-        return f"the key of <{', '.join(parts)}> in group {key.group}"
+        return f"the key of <{Prefix.of_key(key).words()}> in group {key.group}"
     if isinstance(key, bytes):
         return f"hash {key.hex()[:8]}"
     return f"{key!r:.80}, which is no hash that was ever given"

@@ -8,9 +8,10 @@ nothing else: no hash is involved that could collide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from poolproof.contract.content import TokenChain
+from poolproof.contract.content import Image, TokenChain
+from poolproof.contract.prefix_words import Prefix
 
 __all__ = ["Content", "ContentNames"]
 
@@ -78,14 +79,18 @@ class ContentNames:
                 return tuple(reversed(tokens))
             tokens.append(item if isinstance(item, int) else int(str(item[0])))
 
-    def setting(self, content: Content) -> tuple[tuple[str, str] | None, str | None]:
-        """The adapter and the salt of the prefix that a name stands for."""
+    def prefix(self, content: Content) -> Prefix:
+        """The prefix that a name stands for, with all that tells it from others."""
+        items: list[Item] = []
         while True:
             content, item = self._origins[content]
             if not content:
-                assert isinstance(item, tuple)
-                lora, salt, _ = item
-                return lora, salt  # type: ignore[return-value]  # as `root` put them in
+                break
+            items.append(item)
+        items.reverse()
+        lora, salt, group = item  # type: ignore[misc]  # as `root` put them in
+        tokens = tuple(i if isinstance(i, int) else int(str(i[0])) for i in items)
+        return Prefix(tokens, lora, salt, tuple(_images(items)), group)  # type: ignore[arg-type]
 
     def _named(self, parent: Content, item: Item) -> Content:
         name = self._names.get((parent, item))
@@ -94,3 +99,13 @@ class ContentNames:
             self._names[parent, item] = name
             self._origins[name] = (parent, item)
         return name
+
+
+def _images(items: Sequence[Item]) -> Iterator[Image]:
+    """The images over a prefix, each as far as the prefix reaches."""
+    lengths: dict[tuple[str, int], int] = {}
+    for position, item in enumerate(items):
+        for identifier, inside in item[1:] if isinstance(item, tuple) else ():  # type: ignore[misc]
+            lengths[str(identifier), position - inside] = inside + 1
+    for (identifier, offset), length in lengths.items():
+        yield Image(identifier, offset, length)

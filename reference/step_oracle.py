@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poolproof.contract.manager_profile import CacheGroup
+from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.reference.content_names import Content, ContentNames
 from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
@@ -27,8 +28,8 @@ __all__ = ["OracleCounts", "StepOracle", "WrongRead"]
 class WrongRead:
     """A request read KV that is not its own prefix's: what it wanted, what it found, and whose.
 
-    `wanted` and `found` are the tokens of the prefixes; `found`, `writer` and `written_in` are
-    None where nobody has written. Positions, blocks and slots count from 0.
+    `wanted` and `found` are prefixes; `found`, `writer` and `written_in` are None where nobody has
+    written. Positions, blocks and slots count from 0.
     """
 
     step: int
@@ -37,8 +38,8 @@ class WrongRead:
     position: int
     block: int
     slot: int
-    wanted: tuple[int, ...]
-    found: tuple[int, ...] | None
+    wanted: Prefix
+    found: Prefix | None
     writer: str | None
     written_in: int | None
 
@@ -48,13 +49,14 @@ class WrongRead:
             f"step {self.step}: request {self.reader} reads at position {self.position} (group "
             f"{self.group}, block {self.block}, slot {self.slot})"
         )
-        if self.writer is None:
-            return f"{where} KV that nobody has computed; wanted that of {_short(self.wanted)}"
-        same = "" if self.found != self.wanted else " under other keys (adapter, salt or images)"
+        wanted = self.wanted.words()
+        if self.writer is None or self.found is None:
+            return f"{where} KV that nobody has computed; wanted that of <{wanted}>"
+        difference = self.wanted.difference_from(self.found)
         return (
-            f"{where} KV that was computed for request {self.writer} in step {self.written_in}"
-            f"{same}; wanted that of {_short(self.wanted)}, found that of "
-            f"{_short(self.found or ())}"
+            f"{where} KV that was computed for request {self.writer} in step {self.written_in}; "
+            f"wanted that of <{wanted}>, found that of <{self.found.words()}>"
+            + (f": {difference}" if difference else "")
         )
 
 
@@ -205,15 +207,8 @@ class StepOracle:
             position=misread.position,
             block=misread.block,
             slot=misread.slot,
-            wanted=self._names.tokens(misread.wanted),
-            found=None if misread.found is None else self._names.tokens(misread.found),
+            wanted=self._names.prefix(misread.wanted),
+            found=None if misread.found is None else self._names.prefix(misread.found),
             writer=None if writer is None else self._writers[writer.seq_id],
             written_in=None if writer is None else writer.command_number,
         )
-
-
-def _short(tokens: Sequence[int]) -> str:
-    shown = [str(token) for token in tokens]
-    if len(shown) > 12:
-        shown = [*shown[:4], f"... ({len(tokens)} tokens) ...", *shown[-4:]]
-    return f"<{' '.join(shown)}>"

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from poolproof.contract.content import ContentKey, Key, TokenChain
+from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.violation import Severity, Violation, ViolationError
 
 __all__ = ["HashBook"]
@@ -71,11 +72,15 @@ class HashBook:
 
 
 def _collision(block_hash: bytes, known: Key, content: ContentKey) -> Violation:
+    difference = ""
+    if isinstance(known, ContentKey):
+        difference = Prefix.of_key(content).difference_from(Prefix.of_key(known))
     return Violation(
         "DATA",
         Severity.WRONG_DATA_OF_ANOTHER,
         f"two different contents have the block hash {block_hash.hex()[:16]}: {_words(known)}, "
-        f"and {_words(content)}; a request with the one would read KV computed for the other",
+        f"and {_words(content)}{f' ({difference})' if difference else ''}; a request with the one "
+        "would read KV computed for the other",
     )
 
 
@@ -91,12 +96,5 @@ def _two_hashes(content: ContentKey, earlier: bytes, now: bytes) -> Violation:
 def _words(content: Key) -> str:
     if isinstance(content, bytes):
         return f"the opaque hash {content.hex()[:16]}"
-    words = [f"the tokens {' '.join(map(str, content.tokens))}"]
-    if content.lora is not None:
-        words.append(f"LoRA adapter {content.lora[0]!r} at {content.lora[1]!r}")
-    if content.salt is not None:
-        words.append(f"cache salt {content.salt!r}")
-    words += [f"image {name!r} at token {offset}" for name, offset in content.images]
-    if len(words) == 1:
-        words.append("no extra keys")
-    return f"{words[0]} with {', '.join(words[1:])}"
+    has_extras = content.lora is not None or content.salt is not None or content.images
+    return f"<{Prefix.of_key(content).words()}>" + ("" if has_extras else " with no extra keys")

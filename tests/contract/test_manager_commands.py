@@ -6,6 +6,7 @@ import pytest
 
 from poolproof.contract import manager_commands
 from poolproof.contract.command_json import command_from_json, command_to_json
+from poolproof.contract.commands import Free
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_commands import (
     Abort,
@@ -61,8 +62,17 @@ def test_a_damaged_command_is_refused(record):
 
 
 def test_a_command_reads_as_a_call():
-    assert str(Admit(0, CHAIN, 2)) == "admit(0, <1 2 3 lora x salt s image p@1>, 2)"
+    assert str(Admit(0, CHAIN, 2)) == "admit(0, <1 2 3 lora x salt s image p@1+2>, 2)"
     assert str(Step()) == "step()"
+
+
+def test_a_long_prompt_and_a_long_list_are_shortened_in_a_command():
+    many = tuple(range(4096))
+    assert str(Admit(0, TokenChain(many[:32]), 0)).count(" ") == 33
+    assert str(Admit(0, TokenChain(many), 0)) == (
+        "admit(0, <0 1 2 3 ... (4,096 tokens) ... 4092 4093 4094 4095>, 0)"
+    )
+    assert str(Free(many)) == ("free([0, 1, 2, 3, ... (4,096 in all) ..., 4092, 4093, 4094, 4095])")
 
 
 def test_extra_keys_are_plain_values_over_positions():

@@ -57,6 +57,19 @@ def test_one_and_several_are_the_same_symptom(one, several):
     assert symptom_of(trace_of(one)) == symptom_of(trace_of(several))
 
 
+@pytest.mark.parametrize(
+    "difference",
+    [
+        "only the salt differs", "only an image and the cache group differ",
+        "the tokens differ from position 40 on (3 against 4), and so does the salt",
+        "the one is 13 tokens long and the other 9",
+    ],
+)  # fmt: skip
+def test_what_two_prefixes_differ_in_does_not_enter_a_symptom(difference):
+    sentence = "B reads KV that was computed for A; wanted <0>, found <1>, written at command 2"
+    assert symptom_of(trace_of(sentence)) == symptom_of(trace_of(f"{sentence}: {difference}"))
+
+
 def test_a_crash_in_giving_blocks_back_is_the_same_whichever_verb_does_it():
     finished, aborted = (
         trace_of(f"{end.verb}(0) is legal here but raised KeyError: 3", commands=(end(0),))

@@ -143,7 +143,7 @@ def test_a_growth_has_to_answer_copies_or_a_word(answer):
         ([0, -1], "I2", "no block"),
         ([0], "ADM", "the kernel writes beyond it"),
         ([0, 1, 2], "ADM", "but its tokens need 2"),
-        ([0, 0], "I2", "was given already"),
+        ([0, 0], "I2", "which it holds already"),
         ([1, 2], "ORD", "free queue begins with [0, 1]"),
         (None, "CRASH", "must answer a list of block ids"),
         (["a", "b"], "CRASH", "must answer a list of block ids"),

@@ -3,35 +3,46 @@
 import pytest
 
 from poolproof.contract.manager_commands import Step
+from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.violation import Severity
 from poolproof.invariants import admission, block_tables
 from poolproof.invariants.data import copies_unwritten, misreads
 
 STEP = Step()
+FIVE = Prefix((5,))
 ANOTHER, OWN = Severity.WRONG_DATA_OF_ANOTHER, Severity.WRONG_DATA_OF_ONES_OWN
 
 
 @pytest.mark.parametrize(
     ("found", "writer", "severity", "words"),
     [
-        ("<5>", (2, 7), ANOTHER, "KV that was computed for C; wanted <1>, found <5>, written at"),
-        ("<5>", (1, 7), OWN, "KV of its own other tokens; wanted <1>, found <5>"),
+        (FIVE, (2, 7), ANOTHER, "KV that was computed for C; wanted <1>, found <5>, written at"),
+        (FIVE, (1, 7), OWN, "KV that it computed itself for another prefix; wanted <1>, found <5>"),
         (None, None, OWN, "KV that nobody has written; wanted <1>"),
-        ("<5>", None, OWN, "KV that nobody has written; wanted <1>"),
+        (FIVE, None, OWN, "KV that nobody has written; wanted <1>"),
     ],
 )
 def test_a_misread_says_whose_it_was(found, writer, severity, words):
-    violation = misreads(1, 4, 2, 0, wanted="<1>", found=found, writer=writer)
+    violation = misreads(1, 4, 2, 0, wanted=Prefix((1,)), found=found, writer=writer)
     assert (violation.invariant, violation.severity) == ("DATA", severity)
     assert violation.sentence.startswith("B reads at position 4 (block 2, slot 0) ")
     assert words in violation.sentence
     assert violation.blocks == (2,)
 
 
+def test_a_misread_names_the_group_and_the_kind_where_there_are_several():
+    violation = misreads(
+        1, 4, 2, 0, wanted=Prefix((1,)), found=FIVE, writer=(2, 7), what="a state", group=1
+    )
+    assert violation.sentence.startswith(
+        "B reads at position 4 (group 1, block 2, slot 0) a state that was computed for C; "
+    )
+
+
 def test_a_copy_of_nothing_is_named_with_its_list():
     violation = copies_unwritten([(3, 4)], 3)
     assert (violation.invariant, violation.severity) == ("DATA", OWN)
-    assert "[(3, 4)] were ordered, but nobody has written block 3" in violation.sentence
+    assert "the copies 3->4 were ordered, but nobody has written block 3" in violation.sentence
     assert violation.blocks == (3,)
 
 
@@ -52,15 +63,21 @@ ANSWERS = [
      ("the table of A holds 9, which is no block (ids run from 0 to 3): the kernel reads outside "
      "of the cache")),
     (block_tables.hands_out_held, (0, 2, [1, 2, 1]), ("I2", ANOTHER, (2,)),
-     "A was given block 2, which B, C still holds: both write to it"),
+     "A was given block 2, which B and C still hold: all of them write to it"),
+    (block_tables.hands_out_held, (0, 2, [1, 1]), ("I2", ANOTHER, (2,)),
+     "A was given block 2, which B still holds: both write to it"),
     (block_tables.hands_out_held, (0, 2, [0, 1]), ("I2", ANOTHER, (2,)),
-     "A was given block 2, which A, B still holds: both write to it"),
+     "A was given block 2, which A and B still hold: all of them write to it"),
     (block_tables.hands_out_held, (0, 2, [0]), ("I2", OWN, (2,)),
-     "A was given block 2, which it was given already"),
+     "A was given block 2, which it holds already"),
     (block_tables.hands_out_held, (0, 2, []), ("I2", OWN, (2,)),
-     "A was given block 2, which was never allocated to it"),
+     "A was given block 2, which nobody holds and which is not free"),
     (block_tables.table_changed, (0, [1, 3], [2, 3]), ("I2", ANOTHER, (2,)),
-     "the table of A was [1, 3] and is [2, 3] now, without any reason"),
+     "the table of A was [1, 3] and is [2, 3] now"),
+    (block_tables.table_changed, (0, [*range(20)], [9, *range(1, 20)], "step() may not change it"),
+     ("I2", ANOTHER, ()),
+     ("the table of A was [0, 1, 2, 3, ... (20 in all) ..., 16, 17, 18, 19] and is "
+     "[9, 1, 2, 3, ... (20 in all) ..., 16, 17, 18, 19] now: step() may not change it")),
     (block_tables.too_short, (STEP, 0, 1, 2), ("ADM", ANOTHER, ()),
      (f"after {STEP} the table of A has 1 blocks, but its tokens need 2: the kernel writes beyond "
      "it")),

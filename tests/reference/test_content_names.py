@@ -1,6 +1,7 @@
 """Names of contents: equal exactly where the whole prefixes are equal."""
 
 from poolproof.contract.content import Image, TokenChain
+from poolproof.contract.prefix_words import Prefix
 from poolproof.reference.content_names import ContentNames
 
 
@@ -67,7 +68,7 @@ def test_a_name_tells_its_tokens_and_setting():
     chain = TokenChain((7, 8), ("x", "0"), "s", (Image("p", 1, 1),))
     content = names.of_chain(chain)[-1]
     assert names.tokens(content) == (7, 8)
-    assert names.setting(content) == (("x", "0"), "s")
+    assert names.prefix(content) == Prefix((7, 8), ("x", "0"), "s", (Image("p", 1, 1),))
 
 
 def test_forgotten_names_are_given_out_anew():

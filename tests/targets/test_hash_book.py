@@ -35,8 +35,9 @@ def test_two_contents_under_one_hash_is_wrong_data():
         book.learn_chain(OTHER, [b"same"], 4)
     found = caught.value.violation
     assert (found.invariant, found.severity) == ("DATA", Severity.WRONG_DATA_OF_ANOTHER)
-    assert "the tokens 1 2 3 4 with no extra keys" in found.sentence
-    assert "LoRA adapter 'adapter' at '/a', image 'cat' at token 1" in found.sentence
+    assert "<1 2 3 4> with no extra keys" in found.sentence
+    assert "<1 2 3 4, lora adapter at /a, image cat at token 1>" in found.sentence
+    assert "(only the adapter and an image differ)" in found.sentence
 
 
 def test_one_content_under_two_hashes_is_a_lost_hit():
