@@ -166,7 +166,7 @@ def _groups(value: Any) -> tuple[CacheGroup, ...]:
         value = [_group_in_words(text) for text in value.split("+")]
     if not isinstance(value, list | tuple) or not value:
         raise ProfileError(f"profile key 'groups' must be a list of groups, not {value!r}")
-    return tuple(item if isinstance(item, CacheGroup) else _group(item) for item in value)
+    return tuple(_group(item.to_json() if isinstance(item, CacheGroup) else item) for item in value)
 
 
 def _group_in_words(text: str) -> dict[str, Any]:
@@ -189,4 +189,11 @@ def _group(value: Any) -> CacheGroup:
         raise ProfileError(f"the kind of a group is one of {', '.join(KINDS)}, not {kind!r}")
     if kind in {"sliding", "chunked"} and not numbers["window"]:
         raise ProfileError(f"a {kind} group needs a window of at least 1 token")
+    if kind in {"full", "state"} and numbers["window"]:
+        reads = "every earlier position" if kind == "full" else "its last state"
+        window = numbers["window"]
+        raise ProfileError(
+            f"a {kind} group reads {reads} and has no window, not one of {window} tokens; blocks of "
+            f"{window} tokens are written {kind}:0:{window}"
+        )
     return CacheGroup(kind, **numbers)

@@ -41,17 +41,20 @@ class EventMirror:
             raise ViolationError(
                 Violation(
                     "EVT", Severity.EVENTS,
-                    f"take_events() gave {event!r:.200}; an event is a mapping with the entries "
-                    "'type', 'hashes' (a list of hashes) and 'group'",
+                    f"take_events() gave {event!r:.200}; an event is a mapping with an entry "
+                    "'type', and for \"stored\" and \"removed\" with 'hashes', a list of hashes",
                 )
             ) from error  # fmt: skip
 
     def _replay_one(self, event: Mapping[str, Any]) -> None:
-        kind, group = event["type"], event["group"]
+        kind = event["type"]
         if kind == "cleared":
             self._copies.clear()
         elif kind in ("stored", "removed"):
-            for key in event["hashes"]:
+            hashes, group = event["hashes"], event.get("group", 0)
+            if isinstance(hashes, bytes | str):
+                raise TypeError("one hash stands where a list of hashes belongs")
+            for key in hashes:
                 # Opaque hashes are cached in group 0; content keys name their group themselves.
                 where = key if group == getattr(key, "group", 0) else (key, group)
                 copies = self._copies.get(where, 0) + (1 if kind == "stored" else -1)

@@ -60,6 +60,23 @@ def test_what_is_written_is_read_back():
     assert ManagerProfile.from_mapping({"groups": again.groups}).groups == again.groups
 
 
+@pytest.mark.parametrize("kind", ["full", "state"])
+@pytest.mark.parametrize("window", [1, 8, 4096])
+@pytest.mark.parametrize("form", ["text", "mapping", "group"])
+def test_a_window_of_a_group_that_has_none_is_refused(kind, window, form):
+    groups = {
+        "text": f"sliding:4+{kind}:{window}",
+        "mapping": [{"kind": kind, "window": window}],
+        "group": (CacheGroup(kind, 0, window),),
+    }[form]
+    with pytest.raises(ProfileError, match=f"a {kind} group reads .* written {kind}:0:{window}$"):
+        ManagerProfile.from_mapping({"groups": groups})
+
+
+def test_a_full_group_may_have_a_block_size_of_its_own():
+    assert ManagerProfile.from_mapping({"groups": "full:0:8"}).groups == (CacheGroup("full", 8),)
+
+
 def test_groups_can_be_written_as_text():
     profile = ManagerProfile.from_mapping({"groups": "full+sliding:6:2"})
     assert profile.groups == (CacheGroup(), CacheGroup("sliding", 2, 6))

@@ -3,7 +3,7 @@
 import pytest
 
 from poolproof.contract.content import TokenChain
-from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
 from poolproof.reference.sequence_model import SequenceModel
 
 
@@ -230,6 +230,33 @@ def test_the_tail_of_a_chain_goes_back_first():
     assert list(model.pool.free) == [3, 2, 1, 0]
     assert model.ended_ids == {0}
     assert model.sequences == {}
+
+
+@pytest.mark.parametrize(
+    ("release_order", "joined"),
+    [("tail-first", [2, 1, 4, 3, 5]), ("head-first", [1, 2, 5, 3, 4])],
+)
+@pytest.mark.parametrize("ending", ["end", "preempt"])
+def test_groups_go_back_in_their_order_and_each_block_once(release_order, joined, ending):
+    """The order that docs/managers.md states."""
+    groups = (CacheGroup(), CacheGroup("sliding", window=8))
+    model = model_of(7, null_block=0, groups=groups, release_order=release_order)
+    sequence = model.new_sequence(0, TokenChain((1, 2, 3, 4, 5)))
+    sequence.num_scheduled = 5
+    tables = [[1, 2], [0, 5, 3, 4]] if release_order == "head-first" else [[1, 2], [5, 0, 3, 4]]
+    model.admit(sequence, 0, tables)
+    getattr(model, ending)(sequence)
+    assert list(model.pool.free) == [6, *joined]
+
+
+def test_what_slid_out_of_windows_goes_back_in_the_order_of_the_groups_the_tail_first():
+    groups = (CacheGroup("sliding", window=4), CacheGroup("sliding", window=4))
+    model = model_of(9, null_block=0, groups=groups, release_order="head-first")
+    sequence = model.new_sequence(0, TokenChain((1, 2, 3, 4, 5)))
+    sequence.num_scheduled = 5
+    model.admit(sequence, 0, [[1, 2, 3], [4, 5, 6]])
+    model.follow(sequence, [[0, 0, 3], [0, 0, 6]])
+    assert list(model.pool.free) == [7, 8, 2, 1, 5, 4]
 
 
 def test_the_head_goes_back_first_where_the_block_freed_last_is_used_first():
