@@ -193,7 +193,7 @@ def _group(value: Any) -> CacheGroup:
         reads = "every earlier position" if kind == "full" else "its last state"
         window = numbers["window"]
         raise ProfileError(
-            f"a {kind} group reads {reads} and has no window, not one of {window} tokens; blocks of "
-            f"{window} tokens are written {kind}:0:{window}"
+            f"a {kind} group reads {reads} and has no window, not one of {window} tokens; blocks "
+            f"of {window} tokens are written {kind}:0:{window}"
         )
     return CacheGroup(kind, **numbers)

@@ -19,6 +19,7 @@ from poolproof.contract.command_json import command_from_json, command_to_json
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.shown_state import ShownState, shown_from_json, shown_to_json
 from poolproof.contract.violation import Severity, Violation
 
 __all__ = ["TRACE_VERSION", "Trace", "TraceError", "read_trace", "write_atomically", "write_trace"]
@@ -38,7 +39,8 @@ class Trace:
     """A run: what was built, which commands it was given, what broke.
 
     `options` holds what the target was built with beyond the fixed fields (block size of token
-    chains, seed of the driver).
+    chains, seed of the driver). `shown` is what a manager showed before any command and after each,
+    as far as that is known.
     """
 
     target: str
@@ -51,10 +53,11 @@ class Trace:
     fingerprint: str | None = None
     target_version: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    shown: tuple[ShownState, ...] = ()
 
     def with_commands(self, commands: Iterable[Command]) -> Trace:
         """The same set-up with other commands and no violation yet."""
-        return replace(self, commands=tuple(commands), violation=None, fingerprint=None)
+        return replace(self, commands=tuple(commands), violation=None, fingerprint=None, shown=())
 
     def header(self) -> dict[str, Any]:
         """The first line of the file."""
@@ -75,7 +78,10 @@ class Trace:
         """The file's lines, without line ends."""
         records = [self.header(), *map(command_to_json, self.commands)]
         if self.violation is not None:
-            records.append({"violation": _violation_to_json(self.violation, self.fingerprint)})
+            broken = _violation_to_json(self.violation, self.fingerprint)
+            shown = shown_to_json(self.shown)
+            # Beside the violation and not before it: versions that do not know it pass over it.
+            records.append({"violation": {**broken, "shown": shown} if shown else broken})
         return [json.dumps(record, separators=(", ", ": ")) for record in records]
 
 
@@ -190,17 +196,25 @@ def _body(path: Path, trace: Trace, records: list[tuple[int, dict[str, Any]]]) -
     commands: list[Command] = []
     violation: Violation | None = None
     fingerprint: str | None = None
+    shown: tuple[ShownState, ...] = ()
     for number, record in records:
         if violation is not None:
             raise TraceError(f"{path} line {number}: nothing may follow the violation")
         if "violation" in record:
             violation, fingerprint = _violation_from_json(path, number, record["violation"])
+            shown = _shown_from_json(path, number, record["violation"])
             continue
         try:
             commands.append(command_from_json(record))
         except ValueError as error:
             raise TraceError(f"{path} line {number}: {error}") from error
-    return replace(trace, commands=tuple(commands), violation=violation, fingerprint=fingerprint)
+    return replace(
+        trace,
+        commands=tuple(commands),
+        violation=violation,
+        fingerprint=fingerprint,
+        shown=shown[: len(commands) + 1],
+    )
 
 
 def _violation_to_json(violation: Violation, fingerprint: str | None) -> dict[str, Any]:
@@ -229,3 +243,12 @@ def _violation_from_json(path: Path, number: int, value: Any) -> tuple[Violation
     except (TypeError, LookupError, ValueError, AttributeError, OverflowError) as error:
         raise TraceError(f"{path} line {number}: the violation is damaged ({error})") from error
     return violation, None if fingerprint is None else str(fingerprint)
+
+
+def _shown_from_json(path: Path, number: int, value: dict[str, Any]) -> tuple[ShownState, ...]:
+    try:
+        return shown_from_json(value.get("shown", []))
+    except (TypeError, LookupError, ValueError) as error:
+        raise TraceError(
+            f"{path} line {number}: what the target showed is damaged ({error})"
+        ) from error

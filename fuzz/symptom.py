@@ -62,7 +62,7 @@ def symptom_of(trace: Trace) -> str:
     shape = violation.sentence
     for pattern, instead in _ERASED:
         shape = pattern.sub(instead, shape)
-    shape = shape.replace(f"{verb}()", "it()")
+    shape = re.sub(rf"\b{verb}\(\)", "it()", shape) if verb else shape
     # What is read is read after every command, so the one at hand says nothing.
     sort = "" if violation.invariant == "DATA" else _SORT_OF.get(verb, verb)
     kind = failure_kind(violation, trace.commands)

@@ -39,7 +39,10 @@ _MOST_IDS = 16
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One command and the state after it; `violating` marks the command that broke something."""
+    """One command and the state after it; `violating` marks the command that broke something.
+
+    An `expected` row belongs to the one above it: what should have stood there.
+    """
 
     number: int
     command: str
@@ -48,10 +51,12 @@ class Row:
     index: str
     note: str
     violating: bool = False
+    expected: bool = False
 
     def cells(self) -> tuple[str, ...]:
         """The cells in the order of `HEADINGS`; a mark stands beside the violating number."""
         number = f"> {self.number}" if self.violating else str(self.number)
+        number = "" if self.expected else number
         return (number, self.command, self.free_queue, self.held, self.index, self.note)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from poolproof.contract.trace import Trace, TraceError, read_trace
 from poolproof.contract.violation import Violation
-from poolproof.drawing import Drawing
 from poolproof.json_fields import FieldError, Fields
 
 __all__ = ["Finding", "FindingStatus", "Specimen"]
@@ -31,7 +30,7 @@ class FindingStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """A seeded real bug that breaks the same invariant: its number and its public thread."""
+    """A public bug whose minimal trace does and shows the same: its number and its thread."""
 
     specimen_id: str
     thread: str
@@ -44,8 +43,7 @@ class Finding:
     `fingerprint` is "f-" and 8 hexadecimal digits. `trace` is minimised and ends in `violation`;
     `first_seen_steps` counts the commands before it was minimised, `runs_seen` the runs that
     showed it, `stages` names the stages that did. `shortest_known` says how short the trace is
-    known to be; `ruled_out` names the legal look-alikes that it is not. `drawing` has the states
-    that a manager showed; it is not kept in JSON.
+    known to be; `ruled_out` names the legal look-alikes that it is not.
     """
 
     fingerprint: str
@@ -59,7 +57,6 @@ class Finding:
     ruled_out: tuple[str, ...] = ()
     status: FindingStatus = FindingStatus.NEW
     remark: str = ""
-    drawing: Drawing | None = None
 
     @property
     def level(self) -> str:

@@ -11,14 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.certify_jobs import Shrink, make_for, replay_trace, shrink_trace, watch_trace
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import CHAIN_VERBS
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
-from poolproof.drawing import Drawing
 from poolproof.explore.shortest import (
     ShortestResult,
     shortest_failure,
@@ -29,7 +27,7 @@ from poolproof.finding import Finding, Specimen
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Beacon, Finished
-from poolproof.manager_drawing import draw_watched
+from poolproof.likeness import public_bugs_like
 from poolproof.targets.target import Target
 
 __all__ = ["FindingCollector", "Search", "search_shortest"]
@@ -157,15 +155,14 @@ class FindingCollector:
         self._findings[fingerprint] = Finding(
             fingerprint=fingerprint,
             violation=minimal.violation,
-            trace=self._finished(minimal, fingerprint),
+            trace=self._finished(self._watched(minimal), fingerprint),
             stages=(stage,),
             first_seen_steps=len(trace.commands),
             runs_seen=runs_seen,
             shortest_known=shortest_known,
-            similar=_similar(minimal.level, minimal.violation),
+            similar=_similar(minimal),
             ruled_out=_ruled_out(minimal),
             remark=_remark(minimal),
-            drawing=self._drawn(minimal),
         )
 
     def add_lost(self, stage: str, trace: Trace) -> None:
@@ -180,7 +177,7 @@ class FindingCollector:
                 trace=self._finished(trace, fingerprint),
                 stages=(stage,),
                 first_seen_steps=len(trace.commands),
-                similar=_similar(trace.level, trace.violation),
+                similar=_similar(trace),
                 shortest_known="minimised in few attempts, each in a worker of its own",
             ),
         )
@@ -189,14 +186,12 @@ class FindingCollector:
         options = {**trace.options, **self._options}
         return replace(trace, fingerprint=fingerprint, options=options)
 
-    def _drawn(self, trace: Trace) -> Drawing | None:
-        """What a manager showed; None where the specification is drawn instead."""
+    def _watched(self, trace: Trace) -> Trace:
+        """The trace with what a manager showed; as it is where that cannot be had."""
         if trace.level != "manager":
-            return None
+            return trace
         outcome = self._run(watch_trace, trace)
-        if not isinstance(outcome, Finished) or not outcome.value.seen:
-            return None
-        return draw_watched(trace, outcome.value)
+        return replace(trace, shown=outcome.value.shown) if isinstance(outcome, Finished) else trace
 
     def _minimised(self, trace: Trace) -> Trace:
         outcome = self._run(shrink_trace, Shrink(trace))
@@ -250,24 +245,9 @@ def _remark(trace: Trace) -> str:
     return ""
 
 
-def _similar(level: str, violation: Violation) -> tuple[Specimen, ...]:
-    """Up to three real bugs of the same kind, those with a public thread first."""
-    if violation.invariant == "CRASH":
-        return ()  # there are as many reasons for one as there are programs
-    if level == "manager":
-        alike = [
-            Specimen(specimen.id, specimen.thread)
-            for specimen in MANAGER_SPECIMENS.values()
-            if violation.invariant in specimen.invariants
-        ]
-    else:
-        alike = [
-            Specimen(specimen.id, specimen.thread)
-            for specimen in SPECIMENS.values()
-            if specimen.level == level and violation.invariant in specimen.invariants
-        ]
-    alike.sort(key=lambda specimen: not specimen.thread)
-    return tuple(alike[:3])
+def _similar(trace: Trace) -> tuple[Specimen, ...]:
+    """The public bugs whose traces do and show the same."""
+    return tuple(Specimen(found.id, found.thread) for found in public_bugs_like(trace))
 
 
 def _ruled_out(trace: Trace) -> tuple[str, ...]:

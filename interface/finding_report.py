@@ -30,7 +30,7 @@ _LABEL_WIDTH = len("as a test")
 def finding_report(finding: Finding, trace_file: str | None = None) -> RenderableType:
     """The whole report of one finding; `trace_file` is where its trace was written."""
     trace = finding.whole_trace()
-    drawn = trace_report(trace, finding.drawing)
+    drawn = trace_report(trace)
     name = trace_file or finding.fingerprint
     commands = [("replay", f"poolproof replay {name}")]
     commands.append(("as a test", f"poolproof show {name} --as pytest"))
@@ -39,13 +39,13 @@ def finding_report(finding: Finding, trace_file: str | None = None) -> Renderabl
 
 
 def drawing_of(trace: Trace) -> Drawing:
-    """The steps of a trace as the specification takes them, without its target."""
+    """The steps of a trace as the specification takes them, and what a manager showed."""
     return draw_manager(trace) if trace.level == "manager" else draw(trace)
 
 
-def trace_report(trace: Trace, drawing: Drawing | None = None) -> RenderableType:
-    """The violation on top, the steps below it: as they are given, or by the specification."""
-    drawing = drawing or drawing_of(trace)
+def trace_report(trace: Trace) -> RenderableType:
+    """The violation on top, the steps below it."""
+    drawing = drawing_of(trace)
     parts: list[RenderableType] = [_headline(trace)]
     if trace.violation is not None:
         parts.append(Padding(Text(_sentence(trace)), (0, 2)))
@@ -115,7 +115,7 @@ def _steps(drawing: Drawing) -> Table:
         )
     for row in drawing.rows:
         cells = row.cells()
-        style = "bold red" if row.violating else None
+        style = "bold red" if row.violating else "green" if row.expected else None
         table.add_row(*(Text(printable(cells[place])) for place in shown), style=style)
     return table
 

@@ -8,24 +8,25 @@ from typing import Any
 
 from poolproof.contract.commands import CacheChain, CachePartial, Command, LookupChain
 from poolproof.contract.content import ContentKey, Key, TokenChain
+from poolproof.contract.prefix_words import Prefix
 
 __all__ = ["KeyLetters"]
 
 
 class KeyLetters:
-    """Gives each key a letter; `legend` says what each letter stands for."""
+    """Gives each key, or prefix, a letter; `legend` says what each letter stands for."""
 
     def __init__(self) -> None:
-        self._letters: dict[Key, str] = {}
+        self._letters: dict[Key | Prefix, str] = {}
 
-    def letter(self, key: Key) -> str:
+    def letter(self, key: Key | Prefix) -> str:
         """The key's name: a to z, then a1 to z1 and so on."""
         if key not in self._letters:
             turn, place = divmod(len(self._letters), 26)
             self._letters[key] = chr(ord("a") + place) + (str(turn) if turn else "")
         return self._letters[key]
 
-    def names(self, keys: Iterable[Key]) -> str:
+    def names(self, keys: Iterable[Key | Prefix]) -> str:
         """The letters of several keys, with spaces between."""
         return " ".join(map(self.letter, keys))
 
@@ -57,6 +58,10 @@ class KeyLetters:
         """The keys that are plain hashes, each with its letter."""
         return [(key, letter) for key, letter in self._letters.items() if isinstance(key, bytes)]
 
+    def prefixes(self) -> list[tuple[Prefix, str]]:
+        """The prefixes among them, each with its letter."""
+        return [(key, letter) for key, letter in self._letters.items() if isinstance(key, Prefix)]
+
     def _name_prefix(self, chain: TokenChain, num_tokens: int, group: int) -> None:
         if 0 < num_tokens <= len(chain.tokens):
             self.letter(chain.prefix(num_tokens, group))
@@ -79,9 +84,11 @@ def _chain_words(chain: TokenChain) -> str:
     return ", ".join(words)
 
 
-def _meaning(key: Key) -> str:
+def _meaning(key: Key | Prefix) -> str:
     if isinstance(key, bytes):
         return f"hash {key.hex()[:8]}"
+    if isinstance(key, Prefix):
+        return f"tokens {key.words()}"
     words = ["tokens " + " ".join(map(str, key.tokens))]
     words += [f"lora {key.lora[0]} at {key.lora[1]}"] if key.lora else []
     words += [f"salt {key.salt}"] if key.salt else []

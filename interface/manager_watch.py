@@ -15,58 +15,66 @@ from poolproof.contract.commands import Command
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import Resume, Step
 from poolproof.contract.manager_target import MANAGER_METHODS
+from poolproof.contract.prefix_words import Prefix
+from poolproof.contract.shown_state import Answer, Held, ShownState
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.replay import start_session
-from poolproof.reference.content_names import Content
 from poolproof.targets.target import Make
 
-__all__ = ["Held", "Seen", "Watched", "watch"]
+__all__ = ["Seen", "Watched", "watch"]
 
 _METHODS = frozenset(MANAGER_METHODS.values())
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The block tables of one sequence, one for each group, and where they lie."""
-
-    seq_id: int
-    place: str
-    tables: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Seen:
-    """What stood after a command: free blocks head first, tables, and each key with its blocks.
+    """What stood after a command: what the target showed, and each key with its blocks.
 
-    `batch` is what a step computed, as (sequence, number of tokens); `chain` the tokens that the
-    command named, or that a resumed sequence had; `answer` what the command's method returned. All
-    are empty for the state before any command.
+    The index is that of the model: of a target only its carriers can be seen. `batch` is what a
+    step computed, as (sequence, number of tokens); `chain` the tokens that the command named, or
+    that a resumed sequence had. All are empty for the state before any command.
     """
 
-    free: tuple[int, ...]
-    held: tuple[Held, ...]
-    index: tuple[tuple[Content, tuple[int, ...]], ...]
+    shown: ShownState
+    index: tuple[tuple[Prefix, tuple[int, ...]], ...]
     command: Command | None = None
     batch: tuple[tuple[int, int], ...] = ()
     chain: TokenChain | None = None
-    answer: Any = None
+
+    @property
+    def answer(self) -> Answer:
+        """What the command's method returned."""
+        return self.shown.answer
+
+    @property
+    def free(self) -> tuple[int, ...]:
+        """The free queue, where it was shown."""
+        return self.shown.free or ()
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """The tables of all sequences."""
+        return self.shown.held
 
 
 @dataclass(slots=True)
 class Watched:
     """A whole run: the first state, one for each command that was applied, and what broke.
 
-    `meanings` says for each key which prefix it stands for; `left_out` is the first command that
-    was not legal in the state that was reached, from 1, or 0.
+    `left_out` is the first command that was not legal in the state that was reached, from 1, or 0.
     """
 
     seen: list[Seen] = field(default_factory=list)
-    meanings: dict[Content, str] = field(default_factory=dict)
     violation: Violation | None = None
     left_out: int = 0
+
+    @property
+    def shown(self) -> tuple[ShownState, ...]:
+        """What the target showed, as a trace keeps it."""
+        return tuple(seen.shown for seen in self.seen)
 
 
 def watch(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watched:
@@ -98,11 +106,7 @@ def watch(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watched:
         ear.answer = None
         watched.violation = session.step(command)
         after = _state(session, ear, command)
-        watched.seen.append(
-            replace(after, command=command, batch=batch, chain=chain, answer=ear.answer)
-        )
-    keys = {key for seen in watched.seen for key, _ in seen.index}
-    watched.meanings = {key: _meaning(session, key) for key in keys}
+        watched.seen.append(replace(after, command=command, batch=batch, chain=chain))
     return watched
 
 
@@ -111,7 +115,7 @@ class _Ear:
 
     def __init__(self, target: Any) -> None:
         self.target = target
-        self.answer: Any = None
+        self.answer: Answer = None
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.target, name)
@@ -126,16 +130,18 @@ class _Ear:
         return heard
 
 
-def _plain(answer: Any) -> Any:
+def _plain(answer: Any) -> Answer:
     """A number, a word, or pairs of blocks; of anything else how it prints."""
-    if answer is None or isinstance(answer, bool | str):
+    if answer is None or isinstance(answer, bool):
         return answer
+    if isinstance(answer, str):
+        return answer[:80]
     try:
         return index(answer)
     except TypeError:
         pass
     try:
-        return [(index(source), index(destination)) for source, destination in answer]
+        return tuple((index(source), index(destination)) for source, destination in answer)
     except (TypeError, ValueError):
         return repr(answer)[:80]
 
@@ -159,7 +165,6 @@ def _batch(session: ManagerSession, command: Command) -> tuple[tuple[int, int], 
 def _state(session: ManagerSession, ear: _Ear, command: Command | None = None) -> Seen:
     """What the target shows, and the index as it must be: only its carriers can be seen."""
     model = session.model
-    free = _blocks(getattr(ear.target, "free_order", None))
     held = [
         Held(s.seq_id, s.place, _tables(ear, s.seq_id, s.tables))
         for s in model.sequences.values()
@@ -170,11 +175,11 @@ def _state(session: ManagerSession, ear: _Ear, command: Command | None = None) -
         # The command that broke something was its admission: the model has not followed.
         tables = _tables(ear, entering, [() for _ in model.groups])
         held += [Held(entering, "device", tables)] if any(tables) else []
+    free = _blocks(getattr(ear.target, "free_order", None))
     return Seen(
-        free=tuple(model.pool.free) if free is None else free,
-        held=tuple(held),
-        index=tuple(
-            (key, tuple(blocks))
+        ShownState(free, tuple(held), ear.answer),
+        tuple(
+            (model.names.prefix(key), tuple(blocks))
             for key, blocks in model.pool.carriers.items()
             if isinstance(key, bytes)  # the names of contents, which are all keys here
         ),
@@ -196,9 +201,3 @@ def _blocks(observer: Callable[..., Any] | None, *arguments: int) -> tuple[int, 
         return None if observer is None else tuple(index(block) for block in observer(*arguments))
     except (Exception, SystemExit):  # noqa: BLE001 - a broken manager is drawn as far as it goes
         return None
-
-
-def _meaning(session: ManagerSession, key: Content) -> str:
-    prefix = session.model.names.prefix(key)
-    group = f" in group {prefix.group}" if len(session.model.groups) > 1 else ""
-    return f"tokens {prefix.words()}{group}"

@@ -32,7 +32,6 @@ def replay_command(
     from poolproof.finding_report import trace_report
     from poolproof.harness.isolation import Limits
     from poolproof.isolated_target import replay_isolated, watch_isolated
-    from poolproof.manager_drawing import draw_watched
     from poolproof.terminal import show
     from poolproof.trace_files import find_trace
 
@@ -63,11 +62,10 @@ def replay_command(
         violation=outcome.violation,
         fingerprint=recorded.fingerprint if same else None,
     )
-    drawing = None
     if shown.level == "manager":
         watched = watch_isolated(shown, target, limits, in_process=in_process)
-        drawing = None if watched is None else draw_watched(shown, watched)
-    show(trace_report(shown, drawing))
+        shown = replace(shown, shown=() if watched is None else watched.shown)
+    show(trace_report(shown))
     if outcome.violation.frames:
         click.echo(f"  code  {' <- '.join(outcome.violation.frames)}")
     if recorded.violation is not None and not same:

@@ -38,6 +38,7 @@ def shrink_command(
     from poolproof.harness.fingerprint import fingerprint_of
     from poolproof.harness.isolation import Limits
     from poolproof.isolated_shrinking import shrink_isolated
+    from poolproof.isolated_target import watch_isolated
     from poolproof.output_files import check_file, write_file
     from poolproof.terminal import show
     from poolproof.trace_files import find_trace
@@ -50,7 +51,10 @@ def shrink_command(
     if small.violation is None:
         click.echo(f"holds now: {path} shows no violation, so there is nothing to shrink")
         return
-    small = replace(small, fingerprint=fingerprint_of(small))
+    small = replace(small, fingerprint=fingerprint_of(small), shown=())
+    if small.level == "manager":
+        watched = watch_isolated(small, target, limits, in_process=in_process)
+        small = replace(small, shown=() if watched is None else watched.shown)
     click.echo(f"{len(recorded.commands)} commands became {len(small.commands)}", err=True)
     if output is None:
         click.echo("\n".join(small.lines()))

@@ -8,10 +8,14 @@ tests compare: a trace that became longer is a minimiser that became worse, unti
 What is minimised is kept as well, in `found/`: for a few seeds a failing run of the plain driver as
 it was found, so that a change of the grammar changes nothing here. It is searched for only where it
 is missing or fails no more.
+
+What all the minimal traces do and show is written into `interface/bug_forms.json`, by which a
+finding is told to be like a public bug.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,12 +26,21 @@ from typing import Any
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.bugs.manager_specimen import ManagerSpecimen
 from poolproof.bugs.specimen import Specimen
-from poolproof.contract.trace import Trace, read_trace, write_trace
+from poolproof.contract.trace import Trace, read_trace, write_atomically, write_trace
+from poolproof.explore.shortest import (
+    shortest_failure,
+    shortest_manager_failure,
+    shortest_queue_failure,
+)
+from poolproof.finding_collector import MOST_BLOCKS_TO_SEARCH, has_extra_keys
+from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import replay
+from poolproof.levels import BUDGETS
+from poolproof.likeness import FORMS, form_of
 
 GOLDEN = Path(__file__).resolve().with_name("golden")
 FOUND = GOLDEN.with_name("found")
@@ -35,6 +48,7 @@ EVERYWHERE: dict[str, Specimen | ManagerSpecimen] = {**SPECIMENS, **MANAGER_SPEC
 SEEDS = range(3)
 MOST_RUNS = 600
 FAILURES_TO_CHOOSE_FROM = 3
+SEARCHED_STATES = BUDGETS["quick"].shortest_states
 
 
 def campaign_of(found: Any, seed: int = 0, only: str | None = None) -> Any:
@@ -75,10 +89,61 @@ def keep_found(found: Any, seed: int) -> None:
     write_trace(_without_frames(search(found, seed)), path)
 
 
-def minimal(found: Any) -> Trace:
-    """What the minimiser makes of the run that is kept for seed 0."""
-    trace = read_trace(found_path(found.id))
+def minimal(found: Any, seed: int = 0) -> Trace:
+    """What the minimiser makes of a run that is kept."""
+    trace = read_trace(found_path(found.id, seed))
     return _without_frames(minimise(trace, execute_in_process(found.make)))
+
+
+def shortest(found: Any, trace: Trace) -> Trace:
+    """The first of the shortest traces that fail in this way, as a certification looks for it."""
+    assert trace.violation is not None
+    kind = failure_kind(trace.violation, trace.commands)
+    bounds: dict[str, Any] = {
+        "max_commands": len(trace.commands),
+        "max_states": SEARCHED_STATES // (10 if trace.level == "manager" else 1),
+        "is_wanted": lambda violation, commands: failure_kind(violation, commands) == kind,
+    }
+    if trace.level == "queue":
+        result = shortest_queue_failure(found.make, trace.num_blocks, **bounds)
+    elif trace.level == "pool":
+        bounds["enable_caching"] = trace.enable_caching
+        result = shortest_failure(found.make, found.profile, trace.num_blocks, **bounds)
+    else:
+        bounds |= {"enable_caching": trace.enable_caching, "identities": has_extra_keys(trace)}
+        result = shortest_manager_failure(
+            found.make, found.profile, trace.num_blocks, found.block_size, **bounds
+        )
+    if result.commands is None or result.violation is None:
+        return trace
+    return replace(trace, commands=result.commands, violation=result.violation)
+
+
+def forms_of(found: Any) -> list[str]:
+    """What the minimal traces of a specimen do and show: those of all seeds, and the shortest."""
+    forms = {}
+    for seed in SEEDS:
+        trace = minimal(found, seed)
+        if form_of(trace) not in forms:
+            forms[form_of(trace)] = trace
+            searched = trace.level == "manager" or trace.options.get("block_size", 1) == 1
+            if searched and trace.num_blocks <= MOST_BLOCKS_TO_SEARCH:
+                shorter = shortest(found, trace)
+                forms.setdefault(form_of(shorter), shorter)
+    return sorted(forms)
+
+
+def write_forms(names: Sequence[str]) -> bool:
+    """Write anew how public bugs read (`interface/likeness.py`); whether anything changed."""
+    before = FORMS.read_text(encoding="utf-8") if FORMS.exists() else "{}"
+    known = {n: forms for n, forms in json.loads(before).items() if n in EVERYWHERE}
+    for name in names or EVERYWHERE:
+        if EVERYWHERE[name].thread:
+            known[name] = forms_of(EVERYWHERE[name])
+    text = json.dumps(dict(sorted(known.items())), indent=1) + "\n"
+    if text != before:
+        write_atomically(FORMS, text)
+    return text != before
 
 
 def _without_frames(trace: Trace) -> Trace:
@@ -134,6 +199,8 @@ def main(names: Sequence[str]) -> int:
         if path.name.split(".")[0] not in EVERYWHERE:
             print(f"{path.name}: no such specimen any more, deleted")
             path.unlink()
+    if write_forms(names):
+        print(f"{FORMS.name}: how public bugs read has changed")
     longer = [name for name, what in changes.items() if what.startswith("longer")]
     print(f"{len(changes)} of {len(names or EVERYWHERE)} traces written"
           + (f"; LONGER: {', '.join(longer)}" if longer else ""))  # fmt: skip

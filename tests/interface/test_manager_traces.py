@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from poolproof.bugs.catalogue import MANAGER_SPECIMENS
 from poolproof.contract.commands import Reset
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_commands import (
@@ -31,12 +33,14 @@ from poolproof.contract.manager_commands import (
     Truncate,
 )
 from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.shown_state import ShownState
 from poolproof.contract.target import TargetError
-from poolproof.contract.trace import Trace, read_trace, write_trace
+from poolproof.contract.trace import Trace, TraceError, read_trace, write_trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.finding_report import plain_text, trace_report
+from poolproof.finding import Finding
+from poolproof.finding_report import finding_report, plain_text, trace_report
 from poolproof.html_trace import html_trace
-from poolproof.manager_drawing import RIGHT, command_words, draw_manager, draw_watched
+from poolproof.manager_drawing import RIGHT, command_words, draw_manager
 from poolproof.manager_reproducer import manager_reproducer
 from poolproof.manager_watch import watch
 from poolproof.right_target import right_target
@@ -44,6 +48,7 @@ from poolproof.targets.load import load_target
 from poolproof.trace_files import maker_for
 
 HOSTILE = Path(__file__).with_name("hostile_managers.py")
+GOLDEN_TRACES = Path(__file__).resolve().parent.parent / "bugs" / "golden"
 ZEROS = TokenChain((0,) * 4)
 STALE = (Admit(0, ZEROS, 0), Step(), Finish(0), Admit(1, TokenChain((0, 0)), 0))
 
@@ -92,6 +97,129 @@ def test_a_small_trace_is_drawn_whole():
 def test_commands_of_the_sentence_are_named_as_in_the_table():
     text = plain_text(trace_report(stale(f"{STALE[-1]} is wrong; wanted <0>")))
     assert "  admit B [0 0] is wrong\n    wanted  <0>\n" in text
+
+
+def seen_by(trace, make):
+    """The trace with what the target showed."""
+    return replace(trace, shown=watch(trace, make).shown)
+
+
+def ignores_adapters():
+    """A finding of a manager that finds blocks of another adapter."""
+    violation = Violation("DATA", Severity.WRONG_DATA_OF_ANOTHER, "B reads wrongly", (0,), 2)
+    commands = (
+        Admit(0, TokenChain((0,) * 4, ("x", "x")), 0), Step(), Admit(1, TokenChain((0,) * 5), 0),
+    )  # fmt: skip
+    trace = trace_of(
+        *commands, target="C4", num_blocks=3, violation=violation, fingerprint="f-00000001"
+    )
+    return replace(seen_by(trace, MANAGER_SPECIMENS["C4"].make), target="m.py:M")
+
+
+def rows_of(text):
+    """The words of each line, without the blanks between columns."""
+    return [line.split() for line in text.splitlines()]
+
+
+def test_what_was_expected_stands_below_what_was_shown():
+    drawing = draw_manager(ignores_adapters())
+    (marked,) = [row for row in drawing.rows if row.violating]
+    (expected,) = [row for row in drawing.rows if row.expected]
+    assert drawing.rows[-2:] == (marked, expected)
+    assert (marked.free_queue, marked.held) == ("2", "A: 0; B: 0 1")
+    assert marked.note == "4 tokens reported as cached"
+    assert (expected.free_queue, expected.held, expected.note) == ("-", "A: 0; B: 1 2", "")
+    assert expected.cells()[:2] == ("", "expected")
+
+
+@pytest.mark.parametrize("specimen", MANAGER_SPECIMENS.values(), ids=MANAGER_SPECIMENS)
+def test_of_every_bug_that_shows_in_tables_queue_or_answer_both_are_drawn(specimen):
+    trace = read_trace(GOLDEN_TRACES / f"{specimen.id}.jsonl")
+    drawing = draw_manager(seen_by(trace, specimen.make))
+    assert [row.number for row in drawing.rows if row.violating] == [len(trace.commands)]
+    assert not any(row.expected for row in drawing.rows[:-1])
+    *_, shown, last = drawing.rows
+    if last.expected:
+        assert shown.violating
+        assert last.cells()[2:] != shown.cells()[2:]
+    elif last.index != "?":  # where the specification could follow
+        assert trace.violation.invariant not in {"I2", "ADM", "ORD"}
+
+
+def test_text_markdown_page_and_show_have_both(poolproof):
+    trace = ignores_adapters()
+    write_trace(trace, Path("both.jsonl"))
+    assert read_trace(Path("both.jsonl")).shown == trace.shown
+    text = plain_text(trace_report(trace))
+    assert poolproof("show", "both.jsonl").stdout == text
+    words = ["expected", "-", "A:", "0;", "B:", "1", "2", "a->0"]
+    assert words in rows_of(text)
+    page = html_trace(trace)
+    assert '<tr class="expected"><td></td><td>expected</td>' in page
+    assert "<td>A: 0; B: 1 2</td>" in page
+    finding = Finding(fingerprint="f-00000001", violation=trace.violation, trace=trace)
+    again = Finding.from_json(json.loads(json.dumps(finding.to_json())))
+    assert again.trace.shown == trace.shown
+    assert words in rows_of(plain_text(finding_report(again)))
+
+
+def test_blocks_that_the_profile_leaves_open_are_named_as_the_target_chose_them():
+    """A right manager that takes blocks from the other end shows nothing that was not expected."""
+    profile = ManagerProfile.from_mapping({"eviction": "unspecified"})
+    commands = (Admit(0, ZEROS, 0), Step(), Admit(1, TokenChain((1,) * 5), 0), Finish(0))
+    violation = Violation("DATA", Severity.WRONG_DATA_OF_ANOTHER, "planted", (), 3)
+    trace = trace_of(*commands, num_blocks=6, profile=profile, violation=violation)
+    make = right_target(trace)
+
+    class FromTheEnd:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def block_table(self, seq_id, group=0):
+            return [5 - block for block in self.inner.block_table(seq_id, group)]
+
+        def free_order(self):
+            return [5 - block for block in self.inner.free_order()]
+
+        def ref_count(self, block):
+            return self.inner.ref_count(5 - block)
+
+        def is_cached(self, block):
+            return self.inner.is_cached(5 - block)
+
+    shown = watch(trace, lambda n, c: FromTheEnd(make(n, c))).shown
+    drawing = draw_manager(replace(trace, shown=shown))
+    assert drawing.rows[2].held == "A: 5"
+    assert drawing.rows[2].index == "a->5"
+    assert not any(row.expected for row in drawing.rows)
+    # One block less in the last table is not what was expected, whatever its blocks are called.
+    wrong = replace(shown[-1], held=(replace(shown[-1].held[0], tables=((4,),)),))
+    drawing = draw_manager(replace(trace, shown=(*shown[:-1], wrong)))
+    assert (drawing.rows[-2].held, drawing.rows[-1].held) == ("B: 4", "B: 4 3")
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [3, [3], [{}], [{"free": "0", "held": [], "answer": None}],
+     [{"free": None, "held": [[0, "device"]], "answer": None}],
+     [{"free": None, "held": [], "answer": {}}], [{"free": [0.5], "held": [], "answer": None}]],
+)  # fmt: skip
+def test_a_trace_whose_shown_states_are_damaged_is_refused(shown):
+    *lines, last = stale().lines()
+    record = json.loads(last)
+    record["violation"]["shown"] = shown
+    Path("damaged.jsonl").write_text("\n".join([*lines, json.dumps(record)]))
+    with pytest.raises(TraceError, match="line 6: what the target showed is damaged"):
+        read_trace(Path("damaged.jsonl"))
+
+
+def test_shown_states_of_a_very_large_run_are_not_kept():
+    state = ShownState(tuple(range(100_001)), ())
+    trace = replace(stale(), shown=(state, state))
+    assert "shown" not in trace.lines()[-1]
 
 
 def test_a_page_has_the_tables_and_whose_states_they_are():
@@ -193,7 +321,7 @@ def test_what_a_target_shows_is_drawn_as_far_as_it_goes():
     trace = trace_of(Admit(0, ZEROS, 0), target="ShowsNonsense")
     watched = watch(trace, maker_for(trace, load_target(trace.target)))
     assert watched.violation is not None
-    assert draw_watched(trace, watched).rows[0].free_queue == "0"
+    assert draw_manager(replace(trace, shown=watched.shown)).rows[0].free_queue == "0"
     unbuilt = trace_of(target="CannotBeBuilt")
     assert watch(unbuilt, maker_for(unbuilt, load_target(unbuilt.target))).seen == []
 
@@ -220,7 +348,7 @@ def test_answers_of_any_kind_are_noted():
     make = right_target(trace)
     watched = watch(trace, lambda n, c: Odd(make(n, c)))
     assert watched.seen[-1].answer == "3.5"
-    assert draw_watched(trace, watched).rows[-1].note == "3.5"
+    assert draw_manager(replace(trace, shown=watched.shown)).rows[-1].note == "3.5"
 
 
 def test_commands_replay_show_shrink_and_tests_go_together(poolproof):
@@ -236,13 +364,13 @@ def test_commands_replay_show_shrink_and_tests_go_together(poolproof):
     write_trace(trace_of(*longer, target="KeepsStaleKeys", num_blocks=3), Path("long.jsonl"))
     replayed = poolproof("replay", "long.jsonl")
     assert replayed.exit_code == 1
-    assert "are what the target showed" in replayed.stdout
+    assert "what the target showed, and where it broke" in replayed.stdout
     assert "> 5  admit B [1 x 9]" in replayed.stdout
     small = poolproof("shrink", "long.jsonl", "-o", "small.jsonl")
     assert small.exit_code == 1
     assert "5 commands became 4" in small.stderr
     assert read_trace(Path("small.jsonl")).violation is not None
-    assert RIGHT in poolproof("show", "small.jsonl").stdout
+    assert "expected to show" in poolproof("show", "small.jsonl").stdout
     assert poolproof("show", "small.jsonl", "--as", "html").exit_code == 0
     poolproof("show", "small.jsonl", "--as", "pytest", "-o", "test_it.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
