@@ -76,7 +76,7 @@ class ChainCommands(LookupCommands):
                 found
                 or Violation(
                     "IDX", Severity.LOST_HIT if answer is None else Severity.CRASH,
-                    f"{command} answered {answer!r}; it must answer {wanted}",
+                    f"{command} answered {answer!r:.200}; it must answer {wanted}",
                 )
             )  # fmt: skip
 
@@ -87,7 +87,7 @@ class ChainCommands(LookupCommands):
             self.report(
                 Violation(
                     "OWN", Severity.FALSE_REFUSAL,
-                    f"usage() answered {answer!r}, but the share of held blocks is {expected}",
+                    f"usage() answered {answer!r:.200}, but the share of held blocks is {expected}",
                 )
             )  # fmt: skip
         self.touched, self.touched_keys = (), ()

@@ -10,6 +10,7 @@ from typing import Any
 
 from poolproof.contract.commands import Acquire, Command, Lookup
 from poolproof.contract.content import Key
+from poolproof.contract.prefix_words import listed
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.pool_commands import PoolCommands
@@ -49,8 +50,12 @@ class LookupCommands(PoolCommands):
                 or Violation(
                     "IDX",
                     Severity.LOST_HIT if answer is None else Severity.WRONG_DATA_OF_ANOTHER,
-                    f"{command} answered {answer!r}, but the blocks that carry the key are "
-                    f"{list(carriers)}",
+                    f"{command} answered {answer!r:.200}, but "
+                    + (
+                        f"the key is carried by {listed(carriers)}"
+                        if carriers
+                        else "no block carries the key"
+                    ),
                 )
             )
 

@@ -15,6 +15,7 @@ from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.reading import read
 from poolproof.invariants.data import copies_unwritten, misreads
+from poolproof.invariants.wording import copy_list, number_of_blocks, sequence_name
 from poolproof.reference.recurrent_states import has_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
@@ -173,8 +174,8 @@ class ManagerMemory:
                     raise ViolationError(
                         Violation(
                             "I2", Severity.WRONG_DATA_OF_ANOTHER,
-                            f"the copies {list(pairs)!r} were ordered, but their {what} {number} "
-                            f"is none of {len(memory.slots)} blocks",
+                            f"the copies {copy_list(pairs)} were ordered, but their {what} "
+                            f"{number} is none of {number_of_blocks(len(memory.slots))}",
                         )
                     )  # fmt: skip
 
@@ -226,11 +227,14 @@ class ManagerMemory:
         needed = self._model.num_entries(sequence, group)
         outside = [block for block in table if not 0 <= block < self._model.pool.num_blocks]
         if outside or len(table) < needed:
-            what = f"holds {outside[0]}" if outside else f"has {len(table)} of {needed} blocks"
+            what = f"holds {outside[0]}, which is no block" if outside else (
+                f"has {number_of_blocks(len(table))}, but its tokens need {needed}"
+            )  # fmt: skip
             raise ViolationError(
                 Violation(
                     "I2", Severity.WRONG_DATA_OF_ANOTHER,
-                    f"the worker's table, made from what was reported, {what}",
+                    f"the table of {sequence_name(sequence.seq_id)} in group {group} that a worker "
+                    f"makes from take_table_update() {what}",
                 )
             )  # fmt: skip
 

@@ -21,6 +21,7 @@ from poolproof.harness.target_call import crash, is_our_own_bug
 from poolproof.invariants.atom import changed_by_refusal
 from poolproof.invariants.catalogue import broken_in_state
 from poolproof.invariants.leak import all_free_at_end
+from poolproof.invariants.wording import number_of_blocks
 from poolproof.reference.content_names import ContentNames
 from poolproof.reference.manager_legality import undefined_for_manager
 from poolproof.reference.sequence_model import SequenceModel
@@ -192,10 +193,13 @@ class ManagerSession(ManagerEndings):
                 held = "" if self.model.pool.holders[block] else ", which nobody holds,"
                 wrong = Violation(
                     "I4", Severity.LOST_HIT,
-                    f"block {block}{held} should be cached and is not", (block,),
+                    f"block {block}{held} is full of computed tokens and was not evicted, but "
+                    f"is_cached({block}) says that it cannot be found",
+                    (block,),
                 ) if keys else Violation(
                     "IDX", Severity.WRONG_DATA_OF_ANOTHER,
-                    f"block {block}{held} is cached, but no full block of known content is there",
+                    f"is_cached({block}) says that block {block}{held} can be found, but it is not "
+                    "full of computed tokens",
                     (block,),
                 )  # fmt: skip
                 self.report(wrong)
@@ -209,5 +213,6 @@ class ManagerSession(ManagerEndings):
         return Violation(
             "OWN",
             Severity.LEAK if shown < expected else Severity.WRONG_DATA_OF_ANOTHER,
-            f"num_free_host() says {shown}, host blocks held by nobody: {expected}",
+            f"num_free_host() says {shown}, but {number_of_blocks(expected, 'are')} free in host "
+            "memory (held by nobody)",
         )

@@ -153,7 +153,8 @@ class QueueSession:
             raise ViolationError(
                 Violation(
                     "ORD", Severity.ORDER,
-                    f"{command} answered {answer!r}, but the head of the queue is {expected!r}",
+                    f"{command} answered {answer!r:.200}, but the head of the queue is "
+                    f"{expected!r:.200}",
                 )
             )  # fmt: skip
 

@@ -15,18 +15,22 @@ from poolproof.contract.commands import Command
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import (
     Abort,
+    Accept,
     Admit,
     AppendTokens,
     Draft,
     Finish,
+    Fork,
     Load,
     Loaded,
     LookupPrefix,
     ManagerCommand,
     Preempt,
+    Resume,
     Schedule,
     Step,
     SwapOut,
+    Truncate,
 )
 from poolproof.harness.relative import RelativeCommand
 
@@ -91,7 +95,10 @@ def without_a_sequence(commands: Candidate) -> Iterator[Candidate]:
 
 
 def smaller_everywhere(commands: Candidate, block_size: int) -> Iterator[Candidate]:
-    """All commands with one symbol less, or with a piece cut out of every prompt."""
+    """All commands with a life less, one symbol less, or a piece cut out of every prompt."""
+    yield from _child_as_its_parent(commands)
+    yield from _admitted_where_it_comes_back(commands)
+    yield from _in_one_chunk(commands)
     symbols = sorted({token for item in commands for token in _tokens(item.command)})
     for place, symbol in enumerate(symbols):
         for lower in (*symbols[:place], place):
@@ -145,6 +152,95 @@ def _without_keys(commands: Candidate) -> Iterator[Candidate]:
             else item
             for item in commands
         ]
+
+
+def _child_as_its_parent(commands: Candidate) -> Iterator[Candidate]:
+    """No fork: what the child did its parent does, beside or in place of what it did itself."""
+    for place, item in enumerate(commands):
+        fork = item.command
+        if not isinstance(fork, Fork):
+            continue
+        kept = [*commands[:place], *commands[place + 1 :]]
+        parents = [other for other in kept[place:] if _is_of(other, fork.seq_id)]
+        for gone in ((), parents):
+            left = [other for other in kept if not any(other is one for one in gone)]
+            yield [_under(other, fork.child_id, fork.seq_id) for other in left]
+
+
+def _admitted_where_it_comes_back(commands: Candidate) -> Iterator[Candidate]:
+    """A sequence that went and came back only comes, with the tokens that it had by then."""
+    for place, item in enumerate(commands):
+        resume = item.command
+        if not isinstance(resume, Resume):
+            continue
+        chain = _chain_before(commands[:place], resume.seq_id)
+        if chain is None:
+            continue
+        admit = RelativeCommand(Admit(resume.seq_id, chain, resume.num_tokens))
+        before = [other for other in commands[:place] if not _begins_or_is_of(other, resume.seq_id)]
+        yield [*before, admit, *commands[place + 1 :]]
+
+
+def _in_one_chunk(commands: Candidate) -> Iterator[Candidate]:
+    """A prompt is computed at once: without its later chunks, and without the steps before them."""
+    for place, item in enumerate(commands):
+        admit = item.command
+        if not isinstance(admit, Admit | Resume) or not admit.num_tokens:
+            continue
+        chunks = [
+            number
+            for number, other in enumerate(commands)
+            if isinstance(other.command, Schedule) and other.command.seq_id == admit.seq_id
+        ]
+        steps = {
+            max((n for n in range(chunk) if isinstance(commands[n].command, Step)), default=chunk)
+            for chunk in chunks
+        }
+        whole = [*commands]
+        whole[place] = RelativeCommand(_changed(admit, num_tokens=0))
+        for gone in ({*chunks, *steps}, {*chunks}):
+            if gone:
+                yield [other for number, other in enumerate(whole) if number not in gone]
+
+
+def _chain_before(commands: Candidate, seq_id: int) -> TokenChain | None:
+    """The tokens that a sequence has after these commands, as far as they tell."""
+    chains: dict[int, TokenChain] = {}
+    drafts: dict[int, tuple[int, ...]] = {}
+    for item in commands:
+        match item.command:
+            case Admit(seq_id=number, chain=chain) | Load(seq_id=number, chain=chain):
+                chains[number] = chain
+            case Fork(seq_id=number, child_id=child) if number in chains:
+                chains[child] = chains[number]
+            case Draft(seq_id=number, tokens=tokens):
+                drafts[number] = tokens
+            case AppendTokens(seq_id=number, tokens=tokens) if number in chains:
+                chain = chains[number]
+                chains[number] = replace(chain, tokens=(*chain.tokens, *tokens))
+            case Accept(seq_id=number, num_tokens=count) if number in chains:
+                chain = chains[number]
+                accepted = drafts.pop(number, ())[:count]
+                chains[number] = replace(chain, tokens=(*chain.tokens, *accepted))
+            case Truncate(seq_id=number, num_tokens=count) if number in chains:
+                chains[number] = _shortened(chains[number], chains[number].tokens[:count])
+    return chains.get(seq_id)
+
+
+def _is_of(item: RelativeCommand, seq_id: int) -> bool:
+    return getattr(item.command, "seq_id", None) == seq_id
+
+
+def _begins_or_is_of(item: RelativeCommand, seq_id: int) -> bool:
+    return seq_id in (
+        getattr(item.command, "child_id", None),
+        None if isinstance(item.command, Fork) else getattr(item.command, "seq_id", None),
+    )
+
+
+def _under(item: RelativeCommand, seq_id: int, other: int) -> RelativeCommand:
+    """The command of one sequence as a command of another."""
+    return RelativeCommand(_changed(item.command, seq_id=other)) if _is_of(item, seq_id) else item
 
 
 def _earlier_growth(commands: Candidate) -> Iterator[Candidate]:

@@ -7,6 +7,7 @@ manager level.
 from __future__ import annotations
 
 from poolproof.contract.violation import Severity, Violation
+from poolproof.invariants.wording import number_of_blocks
 
 __all__ = ["accepted_too_much", "refused_what_fits"]
 
@@ -16,7 +17,8 @@ def refused_what_fits(count: int, num_free: int, reason: str) -> Violation:
     return Violation(
         "ADM",
         Severity.FALSE_REFUSAL,
-        f"allocate({count}) was refused ({reason}), although {num_free} blocks are free",
+        f"allocate({count}) was refused ({reason}), although "
+        f"{number_of_blocks(num_free, 'are')} free",
     )
 
 
@@ -25,6 +27,6 @@ def accepted_too_much(count: int, num_free: int, answer: object) -> Violation:
     return Violation(
         "ADM",
         Severity.WRONG_DATA_OF_ANOTHER,
-        f"allocate({count}) must be refused, since only {num_free} blocks are free, "
-        f"but it answered {answer!r}",
+        f"allocate({count}) must be refused, since only {number_of_blocks(num_free, 'are')} free, "
+        f"but it answered {answer!r:.200}",
     )

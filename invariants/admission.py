@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from poolproof.contract.commands import Command
 from poolproof.contract.violation import Severity, Violation
+from poolproof.invariants.wording import number_of_blocks
 
 __all__ = ["fits_and_was_refused", "no_answer", "passes_watermark", "waits_for_ever", "wrong_never"]
 
@@ -26,7 +27,8 @@ def wrong_never(command: Command, needed: int, usable: int) -> Violation:
     return Violation(
         "ADM",
         Severity.FALSE_REFUSAL,
-        f'{command} answered "never", although it needs {needed} blocks and there are {usable}',
+        f'{command} answered "never", although it needs {number_of_blocks(needed)} and the pool '
+        f"has {usable}",
     )
 
 
@@ -35,8 +37,8 @@ def waits_for_ever(command: Command, needed: int, usable: int) -> Violation:
     return Violation(
         "ADM",
         Severity.STALL,
-        f'{command} answered "later", but it needs {needed} blocks and there will never be more '
-        f"than {usable}: it waits for ever",
+        f'{command} answered "later", but it needs {number_of_blocks(needed)} and there will never '
+        f"be more than {usable}: it waits for ever",
     )
 
 
@@ -45,8 +47,8 @@ def passes_watermark(command: Command, left: int, watermark: int) -> Violation:
     return Violation(
         "ADM",
         Severity.STALL,
-        f"{command} was granted and leaves {left} free blocks, fewer than the watermark of "
-        f"{watermark}",
+        f"{command} was granted and leaves {number_of_blocks(left)} free, fewer than the watermark "
+        f"of {watermark}",
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from poolproof.contract.commands import Command
 from poolproof.contract.prefix_words import listed
 from poolproof.contract.violation import Severity, Violation
-from poolproof.invariants.wording import copy_list, sequence_name
+from poolproof.invariants.wording import copy_list, number_of_blocks, sequence_name
 
 __all__ = [
     "copied_elsewhere",
@@ -102,8 +102,8 @@ def too_short(command: Command, seq_id: int, entries: int, needed: int) -> Viola
     return Violation(
         "ADM",
         Severity.WRONG_DATA_OF_ANOTHER,
-        f"after {command} the table of {sequence_name(seq_id)} has {entries} blocks, but its "
-        f"tokens need {needed}: the kernel writes beyond it",
+        f"after {command} the table of {sequence_name(seq_id)} has {number_of_blocks(entries)}, "
+        f"but its tokens need {needed}: the kernel writes beyond it",
     )
 
 
@@ -112,8 +112,8 @@ def too_long(command: Command, seq_id: int, entries: int, needed: int) -> Violat
     return Violation(
         "ADM",
         Severity.LEAK,
-        f"after {command} the table of {sequence_name(seq_id)} has {entries} blocks, but its "
-        f"tokens need {needed}",
+        f"after {command} the table of {sequence_name(seq_id)} has {number_of_blocks(entries)}, "
+        f"but its tokens need {needed}",
     )
 
 
@@ -153,6 +153,6 @@ def too_few_cached(command: Command, reported: int, known: int) -> Violation:
     return Violation(
         "I4",
         Severity.LOST_HIT,
-        f"{command} reports {reported} tokens as cached, although {known} are in the index: a "
-        "cached block is usable",
+        f"{command} reports {reported} tokens as cached, although {known} are in the index and "
+        "could be used",
     )

@@ -24,6 +24,7 @@ def events_give_index(replayed: Mapping[Key, int], expected: Mapping[Key, int]) 
             return Violation(
                 "EVT",
                 Severity.EVENTS,
-                f"the event stream leaves {got} copies of {key_name(key)}, the index has {wanted}",
+                f"the event stream leaves {got} cop{'y' if got == 1 else 'ies'} of "
+                f"{key_name(key)}, the index has {wanted}",
             )
     return None

@@ -19,6 +19,14 @@ def all_free_at_end(num_free: int, usable: int, reclaimable: int) -> Violation |
     """
     if num_free == usable:
         return None
+    if num_free > usable:
+        return Violation(
+            "LEAK",
+            # Sooner or later one of them is handed out twice.
+            Severity.WRONG_DATA_OF_ANOTHER,
+            f"every owner has ended, and num_free() says {num_free}, but there are only {usable} "
+            "blocks: some count as free twice",
+        )
     return Violation(
         "LEAK",
         Severity.LEAK,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poolproof.contract.observation import PoolLedger, PoolObservation
+from poolproof.contract.prefix_words import listed
 from poolproof.contract.violation import Severity, Violation
 
 __all__ = ["allocated_from_head", "eviction_order"]
@@ -26,8 +27,8 @@ def eviction_order(seen: PoolObservation, known: PoolLedger) -> Violation | None
                 "ORD",
                 Severity.ORDER,
                 f"place {position} of the free queue holds block {shown}, the profile's order "
-                f"puts block {expected} there (queue {list(seen.free_order)}, expected "
-                f"{list(known.free_order)})",
+                f"puts block {expected} there (queue {listed(seen.free_order)}, expected "
+                f"{listed(known.free_order)})",
                 (shown, expected),
             )
     return None
@@ -39,10 +40,13 @@ def allocated_from_head(
     """A violation of ORD in the ids that an allocation answered with, or None."""
     if list(handed_out) == list(expected):
         return None
+    pairs = zip(handed_out, expected, strict=False)
+    place = next((place for place, (given, right) in enumerate(pairs) if given != right), 0)
+    where = f" (they differ from place {place} on)" if place else ""
     return Violation(
         "ORD",
         Severity.ORDER,
-        f"allocate handed out {list(handed_out)}; the head of the free queue under "
-        f"eviction={eviction} is {list(expected)}",
+        f"allocate handed out {listed(handed_out)}; the head of the free queue under "
+        f"eviction={eviction} is {listed(expected)}{where}",
         tuple(handed_out),
     )

@@ -34,8 +34,8 @@ def _reference_counts(seen: PoolObservation, known: PoolLedger) -> Violation | N
             return Violation(
                 "OWN",
                 Severity.WRONG_DATA_OF_ANOTHER if count < expected else Severity.LEAK,
-                f"block {block} shows a reference count of {count}, but has {expected} owners "
-                f"({owners(known, block)})",
+                f"block {block} shows a reference count of {count}, but has {expected} "
+                f"owner{'s' * (expected != 1)} ({owners(known, block)})",
                 (block,),
             )
     return None

@@ -95,7 +95,7 @@ def test_a_hit_on_another_prefix_is_wrong_data():
         (None, Severity.LOST_HIT, "answered None; it must answer a block for each group"),
         ([0], Severity.CRASH, "answered [0]; it must answer a block for each group"),
         (0, Severity.CRASH, "answered 0; it must answer a block for each group"),
-        ([0, 1], Severity.WRONG_DATA_OF_ANOTHER, "answered 1, but the blocks that carry the key"),
+        ([0, 1], Severity.WRONG_DATA_OF_ANOTHER, "answered 1, but the key is carried by [2]"),
     ],
 )
 def test_a_wrong_answer_over_groups_is_named(answer, severity, words):

@@ -216,7 +216,7 @@ class Reports(NativeSequenceManager):
     [
         (7, "CRASH", "answered 7; it must answer (replaced, block ids)"),
         ((True, [0, 99]), "I2", "holds 99"),
-        ((True, [0]), "I2", "has 1 of 2 blocks"),
+        ((True, [0]), "I2", "has 1 block, but its tokens need 2"),
         (None, None, ""),
     ],
 )

@@ -276,7 +276,7 @@ def test_a_wrong_hit_that_only_the_command_sees_is_named():
 
     found = after(session_of(Once(2)), Lookup(A))
     assert (found.invariant, found.severity) == ("IDX", WRONG)
-    assert found.sentence.endswith("answered 1, but the blocks that carry the key are []")
+    assert found.sentence.endswith("answered 1, but no block carries the key")
 
 
 def test_any_copy_is_a_hit():

@@ -1,5 +1,6 @@
 """Minimised manager traces: short, with few tokens, and still of the same kind."""
 
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -8,16 +9,23 @@ from poolproof.bugs.clean_manager import CleanManager
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_commands import (
+    Accept,
     Admit,
     AppendTokens,
     Draft,
     Finish,
     Fork,
+    Load,
+    Loaded,
     LookupPrefix,
+    Preempt,
+    Resume,
     Schedule,
     Step,
+    Truncate,
 )
 from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.trace import Trace
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.relative import RelativeCommand
@@ -153,3 +161,87 @@ def test_sequences_are_named_in_order_of_appearance():
 )
 def test_weights_compare_tokens_first(lighter, heavier):
     assert weight_of(lighter) < weight_of(heavier)
+
+
+def of(*commands):
+    """Commands as the minimiser has them."""
+    return [RelativeCommand(command) for command in commands]
+
+
+def variants(*commands):
+    """What is tried in the place of some commands, as plain commands."""
+    return [[item.command for item in tried] for tried in smaller_everywhere(of(*commands), 4)]
+
+
+def test_a_child_is_tried_as_its_parent():
+    grown = (Admit(0, chain(0), 0), Step(), Fork(0, 1), AppendTokens(0, (0,)), Finish(1))
+    tried = variants(*grown)
+    assert [*grown[:2], AppendTokens(0, (0,)), Finish(0)] in tried
+    assert [*grown[:2], Finish(0)] in tried
+
+
+def test_of_a_fork_of_a_fork_each_is_tried_as_the_one():
+    commands = (Admit(0, chain(0), 0), Step(), Fork(0, 1), Fork(1, 2), AppendTokens(2, (0,)))
+    tried = variants(*commands)
+    assert [*commands[:2], Fork(0, 2), AppendTokens(2, (0,))] in tried
+    assert [*commands[:3], AppendTokens(1, (0,))] in tried
+
+
+@pytest.mark.parametrize(
+    ("life", "tokens"),
+    [
+        ((Fork(0, 1), Step()), (0, 0)),
+        ((Fork(0, 1), AppendTokens(1, (0, 0)), Step()), (0, 0, 0, 0)),
+        ((Fork(0, 1), Truncate(1, 1)), (0,)),
+        ((Fork(0, 1), Draft(1, (0, 0, 0)), Step(), Accept(1, 2)), (0, 0, 0, 0)),
+        ((Admit(1, chain(0, 0, 0), 0), Step()), (0, 0, 0)),
+        ((Load(1, chain(0, 0, 0), 2), Loaded(1)), (0, 0, 0)),
+    ],
+)
+def test_a_sequence_that_comes_back_is_tried_as_one_that_comes(life, tokens):
+    begun = (Admit(0, chain(0, 0), 0), Step())
+    tried = variants(*begun, *life, Preempt(1), Finish(0), Resume(1, 3), Step())
+    steps = [command for command in life if isinstance(command, Step)]
+    expected = [*begun, *steps, Finish(0), Admit(1, chain(*tokens), 3), Step()]
+    assert expected in tried
+
+
+def test_chunks_of_a_prompt_are_tried_as_one():
+    chunks = (Admit(0, chain(*range(9)), 3), Step(), Schedule(0, 4), Step(), Schedule(0, 2), Step())
+    tried = variants(*chunks)
+    assert [Admit(0, chain(*range(9)), 0), Step()] in tried
+    assert [Admit(0, chain(*range(9)), 0), Step(), Step(), Step()] in tried
+
+
+class FailsAfterDrafts(CleanManager):
+    """A sequence that ever had drafts cannot grow."""
+
+    drafted: frozenset[int] = frozenset()
+
+    def _append(self, sequence, tokens):
+        if sequence.seq_id in self.drafted:
+            raise KeyError(sequence.seq_id)
+        return super()._append(sequence, tokens)
+
+    def _draft(self, sequence, tokens):
+        self.drafted |= {sequence.seq_id}
+        return super()._draft(sequence, tokens)
+
+
+def test_forks_that_a_failure_does_not_need_go():
+    commands = (
+        Admit(0, chain(0), 0), Step(), Fork(0, 1), AppendTokens(1, (0,)), Step(), Fork(1, 2),
+        AppendTokens(2, (0,)), Draft(2, (0, 0)), Step(), Accept(2, 0), AppendTokens(2, (0,)),
+    )  # fmt: skip
+
+    def make(num_blocks, caching):
+        return FailsAfterDrafts(num_blocks, 4, enable_caching=caching, rules=ManagerProfile())
+
+    trace = Trace(
+        "planted", "manager", ManagerProfile(), 6, True, commands, options={"block_size": 4}
+    )
+    failing = replace(trace, violation=replay(trace, make).violation)
+    assert failing.violation is not None
+    small = minimise(failing, execute_in_process(make))
+    assert not any(isinstance(command, Fork) for command in small.commands)
+    assert len(small.commands) <= 5

@@ -81,7 +81,7 @@ def test_adm_what_fits_is_refused():
 def test_adm_too_much_is_accepted():
     assert said(accepted_too_much(2, 1, [4, 1])) == (
         "ADM", Severity.WRONG_DATA_OF_ANOTHER, (),
-        "allocate(2) must be refused, since only 1 blocks are free, but it answered [4, 1]",
+        "allocate(2) must be refused, since only 1 block is free, but it answered [4, 1]",
     )  # fmt: skip
 
 

@@ -51,12 +51,12 @@ ANSWERS = [
     (admission.fits_and_was_refused, (STEP, 2, 3), ("ADM", Severity.FALSE_REFUSAL, ()),
      f'{STEP} answered "later", although it needs at most 2 of 3 free blocks'),
     (admission.wrong_never, (STEP, 2, 3), ("ADM", Severity.FALSE_REFUSAL, ()),
-     f'{STEP} answered "never", although it needs 2 blocks and there are 3'),
+     f'{STEP} answered "never", although it needs 2 blocks and the pool has 3'),
     (admission.waits_for_ever, (STEP, 4, 3), ("ADM", Severity.STALL, ()),
      (f'{STEP} answered "later", but it needs 4 blocks and there will never be more than 3: it '
      "waits for ever")),
     (admission.passes_watermark, (STEP, 0, 1), ("ADM", Severity.STALL, ()),
-     f"{STEP} was granted and leaves 0 free blocks, fewer than the watermark of 1"),
+     f"{STEP} was granted and leaves 0 blocks free, fewer than the watermark of 1"),
     (admission.no_answer, (STEP, 7, "a word"), ("CRASH", Severity.CRASH, ()),
      f"{STEP} answered 7; it must answer a word"),
     (block_tables.no_such_block, (0, 9, 4), ("I2", ANOTHER, ()),
@@ -79,7 +79,7 @@ ANSWERS = [
      ("the table of A was [0, 1, 2, 3, ... (20 in all) ..., 16, 17, 18, 19] and is "
      "[9, 1, 2, 3, ... (20 in all) ..., 16, 17, 18, 19] now: step() may not change it")),
     (block_tables.too_short, (STEP, 0, 1, 2), ("ADM", ANOTHER, ()),
-     (f"after {STEP} the table of A has 1 blocks, but its tokens need 2: the kernel writes beyond "
+     (f"after {STEP} the table of A has 1 block, but its tokens need 2: the kernel writes beyond "
      "it")),
     (block_tables.too_long, (STEP, 0, 3, 2), ("ADM", Severity.LEAK, ()),
      f"after {STEP} the table of A has 3 blocks, but its tokens need 2"),
@@ -91,7 +91,7 @@ ANSWERS = [
     (block_tables.too_many_cached, (STEP, 4, 2), ("IDX", ANOTHER, ()),
      f"{STEP} reports 4 tokens as cached, but only 2 are in the index"),
     (block_tables.too_few_cached, (STEP, 2, 4), ("I4", Severity.LOST_HIT, ()),
-     f"{STEP} reports 2 tokens as cached, although 4 are in the index: a cached block is usable"),
+     f"{STEP} reports 2 tokens as cached, although 4 are in the index and could be used"),
 ]  # fmt: skip
 
 
