@@ -105,7 +105,9 @@ def _images(items: Sequence[Item]) -> Iterator[Image]:
     """The images over a prefix, each as far as the prefix reaches."""
     lengths: dict[tuple[str, int], int] = {}
     for position, item in enumerate(items):
-        for identifier, inside in item[1:] if isinstance(item, tuple) else ():  # type: ignore[misc]
+        for shown in item[1:] if isinstance(item, tuple) else ():
+            assert isinstance(shown, tuple)
+            identifier, inside = shown
             lengths[str(identifier), position - inside] = inside + 1
     for (identifier, offset), length in lengths.items():
         yield Image(identifier, offset, length)
