@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from poolproof import __version__
+from poolproof.harness.ending_signals import ending_signals_raise
 
 __all__ = ["main"]
 
@@ -63,12 +64,14 @@ class CommandLine(click.Group):
         """Run the sub-command; whatever it raises ends in a message and an exit status."""
         _accept_any_text()
         try:
-            return super().invoke(ctx)
+            with ending_signals_raise():
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, SystemExit):
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             # click would exit with 1, which says that a violation was found.
-            _stop("interrupted, nothing was concluded")
+            by = f" by {interrupt}" if str(interrupt) else ""
+            _stop(f"interrupted{by}, nothing was concluded")
         except BrokenPipeError:
             # The same; and Python would complain again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
