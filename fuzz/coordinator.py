@@ -7,14 +7,16 @@ said.
 
 from __future__ import annotations
 
+import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from poolproof.fuzz.curve import with_point
 from poolproof.fuzz.findings import (
     MOST_OF_A_KIND,
+    Examination,
     Examiner,
     Finding,
     Pending,
@@ -22,6 +24,7 @@ from poolproof.fuzz.findings import (
     kind_of,
     line_of,
     named,
+    waiting_line_of,
 )
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.merge import News, merge
@@ -30,6 +33,7 @@ from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
 from poolproof.fuzz.status import CampaignStatus, CurvePoint
 from poolproof.fuzz.workers import LostWorker, Workers
+from poolproof.harness.ending_signals import signals_wait
 
 __all__ = ["Budget", "Campaign"]
 
@@ -45,6 +49,15 @@ MOST_LOSSES = 30
 MOST_LOSSES_EXAMINED = 3
 """So many lost runs of a kind are repeated and minimised, which may cost a time limit each."""
 
+EXAMINED_AT_ONCE_S = 0.4
+"""So long a failing run is examined before what that brought is recorded and others are heard."""
+
+SHARE_TO_MINIMISE = 0.25
+"""The part of the time that driving leaves to minimising, where failing runs wait."""
+
+SAID_AFTER_S = 1.0
+"""A failing run that waits for longer is named as it is."""
+
 _WAIT_S = 0.25
 _TAPES_FOR_A_NEWCOMER = 200
 
@@ -53,7 +66,8 @@ _TAPES_FOR_A_NEWCOMER = 200
 class Budget:
     """When a session is over: whichever comes first. None is no bound.
 
-    `quiet_steps` without a new state and without a new finding end it too.
+    `quiet_steps` without a new state and without a new finding end it too. The seconds bound
+    minimising as well; the others bound driving, after which what waits is minimised.
     """
 
     seconds: float | None = None
@@ -64,7 +78,9 @@ class Budget:
 class Campaign:
     """One session of a campaign over some workers and a folder.
 
-    `tapes` from elsewhere join the corpus of every worker.
+    `tapes` from elsewhere join the corpus of every worker. `say_waiting` hears of a failing run
+    that is not minimised at once, one of each kind that is not known. `labels_settled` are those
+    that have become findings, or forms of one.
     """
 
     def __init__(
@@ -79,6 +95,7 @@ class Campaign:
         num_possible: int | None,
         show: Callable[[CampaignStatus], None],
         say: Callable[[Finding], None],
+        say_waiting: Callable[[Pending], None] = lambda _: None,
         tapes: tuple[CorpusTape, ...] = (),
     ) -> None:
         self._settings = settings
@@ -88,11 +105,15 @@ class Campaign:
         self._budget = budget
         self._show = show
         self._say = say
+        self._say_waiting = say_waiting
         self.state = folder.load()
         self._findings = folder.findings()
         self._forms = folder.forms()
         self._open: dict[str, bool] = {}
         self._waiting: deque[Pending] = deque(folder.pending())
+        self._kinds_said = {kind_of(pending.trace) for pending in self._waiting}
+        self._times_examined: Counter[str] = Counter()
+        self.labels_settled: list[str] = []
         self._num_of_kind: dict[str, int] = {}
         earlier = folder.status()
         self._earlier_seconds = earlier.seconds if earlier else 0.0
@@ -125,24 +146,27 @@ class Campaign:
         """Go on until the budget is spent; the last status. KeyboardInterrupt ends it as well."""
         activity = "done"
         try:
-            # Of a cluster all workers may be gone for a while.
-            while self._hand_out() or self._outstanding or self._steps_to_hand_out(-1) > 0:
-                arrivals = self._workers.wait(_WAIT_S)
-                for arrival in arrivals:
-                    del self._outstanding[arrival.worker]
-                    self._take_in(arrival.worker, arrival.result)
-                # Workers go on before a failing run is looked at, which may take long.
-                self._hand_out()
+            while self._is_driving() or (self._waiting and self._seconds_left() > 0):
+                activity_now = "minimising"
+                if self._is_driving():
+                    activity_now = "running"
+                    for arrival in self._workers.wait(_WAIT_S):
+                        del self._outstanding[arrival.worker]
+                        self._take_in(arrival.worker, arrival.result)
+                    # Workers go on before a failing run is looked at, which takes its time.
+                    self._hand_out()
                 self._examine_one()
-                self._update("running")
-            while self._waiting:
-                self._examine_one()
-                self._update("minimising")
+                self._say_what_waits()
+                self._update(activity_now)
         except KeyboardInterrupt:
             activity = "interrupted"
         self._update(activity)
         self._folder.record(News(), self.state, self._status)
         return self._status
+
+    def _is_driving(self) -> bool:
+        """Whether workers have something to do; of a cluster all may be gone for a while."""
+        return self._hand_out() or bool(self._outstanding) or self._steps_to_hand_out(-1) > 0
 
     @property
     def findings(self) -> list[Finding]:
@@ -175,7 +199,7 @@ class Campaign:
         budget, done = self._budget, self.state.num_steps - self._earlier_steps
         if sum(self._losses_of.values()) >= MOST_LOSSES:
             return 0
-        if budget.seconds is not None and self._elapsed() >= budget.seconds:
+        if self._seconds_to_drive() <= 0:
             return 0
         quiet = self.state.num_steps - self._steps_at_news
         if budget.quiet_steps is not None and quiet >= budget.quiet_steps:
@@ -188,9 +212,18 @@ class Campaign:
         return min(most, left)
 
     def _seconds_to_hand_out(self) -> float:
-        if self._budget.seconds is None:
-            return ROUND_SECONDS
-        return max(0.01, min(ROUND_SECONDS, self._budget.seconds - self._elapsed()))
+        return max(0.01, min(ROUND_SECONDS, self._seconds_to_drive()))
+
+    def _seconds_left(self) -> float:
+        seconds = self._budget.seconds
+        return math.inf if seconds is None else seconds - self._elapsed()
+
+    def _seconds_to_drive(self) -> float:
+        """What is left but for a share that belongs to the failing runs which wait."""
+        left, seconds = self._seconds_left(), self._budget.seconds
+        if seconds is None or math.isinf(seconds) or not self._waiting:
+            return left
+        return left - SHARE_TO_MINIMISE * seconds
 
     def _news_for(self, worker: int) -> tuple[bytes, tuple[CorpusTape, ...]]:
         """What a worker does not know yet: what others found, or for a newcomer everything."""
@@ -214,15 +247,16 @@ class Campaign:
             self._take_in_loss(result)
             return
         self._caution[worker] = max(0, self._caution.get(worker, 0) - 1)
-        steps_before = self.state.num_steps
-        news = merge(self.state, result)
-        if news.states:
-            self._log.append((worker, news.states, news.tapes))
-        pending = [
-            Pending(failure.trace, failure.tape, steps_before + failure.step, self._seconds())
-            for failure in result.failures
-        ]
-        self._keep(news, pending)
+        with signals_wait():  # or else failing runs are counted that nobody kept
+            steps_before = self.state.num_steps
+            news = merge(self.state, result)
+            if news.states:
+                self._log.append((worker, news.states, news.tapes))
+            pending = [
+                Pending(failure.trace, failure.tape, steps_before + failure.step, self._seconds())
+                for failure in result.failures
+            ]
+            self._keep(news, pending)
 
     def _take_in_loss(self, lost: LostWorker) -> None:
         """A worker that the target cost is a failing run; one that its machine cost is none."""
@@ -253,31 +287,79 @@ class Campaign:
         if news.states:
             self._steps_at_news = self.state.num_steps
         self._note_point()
+        self._waiting.extend(wanted)
         self._refresh("running")
         self._folder.record(news, self.state, self._status, wanted)
-        self._waiting.extend(wanted)
+
+    # Failing runs
 
     def _examine_one(self) -> None:
-        """Minimise one failing run, record what it is, and only then say so."""
+        """Examine one failing run for a while; record how far that came, or what it is."""
         if not self._waiting:
             return
-        pending = self._waiting[0]
-        finding = named(
-            pending,
-            lambda trace: self._examiner.minimised(trace, was_lost=pending.was_lost),
-        )
+        pending = self._next_to_examine()
+        self._times_examined[pending.name] += 1
+        examination, seconds = pending.begun, min(EXAMINED_AT_ONCE_S, self._seconds_left())
+        if examination.is_minimised:
+            # Noted before it begins: a search goes in one piece, and a kill would begin it anew.
+            examination = replace(examination, num_searches=examination.num_searches + 1)
+            pending = self._keep_examination(pending, examination)
+            seconds = self._seconds_left()
+        examination = self._examiner.examined(examination, seconds)
+        if examination.is_done:
+            self._settle(pending, replace(pending, examination=examination))
+        else:
+            self._keep_examination(pending, examination)
+
+    def _next_to_examine(self) -> Pending:
+        """Of the kinds that are not known each in turn, of a kind what was begun."""
+        known = {finding.kind for finding in self._findings}
+        next_of_kind: dict[str, Pending] = {}
+        for pending in self._waiting:
+            kind = kind_of(pending.trace)
+            has_begun = pending.examination is not None
+            if kind not in next_of_kind or (has_begun and next_of_kind[kind].examination is None):
+                next_of_kind[kind] = pending
+        new = [pending for kind, pending in next_of_kind.items() if kind not in known]
+        times = self._times_examined
+        return min(new or next_of_kind.values(), key=lambda pending: times[pending.name])
+
+    def _keep_examination(self, pending: Pending, examination: Examination) -> Pending:
+        further = replace(pending, examination=examination)
+        self._folder.record_examination(further)
+        self._waiting[self._waiting.index(pending)] = further
+        return further
+
+    def _say_what_waits(self) -> None:
+        """Of a kind that is not known one failing run is named before it is minimised."""
+        known = {finding.kind for finding in self._findings} | self._kinds_said
+        for pending in self._waiting:
+            kind, is_late = (
+                kind_of(pending.trace),
+                self._seconds() - pending.seconds >= SAID_AFTER_S,
+            )
+            if kind not in known and is_late:
+                known.add(kind)
+                self._kinds_said.add(kind)
+                self._say_waiting(pending)
+
+    def _settle(self, pending: Pending, examined: Pending) -> None:
+        """Record what a failing run is, and only then say so."""
+        finding = named(examined)
         known = alike(finding, self._findings, self._forms, self._is_open)
-        is_new = self._folder.settle_pending(pending, finding, known)
-        self._waiting.popleft()
-        if known is not None and not is_new:
-            self._note_form(known, finding)
-        if is_new:
-            self._findings.append(finding)
-            self._open[finding.fingerprint] = True
-            self._steps_at_news = self.state.num_steps
-            self._refresh("running")
-            self._folder.record(News(), self.state, self._status)
-            self._say(finding)
+        with signals_wait():
+            is_new = self._folder.settle_pending(pending, finding, known)
+            self._waiting.remove(pending)
+            self.labels_settled.append(pending.label)
+            if known is not None and not is_new:
+                self._note_form(known, finding)
+            if is_new:
+                self._findings.append(finding)
+                self._open[finding.fingerprint] = True
+                self._steps_at_news = self.state.num_steps
+                self._refresh("running")
+                self._folder.record(News(), self.state, self._status)
+                self._say(finding)
 
     def _is_open(self, finding: Finding) -> bool:
         """Whether it fails today; one of an earlier session is tried, once."""
@@ -331,6 +413,8 @@ class Campaign:
                 for finding in self._findings
             ),
             num_pending=len(self._waiting),
+            num_failing_runs=sum(state.num_failing_runs_of.values()),
+            waiting=tuple(map(waiting_line_of, self._waiting)),
             num_workers=self._workers.num_workers,
             num_workers_lost=self._num_lost,
             corpus_size=len(state.corpus),

@@ -3,25 +3,28 @@
 A failing run is kept as it is at once, then minimised, then named; two that get the same name are
 one finding, and one that shows the symptom of a known finding is a form of that. A bug may fail
 thousands of runs, so of each kind of failure only some are minimised, the others counted.
+Minimising goes in slices, between which it is kept how far it has come.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
 from poolproof.contract.trace import Trace
-from poolproof.fuzz.status import FindingLine
+from poolproof.fuzz.status import FindingLine, WaitingLine
 from poolproof.fuzz.symptom import symptom_of
 from poolproof.fuzz.traces_as_text import text_of
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Lost
+from poolproof.harness.minimise import Cursor, Progress
 
 __all__ = [
     "MOST_OF_A_KIND",
+    "Examination",
     "Examiner",
     "Finding",
     "Pending",
@@ -29,6 +32,7 @@ __all__ = [
     "kind_of",
     "line_of",
     "named",
+    "waiting_line_of",
 ]
 
 MOST_OF_A_KIND = 12
@@ -42,8 +46,12 @@ class Examiner(Protocol):
         """The trace of a run that cost its worker, with the violation that stands for the loss."""
         ...
 
-    def minimised(self, trace: Trace, *, was_lost: bool) -> Trace:
-        """The smallest trace that breaks the same; `trace` itself if it does not fail again."""
+    def examined(self, so_far: Examination, seconds: float) -> Examination:
+        """Go on with an examination for about so long, by one attempt at least.
+
+        What has become minimal is then replaced by a shortest trace, where a search finds one;
+        `so_far.num_searches` counts the searches that were begun, this one included.
+        """
         ...
 
     def still_fails(self, trace: Trace) -> bool:
@@ -52,19 +60,73 @@ class Examiner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Examination:
+    """How far a failing run has been examined.
+
+    With `is_apart` each attempt gets a worker of its own, since some of them cost it.
+    """
+
+    progress: Progress
+    is_apart: bool = False
+    num_searches: int = 0
+    is_done: bool = False
+
+    @property
+    def trace(self) -> Trace:
+        """The smallest trace so far; without violation where it did not fail again."""
+        return self.progress.trace
+
+    @property
+    def is_minimised(self) -> bool:
+        """Whether nothing is left but to search for a shortest trace."""
+        return self.progress.cursor.is_finished
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the trace, as plain JSON values."""
+        cursor = asdict(self.progress.cursor)
+        return {"cursor": cursor, "is_apart": self.is_apart, "num_searches": self.num_searches}
+
+    @classmethod
+    def from_json(cls, trace: Trace, value: Mapping[str, Any]) -> Examination:
+        """What `to_json` wrote, with its trace. Raises TypeError, KeyError."""
+        cursor = Cursor(**{**value["cursor"], "place": tuple(value["cursor"]["place"])})
+        return cls(Progress(trace, cursor), bool(value["is_apart"]), int(value["num_searches"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
-    """A failing run that waits to be minimised; steps and seconds are the campaign's."""
+    """A failing run that waits to be minimised; steps and seconds are the campaign's.
+
+    `examination` says how far that has come, None where it was not begun.
+    """
 
     trace: Trace
     tape: bytes
     steps: int
     seconds: float
     was_lost: bool = False
+    examination: Examination | None = None
 
     @property
     def name(self) -> str:
         """The same failing run has the same."""
         return hashlib.sha256(text_of(self.trace).encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """What it is called before it has a fingerprint."""
+        return f"p-{self.name[:8]}"
+
+    @property
+    def begun(self) -> Examination:
+        """Its examination, or the beginning of one."""
+        return self.examination or Examination(Progress(self.trace), self.was_lost)
+
+    @property
+    def best(self) -> Trace:
+        """The shortest trace that is known to fail."""
+        so_far = self.begun.trace
+        return self.trace if so_far.violation is None else so_far
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +152,9 @@ def kind_of(trace: Trace) -> str:
     return failure_kind(trace.violation, trace.commands)
 
 
-def named(pending: Pending, minimise: Callable[[Trace], Trace]) -> Finding:
-    """The finding that a failing run is."""
-    minimal = minimise(pending.trace)
-    if minimal.violation is None:
-        minimal = pending.trace
+def named(pending: Pending) -> Finding:
+    """The finding that a failing run has turned out to be."""
+    minimal = pending.best
     fingerprint = fingerprint_of(minimal)
     return Finding(
         fingerprint,
@@ -138,6 +198,22 @@ def line_of(finding: Finding, runs_seen: int, forms: Sequence[Finding] = ()) -> 
         seconds=finding.seconds,
         runs_seen=runs_seen,
         forms=tuple(form.fingerprint for form in sorted(forms, key=_length)),
+    )
+
+
+def waiting_line_of(pending: Pending) -> WaitingLine:
+    """The failing run as a status shows it."""
+    trace = pending.best
+    violation = trace.violation
+    assert violation is not None
+    return WaitingLine(
+        name=pending.label,
+        invariant=violation.invariant,
+        severity=violation.severity.value,
+        sentence=violation.sentence,
+        num_commands=len(trace.commands),
+        steps=pending.steps,
+        seconds=pending.seconds,
     )
 
 

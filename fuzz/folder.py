@@ -23,6 +23,7 @@ from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.findings import Finding, Pending
 from poolproof.fuzz.folder_tables import (
     DATABASE,
+    EXAMINATIONS,
     FOLDER_VERSION,
     FORMAT,
     FORMS,
@@ -33,6 +34,7 @@ from poolproof.fuzz.folder_tables import (
     explanation,
     findings_in,
     forms_in,
+    insert_examination,
     insert_finding,
     insert_form,
     load_into,
@@ -55,6 +57,7 @@ __all__ = [
     "read_everything",
     "read_findings",
     "read_forms",
+    "read_pending",
     "read_status",
 ]
 
@@ -93,7 +96,7 @@ class CampaignFolder:
             with database:
                 # One transaction, schema included: a kill leaves an empty database or a whole one.
                 database.execute("BEGIN IMMEDIATE")
-                for statement in (*SCHEMA.split(";"), FORMS):
+                for statement in (*SCHEMA.split(";"), FORMS, EXAMINATIONS):
                     database.execute(statement)
                 for key, value in about.items():
                     self._set(key, value)
@@ -107,6 +110,7 @@ class CampaignFolder:
         with database:
             database.execute("BEGIN IMMEDIATE")
             database.execute(FORMS)
+            database.execute(EXAMINATIONS)
             self._set("version", FOLDER_VERSION)
 
     def load(self) -> CampaignState:
@@ -169,7 +173,14 @@ class CampaignFolder:
             database.execute("BEGIN IMMEDIATE")
             is_new = _insert(database, finding, known)
             database.execute("DELETE FROM pending WHERE name = ?", (pending.name,))
+            database.execute("DELETE FROM examinations WHERE name = ?", (pending.name,))
         return is_new
+
+    def record_examination(self, pending: Pending) -> None:
+        """Keep how far a failing run has been minimised, so that nobody has to begin anew."""
+        with self._explained(), self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            insert_examination(database, pending)
 
     def add_finding(self, finding: Finding, known: Finding | None = None) -> bool:
         """Take in a finding, or a form of a known one, from elsewhere; whether it was not known."""
@@ -270,6 +281,12 @@ def _insert(database: sqlite3.Connection, finding: Finding, known: Finding | Non
     if finding.fingerprint != known.fingerprint:
         insert_form(database, finding, known.fingerprint)
     return False
+
+
+def read_pending(path: Path) -> list[Pending]:
+    """The failing runs in a folder that wait to be minimised. Raises FolderError."""
+    with _looking_into(path) as database:
+        return pending_in(database)
 
 
 def read_everything(

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from poolproof.fuzz.coverage_record import CodeCoverage
-from poolproof.fuzz.findings import Finding, Pending
+from poolproof.fuzz.findings import Examination, Finding, Pending
 from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.messages import CorpusTape, StrategyCount
 from poolproof.fuzz.settings import CampaignSettings
@@ -17,6 +17,7 @@ from poolproof.fuzz.traces_as_text import text_of, trace_of
 
 __all__ = [
     "DATABASE",
+    "EXAMINATIONS",
     "FOLDER_VERSION",
     "FORMAT",
     "FORMS",
@@ -27,6 +28,7 @@ __all__ = [
     "explanation",
     "findings_in",
     "forms_in",
+    "insert_examination",
     "insert_finding",
     "insert_form",
     "load_into",
@@ -38,8 +40,8 @@ __all__ = [
 ]
 
 FORMAT = "poolproof-campaign"
-FOLDER_VERSION = 2
-"""1 had no forms of findings."""
+FOLDER_VERSION = 3
+"""1 had no forms of findings, 2 did not keep how far minimising has come."""
 DATABASE = "campaign.sqlite"
 
 SCHEMA = """
@@ -60,6 +62,12 @@ CREATE TABLE IF NOT EXISTS forms (fingerprint TEXT PRIMARY KEY, finding TEXT NOT
     seconds REAL NOT NULL)
 """
 """What a folder of version 1 lacks."""
+
+EXAMINATIONS = """
+CREATE TABLE IF NOT EXISTS examinations (name TEXT PRIMARY KEY, trace TEXT NOT NULL,
+    progress TEXT NOT NULL)
+"""
+"""What a folder of version 2 lacks."""
 
 
 class FolderError(Exception):
@@ -138,7 +146,7 @@ def _row(finding: Finding, *of: str) -> tuple[object, ...]:
 
 def forms_in(database: sqlite3.Connection) -> dict[str, list[Finding]]:
     """Further forms of findings, by the fingerprint of the finding."""
-    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'forms'").fetchone():
+    if not _has_table(database, "forms"):
         return {}
     forms: dict[str, list[Finding]] = {}
     for row in database.execute(
@@ -156,14 +164,36 @@ def insert_form(database: sqlite3.Connection, finding: Finding, of: str) -> None
 
 
 def pending_in(database: sqlite3.Connection) -> list[Pending]:
-    """Failing runs that wait to be minimised."""
+    """Failing runs that wait to be minimised, with how far that has come."""
+    begun = {}
+    if _has_table(database, "examinations"):
+        begun = {
+            name: Examination.from_json(trace_of(trace), json.loads(progress))
+            for name, trace, progress in database.execute(
+                "SELECT name, trace, progress FROM examinations"
+            )
+        }
     rows = database.execute(
-        "SELECT trace, tape, steps, seconds, was_lost FROM pending ORDER BY steps, name"
+        "SELECT name, trace, tape, steps, seconds, was_lost FROM pending ORDER BY steps, name"
     ).fetchall()
     return [
-        Pending(trace_of(trace), tape, steps, seconds, bool(was_lost))
-        for trace, tape, steps, seconds, was_lost in rows
+        Pending(trace_of(trace), tape, steps, seconds, bool(was_lost), begun.get(name))
+        for name, trace, tape, steps, seconds, was_lost in rows
     ]
+
+
+def insert_examination(database: sqlite3.Connection, pending: Pending) -> None:
+    """Keep how far the examination of a failing run has come."""
+    examination = pending.begun
+    database.execute(
+        "INSERT OR REPLACE INTO examinations VALUES (?, ?, ?)",
+        (pending.name, text_of(examination.trace), json.dumps(examination.to_json())),
+    )
+
+
+def _has_table(database: sqlite3.Connection, name: str) -> bool:
+    found = database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,))
+    return found.fetchone() is not None
 
 
 def load_into(database: sqlite3.Connection, state: CampaignState) -> None:

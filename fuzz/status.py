@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["CampaignStatus", "CurvePoint", "FindingLine"]
+__all__ = ["CampaignStatus", "CurvePoint", "FindingLine", "WaitingLine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,22 @@ class FindingLine:
         return cls(**{**value, "forms": tuple(value.get("forms", ()))})
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingLine:
+    """A failing run that waits to be minimised, in one line.
+
+    `num_commands` are those of the shortest trace so far; steps and seconds as in `FindingLine`.
+    """
+
+    name: str
+    invariant: str
+    severity: str
+    sentence: str
+    num_commands: int
+    steps: int
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignStatus:
     """A campaign at one moment.
@@ -51,7 +67,8 @@ class CampaignStatus:
     `num_possible` is the known number of states, None where there is none. `curve` is thinned out
     so that it stays short. `stability` is the share of repeated tapes that visited the same
     states, None before any was repeated. `steps_since_new` counts from the last new state or
-    finding. `activity` says in a word what is being done.
+    finding. `activity` says in a word what is being done. `num_failing_runs` counts all of them,
+    also those that are not kept, since there are enough of their kind.
     """
 
     target: str
@@ -67,6 +84,8 @@ class CampaignStatus:
     curve: tuple[CurvePoint, ...] = ()
     findings: tuple[FindingLine, ...] = ()
     num_pending: int = 0
+    num_failing_runs: int = 0
+    waiting: tuple[WaitingLine, ...] = ()
     num_workers: int = 0
     num_workers_lost: int = 0
     corpus_size: int = 0
@@ -82,6 +101,21 @@ class CampaignStatus:
         """States reached of those that there are, from 0 to 1."""
         return self.num_states / self.num_possible if self.num_possible else None
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether anything failed, be it minimised or not."""
+        return bool(self.findings or self.num_pending or self.num_failing_runs)
+
+    @property
+    def is_concluded(self) -> bool:
+        """Whether it ended by its budget and reached what a run must reach to mean anything."""
+        return self.activity == "done" and not self.facts_missing
+
+    @property
+    def exit_status(self) -> int:
+        """0 nothing was broken, 1 something was, 2 nothing can be concluded."""
+        return 1 if self.is_broken else 0 if self.is_concluded else 2
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         return asdict(self)
@@ -95,6 +129,7 @@ class CampaignStatus:
                 **value,
                 "curve": tuple(CurvePoint(**point) for point in value["curve"]),
                 "findings": tuple(map(FindingLine.from_json, value["findings"])),
+                "waiting": tuple(WaitingLine(**line) for line in value.get("waiting", ())),
                 "num_states_by_depth": depths,
                 "facts_missing": tuple(value["facts_missing"]),
                 "seeds": tuple(value["seeds"]),

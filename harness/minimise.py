@@ -232,10 +232,12 @@ class _Search:
         self._use_names_of_small_pools()
         passes = passes_for(self._now())
         names = [each.name for each in passes]
-        first = names.index(self._cursor.pass_name) if self._cursor.pass_name in names else 0
-        for number, each in enumerate(passes[first:]):
-            place = self._cursor.place if number == 0 else ()
-            self._cursor = replace(self._cursor, pass_name=each.name, place=place)
+        if self._cursor.pass_name not in names:
+            # The trace has become short on the way, or a newer version has other passes.
+            self._cursor = replace(self._cursor, pass_name=names[0], place=())
+        for each in passes[names.index(self._cursor.pass_name) :]:
+            if each.name != self._cursor.pass_name:
+                self._cursor = replace(self._cursor, pass_name=each.name, place=())
             self._exhaust(each, go_on)
 
     def _exhaust(self, one: Pass, go_on: Callable[[], bool]) -> None:

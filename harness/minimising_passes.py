@@ -5,8 +5,8 @@ minimisation can go on from any place. Variants that only change single commands
 `smaller_traces.py` and `smaller_manager_traces.py`. Whether a variant still fails, and the same
 way, is found out by `minimise.py`.
 
-A trace of thousands of commands cannot afford one attempt for each command: its first passes take
-away much at a time, at a cost of some ten executions of the trace each.
+A long trace cannot afford one attempt for each command: its first passes take away much at a time,
+at a cost of some ten executions of the trace each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from poolproof.harness.smaller_traces import (
 
 __all__ = ["Best", "Pass", "Place", "Variant", "passes_for"]
 
-LONG_TRACE = 400
+LONG_TRACE = 100
 """Longer traces get passes of their own first."""
 
 COARSEST, FINEST_OF_LONG = 2, 32

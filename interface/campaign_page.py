@@ -13,10 +13,11 @@ from poolproof.campaign_record import CampaignRecord
 from poolproof.campaign_words import (
     duration_words,
     ending_words,
-    findings_words,
     forms_words,
     mean_rate,
     reached_words,
+    verdict_words,
+    waiting_words,
 )
 from poolproof.contract.violation import Severity
 from poolproof.fuzz.status import CampaignStatus
@@ -40,6 +41,8 @@ def campaign_page(record: CampaignRecord) -> str:
         target=printable(record.settings.target),
         verdict=_verdict(record),
         rows=_rows(record.status) if record.status else [],
+        waiting=[(line, severity_words(Severity(line.severity))) for line in record.waiting],
+        waiting_words=waiting_words,
         findings=[(line, severity_words(Severity(line.severity))) for line in record.findings],
         charts=[(chart, svg_of(chart)) for chart in charts_of(record)],
         style=STYLE,
@@ -55,13 +58,8 @@ def campaign_page(record: CampaignRecord) -> str:
 
 
 def _verdict(record: CampaignRecord) -> str:
-    if record.findings:
-        return findings_words(len(record.findings))
-    if record.status is None or not record.status.num_steps:
-        return "Nothing has been driven yet"
-    if record.status.facts_missing:
-        return "Not concluded: what a run must reach to mean anything was not reached"
-    return "Nothing was broken"
+    words = "nothing has been driven yet" if record.status is None else verdict_words(record.status)
+    return words[:1].upper() + words[1:]
 
 
 def _rows(status: CampaignStatus) -> list[tuple[str, str]]:
@@ -81,8 +79,6 @@ def _rows(status: CampaignStatus) -> list[tuple[str, str]]:
     rows.append(
         ("workers", f"{status.num_workers:,} at work, {status.num_workers_lost:,} lost over all")
     )
-    if status.num_pending:
-        rows.append(("to be minimised", f"{status.num_pending:,} failing runs"))
     if status.facts_missing:
         rows.append(("missing", "; ".join(status.facts_missing)))
     rows += [("sessions", ", ".join(status.seeds)), ("state", ending_words(status))]

@@ -1,7 +1,7 @@
 """What a campaign's folder says of it, for pages and summaries: also beside a running campaign.
 
-Of a killed one too: findings are read one by one, since the last status may not count those that
-came after it. States and tapes are not loaded; there may be millions.
+Of a killed one too: findings and failing runs that wait are read one by one, since the last status
+may not count those that came after it. States and tapes are not loaded; there may be millions.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from pathlib import Path
 
 from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.curve import with_point
-from poolproof.fuzz.findings import Finding, line_of
+from poolproof.fuzz.findings import Finding, Pending, line_of, waiting_line_of
 from poolproof.fuzz.folder import (
     CampaignFolder,
     read_coverage,
     read_findings,
     read_forms,
+    read_pending,
     read_status,
 )
 from poolproof.fuzz.folder_tables import DATABASE
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz.status import CampaignStatus, CurvePoint, FindingLine
+from poolproof.fuzz.status import CampaignStatus, CurvePoint, FindingLine, WaitingLine
 
 __all__ = ["CampaignRecord", "is_campaign", "read_record", "record_in"]
 
@@ -33,7 +34,15 @@ class CampaignRecord:
     settings: CampaignSettings
     status: CampaignStatus | None
     findings: tuple[FindingLine, ...]
+    waiting: tuple[WaitingLine, ...] = ()
     coverage: CodeCoverage | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """That of the campaign: 1 where something was broken, 2 where nothing was concluded."""
+        if self.status is not None:
+            return self.status.exit_status
+        return 1 if self.findings or self.waiting else 2
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
@@ -53,13 +62,13 @@ def is_campaign(path: Path) -> bool:
 def read_record(path: Path) -> CampaignRecord:
     """The record in a folder that nobody has to hold. Raises FolderError."""
     settings, status = read_status(path)
-    record = _record(settings, status, read_findings(path), read_forms(path))
+    record = _record(settings, status, read_findings(path), read_forms(path), read_pending(path))
     return replace(record, coverage=read_coverage(path))
 
 
 def record_in(folder: CampaignFolder, settings: CampaignSettings) -> CampaignRecord:
     """The record in a folder that this process holds, be it in memory. Raises FolderError."""
-    record = _record(settings, folder.status(), folder.findings(), folder.forms())
+    record = _record(settings, folder.status(), folder.findings(), folder.forms(), folder.pending())
     return replace(record, coverage=folder.coverage())
 
 
@@ -68,6 +77,7 @@ def _record(
     status: CampaignStatus | None,
     findings: list[Finding],
     forms: dict[str, list[Finding]],
+    pending: list[Pending],
 ) -> CampaignRecord:
     counted = {line.fingerprint: line.runs_seen for line in status.findings} if status else {}
     lines = tuple(
@@ -78,6 +88,7 @@ def _record(
         )
         for finding in findings
     )
+    waiting = tuple(map(waiting_line_of, pending))
     if status is not None:
-        status = replace(status, findings=lines)
-    return CampaignRecord(settings, status, lines)
+        status = replace(status, findings=lines, waiting=waiting, num_pending=len(waiting))
+    return CampaignRecord(settings, status, lines, waiting)

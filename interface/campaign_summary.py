@@ -6,7 +6,7 @@ from poolproof.campaign_coverage import coverage_lines
 from poolproof.campaign_record import CampaignRecord
 from poolproof.campaign_words import commands_words, duration_words, ending_words
 from poolproof.fuzz.status import FindingLine
-from poolproof.fuzz_lines import last_lines
+from poolproof.fuzz_lines import last_lines, waiting_text
 from poolproof.wording import printable
 
 __all__ = ["campaign_summary"]
@@ -20,6 +20,7 @@ def campaign_summary(record: CampaignRecord) -> str:
         lines = [
             f"target     {about}, {settings.num_blocks} blocks",
             "state      nothing has been driven yet: no worker has reported to this folder",
+            *(f"waiting    {waiting_text(line)}" for line in record.waiting),
         ]
     else:
         lines = [*last_lines(status, 0), f"state      {ending_words(status)}"]

@@ -22,6 +22,8 @@ __all__ = [
     "mean_rate",
     "reached_words",
     "share_words",
+    "verdict_words",
+    "waiting_words",
 ]
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
@@ -109,6 +111,31 @@ def commands_words(number: int) -> str:
 def findings_words(number: int) -> str:
     """A number of findings, with the noun."""
     return f"{number:,} finding" if number == 1 else f"{number:,} findings"
+
+
+def waiting_words(number: int) -> str:
+    """How many failing runs wait to be minimised."""
+    return f"{number:,} failing run waits" if number == 1 else f"{number:,} failing runs wait"
+
+
+def verdict_words(status: CampaignStatus, num_earlier: int = 0) -> str:
+    """What the campaign has found, and what of it is not minimised yet."""
+    parts = []
+    if status.findings:
+        earlier = f", {num_earlier} of them from earlier sessions" if num_earlier else ""
+        parts.append(f"{findings_words(len(status.findings))}{earlier}")
+    if status.num_pending:
+        parts.append(f"{waiting_words(status.num_pending)} to be minimised")
+    if parts:
+        return "; ".join(parts)
+    if status.num_failing_runs:
+        runs = "run" if status.num_failing_runs == 1 else "runs"
+        return f"{status.num_failing_runs:,} failing {runs}, of which no trace was kept"
+    if not status.num_steps:
+        return "nothing has been driven yet"
+    if status.facts_missing:
+        return "not concluded: what a run must reach to mean anything was not reached"
+    return "nothing was broken" if status.is_concluded else "nothing was broken so far"
 
 
 def forms_words(line: FindingLine) -> str:

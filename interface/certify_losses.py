@@ -8,7 +8,7 @@ answers as the target had to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,14 +25,20 @@ from poolproof.contract.trace import Trace
 from poolproof.description import Description
 from poolproof.harness.isolation import Beacon, Died, Failed, Finished, Isolation, Lost
 from poolproof.harness.lost_run import Again, Journal, as_violation, find_culprit
-from poolproof.harness.minimise import Attempt, minimise, run_candidate
+from poolproof.harness.minimise import Attempt, Effort, Progress, improved, run_candidate
 from poolproof.harness.relative import RelativeCommand
 from poolproof.right_target import right_target
 from poolproof.run_kinds import QUEUE, RunKind
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.targets.target import Target
 
-__all__ = ["minimise_lost", "trace_of_lost_chunk", "trace_of_lost_machine"]
+__all__ = [
+    "confirmed_lost",
+    "improved_lost",
+    "minimise_lost",
+    "trace_of_lost_chunk",
+    "trace_of_lost_machine",
+]
 
 CANDIDATE_TIMEOUT_S = 1.0
 """A candidate that takes longer counts as hung; the trace itself was given the full limit."""
@@ -66,6 +72,21 @@ def minimise_lost(isolation: Isolation[Target], trace: Trace, lost: Any) -> Trac
     """
     if not trace.commands:
         return trace
+    progress = improved_lost(isolation, Progress(trace), is_hang=not isinstance(lost, Died))
+    return confirmed_lost(isolation, trace, progress.trace)
+
+
+def improved_lost(
+    isolation: Isolation[Target],
+    progress: Progress,
+    *,
+    is_hang: bool,
+    go_on: Callable[[], bool] = lambda: True,
+) -> Progress:
+    """Go on with a minimisation whose candidates may cost their worker, as `improved` does.
+
+    A hang shows only when the time limit is over, so with `is_hang` fewer candidates are tried.
+    """
     limit_s = min(CANDIDATE_TIMEOUT_S, isolation.limits.call_timeout_s)
     with isolation.serve(_attempt, call_timeout_s=limit_s) as server:
 
@@ -82,12 +103,17 @@ def minimise_lost(isolation: Isolation[Target], trace: Trace, lost: Any) -> Trac
             violation = as_violation(setup.with_commands(reached), outcome)
             return Attempt(known.relative[: outcome.progress], reached, violation)
 
-        # A hang shows only when the time limit is over, so fewer candidates are affordable.
-        attempts = _ATTEMPTS_AT_DEATHS if isinstance(lost, Died) else _ATTEMPTS_AT_HANGS
-        minimal = minimise(trace, execute, max_attempts=attempts)
+        effort = Effort(attempts=_ATTEMPTS_AT_HANGS if is_hang else _ATTEMPTS_AT_DEATHS)
+        return improved(progress, execute, effort, go_on)
+
+
+def confirmed_lost(isolation: Isolation[Target], trace: Trace, minimal: Trace) -> Trace:
+    """The minimised trace with what it shows under the full limits; `trace` if that is nothing.
+
+    What was too slow for a candidate may have died instead.
+    """
     if minimal.violation is None:
         return trace
-    # Once more under the full limits: what was too slow for a candidate may have died instead.
     (last,) = isolation.map(_attempt, [_Candidate(minimal, minimal.commands)])
     if isinstance(last, Lost):
         return replace(minimal, violation=as_violation(minimal, last))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from poolproof.certify_jobs import Shrink, make_for, replay_trace, shrink_trace, watch_trace
 from poolproof.contract.commands import Command
@@ -26,7 +26,7 @@ from poolproof.explore.shortest import (
 from poolproof.finding import Finding, Specimen
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
-from poolproof.harness.isolation import Beacon, Finished
+from poolproof.harness.isolation import Finished
 from poolproof.likeness import public_bugs_like
 from poolproof.targets.target import Target
 
@@ -56,7 +56,13 @@ def has_extra_keys(trace: Trace) -> bool:
     return any(chain is not None and chain.extra_keys() is not None for chain in chains)
 
 
-def search_shortest(target: Target, task: Search, beacon: Beacon) -> ShortestResult:
+class Bumped(Protocol):
+    """Hears of each try, as a beacon does."""
+
+    def bump(self) -> None: ...
+
+
+def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestResult:
     """Breadth-first search up to the length of the trace, on as many blocks as the trace has."""
     trace = task.trace
     assert trace.violation is not None

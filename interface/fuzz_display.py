@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 
 from poolproof.campaign_words import Allowance
-from poolproof.fuzz.findings import Finding
+from poolproof.fuzz.findings import Finding, Pending
 from poolproof.fuzz.status import CampaignStatus
 from poolproof.fuzz_lines import PlainDisplay, QuietDisplay
 from poolproof.fuzz_live import LiveDisplay
@@ -30,6 +30,10 @@ class Display(Protocol):
 
     def say(self, finding: Finding) -> None:
         """A finding is on disk."""
+        ...
+
+    def say_waiting(self, pending: Pending) -> None:
+        """A failing run is on disk, and not minimised yet."""
         ...
 
 

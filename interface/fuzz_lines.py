@@ -15,12 +15,24 @@ from poolproof.campaign_words import (
     forms_words,
     mean_rate,
     reached_words,
+    verdict_words,
+    waiting_words,
 )
-from poolproof.fuzz.findings import Finding
-from poolproof.fuzz.status import CampaignStatus
+from poolproof.fuzz.findings import Finding, Pending, waiting_line_of
+from poolproof.fuzz.status import CampaignStatus, WaitingLine
 from poolproof.wording import printable
 
-__all__ = ["ENDED", "PlainDisplay", "QuietDisplay", "finding_text", "last_lines"]
+__all__ = [
+    "ENDED",
+    "PlainDisplay",
+    "QuietDisplay",
+    "finding_text",
+    "last_lines",
+    "waiting_text",
+]
+
+_MOST_WAITING = 20
+"""So many failing runs that wait are listed; the others are counted."""
 
 ENDED = ("done", "interrupted")
 """The activities of a last status."""
@@ -35,6 +47,10 @@ class QuietDisplay:
     def say(self, finding: Finding) -> None:
         """A finding is on disk."""
         click.echo(finding_text(finding))
+
+    def say_waiting(self, pending: Pending) -> None:
+        """A failing run is on disk, and not minimised yet."""
+        click.echo(waiting_text(waiting_line_of(pending)))
 
 
 class PlainDisplay(QuietDisplay):
@@ -63,6 +79,14 @@ def finding_text(finding: Finding) -> str:
     )
 
 
+def waiting_text(line: WaitingLine) -> str:
+    """A failing run that waits, in one line."""
+    return printable(
+        f"{line.name}  {line.invariant}  {line.severity}, {commands_words(line.num_commands)}, "
+        f"not minimal yet, at step {line.steps:,}: {line.sentence}"
+    )
+
+
 def _status_text(status: CampaignStatus, seconds_left: float | None) -> str:
     parts = [
         f"{status.num_steps:,} steps",
@@ -70,6 +94,8 @@ def _status_text(status: CampaignStatus, seconds_left: float | None) -> str:
         reached_words(status),
         findings_words(len(status.findings)),
     ]
+    if status.num_pending:
+        parts.append(f"{waiting_words(status.num_pending)} to be minimised")
     if status.num_workers_lost:
         noun = "worker" if status.num_workers_lost == 1 else "workers"
         parts.append(f"{status.num_workers_lost:,} {noun} lost")
@@ -98,7 +124,8 @@ def last_lines(status: CampaignStatus, num_earlier: int) -> Iterator[str]:
     for line in status.findings:
         if line.forms:
             yield f"forms      {line.fingerprint} was also met as {forms_words(line)}"
-    new = len(status.findings) - num_earlier
-    earlier = f", {num_earlier} of them from earlier sessions" if num_earlier else ""
-    total = findings_words(new + num_earlier)
-    yield f"verdict    {f'{total}{earlier}' if status.findings else 'nothing was broken'}"
+    for waiting in status.waiting[:_MOST_WAITING]:
+        yield f"waiting    {waiting_text(waiting)}"
+    if len(status.waiting) > _MOST_WAITING:
+        yield f"waiting    and {len(status.waiting) - _MOST_WAITING:,} more"
+    yield f"verdict    {verdict_words(status, num_earlier)}"

@@ -25,9 +25,9 @@ from poolproof.campaign_words import (
     mean_rate,
     reached_words,
 )
-from poolproof.fuzz.findings import Finding
+from poolproof.fuzz.findings import Finding, Pending, waiting_line_of
 from poolproof.fuzz.status import CampaignStatus, FindingLine
-from poolproof.fuzz_lines import ENDED, finding_text
+from poolproof.fuzz_lines import ENDED, finding_text, waiting_text
 from poolproof.wording import printable
 
 __all__ = ["LiveDisplay", "campaign_panel"]
@@ -59,7 +59,12 @@ class LiveDisplay:
         self._live.update(campaign_panel(status, left, self._live.console), refresh=True)
 
     def say(self, finding: Finding) -> None:
-        text = finding_text(finding)
+        self._print(finding_text(finding))
+
+    def say_waiting(self, pending: Pending) -> None:
+        self._print(waiting_text(waiting_line_of(pending)))
+
+    def _print(self, text: str) -> None:
         if sys.stdout.isatty():
             self._live.console.print(text, markup=False, highlight=False)
         else:
@@ -138,7 +143,7 @@ def _figures(status: CampaignStatus) -> RenderableType:
     )
     table.add_row(
         "findings",
-        Text(f"{len(status.findings):,}{pending}", style="bold red" if status.findings else ""),
+        Text(f"{len(status.findings):,}{pending}", style="bold red" if status.is_broken else ""),
         "last new",
         f"{status.steps_since_new:,} steps ago",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,13 +17,13 @@ from poolproof.campaign_page import campaign_page
 from poolproof.campaign_record import record_in
 from poolproof.campaign_words import Allowance
 from poolproof.contract.target import TargetError
-from poolproof.contract.trace import write_trace
+from poolproof.contract.trace import Trace, write_trace
 from poolproof.driving import raise_if_ours
 from poolproof.fuzz.cluster.ray_workers import check_reachable
 from poolproof.fuzz.coordinator import Budget, Campaign
 from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.example_database import export_tapes, import_tapes, key_of
-from poolproof.fuzz.findings import Finding
+from poolproof.fuzz.findings import Finding, Pending, waiting_line_of
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.folder_merge import merge_folder
 from poolproof.fuzz.merge import CampaignState
@@ -36,7 +36,7 @@ from poolproof.fuzz_atheris import ATHERIS, atheris_workers, check_atheris
 from poolproof.fuzz_cluster import ClusterOptions, cluster_workers
 from poolproof.fuzz_display import Display, display_to
 from poolproof.fuzz_examiner import TargetExaminer
-from poolproof.fuzz_lines import finding_text, last_lines
+from poolproof.fuzz_lines import finding_text, last_lines, waiting_text
 from poolproof.harness.isolation import (
     Failed,
     Finished,
@@ -159,7 +159,10 @@ def _run(
     earlier = folder.findings()
     for finding in earlier:
         click.echo(f"known      {finding_text(finding)}")
-        _write_trace(finding)
+        _write_trace(finding.fingerprint, finding.trace)
+    for pending in folder.pending():
+        click.echo(f"waiting    {waiting_text(waiting_line_of(pending))}")
+        _write_trace(pending.label, pending.best)
     begun = folder.status()
     allowance = Allowance(
         options.budget, begun.seconds if begun else 0.0, begun.num_steps if begun else 0
@@ -175,16 +178,23 @@ def _run(
             num_possible=about.num_possible,
             show=display.show,
             say=_saying(display),
+            say_waiting=_saying_waiting(display),
             tapes=imported,
         )
         last = campaign.run()
     for forms in folder.forms().values():
         for form in forms:
-            _write_trace(form)
+            _write_trace(form.fingerprint, form.trace)
+    waiting = folder.pending()
+    for pending in waiting:
+        _write_trace(pending.label, pending.best)
+    for label in campaign.labels_settled:
+        _remove_trace(label)
     if options.examples is not None:
         tapes = [finding.tape for finding in campaign.findings if finding.tape]
         export_tapes(options.examples, key_of(settings), tapes)
-    if options.coverage:
+    # After an interruption nobody waits for more than the summary.
+    if options.coverage and last.activity != "interrupted":
         folder.record_coverage(measure(campaign.state))
     if options.report is not None:
         write_file(options.report, campaign_page(record_in(folder, settings)))
@@ -193,18 +203,28 @@ def _run(
     if options.coverage:
         for line in coverage_lines(folder.coverage() or CodeCoverage()):
             click.echo(line)
-    if last.findings:
-        click.echo(f"next       poolproof show {last.findings[0].fingerprint}")
-        return 1
-    return 2 if last.activity == "interrupted" or last.facts_missing else 0
+    named = last.findings[0].fingerprint if last.findings else ""
+    if named or last.waiting:
+        click.echo(f"next       poolproof show {named or last.waiting[0].name}")
+    return last.exit_status
 
 
 def _saying(display: Display) -> Callable[[Finding], None]:
     """Show a finding once its trace lies where other commands look for it."""
 
     def say(finding: Finding) -> None:
-        _write_trace(finding)
+        _write_trace(finding.fingerprint, finding.trace)
         display.say(finding)
+
+    return say
+
+
+def _saying_waiting(display: Display) -> Callable[[Pending], None]:
+    """The same for a failing run that is not minimised yet."""
+
+    def say(pending: Pending) -> None:
+        _write_trace(pending.label, pending.best)
+        display.say_waiting(pending)
 
     return say
 
@@ -216,17 +236,23 @@ def _imported(examples: Path | None, settings: CampaignSettings) -> tuple[Corpus
     return tuple(CorpusTape(tape, b"", 0, "imported") for tape in tapes)
 
 
-def _write_trace(finding: Finding) -> None:
+def _write_trace(name: str, trace: Trace) -> None:
     """Where `replay`, `shrink` and `show` look for a fingerprint.
 
     Where nothing can be written the search goes on: what it finds is in the folder, and shown.
     """
     try:
         DEFAULT_FOLDER.mkdir(parents=True, exist_ok=True)
-        write_trace(finding.trace, DEFAULT_FOLDER / f"{finding.fingerprint}.jsonl")
+        write_trace(trace, DEFAULT_FOLDER / f"{name}.jsonl")
     except OSError as error:
         click.echo(
-            f"warning: the trace of {finding.fingerprint} cannot be written into "
+            f"warning: the trace of {name} cannot be written into "
             f"{DEFAULT_FOLDER}: {error.strerror}; only a campaign's folder (--folder) keeps it",
             err=True,
         )
+
+
+def _remove_trace(name: str) -> None:
+    """What was minimised has a fingerprint now, under which its trace lies."""
+    with suppress(OSError):
+        (DEFAULT_FOLDER / f"{name}.jsonl").unlink(missing_ok=True)

@@ -5,6 +5,7 @@ The folder of a campaign is shown as its summary, or as a page with its curves.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -26,7 +27,8 @@ __all__ = ["show_command"]
 def show_command(trace: str, form: str, output: str | None) -> None:
     """Show TRACE, a trace file or the fingerprint of a finding, without running its target.
 
-    The folder of a campaign in place of TRACE: its summary, or with `--as html` its curves.
+    The folder of a campaign in place of TRACE: its summary, or with `--as html` its curves. Then
+    the exit status is that of the campaign: 0 nothing was broken, 1 something was, 2 not concluded.
     """
     from poolproof.campaign_record import is_campaign
     from poolproof.finding_report import plain_text, trace_report
@@ -37,8 +39,7 @@ def show_command(trace: str, form: str, output: str | None) -> None:
     if output is not None:
         check_file(Path(output))
     if is_campaign(Path(trace)):
-        _show_campaign(Path(trace), form, output)
-        return
+        sys.exit(_show_campaign(Path(trace), form, output))
     _, found = find_trace(trace)
     if form == "pytest":
         from poolproof.regression_test import regression_test
@@ -61,7 +62,7 @@ def show_command(trace: str, form: str, output: str | None) -> None:
     _put(text, output)
 
 
-def _show_campaign(folder: Path, form: str, output: str | None) -> None:
+def _show_campaign(folder: Path, form: str, output: str | None) -> int:
     from poolproof.campaign_page import campaign_page
     from poolproof.campaign_record import read_record
     from poolproof.campaign_summary import campaign_summary
@@ -73,6 +74,7 @@ def _show_campaign(folder: Path, form: str, output: str | None) -> None:
         )
     record = read_record(folder)
     _put(campaign_page(record) if form == "html" else campaign_summary(record), output)
+    return record.exit_status
 
 
 def _put(text: str, output: str | None) -> None:

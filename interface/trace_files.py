@@ -1,6 +1,7 @@
 """Where traces of findings lie, and how the commands that take a TRACE find them.
 
-A TRACE is a path, or a fingerprint of which the last certification in this folder left a trace.
+A TRACE is a path, or a fingerprint of which the last certification in this folder left a trace; a
+campaign leaves one under `p-...` of a failing run that is not minimised yet.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DEFAULT_FOLDER = Path(".poolproof", "findings")
 def find_trace(text: str) -> tuple[Path, Trace]:
     """The trace that the user named, and its file. Raises TraceError."""
     path = Path(text)
-    if re.fullmatch(r"f-[0-9a-f]{1,8}", text) and not path.exists():
+    if re.fullmatch(r"[fp]-[0-9a-f]{1,8}", text) and not path.exists():
         path = _by_fingerprint(text)
     return path, read_trace(path)
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.coordinator import Budget, Campaign
-from poolproof.fuzz.findings import Finding
+from poolproof.fuzz.findings import Examination, Finding
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus
 from poolproof.fuzz.workers import InProcessWorkers
 from poolproof.harness.isolation import InProcess, Lost
-from poolproof.harness.minimise import execute_in_process, minimise
+from poolproof.harness.minimise import Effort, execute_in_process, improved
 from poolproof.harness.replay import replay
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
@@ -33,9 +33,11 @@ class InProcessExaminer:
     def culprit(self, tape: bytes, lost: Lost) -> Trace:  # noqa: ARG002 -- the protocol's
         raise AssertionError("no worker is lost in process")
 
-    def minimised(self, trace: Trace, *, was_lost: bool) -> Trace:  # noqa: ARG002 -- the same
-        self.seen.append(trace)
-        return minimise(trace, execute_in_process(self.target.make), max_attempts=self.attempts)
+    def examined(self, so_far: Examination, seconds: float) -> Examination:  # noqa: ARG002 -- the same
+        self.seen.append(so_far.trace)
+        execute = execute_in_process(self.target.make)
+        progress = improved(so_far.progress, execute, Effort(attempts=self.attempts))
+        return replace(so_far, progress=progress, is_done=True)
 
     def still_fails(self, trace: Trace) -> bool:
         return replay(trace, self.target.make).violation is not None

@@ -1,6 +1,7 @@
 """Workers whose tapes libFuzzer makes: with a stand-in for Atheris, and with the real one."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ def atheris_(monkeypatch):
 class SeesOnly(TargetExaminer):
     """Names the culprit of a loss and leaves its trace: minimising hangs takes a minute."""
 
-    def minimised(self, trace, *, was_lost):
-        return trace
+    def examined(self, so_far, seconds):
+        return replace(so_far, is_done=True)
 
 
 def campaign(settings, path, budget, *, seconds=20.0, examiner=TargetExaminer):

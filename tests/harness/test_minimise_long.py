@@ -123,13 +123,21 @@ def slices_of(trace, execute, attempts_at_once, keep_attempt):
             progress = Progress(progress.trace, progress.cursor)
 
 
-@pytest.mark.parametrize("attempts_at_once", [1, 2, 7])
+@pytest.mark.parametrize("attempts_at_once", [1, 7])
 def test_a_minimisation_that_is_stopped_goes_on_where_it_was(attempts_at_once):
+    """Up to the passes of a round, which are those for the length at which the round began."""
     cls = counted(BlockPool, "allocate", 6, lambda taken: taken[::-1])
-    trace = long_trace(120, 8)
+    trace = long_trace(80, 8)
     straight = minimise(trace, executing(cls))
     *_, last = slices_of(trace, executing(cls), attempts_at_once, keep_attempt=True)
     assert last.trace == straight
+
+
+def test_a_long_trace_that_has_become_short_goes_on_as_a_short_one():
+    """What was being tried last is no pass of short traces."""
+    cls = counted(BlockPool, "allocate", 6, lambda taken: taken[::-1])
+    *_, last = slices_of(long_trace(400, 8), executing(cls), 1, keep_attempt=True)
+    assert len(last.trace.commands) <= 8
 
 
 def test_nothing_is_tried_anew_after_every_restart():

@@ -221,7 +221,7 @@ def test_a_campaign_writes_its_page_at_the_end(campaign):
 
 def test_the_page_of_a_folder_is_that_of_its_campaign(campaign, poolproof):
     shown = poolproof("show", "c", "--as", "html", "-o", "again.html")
-    assert shown.exit_code == 0
+    assert shown.exit_code == 1
     assert shown.output == ""
     assert Path("again.html").read_text() == Path("page.html").read_text()
     assert campaign.exit_code == 1
@@ -242,7 +242,7 @@ def test_findings_after_the_last_status_are_in_the_page(campaign, poolproof):
 
 def test_a_summary_says_how_the_campaign_stands(campaign, poolproof):
     shown = poolproof("show", "c")
-    assert shown.exit_code == 0
+    assert shown.exit_code == 1
     assert shown.stdout.startswith("target     buggy.py:Pool, pool level, 3 blocks")
     assert "\nstate      its last session ended by its budget\n" in shown.stdout
     for line in campaign.stdout.splitlines():
@@ -253,7 +253,7 @@ def test_a_summary_says_how_the_campaign_stands(campaign, poolproof):
 def test_a_summary_of_a_campaign_that_never_began(tmp_path, campaigns, poolproof):
     campaigns.write_folder(tmp_path, None)
     shown = poolproof("show", tmp_path)
-    assert shown.exit_code == 0
+    assert shown.exit_code == 2
     assert "nothing has been driven yet" in shown.stdout
 
 
