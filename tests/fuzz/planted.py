@@ -34,3 +34,14 @@ class ManyBugs(TouchesTwice):
 
     def reset(self) -> bool:
         return super().reset() or self.num_free() > 1
+
+
+class WrongFromTheSixtieth(BlockPool):
+    """From the sixtieth allocation on, the blocks come in the wrong order."""
+
+    num_allocations = 0
+
+    def allocate(self, n: int) -> list[int]:
+        taken = super().allocate(n)
+        self.num_allocations += bool(taken)
+        return taken[::-1] if self.num_allocations >= 60 else taken
