@@ -114,7 +114,8 @@ class Campaign:
         self._kinds_said = {kind_of(pending.trace) for pending in self._waiting}
         self._times_examined: Counter[str] = Counter()
         self.labels_settled: list[str] = []
-        self._num_of_kind: dict[str, int] = {}
+        # What earlier sessions left counts, or else more would wait after each of them.
+        self._num_of_kind = Counter(kind_of(pending.trace) for pending in self._waiting)
         earlier = folder.status()
         self._earlier_seconds = earlier.seconds if earlier else 0.0
         self._earlier_steps = self.state.num_steps
@@ -281,8 +282,8 @@ class Campaign:
         wanted = []
         for failing in pending:
             kind = kind_of(failing.trace)
-            if self._num_of_kind.get(kind, 0) < MOST_OF_A_KIND:
-                self._num_of_kind[kind] = self._num_of_kind.get(kind, 0) + 1
+            if self._num_of_kind[kind] < MOST_OF_A_KIND:
+                self._num_of_kind[kind] += 1
                 wanted.append(failing)
         if news.states:
             self._steps_at_news = self.state.num_steps
