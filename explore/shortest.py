@@ -10,6 +10,7 @@ commands before it unchecked, because targets in general can be neither copied n
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -90,7 +91,8 @@ class ShortestResult:
     No sequence of up to `depth` commands fails. `exhausted` says that there are no further
     states, `num_states` counts them up to renaming, `num_tries` the commands that were executed
     and checked. A search that ended before `max_commands`, neither failing nor exhausted, ran
-    into `max_states`.
+    into `max_states`, or into `max_applied`: commands in all, those that lead to a state counted
+    each time. A target that counts its calls has new states without end, ever further away.
     """
 
     commands: Commands | None
@@ -111,6 +113,7 @@ def shortest_failure(
     hashes: int | Sequence[Key] = 2,
     max_commands: int = 6,
     max_states: int = 100_000,
+    max_applied: float = math.inf,
     max_count: int = 3,
     max_list: int = 2,
     is_wanted: IsWanted = any_failure,
@@ -133,7 +136,13 @@ def shortest_failure(
 
     grammar = PoolGrammar(alphabet, max_count=max_count, max_list=max_list)
     return _Search(
-        start, grammar.commands, max_commands, max_states, is_wanted=is_wanted, announce=announce
+        start,
+        grammar.commands,
+        max_commands,
+        max_states,
+        max_applied,
+        is_wanted=is_wanted,
+        announce=announce,
     ).run()
 
 
@@ -143,6 +152,7 @@ def shortest_queue_failure(
     *,
     max_commands: int = 6,
     max_states: int = 100_000,
+    max_applied: float = math.inf,
     max_count: int = 3,
     max_list: int = 2,
     is_wanted: IsWanted = any_failure,
@@ -155,7 +165,13 @@ def shortest_queue_failure(
 
     grammar = QueueGrammar(max_count=max_count, max_list=max_list)
     return _Search(
-        start, grammar.commands, max_commands, max_states, is_wanted=is_wanted, announce=announce
+        start,
+        grammar.commands,
+        max_commands,
+        max_states,
+        max_applied,
+        is_wanted=is_wanted,
+        announce=announce,
     ).run()
 
 
@@ -168,6 +184,7 @@ def shortest_manager_failure(
     enable_caching: bool = True,
     max_commands: int = 5,
     max_states: int = 20_000,
+    max_applied: float = math.inf,
     most_sequences: int = 2,
     identities: bool = False,
     is_wanted: IsWanted = any_failure,
@@ -190,7 +207,13 @@ def shortest_manager_failure(
     kind = IdentityGrammar if identities else ManagerGrammar
     grammar: WorkloadGrammar = kind(block_size, most_sequences=most_sequences)
     return _Search(
-        start, grammar.commands, max_commands, max_states, is_wanted=is_wanted, announce=announce
+        start,
+        grammar.commands,
+        max_commands,
+        max_states,
+        max_applied,
+        is_wanted=is_wanted,
+        announce=announce,
     ).run()
 
 
@@ -203,6 +226,7 @@ class _Search(Generic[AnySession]):
         commands_in: Callable[[AnySession], Iterable[Command]],
         max_commands: int,
         max_states: int,
+        max_applied: float,
         *,
         is_wanted: IsWanted,
         announce: Announce,
@@ -213,6 +237,8 @@ class _Search(Generic[AnySession]):
         self._commands_in = commands_in
         self._max_commands = max_commands
         self._max_states = max_states
+        self._max_applied = max_applied
+        self._num_applied = 0
         self._num_tries = 0
         self._began_s = time.perf_counter()
 
@@ -235,7 +261,7 @@ class _Search(Generic[AnySession]):
                     failed = again.commands, again.violation
                 if failed is not None:
                     return self._result(depth, states, *failed)
-                if len(states) > self._max_states:
+                if len(states) > self._max_states or self._num_applied > self._max_applied:
                     return self._result(depth, states)
             level = following
             if not level:
@@ -272,12 +298,14 @@ class _Search(Generic[AnySession]):
 
     def _try(self, session: AnySession, command: Command) -> Violation | None:
         self._num_tries += 1
+        self._num_applied += 1
         self._announce(command)
         return session.step_any(command) or session.look()
 
     def _replayed(self, prefix: Commands) -> AnySession:
         """A fresh session after commands that are known to show nothing."""
         session = self._start()
+        self._num_applied += len(prefix)
         session.replaying = True
         for position, command in enumerate(prefix, start=1):
             self._announce(command)

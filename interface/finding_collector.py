@@ -42,12 +42,22 @@ MOST_BLOCKS_TO_SEARCH = 5
 """Beyond this the breadth-first search gets nowhere within its budget."""
 
 
+APPLIED_FOR_A_STATE = 300
+MOST_APPLIED = 5_000_000
+"""What the search may apply; pools whose states merge take some 100 commands a state."""
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """A minimised trace to find a shorter form of."""
 
     trace: Trace
     max_states: int
+
+    @property
+    def max_applied(self) -> int:
+        """Commands that it may apply in all, those on the way to a state included."""
+        return min(APPLIED_FOR_A_STATE * self.max_states, MOST_APPLIED)
 
 
 def has_extra_keys(trace: Trace) -> bool:
@@ -87,6 +97,7 @@ def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestRes
             enable_caching=trace.enable_caching,
             max_commands=len(trace.commands),
             max_states=task.max_states,
+            max_applied=task.max_applied,
             identities=has_extra_keys(trace),
             is_wanted=is_wanted,
         )
@@ -96,6 +107,7 @@ def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestRes
             trace.num_blocks,
             max_commands=len(trace.commands),
             max_states=task.max_states,
+            max_applied=task.max_applied,
             is_wanted=is_wanted,
         )
     return shortest_failure(
@@ -105,6 +117,7 @@ def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestRes
         enable_caching=trace.enable_caching,
         max_commands=len(trace.commands),
         max_states=task.max_states,
+        max_applied=task.max_applied,
         is_wanted=is_wanted,
     )
 

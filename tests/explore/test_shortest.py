@@ -11,6 +11,7 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.explore.shortest import shortest_failure, shortest_queue_failure
 from poolproof.harness.replay import replay
+from poolproof.impl.block_pool import BlockPool
 
 SHORTEST = {
     "A1": 3, "A3": 1, "A4": 1, "A6": 1, "A12": 4, "A13": 3, "A16": 2, "A21": 2, "A32": 2,
@@ -128,3 +129,24 @@ def test_a_pool_that_is_broken_from_the_start_needs_no_command():
         lambda n, caching: CleanPool(n + 1, enable_caching=caching), Profile(), 3
     )
     assert (result.commands, result.depth) == ((), -1)
+
+
+def test_a_target_that_counts_its_calls_costs_no_more_than_was_allowed():
+    """None of its states merge, and each is further away than the last."""
+
+    class Counts(BlockPool):
+        calls = 0
+
+        def allocate(self, n):
+            self.calls += 1
+            return super().allocate(n)
+
+    heard = []
+    found = shortest_failure(
+        lambda num_blocks, caching: Counts(num_blocks, enable_caching=caching),
+        Profile(), 1, max_commands=10_000, max_states=10_000, max_applied=5_000,
+        announce=heard.append,
+    )  # fmt: skip
+    assert found.commands is None
+    assert not found.exhausted
+    assert len(heard) <= 5_000 + 100 * (found.depth + 1)  # what one state's commands may take
