@@ -48,6 +48,10 @@ MOST_WORK = 500_000
 """What a minimisation may cost at most. The planted bugs of `bugs/` take up to 1,300 attempts and
 20,000 of work."""
 
+EXECUTIONS_MORE = 20
+"""The work of so many executions of the trace comes on top: a run of 70,000 commands could afford
+seven attempts without, which is no more than the end and the beginning cut off."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -66,7 +70,8 @@ Execute = Callable[[Trace, Sequence[RelativeCommand | Command]], Attempt]
 class Effort:
     """What a minimisation may cost: attempts, and work, whichever is spent first.
 
-    The work of an attempt is its commands and the blocks of the pool that is built for it.
+    The work of an attempt is its commands and the blocks of the pool that is built for it; that of
+    `EXECUTIONS_MORE` executions of the trace as it came is added to `work`.
     """
 
     attempts: int = MOST_ATTEMPTS
@@ -78,7 +83,8 @@ class Cursor:
     """How far a minimisation has come with its best trace.
 
     Everything before `place` in the pass named `pass_name` was tried. `has_improved` says that
-    this round of passes found something smaller, so that another one follows.
+    this round of passes found something smaller, so that another one follows. `size_at_first` is
+    the work of the trace as it came.
     """
 
     pass_name: str = ""
@@ -86,6 +92,7 @@ class Cursor:
     has_improved: bool = False
     attempts: int = 0
     work: int = 0
+    size_at_first: int = 0
     is_finished: bool = False
 
 
@@ -171,6 +178,9 @@ def improved(
     """
     if progress.cursor.is_finished:
         return progress
+    if not progress.cursor.size_at_first:
+        size = _work_of(progress.trace, progress.trace.commands)
+        progress = replace(progress, cursor=replace(progress.cursor, size_at_first=size))
     first = progress.attempt or execute(progress.trace, progress.trace.commands)
     if first.violation is None:
         holds = progress.trace.with_commands(progress.trace.commands)
@@ -263,14 +273,15 @@ class _Search:
 
     def _is_spent(self) -> bool:
         spent = self._cursor
-        return spent.attempts >= self._effort.attempts or spent.work >= self._effort.work
+        most_work = self._effort.work + EXECUTIONS_MORE * spent.size_at_first
+        return spent.attempts >= self._effort.attempts or spent.work >= most_work
 
     def _attempt(self, setup: Trace, commands: Sequence[RelativeCommand | Command]) -> Attempt:
         spent = self._cursor
         self._cursor = replace(
             spent,
             attempts=spent.attempts + 1,
-            work=spent.work + len(commands) + setup.num_blocks,
+            work=spent.work + _work_of(setup, commands),
         )
         return self._execute(setup, commands)
 
@@ -319,6 +330,10 @@ class _Search:
 def _setup_size(setup: Trace) -> tuple[bool, int]:
     """An ordinary session before a careful one; events read often before events read seldom."""
     return bool(setup.options.get(CAREFUL)), int(setup.options.get(EVENTS_EVERY, 1))
+
+
+def _work_of(setup: Trace, commands: Sequence[object]) -> int:
+    return len(commands) + setup.num_blocks
 
 
 def _size(attempt: Attempt) -> tuple[int, int, int]:
