@@ -220,7 +220,11 @@ class ManagerSteps:
         if self.rules.reserves == "sequence":
             covered = len(sequence.tokens)
         slots = covered + len(sequence.drafts) + self.rules.lookahead_tokens
-        return -(-slots // self.block_size)
+        return -(-self._within_row(slots) // self.block_size)
+
+    def _within_row(self, slots: int) -> int:
+        """So many slots, as far as a row is wide."""
+        return min(slots, self.rules.max_tokens or slots)
 
     def _new_blocks_for(self, sequence: CleanSequence, num_uncomputed: int) -> int:
         """Blocks that a growth takes, the one for a copy on write included."""
@@ -228,7 +232,7 @@ class ManagerSteps:
         if self.rules.reserves == "sequence":
             slots = max(slots, len(sequence.tokens))
         slots += self.rules.lookahead_tokens
-        needed = -(-slots // self.block_size) - len(sequence.table)
+        needed = -(-self._within_row(slots) // self.block_size) - len(sequence.table)
         first_new = sequence.num_computed + sequence.num_scheduled
         return max(needed, 0) + self._is_shared(sequence, first_new)
 

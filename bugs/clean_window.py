@@ -97,7 +97,7 @@ class CleanRingManager(CleanManager):
         slots = sequence.num_computed + num_uncomputed
         if self.rules.reserves == "sequence":
             slots = max(slots, len(sequence.tokens))
-        entries = -(-(slots + self.rules.lookahead_tokens) // self.block_size)
+        entries = -(-self._within_row(slots + self.rules.lookahead_tokens) // self.block_size)
         new = max(min(entries, self.ring) - len(sequence.table), 0)
         first_new = sequence.num_computed + sequence.num_scheduled
         written = range(first_new // self.block_size, entries)

@@ -32,7 +32,14 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "states": ("every-block", "step-end"),
     "collisions": ("checked", "trusted"),
 }
-_NUMBERS = ("watermark_blocks", "lookahead_tokens", "proof_blocks", "host_blocks")
+_NUMBERS = (
+    "watermark_blocks",
+    "lookahead_tokens",
+    "proof_blocks",
+    "host_blocks",
+    "max_tokens",
+    "max_sequences",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,10 @@ class ManagerProfile(Profile):
     lookahead_tokens: slots that are taken beyond the scheduled tokens.
     proof_blocks: how many cached blocks must follow a hit, which are computed again all the same.
     host_blocks: blocks in host memory for swapping.
+    max_tokens: the width of a row: no sequence is given more tokens, drafts included, and beyond
+        it there are no slots, whatever `lookahead_tokens` says; 0: no such limit.
+    max_sequences: how many rows there are: with as many sequences that were not preempted, a
+        further one may be put off although its blocks are there; 0: no such limit.
     """
 
     publishes: str = "computed"
@@ -126,6 +137,8 @@ class ManagerProfile(Profile):
     lookahead_tokens: int = 0
     proof_blocks: int = 0
     host_blocks: int = 0
+    max_tokens: int = 0
+    max_sequences: int = 0
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod

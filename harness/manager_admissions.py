@@ -164,6 +164,8 @@ class ManagerAdmissions(ManagerCalls):
         sequence.num_computed = sequence.num_scheduled = 0
         if profile.admission == "sound" or waits_for_state(self.model, sequence, cached):
             return
+        if answer == "later" and self.model.has_no_row():
+            return
         usable = pool.num_blocks - (pool.null_block is not None)
         usable -= profile.watermark_blocks
         if answer == "never":

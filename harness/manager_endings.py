@@ -102,6 +102,7 @@ class ManagerEndings(ManagerGrowth):
         if sequence.place == "nowhere":
             self.facts.add("a preempted sequence was ended")
         self.model.end(sequence, finished=isinstance(command, Finish))
+        self.memory.forget_read(sequence)
         self.facts.add("a sequence ended")
 
     def _reset(self, command: Reset) -> None:

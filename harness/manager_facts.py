@@ -10,6 +10,9 @@ from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tab
 __all__ = ["ManagerFacts", "required_manager_facts"]
 
 
+SAME_STEP_HIT = "a prefix was found in the step that computes it"
+
+
 class ManagerFacts(set[str]):
     """The facts that one session has seen."""
 
@@ -31,8 +34,8 @@ class ManagerFacts(set[str]):
                 self.add("a free cached block was revived")
             if len(free) < len(hits):
                 self.add("a block was shared with a running sequence")
-            if self._is_same_step(model, hits):
-                self.add("a prefix was found in the step that computes it")
+            if SAME_STEP_HIT not in self and self._is_same_step(model, hits):
+                self.add(SAME_STEP_HIT)
         size = model.block_sizes[0]
         if "an admission evicted a cached block" not in self:
             for group, table in enumerate(tables):
@@ -48,11 +51,11 @@ class ManagerFacts(set[str]):
     @staticmethod
     def _is_same_step(model: SequenceModel, hits: list[int]) -> bool:
         scheduled = (s for s in model.sequences.values() if s.num_scheduled)
+        found = set(hits)
         return any(
-            block in table[s.num_computed // size :]
+            not found.isdisjoint(table[s.num_computed // size :])
             for s in scheduled
             for table, size in zip(s.tables, model.block_sizes, strict=True)
-            for block in hits
         )
 
 
@@ -89,7 +92,7 @@ def required_manager_facts(profile: ManagerProfile, can: Capabilities) -> list[s
             "an admission evicted a cached block",
         ]
         if profile.same_step_hit == "allowed" and not has_state(profile.groups):
-            facts.append("a prefix was found in the step that computes it")
+            facts.append(SAME_STEP_HIT)
     if profile.finish_again == "ignored":
         facts.append("a sequence was ended a second time or before it was admitted")
     if profile.window_blocks == "freed" and any(g.kind == "sliding" for g in profile.groups):

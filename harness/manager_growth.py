@@ -183,7 +183,8 @@ class ManagerGrowth(ManagerAdmissions):
         if is_later(answer):
             self.refused = True
             needed, free = self.model.num_forked(parent), len(self.model.pool.free)
-            if needed <= free and self.model.profile.admission != "sound":
+            is_right = self.model.profile.admission == "sound" or self.model.has_no_row()
+            if needed <= free and not is_right:
                 self.report(fits_and_was_refused(command, needed, free))
             return
         pairs = self.pairs(command, answer)

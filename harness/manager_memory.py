@@ -44,6 +44,8 @@ class ManagerMemory:
         self._target = target
         self._worker_tables: dict[int, Tables] = {}
         self._waiting: set[int] = set()
+        # For each sequence and group of full attention the table and how far it was read.
+        self._verified: dict[tuple[int, int], tuple[list[int], int]] = {}
         self._reuses = model.profile.window_blocks == "reused"
         self._has_state = has_state(model.groups)
         self._groups = [
@@ -68,6 +70,9 @@ class ManagerMemory:
             if sequence.place == "device" and not sequence.ended:
                 scheduled = sequence.num_scheduled
                 self.read(sequence, scheduled and scheduled + sequence.num_drafts)
+            else:
+                self.forget_read(sequence)
+        self.device.changed.clear()
         self._waiting.clear()
 
     def _read_states(self, sequence: SequenceState) -> None:
@@ -94,7 +99,7 @@ class ManagerMemory:
         for group, kind, size in self._groups:
             wanted = sequence.contents[group]
             if kind.kind == "full":
-                misread = self.device.misread(tables[group], size, wanted, 0, end)
+                misread = self._misread(sequence, group, tables[group], end)
             elif kind.kind == "state":
                 misread = self.device.misread_state(tables[group], size, wanted, end)
             else:
@@ -104,6 +109,36 @@ class ManagerMemory:
                 misread = self.device.misread(tables[group], size, wanted, start, end)
             if misread is not None:
                 self._report(self._violation(sequence, misread))
+
+    def _misread(
+        self, sequence: SequenceState, group: int, table: list[int], end: int
+    ) -> Misread | None:
+        """The first of the positions up to `end` that holds something else.
+
+        What was read before is read again only where the table is another one or a block of it
+        was written since, so that a step costs what it changes and not what all prompts are long.
+        """
+        size, place = self._model.block_sizes[group], (sequence.seq_id, group)
+        before, count = self._verified.get(place, (table, 0))
+        count = min(count, sequence.num_computed) // size
+        if count and before is not table:
+            before, known = before[:count], table[:count]
+            count = count if before == known else 0
+        if count and not self.device.changed.isdisjoint(table[:count]):
+            count = 0
+        wanted = sequence.contents[group]
+        misread = self.device.misread(table, size, wanted, count * size, end)
+        if misread is None:
+            # Drafts may still be dropped, and others stand in their place then.
+            self._verified[place] = table, min(end, sequence.num_tokens)
+        else:
+            self._verified.pop(place, None)
+        return misread
+
+    def forget_read(self, sequence: SequenceState) -> None:
+        """The next read of the sequence begins at its first position."""
+        for group in range(len(self._groups)):
+            self._verified.pop((sequence.seq_id, group), None)
 
     def read_all(self) -> None:
         """Every sequence on the device reads what its next token needs.
@@ -138,6 +173,7 @@ class ManagerMemory:
     def forget(self, sequence: SequenceState) -> None:
         """The worker is told a whole table anew when the sequence comes back."""
         self._worker_tables.pop(sequence.seq_id, None)
+        self.forget_read(sequence)
 
     def load(self, sequence: SequenceState) -> None:
         """A transfer has written the positions of a loading sequence."""
@@ -212,7 +248,9 @@ class ManagerMemory:
                 update = read(self._target.take_table_update, sequence.seq_id, group)
                 try:
                     replaced, blocks = update
-                    worker[group] = [*([] if replaced else worker[group]), *map(int, blocks)]
+                    added = list(map(int, blocks))
+                    if replaced or added:
+                        worker[group] = [*([] if replaced else worker[group]), *added]
                 except (TypeError, ValueError) as error:
                     raise ViolationError(
                         Violation(

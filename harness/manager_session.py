@@ -7,6 +7,7 @@ sequence reads are compared.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,12 +29,20 @@ from poolproof.reference.sequence_model import SequenceModel
 
 __all__ = ["ManagerSession"]
 
+ALL_UP_TO = 64
+"""In pools of up to so many blocks all that they show is compared after every command."""
+
+BLOCKS_PER_COMMAND = 16
+"""In larger ones, so many blocks are compared for each command on average."""
+
 
 class ManagerSession(ManagerEndings):
     """A manager and its model, in step. Only legal commands are driven.
 
-    Each answer, the tables of the sequence that a command is about and what a forward pass reads
-    are judged every time; all tables, counters and orders at one command in `check_every`.
+    Each answer, the tables of the sequence that a command is about, what a forward pass reads and
+    the number of free blocks are judged every time; all tables, counters and orders at one command
+    in `check_every`: at each in pools of up to 64 blocks, and seldom enough in larger ones that
+    the cost of a command does not grow with the pool.
     `names` may be those of earlier sessions, whose prefixes need no new ones then.
     """
 
@@ -47,7 +56,7 @@ class ManagerSession(ManagerEndings):
         block_size: int,
         *,
         enable_caching: bool = True,
-        check_every: int = 1,
+        check_every: int | None = None,
         names: ContentNames | None = None,
     ) -> None:
         model = self.model_class(
@@ -56,7 +65,10 @@ class ManagerSession(ManagerEndings):
         super().__init__(target, model)
         self.profile = profile
         self.num_commands = 0
-        self._check_every = check_every
+        is_small = num_blocks <= ALL_UP_TO
+        self._check_every = check_every or (1 if is_small else num_blocks // BLOCKS_PER_COMMAND)
+        self._checks_refusals = is_small or check_every is not None
+        self._num_free = target.num_free if self.can.sees("num_free") else None
         sees = self.can.sees
         self._full = FullCheck(target, self.can, model.pool, []) if sees("num_free") else None
         self._is_cached = None
@@ -79,8 +91,10 @@ class ManagerSession(ManagerEndings):
             self.apply[type(command)](command)
             if self._may_drop and self._is_cached is not None:
                 self._forget_dropped(self._is_cached)
-            if self.refused or not number % self._check_every:
+            if not number % self._check_every or (self.refused and self._checks_refusals):
                 self._check(command)
+            elif self._num_free is not None:
+                self._check_count(command, self._num_free)
         except ViolationError as found:
             return replace(found.violation, command_index=self.num_commands - 1)
         except (Exception, SystemExit) as error:
@@ -165,6 +179,13 @@ class ManagerSession(ManagerEndings):
             if self.refused:
                 raise ViolationError(changed_by_refusal(command, found.violation)) from found
             raise
+        if self.memory.has_changed:
+            self.memory.read_all()
+
+    def _check_count(self, command: Command, num_free: Callable[[], int]) -> None:
+        """Raises ViolationError when the number of free blocks is not what it must be."""
+        if num_free() != len(self.model.pool.free):
+            self._check(command)
         if self.memory.has_changed:
             self.memory.read_all()
 

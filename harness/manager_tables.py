@@ -6,7 +6,7 @@ for the model to follow. KV contents are compared in `manager_session.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from operator import index
 from typing import Any
@@ -115,7 +115,7 @@ class TableReader:
         """The tables of a sequence that was admitted with `cached` tokens; lengths, then blocks."""
         model = self._model
         self._judge_lengths(command, sequence, tables, [0] * len(tables))
-        hits: list[int] = []
+        hits: set[int] = set()
         new: list[int] = []
         for group, table in enumerate(tables):
             end = cached // model.block_sizes[group]
@@ -126,7 +126,7 @@ class TableReader:
                     continue
                 if block == self._null or block in hits:
                     self._report(hit_without_key(sequence.seq_id, block, entry))
-                hits.append(block)
+                hits.add(block)
             new += self._distinct(table[end:])
         self._judge_new(sequence, new, hits)
 
@@ -163,6 +163,9 @@ class TableReader:
         copied = set(copies)
         new: list[int] = []
         for group, (old, shown) in enumerate(zip(sequence.tables, tables, strict=True)):
+            if shown[: len(old)] == old:
+                new += self._distinct(shown[len(old) :])
+                continue
             size = model.block_sizes[group]
             if len(shown) < len(old) and not shrinks:
                 why = f"{command} may not shorten it"
@@ -245,7 +248,7 @@ class TableReader:
         self,
         sequence: SequenceState,
         new: Sequence[int],
-        hits: Sequence[int],
+        hits: Collection[int],
         given_back: Sequence[int] = (),
     ) -> None:
         """Each new block was free, is there once, and came from the head of the queue.
@@ -253,7 +256,7 @@ class TableReader:
         Blocks that the same command gave back count as free; where they stand is not judged.
         """
         pool = self._model.pool
-        free: Any = [*pool.free, *given_back] if given_back else pool.free
+        free: Any = {*pool.free, *given_back} if given_back else pool.free
         seen = set(hits)
         for block in new:
             if block in seen or block not in free:
@@ -264,10 +267,10 @@ class TableReader:
             self._judge_order(sequence, new, hits, pool)
 
     def _judge_order(
-        self, sequence: SequenceState, new: Sequence[int], hits: Sequence[int], pool: DictPool
+        self, sequence: SequenceState, new: Sequence[int], hits: Collection[int], pool: DictPool
     ) -> None:
         """New blocks stand at the head of the queue, once the hits have left it."""
-        left = [block for block in pool.free if block not in hits] if hits else pool.free
+        left = (block for block in pool.free if block not in hits) if hits else pool.free
         head = list(islice(left, len(new)))
         # Which block goes to which entry says nothing about eviction.
         if head != new and set(head) != set(new):

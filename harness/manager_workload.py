@@ -43,7 +43,7 @@ __all__ = ["ManagerWorkload"]
 MOST_SEQUENCES = 5
 
 _ALWAYS_LEGAL = frozenset({Admit, LookupPrefix, Reset})
-"""As they are made here: a new sequence, at least one token."""
+"""As they are made here: a new sequence, at least one token; not where rows have a width."""
 
 _PART_OF = {"abort_loading": "abort", "lookup_other": "lookup_prefix"}
 """The verb behind what only scripts ask for."""
@@ -85,6 +85,9 @@ class ManagerWorkload(ManagerArguments):
             is_windowed=self.is_windowed,
             is_looked_up="lookup_prefix" in can.verbs,
         )
+        self._always_legal: frozenset[type[Command]] = (
+            frozenset() if model.profile.max_tokens else _ALWAYS_LEGAL
+        )
         self._script: list[str] = []
         self._urn: tuple[str, ...] = ()
         self.set_weights({})
@@ -123,11 +126,12 @@ class ManagerWorkload(ManagerArguments):
             if command is not None and undefined_for_manager(model, command) is None:
                 return command
         below, urn, size = self.below, self._urn, len(self._urn)
+        always_legal = self._always_legal
         for _ in range(12):
             command = makers[urn[below(size)]]()
             if command is None:
                 continue
-            if type(command) in _ALWAYS_LEGAL or undefined_for_manager(model, command) is None:
+            if type(command) in always_legal or undefined_for_manager(model, command) is None:
                 return command
         waiting = [s for s in model.sequences.values() if s.drafts_computed]
         return Accept(waiting[0].seq_id, 0) if waiting else Step()

@@ -87,7 +87,15 @@ def _new(model: SequenceModel, seq_id: int) -> str | None:
 def _admit(model: SequenceModel, command: Admit) -> str | None:
     if not command.chain.tokens or command.num_tokens < 0:
         return "a sequence has at least one token"
-    return _new(model, command.seq_id)
+    return _beyond_row(model, len(command.chain.tokens)) or _new(model, command.seq_id)
+
+
+def _beyond_row(model: SequenceModel, num_tokens: int) -> str | None:
+    """Why a sequence cannot have so many tokens; an engine ends it before."""
+    width = model.profile.max_tokens
+    if 0 < width < num_tokens:
+        return f"no sequence has more than {width} tokens (max_tokens), and this would be {num_tokens}"
+    return None
 
 
 def _resume(model: SequenceModel, command: Resume) -> str | None:
@@ -107,7 +115,8 @@ def _append(model: SequenceModel, command: AppendTokens) -> str | None:
         return f"the prompt of sequence {command.seq_id} is not scheduled whole"
     if len(command.tokens) > 1 and _goes_round(model, sequence.num_tokens + len(command.tokens)):
         return "beyond the window, the second token would overwrite what the first reads"
-    return _passes_state(model, sequence, len(command.tokens))
+    beyond = _beyond_row(model, sequence.num_tokens + len(command.tokens))
+    return beyond or _passes_state(model, sequence, len(command.tokens))
 
 
 def _goes_round(model: SequenceModel, num_tokens: int) -> bool:
@@ -143,7 +152,9 @@ def _draft(model: SequenceModel, command: Draft) -> str | None:
         return f"sequence {command.seq_id} cannot have drafts now"
     if model.profile.window_blocks == "reused":
         return "rejected drafts would have overwritten what a ring still has to hold"
-    return None if sequence.num_scheduled else "drafts are computed beside at least one token"
+    if not sequence.num_scheduled:
+        return "drafts are computed beside at least one token"
+    return _beyond_row(model, sequence.num_tokens + len(command.tokens))
 
 
 def _accept(model: SequenceModel, command: Accept) -> str | None:
@@ -234,14 +245,16 @@ def _abort(model: SequenceModel, command: Abort) -> str | None:
     return _unless(_settled_or_free_to_end(model, command.seq_id))
 
 
-def _lookup(_: SequenceModel, command: LookupPrefix) -> str | None:
-    return None if command.chain.tokens else "a sequence has at least one token"
+def _lookup(model: SequenceModel, command: LookupPrefix) -> str | None:
+    if not command.chain.tokens:
+        return "a sequence has at least one token"
+    return _beyond_row(model, len(command.chain.tokens))
 
 
 def _load(model: SequenceModel, command: Load) -> str | None:
     if not 0 < command.num_tokens < len(command.chain.tokens):
         return "a transfer writes some of the tokens, and leaves at least one"
-    return _new(model, command.seq_id)
+    return _beyond_row(model, len(command.chain.tokens)) or _new(model, command.seq_id)
 
 
 def _loaded(model: SequenceModel, command: Loaded) -> str | None:

@@ -47,7 +47,9 @@ class SequenceModel(SequenceNeeds):
             return
         taken: list[int] = []
         for old, new in zip(sequence.tables, tables):
-            if old != new:
+            if new[: len(old)] == old:
+                taken += [b for b in new[len(old) :] if b not in old]
+            elif old != new:
                 stay = {was for was, now in zip(old, new) if was == now}
                 given_back = [b for b in dict.fromkeys(reversed(old)) if b not in stay]
                 self.pool.release(given_back, sequence.seq_id)

@@ -78,6 +78,8 @@ class SequenceNeeds:
         most -= self.profile.proof_blocks * max(self.block_sizes)
         length = max(0, most - most % self._alignment)
         groups = range(len(self.groups))
+        for group in groups:
+            length = min(length, self._most_of_prefix(sequence, group, length))
         while length and not all(self._has_prefix(sequence, group, length) for group in groups):
             length -= self._alignment
         return length
@@ -102,7 +104,13 @@ class SequenceNeeds:
         if profile.reserves == "scheduled":
             covered = sequence.num_computed + sequence.num_scheduled
         lookahead = profile.lookahead_tokens if sequence.num_scheduled else 0
-        return covered + sequence.num_drafts + lookahead
+        slots = covered + sequence.num_drafts + lookahead
+        return min(slots, profile.max_tokens) if profile.max_tokens else slots
+
+    def has_no_row(self) -> bool:
+        """Whether as many sequences hold blocks as there are rows for them."""
+        most = self.profile.max_sequences
+        return 0 < most <= sum(s.place != "nowhere" for s in self.sequences.values())
 
     def num_entries(self, sequence: SequenceState, group: int) -> int:
         """How long the table of a group must be to have these slots."""
@@ -212,6 +220,21 @@ class SequenceNeeds:
                 if not is_whole:
                     return True  # the state of the block has passed the tokens that go
         return False
+
+    def _most_of_prefix(self, sequence: SequenceState, group: int, length: int) -> int:
+        """A bound for a hit of at most `length` tokens: full attention needs every block of it.
+
+        A prompt of hundreds of blocks would take quadratic time otherwise.
+        """
+        _, kind, size = self._numbered[group]
+        if kind.kind != "full":
+            return length
+        most = min(length // size + self.profile.proof_blocks, sequence.num_tokens // size)
+        found = 0
+        while found < most and self.pool.lookup(self.key(sequence, group, found)):
+            found += 1
+        most = max(0, found - self.profile.proof_blocks) * size
+        return most - most % self._alignment
 
     def _has_prefix(self, sequence: SequenceState, group: int, length: int) -> bool:
         """Whether every block that a hit of this length needs is in the index."""

@@ -43,9 +43,13 @@ class Misread:
 
 
 class ShadowMemory:
-    """`num_blocks` blocks of `num_slots` slots each, all unwritten."""
+    """`num_blocks` blocks of `num_slots` slots each, all unwritten.
+
+    `changed` has the blocks that were written since the caller cleared it last.
+    """
 
     def __init__(self, num_blocks: int, num_slots: int) -> None:
+        self.changed: set[int] = set()
         self.slots: list[list[Content | None]] = [[None] * num_slots for _ in range(num_blocks)]
         self.writers: list[list[Writer | None]] = [[None] * num_slots for _ in range(num_blocks)]
 
@@ -61,6 +65,7 @@ class ShadowMemory:
         done, slot = 0, first % block_size
         while done < len(contents):
             block = table[(first + done) // block_size]
+            self.changed.add(block)
             written = contents[done : done + block_size - slot]
             until = slot + len(written)
             self.slots[block][slot:until] = written
@@ -79,6 +84,7 @@ class ShadowMemory:
             for block, destination in pairs
         ]
         for destination, slots, writers in read:
+            self.changed.add(destination)
             self.slots[destination] = slots
             self.writers[destination] = writers
 

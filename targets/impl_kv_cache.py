@@ -18,11 +18,9 @@ from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
 from poolproof.impl.kv_cache_group import ChunkedLocal, FullAttention, RecurrentState, SlidingWindow
 from poolproof.impl.kv_cache_manager import KVCacheManager
 from poolproof.impl.kv_cache_request import Image, Request
-from poolproof.targets.vllm_manager_layouts import BLOCK_SIZE, LAYOUTS, NamedLayout
+from poolproof.targets.vllm_manager_layouts import BLOCK_SIZE, LAYOUTS, MAX_MODEL_LEN, NamedLayout
 
 __all__ = ["IMPL_LAYOUTS", "ImplParts"]
-
-_MAX_MODEL_LEN = 4096
 
 
 def _own(layout: NamedLayout) -> NamedLayout:
@@ -50,7 +48,7 @@ class ImplParts:
         return self._cls(
             num_blocks,
             BLOCK_SIZE,
-            max_model_len=_MAX_MODEL_LEN,
+            max_model_len=MAX_MODEL_LEN,
             groups=[_group(group) for group in self._layout.groups],
             hash_block_size=self._layout.hash_block_size or None,
             enable_caching=enable_caching,

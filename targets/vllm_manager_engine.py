@@ -16,13 +16,11 @@ from typing import Any
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.targets.linked_blocks import LinkedBlocks
-from poolproof.targets.vllm_manager_layouts import BLOCK_SIZE, NamedLayout
+from poolproof.targets.vllm_manager_layouts import BLOCK_SIZE, MAX_MODEL_LEN, NamedLayout
 from poolproof.targets.vllm_requests import vllm_requests
 from poolproof.targets.vllm_shape import parameters_of
 
 __all__ = ["VllmParts"]
-
-_MAX_MODEL_LEN = 4096
 
 
 class VllmParts:
@@ -38,7 +36,7 @@ class VllmParts:
 
     def make_manager(self, num_blocks: int, enable_caching: bool, /) -> Any:
         arguments = {
-            "max_model_len": _MAX_MODEL_LEN,
+            "max_model_len": MAX_MODEL_LEN,
             "scheduler_block_size": math.lcm(*self._layout.sizes()),
             "hash_block_size": self._hash_block_size,
             "enable_caching": enable_caching,

@@ -14,10 +14,13 @@ from typing import Any
 
 from poolproof.contract.manager_profile import CacheGroup
 
-__all__ = ["BLOCK_SIZE", "LAYOUTS", "NOT_DRIVEN", "NamedLayout"]
+__all__ = ["BLOCK_SIZE", "LAYOUTS", "MAX_MODEL_LEN", "NOT_DRIVEN", "NamedLayout"]
 
 BLOCK_SIZE = 4
 """Tokens in a block of every group that does not say another."""
+
+MAX_MODEL_LEN = 4096
+"""Tokens that a request may have; managers are built with it, and sequences grow exactly to it."""
 
 _PUBLISHED = {
     "null_block": 0,
@@ -42,6 +45,7 @@ _PUBLISHED = {
     "window_blocks": "freed",
     "tables": "append-only",
     "collisions": "trusted",
+    "max_tokens": MAX_MODEL_LEN,
     "watermark_blocks": 0,
     "lookahead_tokens": 0,
     "host_blocks": 0,

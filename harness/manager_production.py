@@ -1,0 +1,576 @@
+"""Runs of a manager at the sizes that servers have: long scripts, each about one thing.
+
+A usual run has three to twelve blocks and five sequences. What shows only beyond that is driven
+here: prompts of hundreds of blocks, hundreds of sequences and of forks, tokens over the whole
+range of their ids and prompts that bad keys confuse (`token_collisions.py`), rows that reach the
+declared width, one refusal hundreds of times, and long runs. Each script is drawn from its seed
+and gives legal commands alone; the session checks them as all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import lcm
+
+from poolproof.contract.commands import Command, Reset
+from poolproof.contract.content import Image, TokenChain
+from poolproof.contract.manager_commands import (
+    Abort,
+    Accept,
+    Admit,
+    AppendTokens,
+    Draft,
+    Finish,
+    Fork,
+    Load,
+    Loaded,
+    LookupPrefix,
+    Preempt,
+    Resume,
+    Schedule,
+    Step,
+    SwapIn,
+    SwapOut,
+    Truncate,
+)
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.target import Capabilities
+from poolproof.harness.choices import Choices, SeededChoices
+from poolproof.harness.manager_workload import ManagerWorkload
+from poolproof.harness.token_collisions import LARGEST_TOKEN, ConfusablePrompts, Confusion
+from poolproof.reference.sequence_model import SequenceModel, SequenceState
+
+__all__ = ["QUICK_SIZES", "SCRIPTS", "ManagerScript", "ManagerSizes", "required_production_facts"]
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerSizes:
+    """How large the runs of a level are.
+
+    num_blocks: of the largest pools. num_prompts: different prompts that are cached, and as many
+    asked for. num_steps: baby and giant steps (`ConfusablePrompts.of_bases`). num_sequences and
+    num_references: alive at once, and in one block. num_repeats: refusals, preemptions, cuts and
+    swaps in one run. num_commands: of a long run.
+    """
+
+    num_blocks: int = 4_096
+    num_prompts: int = 1_000
+    num_steps: int = 256
+    num_sequences: int = 257
+    num_references: int = 300
+    num_repeats: int = 300
+    num_commands: int = 10_000
+
+
+QUICK_SIZES = ManagerSizes()
+
+
+class ManagerScript:
+    """One run: what it asks of a manager, and what it has seen so far in `facts`.
+
+    `sequences` are those of `model`, the state that its commands refer to. A command that comes
+    out is legal where it was drawn; the driver leaves out verbs that the target lacks.
+    """
+
+    def __init__(
+        self,
+        seed: str,
+        model: SequenceModel,
+        can: Capabilities,
+        sizes: ManagerSizes,
+        facts: set[str],
+    ) -> None:
+        self.choices: Choices = SeededChoices(f"script {seed}")
+        self.below = self.choices.below
+        self.model = model
+        self.sequences = model.sequences
+        self.can = can
+        self.sizes = sizes
+        self.facts = facts
+        # What can be shared ends where a block of every group ends.
+        self.unit = lcm(*model.block_sizes)
+        num_after = model.profile.proof_blocks * max(model.block_sizes) // self.unit
+        after = model.profile.proof_blocks and max(1, num_after)
+        self.confusable = ConfusablePrompts(seed, self.unit, after)
+        self.num_usable = len(model.pool.free) - model.profile.watermark_blocks
+        self.most_tokens = self._most_tokens()
+        self._next_id = 0
+
+    def _most_tokens(self) -> int:
+        """The longest prompt that fits into an empty pool."""
+        model = self.model
+        entries = self.num_usable // len(model.groups)
+        fits = entries * min(model.block_sizes) - model.profile.lookahead_tokens
+        return min(fits, model.profile.max_tokens or fits)
+
+    # Small parts of scripts.
+
+    def new_id(self) -> int:
+        """A number that no sequence has had."""
+        self._next_id += 1
+        return self._next_id - 1
+
+    def admit(self, chain: TokenChain, num_tokens: int = 0) -> Admit:
+        """A new sequence of this prompt."""
+        return Admit(self.new_id(), chain, num_tokens)
+
+    def tokens(self, count: int) -> tuple[int, ...]:
+        """Any tokens."""
+        block = self.confusable.block
+        drawn: list[int] = []
+        while len(drawn) < count:
+            drawn += block()
+        return tuple(drawn[:count])
+
+    def running(self) -> list[SequenceState]:
+        """The sequences that hold blocks and have nothing left to compute."""
+        return [
+            s
+            for s in self.sequences.values()
+            if s.place == "device" and s.num_computed == s.num_tokens and not s.num_scheduled
+        ]
+
+    def end_all(self, *, backwards: bool = False) -> Iterator[Command]:
+        """The next step, then every sequence ends."""
+        yield Step()
+        numbers = list(self.sequences)
+        for seq_id in reversed(numbers) if backwards else numbers:
+            yield Finish(seq_id)
+
+    def compute(self, chains: Iterable[TokenChain], at_once: int = 64) -> Iterator[Command]:
+        """Each prompt is computed and finished, some in one step; the pool is empty before."""
+        left = iter(chains)
+        while batch := list(islice(left, at_once)):
+            for chain in batch:
+                command = self.admit(chain)
+                yield command
+                if command.seq_id not in self.sequences:
+                    yield from self.end_all()
+                    yield self.admit(chain)
+            yield from self.end_all()
+
+    def ask(self, chains: Iterable[TokenChain]) -> Iterator[Command]:
+        """Each prompt is asked for, by a lookup or else by an admission."""
+        if "lookup_prefix" in self.can.verbs:
+            yield from map(LookupPrefix, chains)
+        else:
+            yield from self.compute(chains, 1)
+
+    def confuse(self, confusions: Iterable[Confusion]) -> Iterator[Command]:
+        """What is cached first and what is then computed beside it, a few confusions at a time."""
+        left = iter(confusions)
+        while batch := list(islice(left, 8)):
+            yield from self.compute(chain for one in batch for chain in one.cached)
+            yield from self.compute(chain for one in batch for chain in one.asked)
+        self.facts.add("prompts that bad keys confuse were computed")
+
+
+Script = Callable[[ManagerScript], Iterator[Command]]
+
+
+def token_values(run: ManagerScript) -> Iterator[Command]:
+    """Token ids over their whole range, equal in some digits or bits, or under a bad hash."""
+    yield from run.confuse(run.confusable.of_tokens())
+
+
+def parents(run: ManagerScript) -> Iterator[Command]:
+    """The same blocks behind other blocks, near and far."""
+    most = run.most_tokens // run.unit
+    yield from run.confuse(run.confusable.of_parents(most))
+
+
+def short_parents(run: ManagerScript) -> Iterator[Command]:
+    """Parents of which only some bits are in the key."""
+    confusion = run.confusable.of_short_parents(run.sizes.num_prompts // 2)
+    yield from run.compute(confusion.cached)
+    yield from run.ask(confusion.asked)
+
+
+def bases(run: ManagerScript) -> Iterator[Command]:
+    """Polynomials of every base and remainders by every number, up to a bound."""
+    for confusion in run.confusable.of_bases(run.sizes.num_steps):
+        yield from run.compute(confusion.cached)
+        yield from run.ask(confusion.asked)
+
+
+def many_prompts(run: ManagerScript) -> Iterator[Command]:
+    """As many different prompts as a busy server caches: hashes of few bits collide by chance."""
+    confusion = run.confusable.of_chance(run.sizes.num_prompts)
+    yield from run.compute(confusion.cached)
+    yield from run.ask(confusion.asked)
+
+
+def extra_keys(run: ManagerScript) -> Iterator[Command]:
+    """Adapters, salts and images with names that are alike."""
+    yield from run.confuse(run.confusable.of_keys())
+
+
+def long_prompts(run: ManagerScript) -> Iterator[Command]:
+    """Prompts around the powers of two, in tokens and in blocks, up to the whole pool.
+
+    Each grows over the end of its block, is found again, and again with one token changed.
+    """
+    unit, most = run.unit, run.most_tokens
+    lengths = {most, most - 1 - run.below(unit)}
+    size = unit * 8
+    while size < most:
+        lengths |= {size - 1 + run.below(3), size + run.below(unit)}
+        size *= 2
+    for length in sorted(length for length in lengths if 0 < length <= most):
+        tokens = run.tokens(length)
+        chain = TokenChain(tokens)
+        yield run.admit(chain)
+        if length >= 200 * unit and run.sequences:
+            run.facts.add("a prompt of hundreds of blocks was computed")
+        yield Step()
+        yield from _grow(run, min(3, most - length))
+        yield from run.end_all()
+        yield from run.compute([chain])
+        changed = [_with_other_token(run, tokens, place) for place in _places(run, length)]
+        yield from run.compute(changed[:1])
+        yield from run.ask(changed[1:])
+    yield from run.compute([TokenChain(run.tokens(most))])
+    limit = run.model.profile.max_tokens
+    if not limit or most < limit:
+        # The pool is too small for these.
+        for further in (1, unit, most):
+            if not limit or most + further <= limit:
+                yield run.admit(TokenChain(run.tokens(most + unit + further)))
+                yield from run.end_all()
+
+
+def _grow(run: ManagerScript, count: int) -> Iterator[Command]:
+    for _ in range(count):
+        for sequence in run.running():
+            yield AppendTokens(sequence.seq_id, run.tokens(1))
+        yield Step()
+
+
+def _places(run: ManagerScript, length: int) -> list[int]:
+    """Where a prompt is changed: beside powers of two that shorter ones have not reached."""
+    places = {0, length - run.unit, length - 1 - run.below(run.unit)}
+    power = 64
+    while power <= length:
+        places |= {power - 1, power} if 2 * power > length else set()
+        power *= 2
+    return sorted(place for place in places if 0 <= place < length)
+
+
+def _with_other_token(run: ManagerScript, tokens: Sequence[int], place: int) -> TokenChain:
+    """The prompt up to some tokens behind the one that is another."""
+    other = (tokens[place] + 1 + run.below(1000)) % (LARGEST_TOKEN + 1)
+    return TokenChain((*tokens[:place], other, *tokens[place + 1 : place + 3 * run.unit]))
+
+
+def chunks(run: ManagerScript) -> Iterator[Command]:
+    """Long prompts that are computed in chunks, beside sequences that decode, and images."""
+    unit = run.unit
+    length = min(run.most_tokens // 2, 300 * unit)
+    for size in (length // 3, 2 * unit, unit + 1):
+        image = Image(f"image of {length // 2}", unit // 2, length // 2)
+        for chain in (
+            TokenChain(run.tokens(length)),
+            TokenChain(run.tokens(length), images=(image,)),
+        ):
+            command = run.admit(chain, size)
+            yield command
+            yield Step()
+            while (sequence := run.sequences.get(command.seq_id)) is not None:
+                left = sequence.num_tokens - sequence.num_computed
+                if not left or sequence.num_scheduled:
+                    break
+                yield Schedule(command.seq_id, min(left, size))
+                yield Step()
+            yield LookupPrefix(chain)
+        yield from run.end_all(backwards=True)
+
+
+def many_sequences(run: ManagerScript) -> Iterator[Command]:
+    """Hundreds of sequences at once, which decode, end in another order, and come again."""
+    count = run.sizes.num_sequences
+    if run.model.profile.max_sequences:
+        count = min(count, run.model.profile.max_sequences)
+    common = run.tokens(run.unit)
+    for turn in range(2):
+        for number in range(count):
+            own = run.tokens(1 + (number + turn) % run.unit)
+            yield run.admit(TokenChain((*common, *own) if number % 3 else own))
+        if len(run.sequences) == count:
+            run.facts.add("hundreds of sequences were alive at once")
+        yield Step()
+        yield from _grow(run, 3)
+        ended = [seq_id for seq_id in run.sequences if run.below(3)]
+        for seq_id in ended:
+            yield Finish(seq_id)
+        yield from _grow(run, 2)
+        for _ in ended:
+            yield run.admit(TokenChain((*common, *run.tokens(1 + run.below(2 * run.unit)))))
+        yield from run.end_all(backwards=bool(turn))
+    yield from run.compute([TokenChain(run.tokens(run.most_tokens))])
+
+
+def many_references(run: ManagerScript) -> Iterator[Command]:
+    """One block that hundreds of sequences hold: forks of one, or a prompt that all begin with."""
+    count = run.sizes.num_references
+    if run.model.profile.max_sequences:
+        count = min(count, run.model.profile.max_sequences)
+    parent = run.admit(TokenChain(run.tokens(2 * run.unit + 1)))
+    yield parent
+    yield Step()
+    if "fork" in run.can.verbs:
+        for _ in range(count - 1):
+            yield Fork(parent.seq_id, run.new_id())
+    else:
+        for _ in range(count - 1):
+            yield run.admit(TokenChain((*parent.chain.tokens[:-1], *run.tokens(1))))
+    holders = run.model.pool.holders.values()
+    if max(map(len, holders)) >= count:
+        run.facts.add("a block had hundreds of references")
+    yield Step()
+    for sequence in run.running()[:: max(1, count // 64)]:
+        yield AppendTokens(sequence.seq_id, run.tokens(1))
+    yield Step()
+    # Those that came first go first, and one is left: what it reads has to be there still.
+    *others, last = list(run.sequences)
+    for seq_id in others:
+        yield Finish(seq_id)
+    # Whoever needs blocks now takes all that are free.
+    free = len(run.model.pool.free) - run.model.profile.watermark_blocks
+    room = (free // len(run.model.groups) - 2) * min(run.model.block_sizes)
+    yield from _grow(run, 1)
+    yield run.admit(TokenChain(run.tokens(max(1, min(room, run.most_tokens)))))
+    yield Step()
+    yield Finish(last)
+
+
+def refusals(run: ManagerScript) -> Iterator[Command]:
+    """One refusal hundreds of times, of every kind; then there is as much room as before."""
+    unit, most = run.unit, run.most_tokens
+    rows = []
+    # Some take all room, so that nothing fits.
+    while len(rows) < 40:
+        left = len(run.model.pool.free) - run.model.profile.watermark_blocks
+        room = left // len(run.model.groups) * min(run.model.block_sizes)
+        if room < 1 or run.model.has_no_row():
+            break
+        command = run.admit(TokenChain(run.tokens(min(most // 8 + 1, room))))
+        yield command
+        if command.seq_id not in run.sequences:
+            break
+        rows.append(command)
+        yield Step()
+    waiting = run.admit(TokenChain(run.tokens(most // 2)))
+    refused = 0
+    for number in range(run.sizes.num_repeats):
+        again = number % 2 and waiting.seq_id not in run.sequences
+        command = waiting if again else run.admit(TokenChain(run.tokens(2 * unit + number % unit)))
+        yield command
+        refused += command.seq_id not in run.sequences
+        for sequence in run.running()[:2]:
+            yield AppendTokens(sequence.seq_id, run.tokens(unit))
+        if rows and rows[0].seq_id in run.sequences:
+            yield Fork(rows[0].seq_id, run.new_id())
+        yield LookupPrefix(waiting.chain)
+        yield Reset()
+        if number % 16 == 0:
+            yield Step()
+            yield Abort(run.new_id())
+    if refused >= run.sizes.num_repeats // 2:
+        run.facts.add("hundreds of admissions were refused")
+    yield from run.end_all()
+    yield Reset()
+    yield from run.compute([TokenChain(run.tokens(most))])
+    for row in rows:
+        yield run.admit(TokenChain(run.tokens(len(row.chain.tokens))))
+    yield from run.end_all()
+
+
+def preemptions(run: ManagerScript) -> Iterator[Command]:
+    """Hundreds of preemptions, swaps, cuts, drafts and transfers in the life of a few sequences."""
+    unit = run.unit
+    length = max(1, min(run.most_tokens // 6, 10 * unit))
+    for _ in range(3):
+        yield run.admit(TokenChain(run.tokens(length + run.below(unit))))
+    yield Step()
+    for number in range(run.sizes.num_repeats):
+        sequences = list(run.sequences.values())
+        if not sequences:
+            break
+        sequence = sequences[number % len(sequences)]
+        seq_id = sequence.seq_id
+        if number == run.sizes.num_repeats - 1 and "preempt" in run.can.verbs:
+            run.facts.add("hundreds of preemptions were made")
+        yield Preempt(seq_id)
+        yield Resume(seq_id, 0)
+        yield Step()
+        yield AppendTokens(seq_id, run.tokens(1))
+        yield Draft(seq_id, run.tokens(1 + number % unit))
+        yield Step()
+        if sequence.drafts_computed:
+            yield Accept(seq_id, run.below(sequence.num_drafts + 1))
+        if sequence.num_tokens > length:
+            yield Truncate(seq_id, length - number % unit)
+        yield SwapOut(seq_id)
+        yield SwapIn(seq_id)
+        if number % 4 == 0:
+            yield from _transfer(run, length)
+        if sequence.num_tokens > 2 * length:
+            yield Step()
+            yield Finish(seq_id)
+            yield run.admit(TokenChain(run.tokens(length)))
+            yield Step()
+    yield from run.end_all()
+    yield from run.compute([TokenChain(run.tokens(run.most_tokens))])
+
+
+def _transfer(run: ManagerScript, length: int) -> Iterator[Command]:
+    """A sequence whose KV comes from elsewhere; every second is ended before it is there."""
+    seq_id = run.new_id()
+    if length < 2:
+        return
+    yield Load(seq_id, TokenChain(run.tokens(length)), length - 1)
+    if seq_id not in run.sequences:
+        return
+    if seq_id % 2:
+        yield Abort(seq_id)
+    yield Loaded(seq_id)
+    yield Step()
+    if seq_id in run.sequences:
+        yield Finish(seq_id)
+
+
+def row_width(run: ManagerScript) -> Iterator[Command]:
+    """Sequences that grow exactly to the width of a row, beside others that are read again."""
+    width = run.model.profile.max_tokens
+    if not width or run.most_tokens < width:
+        return
+    num_rows = max(1, min(3, run.num_usable // len(run.model.groups) * run.unit // width - 1))
+    for ahead in (0, 1, 2, run.unit, run.unit + 1):
+        if ahead >= width:
+            continue
+        for _ in range(num_rows):
+            yield run.admit(TokenChain(run.tokens(width - ahead)))
+        short = run.admit(TokenChain(run.tokens(run.unit + 1)))
+        yield short
+        yield Step()
+        while any(s.num_tokens < width for s in run.running() if s.seq_id != short.seq_id):
+            before = sum(s.num_tokens for s in run.sequences.values())
+            for sequence in run.running():
+                left = width - sequence.num_tokens
+                if left:
+                    yield AppendTokens(sequence.seq_id, run.tokens(1))
+                if left > 1:
+                    yield Draft(sequence.seq_id, run.tokens(left - 1))
+            yield Step()
+            for sequence in list(run.sequences.values()):
+                if sequence.drafts_computed:
+                    yield Accept(sequence.seq_id, sequence.num_drafts // 2)
+            if before == sum(s.num_tokens for s in run.sequences.values()):
+                break
+        if any(s.num_tokens == width for s in run.sequences.values()):
+            run.facts.add("a sequence reached the width of a row")
+        yield Step()
+        yield from run.end_all()
+
+
+def churn(run: ManagerScript) -> Iterator[Command]:
+    """Arrivals, growth and endings as on a busy server: prompts of all lengths, many shared."""
+    earlier = [run.tokens(run.unit)]
+    longest = max(1, run.most_tokens // 8)
+    for _ in range(run.sizes.num_commands // 8):
+        kind = run.below(16)
+        running = run.running()
+        if kind < 6 and not run.model.has_no_row():
+            tokens = earlier[run.below(len(earlier))]
+            kept = tokens[: 1 + run.below(len(tokens))]
+            more = 1 + run.below(1 << run.below(longest.bit_length()))
+            tokens = (*kept, *run.tokens(more))[:longest]
+            earlier = [*earlier[-30:], tokens]
+            yield run.admit(TokenChain(tokens))
+        elif kind < 9:
+            yield Step()
+        elif not running:
+            yield Step()
+        else:
+            sequence = running[run.below(len(running))]
+            if kind < 13:
+                if sequence.num_tokens < run.most_tokens:
+                    yield AppendTokens(sequence.seq_id, run.tokens(1))
+            elif kind == 13:
+                yield Preempt(sequence.seq_id)
+                yield Resume(sequence.seq_id, 0)
+            elif kind == 14 and not run.model.has_no_row():
+                yield Fork(sequence.seq_id, run.new_id())
+            else:
+                earlier.append(sequence.tokens[:longest])
+                yield Finish(sequence.seq_id)
+    yield from run.end_all()
+
+
+def long_run(run: ManagerScript) -> Iterator[Command]:
+    """The usual commands in a small pool, thousands of them in one run."""
+    workload = ManagerWorkload(run.choices, run.model, run.can)
+    for number in range(run.sizes.num_commands):
+        if number % 16 == 0:
+            workload.bias()
+        yield workload.next()
+    run.facts.add("thousands of commands came in one run")
+    while (command := workload.drain()) is not None:
+        yield command
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A script, and the pool that it needs: so many blocks for a profile and sizes."""
+
+    script: Script
+    num_blocks: Callable[[ManagerSizes], int]
+    is_for: Callable[[ManagerProfile], bool] = lambda _: True
+    caches: bool = True
+
+
+def _has_cache(profile: ManagerProfile) -> bool:
+    return profile.publishes != "never"
+
+
+SCRIPTS: dict[str, Plan] = {
+    "token values": Plan(token_values, lambda _: 1_024, _has_cache),
+    "long prompts": Plan(long_prompts, lambda sizes: sizes.num_blocks // 4),
+    "many sequences": Plan(many_sequences, lambda sizes: 4 * sizes.num_sequences + 1),
+    "refusals": Plan(refusals, lambda _: 255),
+    "many references": Plan(many_references, lambda sizes: 2 * sizes.num_references + 65),
+    "parents": Plan(parents, lambda _: 1_023, _has_cache),
+    "row width": Plan(row_width, lambda sizes: sizes.num_blocks, lambda p: bool(p.max_tokens)),
+    "preemptions": Plan(preemptions, lambda _: 96),
+    "bases": Plan(bases, lambda sizes: 4 * sizes.num_steps + 128, _has_cache),
+    "extra keys": Plan(extra_keys, lambda _: 512, _has_cache),
+    "long run": Plan(long_run, lambda _: 9),
+    "many prompts": Plan(many_prompts, lambda sizes: 4 * sizes.num_prompts, _has_cache),
+    "short parents": Plan(short_parents, lambda sizes: 4 * sizes.num_prompts, _has_cache),
+    "chunks": Plan(chunks, lambda _: 1_400),
+    "churn": Plan(churn, lambda sizes: sizes.num_blocks),
+}
+
+
+def required_production_facts(profile: ManagerProfile, can: Capabilities) -> list[str]:
+    """The facts that runs at the sizes of servers must reach under this profile."""
+    facts = [
+        "a prompt of hundreds of blocks was computed",
+        "thousands of commands came in one run",
+    ]
+    if not profile.max_sequences:
+        facts.append("hundreds of sequences were alive at once")
+    if profile.publishes != "never":
+        facts.append("prompts that bad keys confuse were computed")
+    if any(group.kind == "full" for group in profile.groups):
+        # What slides out of a window leaves room, and is not shared for long.
+        facts.append("hundreds of admissions were refused")
+        if profile.publishes != "never" or "fork" in can.verbs:
+            facts.append("a block had hundreds of references")
+    if "preempt" in can.verbs:
+        facts.append("hundreds of preemptions were made")
+    if profile.max_tokens:
+        facts.append("a sequence reached the width of a row")
+    return facts

@@ -1,0 +1,374 @@
+"""Prompts that careless keys confuse: different tokens that come to one hash.
+
+Each `Confusion` is made for mistakes that engines have made or could make: keys that forget the
+order of tokens, their upper or lower bits, or the blocks before them; sums, polynomials and texts
+joined without a separator; checksums of known kinds. Nothing of it is random where it can be
+solved: for every base below a bound some cached and some asked prompt collide (baby steps and giant
+steps, as for discrete logarithms), whatever the modulus.
+
+A key that tells different prefixes apart confuses none of them. What is out of reach: good hashes
+cut to more bits than the number of prompts finds by chance, about 20 bits for 1,000 and 1,000.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from poolproof.contract.content import Image, TokenChain
+
+__all__ = ["LARGEST_TOKEN", "Confusion", "ConfusablePrompts"]
+
+LARGEST_TOKEN = 2**31 - 1
+"""Token ids are those of an int32 that are not negative."""
+
+Tokens = tuple[int, ...]
+Pair = tuple[Tokens, Tokens]
+
+_VOCABULARIES = (100_277, 128_256, 151_936, 152_064, 201_088, 256_000, 262_144, 1_000_003)
+"""Sizes of vocabularies, by which an id may be reduced, beyond what giant steps cover."""
+
+_LARGE_BASES = (
+    65_537, 65_599, 1_000_003, 16_777_619, 19_260_817, 998_244_353, 1_000_000_007,
+    1_664_525, 22_695_477, 1_103_515_245, 2_654_435_761,
+)  # fmt: skip
+_MODULI = (2**31 - 1, 2**31, 2**32, 1_000_000_007, 998_244_353)
+
+_TEXT_LENGTHS = (7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
+_DISTANCES = (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
+"""How many blocks lie between a block and the one before it that is left out of its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """Prompts that are computed first, and prompts that must not be found because of them."""
+
+    name: str
+    cached: tuple[TokenChain, ...]
+    asked: tuple[TokenChain, ...]
+
+
+class ConfusablePrompts:
+    """Makes confusions of blocks of `size` tokens, with `num_after` equal blocks behind them."""
+
+    def __init__(self, seed: str, size: int, num_after: int = 0) -> None:
+        self._random = random.Random(seed)
+        self._size = size
+        self._after = self.block() * num_after
+        self._common = self.block()
+
+    def block(self) -> Tokens:
+        """A block of any tokens."""
+        return tuple(self._random.randrange(LARGEST_TOKEN + 1) for _ in range(self._size))
+
+    def prompt(self, *blocks: Sequence[int]) -> TokenChain:
+        """A prompt of these blocks, of which all can be cached: something stands behind them."""
+        return TokenChain((*(token for block in blocks for token in block), *self._after, 1))
+
+    def of_tokens(self) -> Iterator[Confusion]:
+        """Pairs of blocks that differ in few tokens, first in a prompt or behind a common block."""
+        for name, (first, second) in self._pairs():
+            if len(first) <= self._size:
+                ends = self._at_end(first), self._at_end(second)
+                if self._random.randrange(2):
+                    chains = [self.prompt(self._common, end) for end in ends]
+                else:
+                    chains = [self.prompt(end) for end in ends]
+                yield Confusion(name, (chains[0],), (chains[1],))
+
+    def of_bases(self, num_steps: int) -> Iterator[Confusion]:
+        """For every base and every modulus below the square of `num_steps` two that collide.
+
+        With one token t: (j) and (num_steps * i) are equal modulo m for every m. With two tokens
+        (0, c + j) and (1, c - num_steps * i) have one value in every polynomial whose base is
+        j + num_steps * i; so do (0, j) and (1, num_steps * i) where the last is xored.
+        """
+        steps = range(num_steps)
+        middle = 2**30
+        small = [(j,) for j in steps]
+        giant = [(num_steps * i,) for i in range(1, num_steps + 1)]
+        yield self._many("a token id modulo a number", small, giant)
+        if self._size < 2:
+            return
+        small = [(0, middle + j) for j in steps]
+        giant = [(1, middle - num_steps * i) for i in steps]
+        yield self._many("a polynomial of the tokens", small, giant)
+        yield self._many(
+            "a polynomial of the tokens, the first one first",
+            [pair[::-1] for pair in small],
+            [pair[::-1] for pair in giant],
+        )
+        yield self._many(
+            "a polynomial with exclusive or",
+            [(0, j) for j in steps],
+            [(1, num_steps * i) for i in steps],
+        )
+
+    def of_parents(self, most_blocks: int) -> Iterator[Confusion]:
+        """The same blocks behind others, up to `most_blocks` in a prompt."""
+        x, y, z = self.block(), self.block(), self.block()
+        prompt = self.prompt
+        yield Confusion("the parent", (prompt(x, y),), (prompt(y),))
+        yield Confusion("the parent behind another", (prompt(x, y), prompt(z)), (prompt(z, y),))
+        yield Confusion("the order of blocks", (prompt(x, y), prompt(y)), (prompt(y, x),))
+        yield Confusion("blocks that cancel out", (prompt(x, x), prompt(z)), (prompt(x, x, z),))
+        yield Confusion("how often a block stands there", (prompt(x, x),), (prompt(x, x, x),))
+        if self._size > 1:
+            left, right = self.block()[:-1], self.block()[1:]
+            yield Confusion(
+                "the border between blocks",
+                (prompt((*left, 1), (23, *right)), prompt((*left, 12))),
+                (prompt((*left, 12), (3, *right)),),
+            )
+        for distance in _DISTANCES:
+            if 2 * distance + 8 <= most_blocks:
+                x, y, z = self.block(), self.block(), self.block()
+                between = [self.block() for _ in range(distance)]
+                yield Confusion(
+                    f"what lies {distance + 1} blocks back",
+                    (prompt(x, *between, z), prompt(y, *between)),
+                    (prompt(y, *between, z),),
+                )
+
+    def of_short_parents(self, count: int) -> Confusion:
+        """`count` parents with one child, asked for behind `count` others: cut parent hashes."""
+        child = self.block()
+        ours, others = ([self.block() for _ in range(count)] for _ in range(2))
+        cached = [self.prompt(parent, child) for parent in ours]
+        cached += [self.prompt(parent) for parent in others]
+        asked = [self.prompt(parent, child) for parent in others]
+        return Confusion("a few bits of the parent", tuple(cached), tuple(asked))
+
+    def of_chance(self, count: int) -> Confusion:
+        """`count` prompts that are cached, and as many others: hashes of few bits."""
+        cached, asked = ([self.prompt(self.block()) for _ in range(count)] for _ in range(2))
+        return Confusion("a few bits of the hash", tuple(cached), tuple(asked))
+
+    def of_keys(self) -> Iterator[Confusion]:
+        """The same tokens under adapters, salts and images that are alike."""
+        tokens = self.prompt(self.block()).tokens
+        for first, second in self._texts():
+            salts = [TokenChain(tokens, None, salt) for salt in (first, second)]
+            names = [TokenChain(tokens, (name, "at")) for name in (first, second)]
+            paths = [TokenChain(tokens, ("adapter", path)) for path in (first, second)]
+            images = [TokenChain(tokens, images=(Image(i, 0, 1),)) for i in (first, second)]
+            for kind, (cached, asked) in zip(
+                ("salts", "names of adapters", "paths of adapters", "images"),
+                (salts, names, paths, images),
+                strict=True,
+            ):
+                yield Confusion(f"{kind} that are alike", (cached,), (asked,))
+        yield from self._joined_keys(tokens)
+
+    def _joined_keys(self, tokens: Tokens) -> Iterator[Confusion]:
+        plain = TokenChain(tokens)
+
+        def pair(name: str, first: TokenChain, second: TokenChain) -> Confusion:
+            return Confusion(name, (first,), (second,))
+
+        yield pair("an adapter's name and path", TokenChain(tokens, ("a", "bc")),
+                   TokenChain(tokens, ("ab", "c")))  # fmt: skip
+        yield pair("an adapter's name for its path", TokenChain(tokens, ("a", "b")),
+                   TokenChain(tokens, ("b", "a")))  # fmt: skip
+        yield pair("an adapter and a salt", TokenChain(tokens, ("a", "b")),
+                   TokenChain(tokens, None, "ab"))  # fmt: skip
+        yield pair("an adapter and a salt, joined", TokenChain(tokens, ("a", "b"), "c"),
+                   TokenChain(tokens, ("a", "bc"), "d"))  # fmt: skip
+        yield pair("no salt and one of that name", plain, TokenChain(tokens, None, "None"))
+        yield pair("no adapter and one of that name", plain, TokenChain(tokens, ("None", "None")))
+        for salt, token in (("1", 23), ("7", 89)):
+            other = TokenChain((int(str(token)[1:]), *tokens[1:]), None, salt + str(token)[0])
+            yield pair("a salt and the first token", TokenChain((token, *tokens[1:]), None, salt),
+                       other)  # fmt: skip
+        if self._size > 1:
+            first = TokenChain(tokens, images=(Image("ab", 0, 1), Image("c", 1, 1)))
+            yield pair("the names of two images", first,
+                       TokenChain(tokens, images=(Image("a", 0, 1), Image("bc", 1, 1))))  # fmt: skip
+            yield pair("the order of two images", first,
+                       TokenChain(tokens, images=(Image("c", 0, 1), Image("ab", 1, 1))))  # fmt: skip
+            yield pair("where an image begins", TokenChain(tokens, images=(Image("p", 0, 1),)),
+                       TokenChain(tokens, images=(Image("p", 1, 1),)))  # fmt: skip
+
+    @staticmethod
+    def _texts() -> Iterator[tuple[str, str]]:
+        """Texts that short, careless or ordered comparisons take for one."""
+        for length in _TEXT_LENGTHS:
+            yield "s" * length + "1", "s" * length + "2"
+            yield "1" + "s" * length, "2" + "s" * length
+        # "Aa" and "BB" have one value in the polynomial of base 31.
+        yield from (("ab", "ba"), ("Aa", "BB"), ("x", "X"), ("x", "x "), ("1", "01"), ("1", "1.0"))
+
+    def _at_end(self, tokens: Tokens) -> Tokens:
+        """A block that ends with these tokens; the others are the same in all of them."""
+        return (*self._common[: self._size - len(tokens)], *tokens)
+
+    def _many(self, name: str, cached: Sequence[Tokens], asked: Sequence[Tokens]) -> Confusion:
+        # Other tokens before them than in the other confusions, or they would be found.
+        start = self.block()
+
+        def prompt(tokens: Tokens) -> TokenChain:
+            return self.prompt((*start[: self._size - len(tokens)], *tokens))
+
+        found = {prompt(tokens) for tokens in cached}
+        return Confusion(
+            name, tuple(map(prompt, cached)), tuple(c for c in map(prompt, asked) if c not in found)
+        )
+
+    def _pairs(self) -> Iterator[tuple[str, Pair]]:
+        """Short runs of tokens that are one to somebody, and different."""
+        yield from self._of_one_token()
+        yield from self._of_order_and_sums()
+        yield from self._of_text()
+        yield from self._of_checksums()
+        for base in _LARGE_BASES:
+            for modulus in _MODULI:
+                off = -base % modulus
+                off -= modulus * (off > modulus // 2)
+                first, second = max(0, -off), max(0, -off) + off
+                pair = (0, first), (1, second)
+                yield "a polynomial with a large base", pair
+                yield "a polynomial with a large base", (pair[0][::-1], pair[1][::-1])
+
+    def _of_one_token(self) -> Iterator[tuple[str, Pair]]:
+        for bits in range(4, 31):
+            low = self._random.randrange(2**bits)
+            yield f"the lower {bits} bits of a token", ((low,), (low + 2**bits,))
+        for digits in range(1, 10):
+            low = self._random.randrange(10**digits)
+            yield f"the last {digits} digits of a token", ((low,), (low + 10**digits,))
+        for bits in (8, 11, 24, 30):
+            yield "a token as a short float", ((2**bits,), (2**bits + 1,))
+        yield "the upper bits of a token", ((LARGEST_TOKEN,), (LARGEST_TOKEN - 1,))
+        for vocabulary in _VOCABULARIES:
+            yield "a token modulo the vocabulary", ((17,), (17 + vocabulary,))
+        yield "the sign of a token", ((0,), (LARGEST_TOKEN,))
+        yield "the first token ids", ((0,), (1,))
+
+    def _of_order_and_sums(self) -> Iterator[tuple[str, Pair]]:
+        draw = self._random.randrange
+        x, y, z = (draw(2**20, 2**30) for _ in range(3))
+        yield "the order of tokens", ((x, y), (y, x))
+        yield "the order of tokens", ((x, y, z), (z, y, x))
+        yield "how often a token stands there", ((x, x, y), (x, y, y))
+        yield "tokens that cancel out", ((x, x), (y, y))
+        yield "a product", ((6, 35), (10, 21))
+        for off in (1, 2**8, 2**16, 2**20 - 1):
+            yield "a sum", ((x, y), (x + off, y - off))
+            yield "an exclusive or", ((x, y), (x ^ off, y ^ off))
+        for place in range(1, self._size):
+            yield "a sum with places", ((x, y), (x + place + 1, y - place))
+            yield "a sum with places from 0", ((x, y), (x + place, y - place + 1))
+        yield "a sum of sums", ((x, y, z), (x + 1, y - 2, z + 1))
+        # Every token counts, wherever it stands; a hash of the first or last few forgets some.
+        block = self.block()
+        for place, token in enumerate(block):
+            yield f"token {place} of a block", (
+                block, (*block[:place], token ^ 1, *block[place + 1 :])
+            )  # fmt: skip
+
+    def _of_text(self) -> Iterator[tuple[str, Pair]]:
+        """Tokens written one behind the other, plain or in fields of some width."""
+        for base, alphabet, widest in ((10, "123456789", 9), (16, "1234567", 7)):
+            for width in range(1, widest + 1):
+                text = "1" + "".join(self._random.choices(alphabet, k=2 * width))
+                yield "tokens joined without a separator", (
+                    (int(text[: width + 1], base), int(text[width + 1 :], base)),
+                    (int(text[:width], base), int(text[width:], base)),
+                )
+        yield "tokens joined as their bytes", ((0x01, 0x0203), (0x0102, 0x03))
+        yield "tokens joined as their bytes", ((0x01, 0x0302), (0x0201, 0x03))
+
+    def _of_checksums(self) -> Iterator[tuple[str, Pair]]:
+        """CRC-32 and Adler-32 of the tokens' bytes or text, whatever stands before them."""
+        low = 0x010203
+        yield "Adler-32 of the tokens", ((low,), (low + 1 - 2 * 256 + 65536,))
+        count = min(self._size, 4)
+        for name, encode, free_bits in (
+            ("4 bytes each", lambda t: t.to_bytes(4, "little"), range(30)),
+            ("8 bytes each", lambda t: t.to_bytes(8, "little"), range(30)),
+            ("4 bytes each, the highest first", lambda t: t.to_bytes(4, "big"), range(30)),
+        ):
+            found = _equal_crc(count, free_bits, _joined(encode, b""))
+            if found is not None:
+                yield f"CRC-32 of {name}", found
+        for separator in (b", ", b",", b" ", b""):
+            found = _equal_crc_of_text(count, separator)
+            if found is not None:
+                yield "CRC-32 of the tokens as text", found
+
+
+def _joined(encode: Callable[[int], bytes], separator: bytes) -> Callable[[Sequence[int]], bytes]:
+    return lambda tokens: separator.join(map(encode, tokens))
+
+
+def _equal_crc(
+    count: int, bits: Sequence[int], encode: Callable[[Sequence[int]], bytes]
+) -> Pair | None:
+    """Two runs of `count` tokens that differ in some of these bits and have one CRC-32.
+
+    The checksum of equally long texts is linear in what differs, so that a set of bits whose
+    changes cancel out is found by elimination; None where there are too few bits.
+    """
+    changes = [(place, 1 << bit) for place in range(count) for bit in bits]
+    return _cancelling(tuple([0] * count), changes, encode)
+
+
+def _equal_crc_of_text(count: int, separator: bytes) -> Pair | None:
+    """The same for tokens as decimal text: digits from 0 to 7 are changed into one another."""
+    digits = 8
+    start = tuple([int("1" * (digits + 1))] * count)
+
+    def encode(flips: Sequence[int]) -> bytes:
+        texts = []
+        for token, flip in zip(start, flips, strict=True):
+            text = bytearray(str(token).encode())
+            for digit in range(digits):
+                text[1 + digit] ^= flip >> (3 * digit) & 7
+            texts.append(bytes(text))
+        return separator.join(texts)
+
+    changes = [(place, 1 << bit) for place in range(count) for bit in range(3 * digits)]
+    found = _cancelling(tuple([0] * count), changes, encode)
+    if found is None:
+        return None
+    text = separator or b"\0"
+    return (
+        tuple(start),
+        tuple(int(part) for part in encode(found[1]).split(text))
+        if separator
+        else _split(encode(found[1]), digits + 1),
+    )
+
+
+def _split(text: bytes, width: int) -> Tokens:
+    bounds = range(0, len(text) + 1, width)
+    return tuple(int(text[first:end]) for first, end in pairwise(bounds))
+
+
+def _cancelling(
+    start: Tokens, changes: Sequence[tuple[int, int]], encode: Callable[[Sequence[int]], bytes]
+) -> Pair | None:
+    """`start`, and `start` with some of the changes, where these leave the CRC-32 as it is."""
+    whole = zlib.crc32(encode(start))
+    reduced: dict[int, tuple[int, frozenset[int]]] = {}
+    for number, (place, bits) in enumerate(changes):
+        changed = list(start)
+        changed[place] ^= bits
+        difference, used = zlib.crc32(encode(changed)) ^ whole, frozenset([number])
+        while difference:
+            top = difference.bit_length()
+            if top not in reduced:
+                reduced[top] = difference, used
+                break
+            other, others = reduced[top]
+            difference, used = difference ^ other, used ^ others
+        else:
+            other_tokens = list(start)
+            for chosen in used:
+                place, bits = changes[chosen]
+                other_tokens[place] ^= bits
+            return start, tuple(other_tokens)
+    return None
