@@ -10,7 +10,7 @@ and gives legal commands alone; the session checks them as all others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import lcm
 
@@ -42,7 +42,17 @@ from poolproof.harness.manager_workload import ManagerWorkload
 from poolproof.harness.token_collisions import LARGEST_TOKEN, ConfusablePrompts, Confusion
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
-__all__ = ["QUICK_SIZES", "SCRIPTS", "ManagerScript", "ManagerSizes", "required_production_facts"]
+__all__ = ["QUICK_SIZES", "SCRIPTS", "ManagerScript", "ManagerSizes", "required_script_facts"]
+
+
+CONFUSED = "prompts that bad keys confuse were computed"
+LONG_PROMPT = "a prompt of hundreds of blocks was computed"
+MANY_SEQUENCES = "hundreds of sequences were alive at once"
+MANY_REFERENCES = "a block had hundreds of references"
+MANY_REFUSALS = "hundreds of admissions were refused"
+MANY_PREEMPTIONS = "hundreds of preemptions were made"
+FULL_ROW = "a sequence reached the width of a row"
+LONG_RUN = "thousands of commands came in one run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +60,44 @@ class ManagerSizes:
     """How large the runs of a level are.
 
     num_blocks: of the largest pools. num_prompts: different prompts that are cached, and as many
-    asked for. num_steps: baby and giant steps (`ConfusablePrompts.of_bases`). num_sequences and
+    asked for. num_giant_steps: baby and giant steps (`ConfusablePrompts.of_bases`). num_sequences and
     num_references: alive at once, and in one block. num_repeats: refusals, preemptions, cuts and
-    swaps in one run. num_commands: of a long run.
+    swaps in one run. num_commands: of a long run. Each script is played `rounds` times, with other
+    tokens and lengths; of the layouts of one manager each plays one script in `every`, from the
+    `first` on.
     """
 
     num_blocks: int = 4_096
     num_prompts: int = 1_000
-    num_steps: int = 256
+    num_giant_steps: int = 256
     num_sequences: int = 257
     num_references: int = 300
     num_repeats: int = 300
     num_commands: int = 10_000
+    rounds: int = 1
+    first: int = 0
+    every: int = 1
+
+    def scripts_for(self, profile: ManagerProfile) -> list[str]:
+        """The names of the scripts that mean something under the profile, in their order."""
+        names = [name for name, plan in SCRIPTS.items() if plan.is_for(profile)]
+        return names[self.first % self.every :: self.every]
+
+    def runs(self, profile: ManagerProfile) -> range:
+        """The numbers of the runs: each script in turn, in every round."""
+        return range(self.rounds * len(self.scripts_for(profile)))
+
+    @property
+    def num_steps(self) -> int:
+        """About how many commands the runs of one layout have, for progress that is shown."""
+        per_round = 20 * self.num_giant_steps + 14 * self.num_sequences + 5 * self.num_repeats
+        return self.rounds * (per_round + 2 * self.num_commands) // self.every
+
+    def shared(self, place: int, num_layouts: int) -> ManagerSizes:
+        """The sizes for one of several layouts: the first plays everything, the others share."""
+        if place == 0:
+            return self
+        return replace(self, first=place, every=min(num_layouts, 4))
 
 
 QUICK_SIZES = ManagerSizes()
@@ -164,7 +200,7 @@ class ManagerScript:
         while batch := list(islice(left, 8)):
             yield from self.compute(chain for one in batch for chain in one.cached)
             yield from self.compute(chain for one in batch for chain in one.asked)
-        self.facts.add("prompts that bad keys confuse were computed")
+        self.facts.add(CONFUSED)
 
 
 Script = Callable[[ManagerScript], Iterator[Command]]
@@ -190,7 +226,7 @@ def short_parents(run: ManagerScript) -> Iterator[Command]:
 
 def bases(run: ManagerScript) -> Iterator[Command]:
     """Polynomials of every base and remainders by every number, up to a bound."""
-    for confusion in run.confusable.of_bases(run.sizes.num_steps):
+    for confusion in run.confusable.of_bases(run.sizes.num_giant_steps):
         yield from run.compute(confusion.cached)
         yield from run.ask(confusion.asked)
 
@@ -223,7 +259,7 @@ def long_prompts(run: ManagerScript) -> Iterator[Command]:
         chain = TokenChain(tokens)
         yield run.admit(chain)
         if length >= 200 * unit and run.sequences:
-            run.facts.add("a prompt of hundreds of blocks was computed")
+            run.facts.add(LONG_PROMPT)
         yield Step()
         yield from _grow(run, min(3, most - length))
         yield from run.end_all()
@@ -298,7 +334,7 @@ def many_sequences(run: ManagerScript) -> Iterator[Command]:
             own = run.tokens(1 + (number + turn) % run.unit)
             yield run.admit(TokenChain((*common, *own) if number % 3 else own))
         if len(run.sequences) == count:
-            run.facts.add("hundreds of sequences were alive at once")
+            run.facts.add(MANY_SEQUENCES)
         yield Step()
         yield from _grow(run, 3)
         ended = [seq_id for seq_id in run.sequences if run.below(3)]
@@ -327,7 +363,7 @@ def many_references(run: ManagerScript) -> Iterator[Command]:
             yield run.admit(TokenChain((*parent.chain.tokens[:-1], *run.tokens(1))))
     holders = run.model.pool.holders.values()
     if max(map(len, holders)) >= count:
-        run.facts.add("a block had hundreds of references")
+        run.facts.add(MANY_REFERENCES)
     yield Step()
     for sequence in run.running()[:: max(1, count // 64)]:
         yield AppendTokens(sequence.seq_id, run.tokens(1))
@@ -378,7 +414,7 @@ def refusals(run: ManagerScript) -> Iterator[Command]:
             yield Step()
             yield Abort(run.new_id())
     if refused >= run.sizes.num_repeats // 2:
-        run.facts.add("hundreds of admissions were refused")
+        run.facts.add(MANY_REFUSALS)
     yield from run.end_all()
     yield Reset()
     yield from run.compute([TokenChain(run.tokens(most))])
@@ -401,7 +437,7 @@ def preemptions(run: ManagerScript) -> Iterator[Command]:
         sequence = sequences[number % len(sequences)]
         seq_id = sequence.seq_id
         if number == run.sizes.num_repeats - 1 and "preempt" in run.can.verbs:
-            run.facts.add("hundreds of preemptions were made")
+            run.facts.add(MANY_PREEMPTIONS)
         yield Preempt(seq_id)
         yield Resume(seq_id, 0)
         yield Step()
@@ -470,7 +506,7 @@ def row_width(run: ManagerScript) -> Iterator[Command]:
             if before == sum(s.num_tokens for s in run.sequences.values()):
                 break
         if any(s.num_tokens == width for s in run.sequences.values()):
-            run.facts.add("a sequence reached the width of a row")
+            run.facts.add(FULL_ROW)
         yield Step()
         yield from run.end_all()
 
@@ -516,61 +552,91 @@ def long_run(run: ManagerScript) -> Iterator[Command]:
         if number % 16 == 0:
             workload.bias()
         yield workload.next()
-    run.facts.add("thousands of commands came in one run")
+    run.facts.add(LONG_RUN)
     while (command := workload.drain()) is not None:
         yield command
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A script, and the pool that it needs: so many blocks for a profile and sizes."""
+    """A script, the pool that it needs, so many blocks for each group, and what it must reach."""
 
     script: Script
     num_blocks: Callable[[ManagerSizes], int]
+    facts: Callable[[ManagerProfile, Capabilities], tuple[str, ...]] = lambda *_: ()
     is_for: Callable[[ManagerProfile], bool] = lambda _: True
-    caches: bool = True
 
 
 def _has_cache(profile: ManagerProfile) -> bool:
     return profile.publishes != "never"
 
 
+def _has_full_group(profile: ManagerProfile) -> bool:
+    """What slides out of a window leaves room, and is not shared for long."""
+    return any(group.kind == "full" for group in profile.groups)
+
+
+def _if(
+    condition: Callable[[ManagerProfile, Capabilities], bool], fact: str
+) -> Callable[[ManagerProfile, Capabilities], tuple[str, ...]]:
+    return lambda profile, can: (fact,) * condition(profile, can)
+
+
+def _always(_: ManagerProfile, __: Capabilities) -> bool:
+    return True
+
+
+_CONFUSED = _if(_always, CONFUSED)
+
 SCRIPTS: dict[str, Plan] = {
-    "token values": Plan(token_values, lambda _: 1_024, _has_cache),
-    "long prompts": Plan(long_prompts, lambda sizes: sizes.num_blocks // 4),
-    "many sequences": Plan(many_sequences, lambda sizes: 4 * sizes.num_sequences + 1),
-    "refusals": Plan(refusals, lambda _: 255),
-    "many references": Plan(many_references, lambda sizes: 2 * sizes.num_references + 65),
-    "parents": Plan(parents, lambda _: 1_023, _has_cache),
-    "row width": Plan(row_width, lambda sizes: sizes.num_blocks, lambda p: bool(p.max_tokens)),
-    "preemptions": Plan(preemptions, lambda _: 96),
-    "bases": Plan(bases, lambda sizes: 4 * sizes.num_steps + 128, _has_cache),
-    "extra keys": Plan(extra_keys, lambda _: 512, _has_cache),
-    "long run": Plan(long_run, lambda _: 9),
-    "many prompts": Plan(many_prompts, lambda sizes: 4 * sizes.num_prompts, _has_cache),
-    "short parents": Plan(short_parents, lambda sizes: 4 * sizes.num_prompts, _has_cache),
+    "token values": Plan(token_values, lambda _: 1_024, _CONFUSED, _has_cache),
+    "long prompts": Plan(
+        long_prompts, lambda sizes: sizes.num_blocks // 4, _if(_always, LONG_PROMPT)
+    ),
+    "many sequences": Plan(
+        many_sequences,
+        lambda sizes: 4 * sizes.num_sequences + 1,
+        _if(lambda profile, _: not profile.max_sequences, MANY_SEQUENCES),
+    ),
+    "refusals": Plan(
+        refusals, lambda _: 255, _if(lambda profile, _: _has_full_group(profile), MANY_REFUSALS)
+    ),
+    "many references": Plan(
+        many_references,
+        lambda sizes: 2 * sizes.num_references + 65,
+        _if(
+            lambda profile, can: (
+                _has_full_group(profile)
+                and not profile.max_sequences
+                and (_has_cache(profile) or "fork" in can.verbs)
+            ),
+            MANY_REFERENCES,
+        ),
+    ),
+    "parents": Plan(parents, lambda _: 1_023, _CONFUSED, _has_cache),
+    "row width": Plan(
+        row_width,
+        lambda sizes: sizes.num_blocks,
+        _if(_always, FULL_ROW),
+        lambda profile: bool(profile.max_tokens),
+    ),
+    "preemptions": Plan(
+        preemptions, lambda _: 96, _if(lambda _, can: "preempt" in can.verbs, MANY_PREEMPTIONS)
+    ),
+    "bases": Plan(bases, lambda sizes: 4 * sizes.num_giant_steps + 128, is_for=_has_cache),
+    "extra keys": Plan(extra_keys, lambda _: 512, _CONFUSED, _has_cache),
+    "long run": Plan(long_run, lambda _: 9, _if(_always, LONG_RUN)),
+    "many prompts": Plan(many_prompts, lambda sizes: 4 * sizes.num_prompts, is_for=_has_cache),
+    "short parents": Plan(short_parents, lambda sizes: 4 * sizes.num_prompts, is_for=_has_cache),
     "chunks": Plan(chunks, lambda _: 1_400),
     "churn": Plan(churn, lambda sizes: sizes.num_blocks),
 }
+"""By name, those that find most of what is known first."""
 
 
-def required_production_facts(profile: ManagerProfile, can: Capabilities) -> list[str]:
-    """The facts that runs at the sizes of servers must reach under this profile."""
-    facts = [
-        "a prompt of hundreds of blocks was computed",
-        "thousands of commands came in one run",
-    ]
-    if not profile.max_sequences:
-        facts.append("hundreds of sequences were alive at once")
-    if profile.publishes != "never":
-        facts.append("prompts that bad keys confuse were computed")
-    if any(group.kind == "full" for group in profile.groups):
-        # What slides out of a window leaves room, and is not shared for long.
-        facts.append("hundreds of admissions were refused")
-        if profile.publishes != "never" or "fork" in can.verbs:
-            facts.append("a block had hundreds of references")
-    if "preempt" in can.verbs:
-        facts.append("hundreds of preemptions were made")
-    if profile.max_tokens:
-        facts.append("a sequence reached the width of a row")
-    return facts
+def required_script_facts(
+    profile: ManagerProfile, can: Capabilities, sizes: ManagerSizes
+) -> list[str]:
+    """The facts that runs of these sizes must reach under this profile."""
+    found = [SCRIPTS[name].facts(profile, can) for name in sizes.scripts_for(profile)]
+    return list(dict.fromkeys(fact for facts in found for fact in facts))

@@ -31,16 +31,12 @@ class ManagerProductionCampaign(ManagerCampaign):
 
     sizes: ManagerSizes = QUICK_SIZES
 
-    def scripts(self) -> list[str]:
-        """The names of the scripts that mean something under the profile, in their order."""
-        return [name for name, plan in SCRIPTS.items() if plan.is_for(self.profile)]
-
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` makes if it fails.
 
         The scripts come in turn; the first round has the sizes as they are, later ones others.
         """
-        names = self.scripts()
+        names = self.sizes.scripts_for(self.profile)
         name = names[number % len(names)]
         plan: Plan = SCRIPTS[name]
         null = self.profile.null_block
@@ -49,7 +45,7 @@ class ManagerProductionCampaign(ManagerCampaign):
         return replace(
             setup,
             num_blocks=max(usable + (null is not None), 0 if null is None else null + 1),
-            enable_caching=plan.caches,
+            enable_caching=True,
             options={**setup.options, SCRIPT: name},
         )
 

@@ -274,9 +274,12 @@ class ConfusablePrompts:
         for base, alphabet, widest in ((10, "123456789", 9), (16, "1234567", 7)):
             for width in range(1, widest + 1):
                 text = "1" + "".join(self._random.choices(alphabet, k=2 * width))
-                yield "tokens joined without a separator", (
-                    (int(text[: width + 1], base), int(text[width + 1 :], base)),
-                    (int(text[:width], base), int(text[width:], base)),
+                yield (
+                    "tokens joined without a separator",
+                    (
+                        (int(text[: width + 1], base), int(text[width + 1 :], base)),
+                        (int(text[:width], base), int(text[width:], base)),
+                    ),
                 )
         yield "tokens joined as their bytes", ((0x01, 0x0203), (0x0102, 0x03))
         yield "tokens joined as their bytes", ((0x01, 0x0302), (0x0201, 0x03))

@@ -26,7 +26,10 @@ from poolproof.harness.extent import Extent
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_production import ManagerSizes
+from poolproof.harness.manager_production_driver import ManagerProductionCampaign
 from poolproof.harness.minimise import minimise, run_candidate
+from poolproof.harness.production import ProductionSizes
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import Replay, replay
@@ -155,7 +158,7 @@ def campaign_of(target: Target, chunk: Chunk) -> PoolCampaign | QueueCampaign | 
     profile = chunk.profile or target.profile
     if chunk.kind.driven == "queue":
         queue = queue_of(target)
-        return QueueCampaign(queue.name, queue.make, chunk.seed, production=chunk.kind.production)
+        return QueueCampaign(queue.name, queue.make, chunk.seed, production=_pool_sizes(chunk))
     if chunk.kind.driven == "chains":
         assert target.make_chained is not None
         return PoolCampaign(
@@ -167,8 +170,14 @@ def campaign_of(target: Target, chunk: Chunk) -> PoolCampaign | QueueCampaign | 
             hash_block_size=target.hash_block_size,
         )
     return PoolCampaign(
-        target.name, target.make, profile, chunk.seed, production=chunk.kind.production
+        target.name, target.make, profile, chunk.seed, production=_pool_sizes(chunk)
     )
+
+
+def _pool_sizes(chunk: Chunk) -> ProductionSizes | None:
+    sizes = chunk.kind.production
+    assert not isinstance(sizes, ManagerSizes)
+    return sizes
 
 
 def _manager_campaign(target: Target, layout_name: str, chunk: Chunk) -> ManagerCampaign:
@@ -182,14 +191,10 @@ def _manager_campaign(target: Target, layout_name: str, chunk: Chunk) -> Manager
         if "collisions" in profile.assumed:
             # Who never said that hits are compared is not called wrong for trusting hashes.
             profile = replace(profile, collisions="trusted")
-    return ManagerCampaign(
-        target.name,
-        layout.make,
-        profile,
-        layout.block_size,
-        chunk.seed,
-        options,
-    )
+    about = (target.name, layout.make, profile, layout.block_size, chunk.seed, options)
+    if isinstance(chunk.kind.production, ManagerSizes):
+        return ManagerProductionCampaign(*about, sizes=chunk.kind.production)
+    return ManagerCampaign(*about)
 
 
 def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:

@@ -33,7 +33,9 @@ from poolproof.finding_collector import FindingCollector
 from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.harness.isolation import Failed, Finished, Lost
 from poolproof.harness.manager_facts import required_manager_facts
+from poolproof.harness.manager_production import ManagerSizes, required_script_facts
 from poolproof.harness.pool_production import required_production_facts
+from poolproof.harness.production import ProductionSizes
 from poolproof.harness.queue_workload import required_queue_facts
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.options import CertifyOptions
@@ -92,9 +94,12 @@ class Driving:
         for kind in kinds:
             if kind not in self.lost:
                 self._drive_randomly(kind)
-        for kind in kinds:
+        for place, kind in enumerate(kinds):
             if kind not in self.lost and kind.has_production_sizes:
-                self._drive_randomly(kind.at_production_sizes(self._budget.production))
+                sizes: ProductionSizes | ManagerSizes = self._budget.production
+                if kind.layout is not None:
+                    sizes = self._budget.manager_production.shared(place, len(kinds))
+                self._drive_randomly(kind.at_production_sizes(sizes))
         if any(stage.outcome is Outcome.REFUSED for stage in self.stages):
             return  # it would be found again, beside collisions that say nothing new
         for kind in kinds:
@@ -186,6 +191,10 @@ class Driving:
 
     def _chunks_of(self, kind: RunKind) -> list[Chunk]:
         seed = self._options.seed
+        if isinstance(kind.production, ManagerSizes):
+            layout = self._about.layout_of_kind(kind)
+            assert layout is not None
+            return [Chunk(kind, seed, number, 1) for number in kind.production.runs(layout.profile)]
         if kind.production is not None:
             sizes = kind.production
             short = range(0, sizes.short_runs, _SHORT_RUNS_PER_CHUNK)
@@ -285,7 +294,11 @@ def _required(kind: RunKind, about: Description) -> list[str]:
     layout = about.layout_of_kind(kind)
     if layout is not None:
         # One that could not be looked at fails when it is driven.
-        return [] if layout.can is None else required_manager_facts(layout.profile, layout.can)
+        if layout.can is None:
+            return []
+        if isinstance(kind.production, ManagerSizes):
+            return required_script_facts(layout.profile, layout.can, kind.production)
+        return required_manager_facts(layout.profile, layout.can)
     if kind.driven == "queue":
         assert about.queue_can is not None
         return required_queue_facts(about.queue_can)

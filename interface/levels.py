@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from poolproof.harness.manager_production import ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
 __all__ = ["BUDGETS", "RUNS_PER_CHUNK", "Bounds", "Budget", "Sequences"]
@@ -53,7 +54,8 @@ class Budget:
     `shortest_states` bounds the breadth-first search for a shorter trace of one finding; `scopes`,
     `sequences` and `queue_blocks` are what is explored exhaustively; `workload_states` bounds the
     states that a manager's workloads are continued from, all layouts together. `production` are
-    the runs at the sizes of servers, of queues and pools.
+    the runs at the sizes of servers, of queues and pools, and `manager_production` those of
+    managers.
     """
 
     pool_chunks: int
@@ -67,6 +69,7 @@ class Budget:
     queue_blocks: int = 0
     workload_states: int = 0
     production: ProductionSizes = _NO_PRODUCTION
+    manager_production: ManagerSizes = ManagerSizes()
 
     @property
     def chunks(self) -> dict[str, int]:
@@ -110,6 +113,15 @@ BUDGETS = {
         queue_blocks=5,
         workload_states=6_400,
         production=ProductionSizes(400, 5, 75_000, 4_096, 4_200),
+        manager_production=ManagerSizes(
+            num_prompts=4_000,
+            num_giant_steps=1_024,
+            num_sequences=1_025,
+            num_references=4_200,
+            num_repeats=1_000,
+            num_commands=75_000,
+            rounds=2,
+        ),
     ),
     "deep": Budget(
         pool_chunks=2_000,
@@ -122,5 +134,15 @@ BUDGETS = {
         queue_blocks=6,
         workload_states=100_000,
         production=ProductionSizes(4_000, 16, 200_000, 70_000, 66_000),
+        manager_production=ManagerSizes(
+            num_blocks=16_384,
+            num_prompts=30_000,
+            num_giant_steps=4_096,
+            num_sequences=4_097,
+            num_references=66_000,
+            num_repeats=5_000,
+            num_commands=200_000,
+            rounds=6,
+        ),
     ),
 }

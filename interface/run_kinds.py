@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from poolproof.harness.manager_production import ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
 __all__ = ["CHAINS", "POOL", "QUEUE", "RunKind", "manager_kind"]
@@ -30,7 +31,7 @@ class RunKind:
     layout: str | None = None
     hash_bits: int = 0
     """To how many bits the runs cut a manager's hashes; 0: not at all."""
-    production: ProductionSizes | None = None
+    production: ProductionSizes | ManagerSizes | None = None
     """The sizes of servers, up to which the runs go; None: the small usual ones."""
 
     @property
@@ -59,9 +60,9 @@ class RunKind:
     @property
     def has_production_sizes(self) -> bool:
         """Whether there are runs of this kind at the sizes of servers."""
-        return self.driven in ("queue", "pool")
+        return self.driven in ("queue", "pool", "manager")
 
-    def at_production_sizes(self, sizes: ProductionSizes) -> RunKind:
+    def at_production_sizes(self, sizes: ProductionSizes | ManagerSizes) -> RunKind:
         """The kind of the same runs at the sizes of servers."""
         return replace(self, production=sizes)
 

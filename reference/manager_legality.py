@@ -94,7 +94,9 @@ def _beyond_row(model: SequenceModel, num_tokens: int) -> str | None:
     """Why a sequence cannot have so many tokens; an engine ends it before."""
     width = model.profile.max_tokens
     if 0 < width < num_tokens:
-        return f"no sequence has more than {width} tokens (max_tokens), and this would be {num_tokens}"
+        return (
+            f"no sequence has more than {width} tokens (max_tokens), and this would be {num_tokens}"
+        )
     return None
 
 
