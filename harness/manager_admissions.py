@@ -180,7 +180,8 @@ class ManagerAdmissions(ManagerCalls):
                 self.report(waits_for_ever(command, alone, usable))
                 return
         if needed <= len(pool.free) - profile.watermark_blocks:
-            self.report(fits_and_was_refused(command, needed, len(pool.free)))
+            rows = self.model.num_rows()
+            self.report(fits_and_was_refused(command, needed, len(pool.free), rows))
 
     def _needed_alone(self, sequence: SequenceState, command: Any) -> int:
         """Blocks that the sequence would need in an empty pool."""

@@ -232,10 +232,14 @@ def bases(run: ManagerScript) -> Iterator[Command]:
 
 
 def many_prompts(run: ManagerScript) -> Iterator[Command]:
-    """As many different prompts as a busy server caches: hashes of few bits collide by chance."""
+    """As many different prompts as a busy server caches: hashes of few bits collide by chance.
+
+    Some of those that are cached are asked for as well, the last ones first.
+    """
     confusion = run.confusable.of_chance(run.sizes.num_prompts)
     yield from run.compute(confusion.cached)
     yield from run.ask(confusion.asked)
+    yield from run.ask(confusion.cached[::-9])
 
 
 def extra_keys(run: ManagerScript) -> Iterator[Command]:
@@ -265,8 +269,8 @@ def long_prompts(run: ManagerScript) -> Iterator[Command]:
         yield from run.end_all()
         yield from run.compute([chain])
         changed = [_with_other_token(run, tokens, place) for place in _places(run, length)]
+        yield from run.ask(changed[::-1])
         yield from run.compute(changed[:1])
-        yield from run.ask(changed[1:])
     yield from run.compute([TokenChain(run.tokens(most))])
     limit = run.model.profile.max_tokens
     if not limit or most < limit:
@@ -286,7 +290,8 @@ def _grow(run: ManagerScript, count: int) -> Iterator[Command]:
 
 def _places(run: ManagerScript, length: int) -> list[int]:
     """Where a prompt is changed: beside powers of two that shorter ones have not reached."""
-    places = {0, length - run.unit, length - 1 - run.below(run.unit)}
+    upper = length // 2 + run.below(length - length // 2)
+    places = {0, upper, length - 2 * run.unit, length - 1 - run.below(run.unit)}
     power = 64
     while power <= length:
         places |= {power - 1, power} if 2 * power > length else set()
@@ -406,7 +411,8 @@ def refusals(run: ManagerScript) -> Iterator[Command]:
         refused += command.seq_id not in run.sequences
         for sequence in run.running()[:2]:
             yield AppendTokens(sequence.seq_id, run.tokens(unit))
-        if rows and rows[0].seq_id in run.sequences:
+        if rows and number % 64 == 0:
+            # Seldom: a fork that is granted takes a row, and what is asked for are blocks.
             yield Fork(rows[0].seq_id, run.new_id())
         yield LookupPrefix(waiting.chain)
         yield Reset()
@@ -421,6 +427,11 @@ def refusals(run: ManagerScript) -> Iterator[Command]:
     for row in rows:
         yield run.admit(TokenChain(run.tokens(len(row.chain.tokens))))
     yield from run.end_all()
+    # A refusal may have cost a row, of which there are as many as blocks, or as are declared.
+    for _ in range(run.num_usable // len(run.model.groups)):
+        if not run.model.has_no_row():
+            yield run.admit(TokenChain(run.tokens(1)))
+    yield from run.end_all(backwards=True)
 
 
 def preemptions(run: ManagerScript) -> Iterator[Command]:

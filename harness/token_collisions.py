@@ -273,13 +273,12 @@ class ConfusablePrompts:
         """Tokens written one behind the other, plain or in fields of some width."""
         for base, alphabet, widest in ((10, "123456789", 9), (16, "1234567", 7)):
             for width in range(1, widest + 1):
-                text = "1" + "".join(self._random.choices(alphabet, k=2 * width))
-                yield (
-                    "tokens joined without a separator",
-                    (
-                        (int(text[: width + 1], base), int(text[width + 1 :], base)),
-                        (int(text[:width], base), int(text[width:], base)),
-                    ),
+                # No token begins with more than a 1, or the longest would be no int32.
+                digits = self._random.choices(alphabet, k=2 * width - 1)
+                text = "1" + "".join(digits[: width - 1]) + "1" + "".join(digits[width - 1 :])
+                yield "tokens joined without a separator", (
+                    (int(text[: width + 1], base), int(text[width + 1 :], base)),
+                    (int(text[:width], base), int(text[width:], base)),
                 )
         yield "tokens joined as their bytes", ((0x01, 0x0203), (0x0102, 0x03))
         yield "tokens joined as their bytes", ((0x01, 0x0302), (0x0201, 0x03))

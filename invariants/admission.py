@@ -13,13 +13,19 @@ from poolproof.invariants.wording import number_of_blocks
 __all__ = ["fits_and_was_refused", "no_answer", "passes_watermark", "waits_for_ever", "wrong_never"]
 
 
-def fits_and_was_refused(command: Command, needed: int, num_free: int) -> Violation:
-    """What fits was put off."""
-    return Violation(
-        "ADM",
-        Severity.FALSE_REFUSAL,
-        f'{command} answered "later", although it needs at most {needed} of {num_free} free blocks',
-    )
+MANY_ROWS = 16
+"""With so many sequences a refusal may be for want of a row."""
+
+
+def fits_and_was_refused(
+    command: Command, needed: int, num_free: int, num_rows: int = 0
+) -> Violation:
+    """What fits was put off, beside `num_rows` sequences."""
+    sentence = f'{command} answered "later", although it needs at most {needed} of {num_free} free'
+    hint = ""
+    if num_rows >= MANY_ROWS:
+        hint = f" ({num_rows} sequences hold blocks; one that has no more rows says max_sequences)"
+    return Violation("ADM", Severity.FALSE_REFUSAL, f"{sentence} blocks{hint}")
 
 
 def wrong_never(command: Command, needed: int, usable: int) -> Violation:

@@ -110,7 +110,11 @@ class SequenceNeeds:
     def has_no_row(self) -> bool:
         """Whether as many sequences hold blocks as there are rows for them."""
         most = self.profile.max_sequences
-        return 0 < most <= sum(s.place != "nowhere" for s in self.sequences.values())
+        return most > 0 and self.num_rows() >= most
+
+    def num_rows(self) -> int:
+        """How many sequences hold blocks."""
+        return sum(s.place != "nowhere" for s in self.sequences.values())
 
     def num_entries(self, sequence: SequenceState, group: int) -> int:
         """How long the table of a group must be to have these slots."""

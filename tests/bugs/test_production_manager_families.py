@@ -1,0 +1,83 @@
+"""Manager bugs with a constant that small runs never reach are refused at production sizes."""
+
+import pytest
+
+from poolproof.bugs.production_manager_families import FAMILIES, LOOK_ALIKES
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_target import manager_capabilities_of
+from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_production import QUICK_SIZES, required_script_facts
+from poolproof.harness.manager_production_driver import ManagerProductionCampaign
+from poolproof.harness.replay import replay
+from poolproof.levels import BUDGETS
+
+VARIANTS = [variant for family in FAMILIES.values() for variant in family.values()]
+AT_QUICK = [variant for variant in VARIANTS if variant.level == "quick"]
+FIRST_OF_EACH = [next(iter(family.values())) for family in FAMILIES.values()]
+
+
+def by_name(variant):
+    return variant.name
+
+
+def campaign_of(cls, sizes, seed=0):
+    profile = ManagerProfile.from_mapping(cls.profile)
+    return ManagerProductionCampaign(
+        cls.__name__, lambda n, on: cls(n, 4, enable_caching=on), profile, 4,
+        seed=seed, sizes=sizes,
+    )  # fmt: skip
+
+
+def failure_of(variant, level, seed=0, script=None):
+    """The first run of a level that fails, of one script or of all."""
+    sizes = BUDGETS[level].manager_production
+    campaign = campaign_of(variant.cls, sizes, seed)
+    names = sizes.scripts_for(campaign.profile)
+    for number in sizes.runs(campaign.profile):
+        if script in (None, names[number % len(names)]):
+            trace = campaign.run(number).trace
+            if trace is not None:
+                return trace
+    return None
+
+
+@pytest.mark.parametrize("variant", AT_QUICK, ids=by_name)
+def test_a_member_is_refused_at_quick_by_the_script_that_is_made_for_it(variant):
+    assert failure_of(variant, "quick", script=variant.script) is not None
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("variant", VARIANTS, ids=by_name)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_member_is_refused_at_its_level_under_any_seed(variant, seed):
+    assert failure_of(variant, variant.level, seed) is not None
+
+
+@pytest.mark.parametrize("variant", FIRST_OF_EACH, ids=by_name)
+def test_a_replay_of_what_was_found_fails_as_well(variant):
+    trace = failure_of(variant, "quick", script=variant.script)
+    again = replay(trace, lambda n, on: variant.cls(n, 4, enable_caching=on))
+    assert again.violation is not None
+    assert again.violation.invariant == trace.violation.invariant
+
+
+@pytest.mark.parametrize(
+    "name", ["bits of a key 16", "bits of a count 8", "entries of a row 64", "summary sum"]
+)
+def test_small_runs_do_not_find_what_begins_at_large_sizes(name):
+    (cls,) = (variant.cls for variant in VARIANTS if variant.name == name)
+    profile = ManagerProfile.from_mapping(cls.profile)
+    campaign = ManagerCampaign(name, lambda n, on: cls(n, 4, enable_caching=on), profile, 4)
+    assert all(campaign.run(number).trace is None for number in range(60)) != (name == "summary sum")
+
+
+@pytest.mark.parametrize("cls", LOOK_ALIKES, ids=lambda cls: cls.__name__)
+def test_what_is_right_holds_and_every_script_reaches_what_it_is_for(cls):
+    campaign = campaign_of(cls, QUICK_SIZES)
+    facts = set()
+    for number in QUICK_SIZES.runs(campaign.profile):
+        result = campaign.run(number)
+        assert result.trace is None, result.trace.violation
+        facts |= result.facts
+    can = manager_capabilities_of(cls(8, 4))
+    assert set(required_script_facts(campaign.profile, can, QUICK_SIZES)) <= facts
