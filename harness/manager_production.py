@@ -60,9 +60,9 @@ class ManagerSizes:
     """How large the runs of a level are.
 
     num_blocks: of the largest pools. num_prompts: different prompts that are cached, and as many
-    asked for. num_giant_steps: baby and giant steps (`ConfusablePrompts.of_bases`). num_sequences and
-    num_references: alive at once, and in one block. num_repeats: refusals, preemptions, cuts and
-    swaps in one run. num_commands: of a long run. Each script is played `rounds` times, with other
+    asked for. num_giant_steps: see `ConfusablePrompts.of_bases`. num_sequences and num_references:
+    alive at once, and in one block. num_repeats: refusals, preemptions, cuts and swaps in one run.
+    num_commands: of a long run. Each script is played `rounds` times, with other
     tokens and lengths; of the layouts of one manager each plays one script in `every`, from the
     `first` on.
     """
@@ -536,9 +536,7 @@ def churn(run: ManagerScript) -> Iterator[Command]:
             tokens = (*kept, *run.tokens(more))[:longest]
             earlier = [*earlier[-30:], tokens]
             yield run.admit(TokenChain(tokens))
-        elif kind < 9:
-            yield Step()
-        elif not running:
+        elif kind < 9 or not running:
             yield Step()
         else:
             sequence = running[run.below(len(running))]

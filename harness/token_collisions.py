@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from poolproof.contract.content import Image, TokenChain
 
-__all__ = ["LARGEST_TOKEN", "Confusion", "ConfusablePrompts"]
+__all__ = ["LARGEST_TOKEN", "ConfusablePrompts", "Confusion"]
 
 LARGEST_TOKEN = 2**31 - 1
 """Token ids are those of an int32 that are not negative."""
@@ -185,10 +185,10 @@ class ConfusablePrompts:
                        other)  # fmt: skip
         if self._size > 1:
             first = TokenChain(tokens, images=(Image("ab", 0, 1), Image("c", 1, 1)))
-            yield pair("the names of two images", first,
-                       TokenChain(tokens, images=(Image("a", 0, 1), Image("bc", 1, 1))))  # fmt: skip
-            yield pair("the order of two images", first,
-                       TokenChain(tokens, images=(Image("c", 0, 1), Image("ab", 1, 1))))  # fmt: skip
+            joined = TokenChain(tokens, images=(Image("a", 0, 1), Image("bc", 1, 1)))
+            swapped = TokenChain(tokens, images=(Image("c", 0, 1), Image("ab", 1, 1)))
+            yield pair("the names of two images", first, joined)
+            yield pair("the order of two images", first, swapped)
             yield pair("where an image begins", TokenChain(tokens, images=(Image("p", 0, 1),)),
                        TokenChain(tokens, images=(Image("p", 1, 1),)))  # fmt: skip
 
@@ -276,9 +276,12 @@ class ConfusablePrompts:
                 # No token begins with more than a 1, or the longest would be no int32.
                 digits = self._random.choices(alphabet, k=2 * width - 1)
                 text = "1" + "".join(digits[: width - 1]) + "1" + "".join(digits[width - 1 :])
-                yield "tokens joined without a separator", (
-                    (int(text[: width + 1], base), int(text[width + 1 :], base)),
-                    (int(text[:width], base), int(text[width:], base)),
+                yield (
+                    "tokens joined without a separator",
+                    (
+                        (int(text[: width + 1], base), int(text[width + 1 :], base)),
+                        (int(text[:width], base), int(text[width:], base)),
+                    ),
                 )
         yield "tokens joined as their bytes", ((0x01, 0x0203), (0x0102, 0x03))
         yield "tokens joined as their bytes", ((0x01, 0x0302), (0x0201, 0x03))
@@ -370,7 +373,6 @@ def _cancelling(
         else:
             other_tokens = list(start)
             for chosen in used:
-                place, bits = changes[chosen]
-                other_tokens[place] ^= bits
+                other_tokens[changes[chosen][0]] ^= changes[chosen][1]
             return start, tuple(other_tokens)
     return None

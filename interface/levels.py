@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poolproof.harness.manager_production import ManagerSizes
+from poolproof.harness.manager_production import QUICK_SIZES, ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
 __all__ = ["BUDGETS", "RUNS_PER_CHUNK", "Bounds", "Budget", "Sequences"]
@@ -69,7 +69,7 @@ class Budget:
     queue_blocks: int = 0
     workload_states: int = 0
     production: ProductionSizes = _NO_PRODUCTION
-    manager_production: ManagerSizes = ManagerSizes()
+    manager_production: ManagerSizes = QUICK_SIZES
 
     @property
     def chunks(self) -> dict[str, int]:

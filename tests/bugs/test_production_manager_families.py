@@ -68,7 +68,9 @@ def test_small_runs_do_not_find_what_begins_at_large_sizes(name):
     (cls,) = (variant.cls for variant in VARIANTS if variant.name == name)
     profile = ManagerProfile.from_mapping(cls.profile)
     campaign = ManagerCampaign(name, lambda n, on: cls(n, 4, enable_caching=on), profile, 4)
-    assert all(campaign.run(number).trace is None for number in range(60)) != (name == "summary sum")
+    assert all(campaign.run(number).trace is None for number in range(60)) != (
+        name == "summary sum"
+    )
 
 
 @pytest.mark.parametrize("cls", LOOK_ALIKES, ids=lambda cls: cls.__name__)
