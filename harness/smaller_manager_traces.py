@@ -7,8 +7,9 @@ still fails, and the same way, is found out by `minimise.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from poolproof.contract.commands import Command
@@ -45,6 +46,9 @@ __all__ = [
 
 Candidate = Sequence[RelativeCommand]
 
+MANY = 24
+"""Of more symbols, or longer prompts, not every one is tried by itself."""
+
 
 def weight_of(command: Command) -> tuple[int, int]:
     """How many tokens a manager command carries, and how large its values are."""
@@ -68,12 +72,12 @@ def lowered_manager_command(command: ManagerCommand) -> Iterator[ManagerCommand]
             yield _changed(command, chain=smaller)
     elif hasattr(command, "tokens"):
         tokens = command.tokens
-        for count in range(1, len(tokens)):
+        for count in _fewer(len(tokens)):
             yield _changed(command, tokens=tokens[:count])
         for lower in _lower_tokens(tokens):
             yield _changed(command, tokens=lower)
     number = getattr(command, "num_tokens", 0)
-    for lower_number in range(number):
+    for lower_number in (0, *_fewer(number)) if number else ():
         yield _changed(command, num_tokens=lower_number)
 
 
@@ -81,7 +85,7 @@ def fewer_tokens(commands: Candidate) -> Iterator[Candidate]:
     """One command with fewer tokens, so that it may still fit where there is a block less."""
     for place, item in enumerate(commands):
         tokens = _tokens(item.command)
-        for count in range(1, len(tokens)):
+        for count in _fewer(len(tokens)):
             shorter = RelativeCommand(_with_tokens(item.command, tokens[:count]))
             yield [*commands[:place], shorter, *commands[place + 1 :]]
 
@@ -95,22 +99,72 @@ def without_a_sequence(commands: Candidate) -> Iterator[Candidate]:
 
 
 def smaller_everywhere(commands: Candidate, block_size: int) -> Iterator[Candidate]:
-    """All commands with a life less, one symbol less, or a piece cut out of every prompt."""
+    """All commands with a life less, with fewer or smaller symbols, or a piece of prompts less.
+
+    Of many symbols and of long prompts much goes at a time first: one by one would take an attempt
+    for each of thousands of tokens.
+    """
     yield from _child_as_its_parent(commands)
     yield from _admitted_where_it_comes_back(commands)
     yield from _in_one_chunk(commands)
     symbols = sorted({token for item in commands for token in _tokens(item.command)})
-    for place, symbol in enumerate(symbols):
-        for lower in (*symbols[:place], place):
-            if lower < symbol:
-                yield _renamed(commands, symbol, lower)
     longest = max((len(_tokens(item.command)) for item in commands), default=0)
+    if longest > MANY:
+        for length in _halves(longest, block_size):
+            for first in range(0, longest - length + 1, length):
+                yield _cut(commands, first, length)
+    if len(symbols) > MANY or symbols[-1:] > [MANY]:
+        yield from _fewer_symbols(commands, symbols)
+    if len(symbols) <= MANY:
+        for place, symbol in enumerate(symbols):
+            for lower in (*symbols[:place], place):
+                if lower < symbol:
+                    yield _renamed(commands, {symbol: lower})
     for length in sorted({block_size, 1}, reverse=True):
         for first in range(0, longest - length + 1, length):
             yield _cut(commands, first, length)
     yield from _without_keys(commands)
     yield from _earlier_growth(commands)
     yield from _computed_not_loaded(commands)
+
+
+def _fewer_symbols(commands: Candidate, symbols: list[int]) -> Iterator[Candidate]:
+    """Many symbols at once become their places in the order, or one; two keep their distance.
+
+    What depends on the distance of two values (their lower bits, a polynomial) keeps failing where
+    one of the two becomes 0 and the other what lies between them.
+    """
+    places = {symbol: place for place, symbol in enumerate(symbols)}
+    yield _renamed(commands, places)
+    for length in _halves(len(symbols), 1):
+        for first in range(0, len(symbols), length):
+            window = symbols[first : first + length]
+            for lower in (dict.fromkeys(window, 0), {each: places[each] for each in window}):
+                if any(value < symbol for symbol, value in lower.items()):
+                    yield _renamed(commands, lower)
+    for smaller, larger in pairwise(symbols):
+        if smaller > len(symbols):
+            yield _renamed(commands, {smaller: 0, larger: larger - smaller})
+    for symbol in symbols[:MANY]:
+        if symbol > MANY:
+            yield _renamed(commands, {symbol: 1 << symbol.bit_length() - 1})
+            yield _renamed(commands, {symbol: symbol // 2})
+
+
+def _fewer(number: int) -> list[int]:
+    """Numbers below it, the smallest first; of a large one a few from either end."""
+    if number <= MANY:
+        return list(range(1, number))
+    powers = [1 << bit for bit in range(number.bit_length())]
+    return sorted({n for p in powers for n in (p, number - p) if 0 < n < number})
+
+
+def _halves(number: int, unit: int) -> Iterator[int]:
+    """A half of the number, a quarter and so on, in whole units, as far as it is more than one."""
+    length = number // 2 // unit * unit
+    while length > unit:
+        yield length
+        length = length // 2 // unit * unit
 
 
 def sequences_renamed(commands: Sequence[Command]) -> list[Command]:
@@ -289,15 +343,15 @@ def _lower_tokens(tokens: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """All tokens 0, else one of them."""
     if any(tokens):
         yield (0,) * len(tokens)
+        if len(tokens) > MANY:
+            return  # those that all commands have are lowered together
         for place, token in enumerate(tokens):
             if token:
                 yield (*tokens[:place], 0, *tokens[place + 1 :])
 
 
-def _renamed(commands: Candidate, symbol: int, lower: int) -> Candidate:
-    return _for_all(
-        commands, lambda tokens: tuple(lower if token == symbol else token for token in tokens)
-    )
+def _renamed(commands: Candidate, lower: Mapping[int, int]) -> Candidate:
+    return _for_all(commands, lambda tokens: tuple(lower.get(token, token) for token in tokens))
 
 
 def _cut(commands: Candidate, first: int, length: int) -> Candidate:
