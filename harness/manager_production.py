@@ -389,7 +389,7 @@ def many_references(run: ManagerScript) -> Iterator[Command]:
 def refusals(run: ManagerScript) -> Iterator[Command]:
     """One refusal hundreds of times, of every kind; then there is as much room as before."""
     unit, most = run.unit, run.most_tokens
-    rows = []
+    rows: list[Admit] = []
     # Some take all room, so that nothing fits.
     while len(rows) < 40:
         left = len(run.model.pool.free) - run.model.profile.watermark_blocks

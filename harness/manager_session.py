@@ -7,7 +7,7 @@ sequence reads are compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from poolproof.invariants.leak import all_free_at_end
 from poolproof.invariants.wording import number_of_blocks
 from poolproof.reference.content_names import ContentNames
 from poolproof.reference.manager_legality import undefined_for_manager
-from poolproof.reference.sequence_model import SequenceModel
+from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = ["ManagerSession"]
 
@@ -39,10 +39,10 @@ BLOCKS_PER_COMMAND = 16
 class ManagerSession(ManagerEndings):
     """A manager and its model, in step. Only legal commands are driven.
 
-    Each answer, the tables of the sequence that a command is about, what a forward pass reads and
-    the number of free blocks are judged every time; all tables, counters and orders at one command
-    in `check_every`: at each in pools of up to 64 blocks, and seldom enough in larger ones that
-    the cost of a command does not grow with the pool.
+    Each answer, the tables of the sequence that a command is about and what a forward pass reads
+    are judged every time; all tables, counters and orders at one command in `check_every`. None:
+    at each in pools of up to 64 blocks; in larger ones seldom enough that the cost of a command
+    does not grow with the pool, and in between the number of free blocks.
     `names` may be those of earlier sessions, whose prefixes need no new ones then.
     """
 
@@ -68,7 +68,8 @@ class ManagerSession(ManagerEndings):
         is_small = num_blocks <= ALL_UP_TO
         self._check_every = check_every or (1 if is_small else num_blocks // BLOCKS_PER_COMMAND)
         self._checks_refusals = is_small or check_every is not None
-        self._num_free = target.num_free if self.can.sees("num_free") else None
+        counts = check_every is None and self.can.sees("num_free")
+        self._num_free = target.num_free if counts else None
         sees = self.can.sees
         self._full = FullCheck(target, self.can, model.pool, []) if sees("num_free") else None
         self._is_cached = None
@@ -89,8 +90,6 @@ class ManagerSession(ManagerEndings):
         self.refused = False
         try:
             self.apply[type(command)](command)
-            if self._may_drop and self._is_cached is not None:
-                self._forget_dropped(self._is_cached)
             if not number % self._check_every or (self.refused and self._checks_refusals):
                 self._check(command)
             elif self._num_free is not None:
@@ -168,6 +167,8 @@ class ManagerSession(ManagerEndings):
     def _check(self, command: Command) -> None:
         """Raises ViolationError when the state after the command is not what it must be."""
         try:
+            if self._may_drop and self._is_cached is not None:
+                self._forget_dropped(self.model.pool.free, self._is_cached)
             self.tables.all_unchanged(command, refused=self.refused)
             # Links are compared at the end and beside any other difference: they are the queue's
             # and the pool's level, and reading them each time costs a tenth of the time.
@@ -200,10 +201,24 @@ class ManagerSession(ManagerEndings):
             )
         raise ViolationError(violation)
 
-    def _forget_dropped(self, is_cached: Any) -> None:
+    def _enter(self, command: Command, sequence: SequenceState, num_tokens: int) -> bool:
+        """As ever; before it what the target has let go of since everything was read."""
+        if self._may_drop and self._is_cached is not None:
+            model = self.model
+            carriers = [
+                block
+                for group, size in enumerate(model.block_sizes)
+                for entry in range(sequence.num_tokens // size)
+                for block in model.pool.lookup(model.key(sequence, group, entry))
+            ]
+            self._forget_dropped(carriers, self._is_cached)
+        return super()._enter(command, sequence, num_tokens)
+
+    def _forget_dropped(self, blocks: Iterable[int], is_cached: Any) -> None:
         """A `may-drop` target has let go of free cached blocks; the model follows it."""
-        pool = self.model.pool
-        pool.forget_keys([b for b in pool.free if pool.keys[b] and not is_cached(b)])
+        keys, free = self.model.pool.keys, self.model.pool.free
+        dropped = [b for b in blocks if keys[b] and b in free and not is_cached(b)]
+        self.model.pool.forget_keys(dropped)
 
     def _compare_cached(self, is_cached: Any) -> None:
         keys_of = self.model.pool.keys

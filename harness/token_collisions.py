@@ -88,8 +88,8 @@ class ConfusablePrompts:
         """
         steps = range(num_steps)
         middle = 2**30
-        small = [(j,) for j in steps]
-        giant = [(num_steps * i,) for i in range(1, num_steps + 1)]
+        small: list[Tokens] = [(j,) for j in steps]
+        giant: list[Tokens] = [(num_steps * i,) for i in range(1, num_steps + 1)]
         yield self._many("a token id modulo a number", small, giant)
         if self._size < 2:
             return
