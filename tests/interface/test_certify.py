@@ -87,11 +87,12 @@ def test_in_process_finds_what_isolation_finds() -> None:
 
 
 def test_a_stale_index_is_refused_with_the_shortest_trace() -> None:
-    (finding,) = refused("KeepsStaleHashes").findings[:1]
+    findings = refused("KeepsStaleHashes").findings
+    (finding,) = findings[:1]
     assert finding.violation.severity is Severity.WRONG_DATA_OF_ANOTHER
     assert finding.violation.invariant == "IDX"
     assert finding.num_commands <= 4
-    assert "D1" in {specimen.specimen_id for specimen in finding.similar}
+    assert "D1" in {specimen.specimen_id for found in findings for specimen in found.similar}
 
 
 def test_an_order_that_is_another_profile_is_named() -> None:
