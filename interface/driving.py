@@ -35,7 +35,6 @@ from poolproof.harness.isolation import Failed, Finished, Lost
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_production import ManagerSizes, required_script_facts
 from poolproof.harness.pool_production import required_production_facts
-from poolproof.harness.production import ProductionSizes
 from poolproof.harness.queue_workload import required_queue_facts
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.options import CertifyOptions
@@ -94,11 +93,9 @@ class Driving:
         for kind in kinds:
             if kind not in self.lost:
                 self._drive_randomly(kind)
-        for place, kind in enumerate(kinds):
-            if kind not in self.lost and kind.has_production_sizes:
-                sizes: ProductionSizes | ManagerSizes = self._budget.production
-                if kind.layout is not None:
-                    sizes = self._budget.manager_production.shared(place, len(kinds))
+        for kind in kinds:
+            sizes = self._budget.production_of(kind, kinds)
+            if sizes is not None and kind not in self.lost:
                 self._drive_randomly(kind.at_production_sizes(sizes))
         if any(stage.outcome is Outcome.REFUSED for stage in self.stages):
             return  # it would be found again, beside collisions that say nothing new

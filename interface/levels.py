@@ -7,16 +7,16 @@ queue level. The seconds that a level takes are measured by benchmarks/certify_s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poolproof.harness.manager_production import QUICK_SIZES, ManagerSizes
 from poolproof.harness.production import ProductionSizes
+from poolproof.run_kinds import RunKind
 
 __all__ = ["BUDGETS", "RUNS_PER_CHUNK", "Bounds", "Budget", "Sequences"]
 
 RUNS_PER_CHUNK = 100
-
-_NO_PRODUCTION = ProductionSizes(0, 0, 0, 256, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,20 @@ class Budget:
     sequences: tuple[Sequences, ...] = ()
     queue_blocks: int = 0
     workload_states: int = 0
-    production: ProductionSizes = _NO_PRODUCTION
-    manager_production: ManagerSizes = QUICK_SIZES
+    production: ProductionSizes | None = None
+    manager_production: ManagerSizes | None = None
+
+    def production_of(
+        self, kind: RunKind, kinds: Sequence[RunKind]
+    ) -> ProductionSizes | ManagerSizes | None:
+        """The sizes of servers for one of these kinds of runs; None where it has none.
+
+        The layouts of a manager share what there is for managers.
+        """
+        if kind.layout is None:
+            return self.production if kind.has_production_sizes else None
+        sizes = self.manager_production
+        return None if sizes is None else sizes.shared(kinds.index(kind), len(kinds))
 
     @property
     def chunks(self) -> dict[str, int]:
@@ -101,6 +113,7 @@ BUDGETS = {
         queue_blocks=4,
         workload_states=1_200,
         production=ProductionSizes(48, 3, 10_000, 4_096, 4_200),
+        manager_production=QUICK_SIZES,
     ),
     "standard": Budget(
         pool_chunks=100,

@@ -13,6 +13,7 @@ from poolproof.levels import BUDGETS
 from poolproof.ruler import Veiled
 
 QUICK = BUDGETS["quick"].production
+assert QUICK is not None
 FEWER = ProductionSizes(24, 1, 3_000, 700, 600)
 SHOWN_ONLY = ("event", "free_order")
 """Families of what a pool shows: without the method there is nothing to be wrong."""
