@@ -44,11 +44,14 @@ def test_a_finding_fails_this_night_and_the_next_and_its_trace_is_kept(repositor
     found = repository.run(CAMPAIGN, WRONG, "schedule", CAMPAIGN_SECONDS="3")
     assert found.failed_steps == ["Campaign"], found.log
     kept = found.artifacts["poolproof-campaign"]
-    assert any(name.startswith(".poolproof/findings/f-") for name in kept)
-    assert "f-" in found.summary
+    # On a slow machine three seconds may not be enough to minimise it.
+    kinds = (".poolproof/findings/f-", ".poolproof/findings/p-")
+    assert any(name.startswith(kinds) for name in kept)
+    assert "f-" in found.summary or "p-" in found.summary
+    assert "nothing was broken" not in found.summary
     again = repository.run(CAMPAIGN, WRONG, "schedule", CAMPAIGN_SECONDS="3")
     assert again.failed_steps == ["Campaign"]
-    assert "known " in again.log
+    assert "known " in again.log or "waiting " in again.log
 
 
 def test_a_target_that_is_not_there_fails_in_one_line_and_leaves_nothing(repository):
