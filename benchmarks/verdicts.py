@@ -72,7 +72,8 @@ def row_of(system: dict[str, Any], certificate: dict[str, Any], traces: Path) ->
     """What is recorded of a system; the shortest trace of each explanation is written out."""
     shortest: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     unexplained = []
-    for finding in certificate["findings"]:
+    forms = [form for found in certificate["findings"] for form in (found, *found["forms"])]
+    for finding in forms:
         entry = explained(system, finding)
         if entry is None:
             unexplained.append(f"{finding['invariant']}: {finding['sentence']}")

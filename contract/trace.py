@@ -18,6 +18,7 @@ from typing import Any
 from poolproof.contract.command_json import command_from_json, command_to_json
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.misuse import MisuseFailure
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.shown_state import ShownState, shown_from_json, shown_to_json
 from poolproof.contract.violation import Severity, Violation
@@ -225,6 +226,7 @@ def _violation_to_json(violation: Violation, fingerprint: str | None) -> dict[st
         "blocks": list(violation.blocks),
         "command_index": violation.command_index,
         "frames": list(violation.frames),
+        "misuse": None if violation.misuse is None else str(violation.misuse),
         "fingerprint": fingerprint,
     }
 
@@ -238,6 +240,8 @@ def _violation_from_json(path: Path, number: int, value: Any) -> tuple[Violation
             blocks=tuple(int(block) for block in value["blocks"]),
             command_index=int(value["command_index"]),
             frames=tuple(str(frame) for frame in value["frames"]),
+            # Older traces do not say.
+            misuse=None if value.get("misuse") is None else MisuseFailure.parse(value["misuse"]),
         )
         fingerprint = value.get("fingerprint")
     except (TypeError, LookupError, ValueError, AttributeError, OverflowError) as error:

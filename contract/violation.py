@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from poolproof.contract.misuse import MisuseFailure
+
 __all__ = ["Severity", "Violation", "ViolationError"]
 
 
@@ -36,7 +38,7 @@ class Violation:
     """One broken promise, found after one command.
 
     `command_index` counts from 0 and names the command after which it was seen; `frames` are the
-    target's own stack frames when it raised.
+    target's own stack frames when it raised. `misuse` is there if that command was misuse.
     """
 
     invariant: str
@@ -45,6 +47,7 @@ class Violation:
     blocks: tuple[int, ...] = ()
     command_index: int = -1
     frames: tuple[str, ...] = ()
+    misuse: MisuseFailure | None = None
 
 
 class ViolationError(Exception):

@@ -25,7 +25,7 @@ from poolproof.explore.state_check import StateCheck
 from poolproof.explore.state_space import StateSpace
 from poolproof.explore.tape_check import TapeCheck, suits_tapes
 from poolproof.explore.watch import Watch
-from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.failure_kind import FailureKind, failure_kind
 
 __all__ = ["Part", "PartResult", "check_part", "parts_of", "scope_under", "why_not"]
 
@@ -70,7 +70,7 @@ class PartResult:
     num_states: int = 0
     num_commands: int = 0
     num_failing: int = 0
-    failures: dict[str, Trace] = field(default_factory=dict)
+    failures: dict[FailureKind, Trace] = field(default_factory=dict)
 
     def add(self, trace: Trace) -> None:
         """Keep the trace if it is the first of its kind."""

@@ -149,7 +149,7 @@ class Finding:
 def kind_of(trace: Trace) -> str:
     """What counts as the same failure before anything is minimised."""
     assert trace.violation is not None
-    return failure_kind(trace.violation, trace.commands)
+    return str(failure_kind(trace.violation, trace.commands))
 
 
 def named(pending: Pending) -> Finding:

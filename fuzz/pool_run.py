@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from poolproof.contract.commands import Command, Free, Reset
 from poolproof.contract.content import Key
+from poolproof.contract.misuse import Misuse
 from poolproof.contract.violation import Violation
 from poolproof.fuzz.novelty_graph import NoveltyGraph
 from poolproof.fuzz.pool_position import PoolPosition
@@ -117,10 +118,10 @@ class PoolRun:
             command = workload.next()
         if self._tries_misuse and self._choices.below(MISUSE_EVERY) == 0:
             wrong = workload.misuse()
-            reason = wrong and misuse_of(session.reference, wrong)
-            if wrong is not None and reason:
+            misuse = None if wrong is None else misuse_of(session.reference, wrong)
+            if wrong is not None and misuse is not None:
                 workload.put_back(command)
-                return self._apply_misuse(wrong, reason)
+                return self._apply_misuse(wrong, misuse)
         return self._apply(command)
 
     def _apply(self, command: Command) -> Violation | None:
@@ -136,10 +137,10 @@ class PoolRun:
         self._look_around()
         return None
 
-    def _apply_misuse(self, command: Command, reason: str) -> Violation | None:
+    def _apply_misuse(self, command: Command, misuse: Misuse) -> Violation | None:
         self.commands.append(command)
         self._announce(command)
-        return self._session.step_misuse(command, reason)
+        return self._session.step_misuse(command, misuse)
 
     def _look_around(self) -> None:
         """Where the run is now, read from the reference."""

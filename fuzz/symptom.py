@@ -16,7 +16,7 @@ import re
 from poolproof.contract.trace import Trace
 from poolproof.harness.failure_kind import failure_kind
 
-__all__ = ["symptom_of"]
+__all__ = ["shape_of", "sort_of_operation", "symptom_of"]
 
 _SORTS = {
     "takes blocks": (
@@ -54,16 +54,28 @@ _ERASED = (
 )
 
 
+def sort_of_operation(verb: str) -> str:
+    """What the command does to the pool, in words that its neighbours share."""
+    return _SORT_OF.get(verb, verb)
+
+
 def symptom_of(trace: Trace) -> str:
     """The symptom of a trace that ends in a violation."""
     violation = trace.violation
     assert violation is not None
     verb = trace.commands[-1].verb if trace.commands else ""
-    shape = violation.sentence
+    # What is read is read after every command, so the one at hand says nothing.
+    sort = "" if violation.invariant == "DATA" else sort_of_operation(verb)
+    kind = failure_kind(violation, trace.commands)
+    misuse = "" if kind.misuse is None else f" ({kind.misuse})"
+    return f"{kind.promise}{misuse} | {violation.severity.value} | {sort} | {shape_of(trace)}"
+
+
+def shape_of(trace: Trace) -> str:
+    """The sentence of a trace's violation without its names and numbers."""
+    assert trace.violation is not None
+    verb = trace.commands[-1].verb if trace.commands else ""
+    shape = trace.violation.sentence
     for pattern, instead in _ERASED:
         shape = pattern.sub(instead, shape)
-    shape = re.sub(rf"\b{verb}\(\)", "it()", shape) if verb else shape
-    # What is read is read after every command, so the one at hand says nothing.
-    sort = "" if violation.invariant == "DATA" else _SORT_OF.get(verb, verb)
-    kind = failure_kind(violation, trace.commands)
-    return f"{kind} | {violation.severity.value} | {sort} | {shape}"
+    return re.sub(rf"\b{verb}\(\)", "it()", shape) if verb else shape

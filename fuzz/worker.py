@@ -221,7 +221,7 @@ class CampaignWorker:
     @staticmethod
     def _note_failure(done: Round, trace: Trace, tape: bytes) -> None:
         assert trace.violation is not None
-        kind = failure_kind(trace.violation, trace.commands)
+        kind = str(failure_kind(trace.violation, trace.commands))
         done.num_failing_runs_of[kind] += 1
         if done.num_failing_runs_of[kind] <= _MOST_FAILURES_OF_A_KIND:
             done.failures.append(Failure(trace, tape, done.num_steps))

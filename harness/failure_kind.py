@@ -1,20 +1,57 @@
-"""Which failures count as the same one while a trace is minimised or replaced by a shorter one.
+"""What kind of failure a violation is: what an accepted finding is compared by.
 
-The invariant decides; misuse of one verb is another promise than misuse of another.
+Two failures are of one kind when the same invariant breaks, as badly, after the same operation,
+and, where that was misuse, by the same misuse with the same outcome. While traces are collected,
+minimised and replaced by shorter ones the kind stays what it is: or else one bug that is accepted
+stands for another that is worse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 
 from poolproof.contract.commands import Command
-from poolproof.contract.violation import Violation
+from poolproof.contract.misuse import MisuseFailure
+from poolproof.contract.violation import Severity, Violation
 
-__all__ = ["failure_kind"]
+__all__ = ["CONSTRUCTION", "EVERY_KIND", "EveryKind", "FailureKind", "failure_kind"]
+
+CONSTRUCTION = "construction"
+"""The operation of what breaks before any command."""
 
 
-def failure_kind(violation: Violation, commands: Sequence[Command]) -> str:
-    """The kind of a failure after `commands`, such as "IDX" or "MISUSE free"."""
-    if violation.invariant == "MISUSE" and commands:
-        return f"MISUSE {commands[-1].verb}"
-    return violation.invariant
+@dataclass(frozen=True, slots=True)
+class FailureKind:
+    """The kind of a failure; `operation` is the verb of the command that showed it."""
+
+    invariant: str
+    severity: Severity
+    operation: str
+    misuse: MisuseFailure | None = None
+
+    def __str__(self) -> str:
+        words = f"{self.invariant} {self.severity.value} {self.operation}"
+        return words if self.misuse is None else f"{words} ({self.misuse})"
+
+    @property
+    def promise(self) -> str:
+        """The promise that is broken, such as "IDX" or "MISUSE free", however badly."""
+        is_misuse = self.invariant == "MISUSE" and self.operation != CONSTRUCTION
+        return f"MISUSE {self.operation}" if is_misuse else self.invariant
+
+
+class EveryKind(Container[FailureKind]):
+    """All kinds of failures there are."""
+
+    def __contains__(self, kind: object) -> bool:
+        return isinstance(kind, FailureKind)
+
+
+EVERY_KIND = EveryKind()
+
+
+def failure_kind(violation: Violation, commands: Sequence[Command]) -> FailureKind:
+    """The kind of a failure after `commands`."""
+    operation = commands[-1].verb if commands else CONSTRUCTION
+    return FailureKind(violation.invariant, violation.severity, operation, violation.misuse)

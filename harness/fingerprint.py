@@ -1,19 +1,31 @@
 """Fingerprints: a name for a finding that is the same for every seed and every choice of ids.
 
-It covers the invariant and the normalised minimal trace: blocks and hashes are renamed by first
-appearance, sentences and set-up do not enter.
+It covers the kind of failure (`failure_kind.py`) and the normalised minimal trace: blocks and
+hashes are renamed by first appearance, sentences and set-up do not enter. Renaming must not make
+two bugs one, so what is special about a hash stays, the size of a pool that has to be large, and
+the layout of a manager.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from poolproof.contract.command_json import command_to_json
 from poolproof.contract.trace import Trace
+from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.weak_hashes import WEAK_HASHES
 
 __all__ = ["fingerprint_of"]
+
+MOST_BLOCKS_OF_A_SMALL_POOL = 64
+"""Beyond this a finding's name says how large its pool is, up to a power of two."""
+
+_USUAL_BYTES = 16
+_MANY_ZEROS = 2
+_SHARED = 4
 
 
 def fingerprint_of(trace: Trace) -> str:
@@ -21,13 +33,17 @@ def fingerprint_of(trace: Trace) -> str:
     assert trace.violation is not None
     blocks: dict[int, int] = {}
     keys: dict[str, int] = {}
+    traits: dict[int, list[str]] = {}
     sequences: dict[int, int] = {}
 
     def block(block_id: int) -> int:
         return blocks.setdefault(block_id, len(blocks))
 
     def key(value: Any) -> int:
-        return keys.setdefault(json.dumps(value, sort_keys=True), len(keys))
+        text = json.dumps(value, sort_keys=True)
+        if text not in keys:
+            traits[len(keys)] = _traits(value, keys)
+        return keys.setdefault(text, len(keys))
 
     def sequence(seq_id: int) -> int:
         return sequences.setdefault(seq_id, len(sequences))
@@ -49,8 +65,38 @@ def fingerprint_of(trace: Trace) -> str:
             if name in record:
                 record[name] = sequence(record[name])
         normal.append(record)
-    # Whether caching is on decides what the commands mean; nothing else of the set-up does.
-    text = json.dumps(
-        [trace.level, trace.violation.invariant, trace.enable_caching, normal], sort_keys=True
-    )
-    return "f-" + hashlib.sha256(text.encode()).hexdigest()[:8]
+    special = {str(number): found for number, found in traits.items() if found}
+    parts = [
+        trace.level,
+        str(failure_kind(trace.violation, trace.commands)),
+        # Whether caching is on decides what the commands mean.
+        trace.enable_caching,
+        # What is broken in one layout, or where hashes collide, may be right elsewhere.
+        trace.options.get("layout"),
+        trace.options.get(WEAK_HASHES),
+        trace.num_blocks.bit_length() if trace.num_blocks > MOST_BLOCKS_OF_A_SMALL_POOL else 0,
+        special,
+        normal,
+    ]
+    return "f-" + hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def _traits(value: Any, earlier: Iterable[str]) -> list[str]:
+    """What a hash has that one of 16 random bytes does not have."""
+    try:
+        key = bytes.fromhex(value)
+    except (TypeError, ValueError):
+        return []  # the key of a chain is made of its tokens
+    others = [bytes.fromhex(json.loads(other)) for other in earlier]
+    found = {
+        f"{len(key)} bytes": len(key) != _USUAL_BYTES,
+        "nothing but zeros": not any(key),
+        "zeros": key.count(0) >= _MANY_ZEROS,
+        "begins as another": any(_are_one(key, other, slice(_SHARED)) for other in others),
+        "ends as another": any(_are_one(key, other, slice(-_SHARED, None)) for other in others),
+    }
+    return [trait for trait, has in found.items() if has]
+
+
+def _are_one(key: bytes, other: bytes, part: slice) -> bool:
+    return key[part] == other[part]

@@ -20,11 +20,16 @@ from typing import Any, Generic, Protocol, TypeVar, final
 from poolproof.contract.command_json import command_to_json
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_target import MANAGER_OBSERVERS
+from poolproof.contract.misuse import MisuseFailure, MisuseOutcome
 from poolproof.contract.target import POOL_OBSERVERS
 from poolproof.contract.trace import Trace, read_trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.isolation import Beacon, Failed, Hung, Lost, Outcome
+from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.replay import start_session
 from poolproof.harness.target_call import constructing
+from poolproof.reference.legality import misuse_of
+from poolproof.reference.native_pool import NativeDictPool
 
 __all__ = ["Again", "Journal", "as_violation", "find_culprit", "read_journal"]
 
@@ -153,7 +158,31 @@ def as_violation(trace: Trace, lost: Lost) -> Violation:
         lost.sentence(what),
         command_index=len(trace.commands) - 1,
         frames=_target_frames(lost),
+        misuse=_misuse_at_the_end(trace),
     )
+
+
+def _misuse_at_the_end(trace: Trace) -> MisuseFailure | None:
+    """What is wrong with the last command of a pool's trace, if it is misuse.
+
+    The specification has to tell: the target is gone.
+    """
+    if trace.level != "pool" or not trace.commands:
+        return None
+    block_size = int(trace.options.get("block_size", 1))
+
+    def make(num_blocks: int, enable_caching: bool) -> NativeDictPool:
+        return NativeDictPool(
+            num_blocks, enable_caching=enable_caching, profile=trace.profile, block_size=block_size
+        )
+
+    session = start_session(trace, make)
+    assert isinstance(session, PoolSession)
+    for command in trace.commands[:-1]:
+        if session.is_defined(command):
+            session.step_any(command)
+    misuse = misuse_of(session.reference, trace.commands[-1])
+    return None if misuse is None else MisuseFailure(misuse.kind, MisuseOutcome.LOST)
 
 
 def _was_reading(lost: Lost, last: Command) -> bool:

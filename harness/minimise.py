@@ -158,7 +158,7 @@ def minimise(
     max_attempts: int = MOST_ATTEMPTS,
     max_work: int = MOST_WORK,
 ) -> Trace:
-    """The smallest trace found that breaks the same invariant, as badly, as `trace` does now.
+    """The smallest trace found that fails in the same way (`failure_kind.py`) as `trace` does now.
 
     Returns `trace` itself, without violation, when it does not fail at all. Deterministic for a
     deterministic target.
@@ -205,7 +205,6 @@ class _Search:
         self._best = first
         self._cursor = progress.cursor
         self._kind = failure_kind(first.violation, first.commands)
-        self._rank = first.violation.severity.rank
         self._execute = execute
         self._effort = effort
         self._has_begun = False
@@ -287,15 +286,10 @@ class _Search:
 
     def _is_same_failure(self, attempt: Attempt) -> bool:
         found = attempt.violation
-        # Severity decides what fails a run: wrong data must not shrink to a lost hit.
-        return (
-            found is not None
-            and failure_kind(found, attempt.commands) == self._kind
-            and found.severity.rank <= self._rank
-        )
+        return found is not None and failure_kind(found, attempt.commands) == self._kind
 
     def _try(self, variant: Variant) -> bool:
-        """Whether the variant breaks the same invariant; if so it becomes the best."""
+        """Whether the variant fails in the same way; if so it becomes the best."""
         setup = variant.setup
         attempt = self._attempt(setup, variant.commands)
         if not self._is_same_failure(attempt):

@@ -23,6 +23,7 @@ from poolproof.contract.commands import (
     Touch,
 )
 from poolproof.contract.content import Key
+from poolproof.contract.misuse import Misuse
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
@@ -120,7 +121,7 @@ class PoolCommands:
                 argument.clear()
         return answer
 
-    def misuse(self, command: Command, reason: str) -> None:
+    def misuse(self, command: Command, misuse: Misuse) -> None:
         """Call the target with misuse and see that it answers as the profile promises."""
         arguments = [getattr(command, field.name) for field in fields(command)]
         arguments = [list(value) if isinstance(value, tuple) else value for value in arguments]
@@ -135,15 +136,17 @@ class PoolCommands:
             self._methods[command.verb](*arguments)
         except (Exception, SystemExit) as error:
             if ignores:
-                self.report(did_not_ignore(command, reason, raised(error)))
+                left = self._left_behind()
+                self.report(did_not_ignore(command, misuse, raised(error), left))
             elif not isinstance(error, ValueError):
-                self.report(raised_wrong_type(command, reason, raised(error)))
+                left = self._left_behind()
+                self.report(raised_wrong_type(command, misuse, raised(error), left))
         else:
             if not ignores:
-                self.report(did_not_raise(command, reason, self._left_behind()))
+                self.report(did_not_raise(command, misuse, self._left_behind()))
 
     def _left_behind(self) -> Violation | None:
-        """What misuse that went through has broken, as far as it can still be read."""
+        """What misuse has broken on its way, as far as it can still be read."""
         try:
             return self.diagnose()
         except Exception:

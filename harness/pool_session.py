@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.misuse import Misuse
 from poolproof.contract.observation import Neighbours, PoolLedger, PoolObservation
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
@@ -103,30 +104,30 @@ class PoolSession(ChainCommands):
             return self._numbered(self._blame(f"reading the pool after {command}", error))
         return None
 
-    def step_misuse(self, command: Command, reason: str) -> Violation | None:
+    def step_misuse(self, command: Command, misuse: Misuse) -> Violation | None:
         """Apply misuse and see that the profile's promise about it holds."""
         self.num_commands = self.reference.command_number = self.num_commands + 1
         self.refused = False
         self._gaps = []
         try:
-            self.misuse(command, reason)
+            self.misuse(command, misuse)
         except ViolationError as found:
             return self._numbered(found.violation)
         try:
             if self._checked:
                 self._check(command)
         except ViolationError as found:
-            return self._numbered(changed_by_misuse(command, reason, found.violation))
+            return self._numbered(changed_by_misuse(command, misuse, found.violation))
         except (Exception, SystemExit) as error:
             broken = self._blame(f"reading the pool after {command}", error)
-            return self._numbered(changed_by_misuse(command, reason, broken))
+            return self._numbered(changed_by_misuse(command, misuse, broken))
         return None
 
     def step_any(self, command: Command) -> Violation | None:
         """Apply a command from anywhere, be it legal or misuse that the profile defines."""
         assert self.is_defined(command), f"{command} is not defined in this state"
-        reason = misuse_of(self.reference, command)
-        return self.step(command) if reason is None else self.step_misuse(command, reason)
+        misuse = misuse_of(self.reference, command)
+        return self.step(command) if misuse is None else self.step_misuse(command, misuse)
 
     def is_defined(self, command: Command) -> bool:
         """Whether the target has the verb and the profile says what it does in this state."""

@@ -231,17 +231,17 @@ def _drive(
     misuse_at = _misuse_places(workload, plan, campaign.profile)
     for place in range(plan.num_steps):
         command = next_command()
-        reason = None
+        misuse = None
         if place in misuse_at:
             wrong = workload.misuse()
-            reason = wrong and misuse_of(session.reference, wrong)
-            if wrong is not None and reason:
+            misuse = None if wrong is None else misuse_of(session.reference, wrong)
+            if wrong is not None and misuse is not None:
                 workload.put_back(command)
                 command = wrong
         commands.append(command)
         if announce is not None:
             announce(command)
-        violation = step(command) if not reason else session.step_misuse(command, reason)
+        violation = step(command) if misuse is None else session.step_misuse(command, misuse)
         if violation is not None:
             return violation
         references.extend(session.taken)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.misuse import Misuse
 from poolproof.contract.observation import (
     PoolLedger,
     PoolObservation,
@@ -177,17 +178,17 @@ class SinglePoolSession(_OneInvariant, PoolSession):
         self._is_misusing = False
         super().__init__(*arguments, **options)
 
-    def step_misuse(self, command: Command, reason: str) -> Violation | None:
+    def step_misuse(self, command: Command, misuse: Misuse) -> Violation | None:
         """Apply misuse; where another invariant is checked, see what it finds afterwards."""
         if self.only == "MISUSE":
             self._is_misusing = True
-            violation = super().step_misuse(command, reason)
+            violation = super().step_misuse(command, misuse)
             self._is_misusing = False
             return violation
         self.num_commands = self.reference.command_number = self.num_commands + 1
         self.refused = False
         try:
-            self.misuse(command, reason)
+            self.misuse(command, misuse)
             self._check(command)
         except ViolationError as found:
             return self._numbered(found.violation)

@@ -8,7 +8,7 @@ lays out text.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 FORMAT = "poolproof-certificate"
-CERTIFICATE_VERSION = 1
+CERTIFICATE_VERSION = 2
 
 
 class CertificateError(ValueError):
@@ -198,11 +198,6 @@ class Certificate:
         """The required facts that a stage did not reach, each once."""
         missing = (fact for stage in self.stages for fact in stage.missing_facts)
         return tuple(dict.fromkeys(missing))
-
-    def with_status(self, status_of: Callable[[Finding], FindingStatus]) -> Certificate:
-        """The same certificate, each finding with the status that `status_of` gives it."""
-        findings = tuple(replace(found, status=status_of(found)) for found in self.findings)
-        return replace(self, findings=findings)
 
     def to_json(self) -> dict[str, Any]:
         """This certificate as plain JSON values."""

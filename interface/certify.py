@@ -110,7 +110,12 @@ class _Certification:
     def _explore(self, about: Description, driving: Driving, kinds: list[RunKind]) -> None:
         """Every state or workload of small scopes, where no worker was lost."""
         exploring = Exploring(
-            self._isolation, about, driving.collector, self._progress, self._options.seed
+            self._isolation,
+            about,
+            driving.collector,
+            self._progress,
+            self._options.seed,
+            accepted=self._options.accepted,
         )
         exploring.explore(BUDGETS[self._options.level], driving.lost, kinds)
         driving.stages += exploring.stages
@@ -155,7 +160,8 @@ class _Certification:
     def _behaves_as(self, about: Description, driving: Driving) -> str | None:
         """The eviction profile under which a target that breaks nothing but ORD holds."""
         findings = driving.collector.findings
-        if not findings or any(f.violation.invariant != "ORD" for f in findings):
+        broken = {form.violation.invariant for found in findings for form in found.each_form}
+        if broken != {"ORD"}:
             return None
         # Of a manager the layout whose order is broken; "pool" at the other levels.
         layout = next((f.trace.options.get("layout") for f in findings), None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from poolproof.power.power_options import power_options, power_request
+from poolproof.target_argument import target_argument
 
 if TYPE_CHECKING:
     # The command line starts quickly: everything heavy is imported when the command runs.
@@ -34,7 +35,7 @@ def usable_processors() -> int:
 
 
 @click.command("certify")
-@click.argument("target", default="impl")
+@target_argument()
 @click.option(
     "--level",
     type=click.Choice(["quick", "standard", "deep"]),
@@ -49,6 +50,7 @@ def usable_processors() -> int:
 @click.option("--known", type=_PATH, help="TOML file of accepted findings.")
 @click.option("--baseline", type=_PATH, help="Fail only on what this certificate (JSON) lacks.")
 @click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
+@click.option("--keep-going", is_flag=True, help="Search on after a failure; for baselines.")
 @click.option("--hardening", is_flag=True, help="Also try misuse that is undefined; never fails.")
 @click.option("--json", "json_file", type=_PATH, help="Write the certificate as JSON.")
 @click.option("--junit", "junit_file", type=_PATH, help="Write the certificate as JUnit XML.")
@@ -85,6 +87,7 @@ def certify_command(
     known: Path | None,
     baseline: Path | None,
     fail_on: str | None,
+    keep_going: bool,
     hardening: bool,
     json_file: Path | None,
     junit_file: Path | None,
@@ -104,9 +107,11 @@ def certify_command(
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
     from poolproof.certify_outputs import Outputs
+    from poolproof.harness.failure_kind import EVERY_KIND
     from poolproof.harness.isolation import Limits
     from poolproof.kernels_command import is_kernel
     from poolproof.options import CertifyOptions
+    from poolproof.output_files import refuse_to_overwrite
     from poolproof.targets.profile_text import split_overrides
 
     target = with_rows(target, rows)
@@ -120,7 +125,8 @@ def certify_command(
         # Survivors cost what a whole certification costs, each of them.
         level = "quick"
     if api == "kernel" or is_kernel(target):
-        refused = {"--hardening": hardening, "--layout": layouts, "--power": power}
+        refused = {"--hardening": hardening, "--layout": layouts, "--power": power,
+                   "--keep-going": keep_going}  # fmt: skip
         files = {"json_file": json_file, "junit_file": junit_file, "markdown_file": markdown_file,
                  "folder": report}  # fmt: skip
         passing = {"known": known, "baseline": baseline}
@@ -133,6 +139,7 @@ def certify_command(
     rules = _rules(severities(fail_on), known, baseline)
     outputs = Outputs(json_file, junit_file, markdown_file, report)
     outputs.check()
+    refuse_to_overwrite(outputs.paths, {"--baseline": baseline, "--known": known})
     options = CertifyOptions(
         level=level,
         seed=seed,
@@ -143,6 +150,7 @@ def certify_command(
         api=api,
         layouts=layouts,
         profile_overrides=split_overrides(target)[1],
+        accepted=EVERY_KIND if keep_going else rules.accepted_kinds,
     )
     if asked is None:
         sys.exit(_certify(target, options, rules, outputs))
@@ -174,10 +182,13 @@ def _certify_kernel(
 ) -> int:
     from poolproof.kernels_command import certify_kernel, kernel_rules, refuse_for_kernels
     from poolproof.kernels_outputs import KernelOutputs
+    from poolproof.output_files import refuse_to_overwrite
 
     refuse_for_kernels(refused)
+    outputs = KernelOutputs(**files)
+    refuse_to_overwrite(outputs.paths, {f"--{name}": path for name, path in passing.items()})
     rules = kernel_rules(fail_on, **passing)
-    return certify_kernel(target, rules=rules, outputs=KernelOutputs(**files), **options)
+    return certify_kernel(target, rules=rules, outputs=outputs, **options)
 
 
 def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
@@ -222,15 +233,14 @@ def severities(fail_on: str | None) -> tuple[Severity, ...]:
 
 
 def _rules(fail_on: tuple[Severity, ...], known: Path | None, baseline: Path | None) -> Rules:
-    from poolproof.baseline import read_baseline
+    from poolproof.baseline import Baseline, read_baseline
     from poolproof.known_findings import KnownFindings, read_known_findings
     from poolproof.verdict import Rules
 
-    findings = read_baseline(baseline).findings if baseline else ()
     return Rules(
         fail_on=fail_on,
         known=read_known_findings(known) if known else KnownFindings(),
-        baseline=frozenset(finding.fingerprint for finding in findings),
+        baseline=read_baseline(baseline) if baseline else Baseline(),
     )
 
 

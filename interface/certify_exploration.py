@@ -37,6 +37,7 @@ from poolproof.explore.shortest import ShortestResult
 from poolproof.explore.state_space import StateSpace
 from poolproof.finding_collector import FindingCollector
 from poolproof.harness.extent import Extent
+from poolproof.harness.failure_kind import FailureKind
 from poolproof.harness.isolation import Finished
 from poolproof.levels import Bounds, Budget, Sequences
 from poolproof.manager_exploration import ExploringManager
@@ -75,7 +76,8 @@ class _Tally:
     num_commands: int = 0
     num_failing: int = 0
     lost: bool = False
-    failures: dict[str, Trace] = field(default_factory=dict)
+    cut_short: bool = False
+    failures: dict[FailureKind, Trace] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -96,6 +98,8 @@ class Exploring:
         collector: FindingCollector,
         progress: Progress,
         seed: int,
+        *,
+        accepted: Container[FailureKind] = frozenset(),
     ) -> None:
         self.stages: list[StageResult] = []
         self.so_far = ""
@@ -104,6 +108,7 @@ class Exploring:
         self._collector = collector
         self._progress = progress
         self._seed = seed
+        self._accepted = accepted
 
     def explore(
         self,
@@ -153,8 +158,12 @@ class Exploring:
     def _until_refused(self, *stages: Callable[[], None]) -> None:
         for stage in stages:
             stage()
-            if self.stages[-1].outcome is Outcome.REFUSED:
+            if self.stages[-1].outcome is Outcome.REFUSED and self._is_refused():
                 break
+
+    def _is_refused(self) -> bool:
+        """Whether something was found that cannot be accepted."""
+        return any(kind not in self._accepted for kind in self._collector.kinds)
 
     def explore_queue(self, num_blocks: int) -> None:
         """Every state of the free queue, in one stage."""
@@ -273,7 +282,7 @@ class Exploring:
         for job, outcome in zip(jobs, self._isolation.map(check_states, jobs), strict=True):
             if not isinstance(outcome, Finished):
                 raise_if_ours(outcome)
-                tally.lost = True
+                tally.lost = tally.cut_short = True
                 self._lose(stage, job, outcome)
                 break
             result: PartResult = outcome.value
@@ -284,7 +293,8 @@ class Exploring:
             self.so_far = f"{stage}: {self._passed(tally)} of {total:,} pass, the rest not tried"
             for kind, trace in result.failures.items():
                 tally.failures.setdefault(kind, trace)
-            if tally.failed:
+            if any(kind not in self._accepted for kind in tally.failures):
+                tally.cut_short = True
                 break
         return tally
 
@@ -301,6 +311,10 @@ class Exploring:
     ) -> None:
         for trace in tally.failures.values():
             self._collector.add(stage, trace)
+        if tally.cut_short:
+            note += "; stopped at the first that fail"
+        elif tally.failed:
+            note += f"; {tally.num_failing} were left where they broke what may be accepted"
         self.stages.append(
             StageResult(
                 level=level,
@@ -309,7 +323,7 @@ class Exploring:
                 steps=tally.num_commands,
                 runs=tally.num_states,
                 seconds=time.monotonic() - began,
-                note=f"{note}; stopped at the first that fail" if tally.failed else note,
+                note=note,
                 extent=tried,
             )
         )

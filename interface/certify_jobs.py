@@ -23,7 +23,7 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.description import public_methods, queue_of
 from poolproof.harness.extent import Extent
-from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_production import ManagerSizes
@@ -102,27 +102,13 @@ class ChunkResult:
     num_steps: int = 0
     num_runs: int = 0
     facts: set[str] = field(default_factory=set)
-    failures: dict[str, Trace] = field(default_factory=dict)
-    runs_of_kind: Counter[str] = field(default_factory=Counter)
+    failures: dict[FailureKind, Trace] = field(default_factory=dict)
+    runs_of_kind: Counter[FailureKind] = field(default_factory=Counter)
     num_failing_runs: int = 0
     num_collisions: int = 0
     lost: Trace | None = None
     extent: Extent = field(default_factory=Extent)
     remarks: set[str] = field(default_factory=set)
-
-    def take_in(self, other: ChunkResult) -> None:
-        """Count what other runs of the same kind did as well."""
-        self.num_steps += other.num_steps
-        self.num_runs += other.num_runs
-        self.num_failing_runs += other.num_failing_runs
-        self.num_collisions += other.num_collisions
-        self.facts |= other.facts
-        self.extent.take_in(other.extent)
-        self.remarks |= other.remarks
-        for trace in other.failures.values():
-            self.add(trace)
-        # `add` counted the one trace that stands for all of its kind in the chunk.
-        self.runs_of_kind += other.runs_of_kind - Counter(dict.fromkeys(other.failures, 1))
 
     def add(self, trace: Trace) -> None:
         """Keep the trace of a failing run if it is the shortest of its kind."""

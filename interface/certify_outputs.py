@@ -12,10 +12,12 @@ import click
 from poolproof.certificate import Certificate
 from poolproof.finding_report import plain_text
 from poolproof.junit_certificate import junit_certificate
+from poolproof.known_findings import ENTRIES_FILE, entries_for
 from poolproof.markdown_certificate import markdown_certificate
 from poolproof.output_files import OutputError, check_file, check_folder, write_file
 from poolproof.text_certificate import text_certificate
 from poolproof.trace_files import DEFAULT_FOLDER, write_findings
+from poolproof.verdict import failing
 
 __all__ = ["Outputs"]
 
@@ -28,6 +30,15 @@ class Outputs:
     junit_file: Path | None = None
     markdown_file: Path | None = None
     folder: Path | None = None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that will be written, apart from traces."""
+        single = (self.json_file, self.junit_file, self.markdown_file)
+        names = ("certificate.json", "certificate.md", "junit.xml", "certificate.txt", ENTRIES_FILE)
+        folder = self.folder or DEFAULT_FOLDER
+        of_folder = [folder / name for name in names] if self.folder else [folder / ENTRIES_FILE]
+        return (*(path for path in single if path is not None), *of_folder)
 
     def check(self) -> None:
         """See that everything can be written, before the work. Raises OutputError."""
@@ -51,6 +62,7 @@ class Outputs:
         if self.folder is None:
             return _keep_traces(certificate)
         files = write_findings(self.folder, (*certificate.findings, *certificate.hardening))
+        _write_entries(self.folder, certificate)
         write_file(self.folder / "certificate.json", _json(certificate))
         write_file(self.folder / "certificate.md", markdown_certificate(certificate))
         write_file(self.folder / "junit.xml", junit_certificate(certificate))
@@ -71,10 +83,18 @@ def _keep_traces(certificate: Certificate) -> Mapping[str, str]:
         check_folder(DEFAULT_FOLDER)
         # The folder holds what one run left; version control is not to see it.
         write_file(DEFAULT_FOLDER / ".gitignore", "*\n")
+        _write_entries(DEFAULT_FOLDER, certificate)
         return write_findings(DEFAULT_FOLDER, findings)
     except OutputError as error:
         click.echo(f"poolproof: the traces are not kept: {error}", err=True)
         return {}
+
+
+def _write_entries(folder: Path, certificate: Certificate) -> None:
+    """What accepts the findings that fail the run, to be copied into a known file."""
+    fails = failing(certificate)
+    if fails:
+        write_file(folder / ENTRIES_FILE, entries_for(fails))
 
 
 def _json(certificate: Certificate) -> str:

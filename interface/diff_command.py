@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from poolproof.target_argument import target_argument
+
 if TYPE_CHECKING:
     from poolproof.comparison import Comparison
 
@@ -15,8 +17,8 @@ __all__ = ["diff_command"]
 
 
 @click.command("diff")
-@click.argument("first")
-@click.argument("second")
+@target_argument("first")
+@target_argument("second")
 @click.option(
     "--level",
     type=click.Choice(["quick", "standard", "deep"]),
@@ -66,7 +68,7 @@ def diff_command(
     for line in _lines(found):
         click.echo(line)
     if report_folder is not None:
-        for finding in found.findings:
+        for finding in (form for whole in found.findings for form in whole.each_form):
             path = report_folder / f"diff-{finding.fingerprint}.jsonl"
             write_file(path, "\n".join(finding.trace.lines()) + "\n")
             click.echo(f"trace written to {path}")
@@ -74,6 +76,7 @@ def diff_command(
 
 
 def _lines(found: Comparison) -> list[str]:
+    from poolproof.finding_report import form_words
     from poolproof.wording import printable
 
     first, second = found.names
@@ -86,4 +89,5 @@ def _lines(found: Comparison) -> list[str]:
             f"  {number:>3}  {command}"
             for number, command in enumerate(finding.trace.commands, start=1)
         ]
+        lines += [f"  also met  {form_words(form)}" for form in finding.forms]
     return [printable(line) for line in (*lines, found.explanation)]

@@ -8,7 +8,8 @@ about them is decided in `certify.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from poolproof.certificate import Outcome, StageResult
@@ -30,7 +31,9 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.description import Description, describe
 from poolproof.finding_collector import FindingCollector
+from poolproof.harness.extent import Extent
 from poolproof.harness.facts import required_chain_facts, required_facts
+from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.isolation import Failed, Finished, Lost
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_production import ManagerSizes, required_script_facts
@@ -41,9 +44,14 @@ from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
 from poolproof.run_kinds import CHAINS, RunKind
 
-__all__ = ["Driving", "described", "raise_if_ours", "value_of"]
+__all__ = ["Driving", "Tally", "described", "raise_if_ours", "value_of"]
 
 _SHORT_RUNS_PER_CHUNK = 24
+
+_MOST_ACCEPTED_LOSSES = 2
+"""So many workers a stage may lose to what is accepted, and go on."""
+
+_MOST_OF_AN_ACCEPTED_KIND = 8
 
 
 def value_of(isolation: Any, job: Callable[..., Any], argument: Any) -> Any:
@@ -97,7 +105,7 @@ class Driving:
             sizes = self._budget.production_of(kind, kinds)
             if sizes is not None and kind not in self.lost:
                 self._drive_randomly(kind.at_production_sizes(sizes))
-        if any(stage.outcome is Outcome.REFUSED for stage in self.stages):
+        if any(kind not in self._options.accepted for kind in self.collector.kinds):
             return  # it would be found again, beside collisions that say nothing new
         for kind in kinds:
             layout = self._about.layout_of_kind(kind)
@@ -176,8 +184,10 @@ class Driving:
         else:
             raise_if_ours(outcome)
             lost = trace_of_lost_machine(self._isolation, machine, outcome, self._about)
-            self.collector.add_lost(stage, self._minimised_lost(lost, outcome))
-            self.lost.add(machine.kind)
+            minimal = self._minimised_lost(lost, outcome)
+            self.collector.add_lost(stage, minimal)
+            if _kind_of(minimal) not in self._options.accepted:
+                self.lost.add(machine.kind)
             stage_result = StageResult(
                 level=machine.kind.level,
                 stage=stage,
@@ -211,58 +221,147 @@ class Driving:
         return self._budget.chunks_of_layout(len(self._kinds))
 
     def _drive_randomly(self, kind: RunKind) -> None:
-        """The plain driver; a few more chunks after the first failure, then it stops."""
+        """The plain driver; a few more chunks after the first failure, then it stops.
+
+        What may be accepted does not stop it: something else may be broken as well.
+        """
         chunks, required = self._chunks_of(kind), _required(kind, self._about)
         stage = kind.stage if kind.production else f"{kind.stage}, plain driver"
         self._progress.begin(stage, _expected_steps(kind, chunks))
         began = time.monotonic()
-        total = ChunkResult()
-        note = ""
+        total = Tally(self._options.accepted)
         left = len(chunks)
         for result in self._run(chunks):
             self._progress.advance(result.num_steps)
-            total.take_in(result)
+            total.add(result)
             left -= 1
             if result.lost is not None:
-                total.lost = result.lost
-                self.lost.add(kind)
                 self.collector.add_lost(stage, result.lost)
                 # Each lost worker costs a time limit or a minimisation; one is enough to refuse.
-                break
-            if total.failures:
+                if total.is_refused or total.num_lost > _MOST_ACCEPTED_LOSSES:
+                    self.lost.add(kind)
+                    break
+            if total.is_refused:
                 left = min(left, self._budget.more_chunks_after_failure)
             if not left:
                 break
-        failed = bool(total.failures) or total.lost is not None
-        if failed:
-            note = f"{total.num_failing_runs} of {total.num_runs} runs failed; stopped early"
-        elif total.num_collisions:
-            note = (
-                f"hashes are trusted: with {kind.hash_bits} bits, {total.num_collisions} of "
-                f"{total.num_runs} runs went wrong by a collision"
-            )
-        elif kind.production is not None:
-            note = f"{total.num_steps / max(time.monotonic() - began, 0.001):,.0f} steps/s"
         self.remarks |= total.remarks
-        for failure, trace in total.failures.items():
-            self.collector.add(stage, trace, total.runs_of_kind[failure])
-        missing = set(required) - total.facts
+        large = kind.production is not None
+        traces = total.large_traces(self.collector.kinds) if large else total.traces()
+        for trace, num_runs in traces:
+            self.collector.add(stage, trace, num_runs)
         self.stages.append(
             StageResult(
                 level=kind.level,
                 stage=stage,
-                outcome=Outcome.REFUSED if failed
-                else Outcome.INCONCLUSIVE if missing else Outcome.HOLDS,
+                outcome=Outcome.REFUSED if total.failed
+                else Outcome.INCONCLUSIVE if set(required) - total.facts else Outcome.HOLDS,
                 steps=total.num_steps,
                 runs=total.num_runs,
                 seconds=time.monotonic() - began,
                 facts_reached=tuple(fact for fact in required if fact in total.facts),
-                # A campaign that stopped at a violation has not had the time to reach them.
-                facts_required=() if failed else tuple(required),
-                note=note,
+                # A campaign that stopped at a violation has not had the time to reach them. One
+                # that may be accepted is no reason to ask for less.
+                facts_required=() if total.is_refused else tuple(required),
+                note=total.note(kind, time.monotonic() - began),
                 extent=total.extent,
             )
         )  # fmt: skip
+
+
+class Tally:
+    """What the chunks of one stage have done so far; `accepted` are kinds that may be accepted."""
+
+    def __init__(self, accepted: Container[FailureKind]) -> None:
+        self._accepted = accepted
+        self._shortest: dict[FailureKind, list[Trace]] = {}
+        self._runs_of_kind: Counter[FailureKind] = Counter()
+        self.num_steps = self.num_runs = self.num_failing_runs = self.num_collisions = 0
+        self.num_lost = 0
+        self.facts: set[str] = set()
+        self.remarks: set[str] = set()
+        self.extent = Extent()
+        self.is_refused = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything broke, accepted or not."""
+        return bool(self._shortest) or self.num_lost > 0
+
+    def accepts(self, trace: Trace) -> bool:
+        """Whether a failure of this kind may be accepted."""
+        return _kind_of(trace) in self._accepted
+
+    def add(self, result: ChunkResult) -> None:
+        """Take in what a chunk did."""
+        self.num_steps += result.num_steps
+        self.num_runs += result.num_runs
+        self.num_failing_runs += result.num_failing_runs
+        self.num_collisions += result.num_collisions
+        self.facts |= result.facts
+        self.remarks |= result.remarks
+        self.extent.take_in(result.extent)
+        self._runs_of_kind += result.runs_of_kind
+        if result.lost is not None:
+            self.num_lost += 1
+            self.is_refused |= not self.accepts(result.lost)
+        for kind, trace in result.failures.items():
+            self._shortest.setdefault(kind, []).append(trace)
+            self.is_refused |= kind not in self._accepted
+
+    def traces(self) -> Iterator[tuple[Trace, int]]:
+        """The traces to look into, each with the number of runs that it stands for.
+
+        Of a kind the shortest. Behind one that may be accepted another bug of its kind may hide,
+        so of such a kind the shortest of several chunks.
+        """
+        for kind, traces in self._shortest.items():
+            most = _MOST_OF_AN_ACCEPTED_KIND if kind in self._accepted else 1
+            for place, trace in enumerate(sorted(traces, key=_length)[:most]):
+                yield trace, self._runs_of_kind[kind] if place == 0 else 1
+
+    def large_traces(self, found: Container[FailureKind]) -> Iterator[tuple[Trace, int]]:
+        """The same for runs at production sizes, whose traces take long to minimise.
+
+        Much is read seldom there, so the operation that shows something says little: of one
+        promise that is broken as badly the shortest trace will do, and none of kinds that were
+        `found` before. Where something may be accepted, each kind is looked into.
+        """
+        shortest: dict[object, tuple[FailureKind, Trace]] = {}
+        for kind, traces in self._shortest.items():
+            trace = min(traces, key=_length)
+            if kind in self._accepted:
+                yield trace, self._runs_of_kind[kind]
+            elif kind not in found:
+                alike = kind.promise, kind.severity, kind.misuse
+                _, known = shortest.get(alike, (kind, trace))
+                if _length(trace) <= _length(known):
+                    shortest[alike] = kind, trace
+        for kind, trace in shortest.values():
+            yield trace, self._runs_of_kind[kind]
+
+    def note(self, kind: RunKind, seconds: float) -> str:
+        """What there is to say of it in a certificate."""
+        if self.failed:
+            note = f"{self.num_failing_runs} of {self.num_runs} runs failed"
+            return f"{note}; stopped early" if self.is_refused else note
+        if self.num_collisions:
+            return (
+                f"hashes are trusted: with {kind.hash_bits} bits, {self.num_collisions} of "
+                f"{self.num_runs} runs went wrong by a collision"
+            )
+        if kind.production is not None:
+            return f"{self.num_steps / max(seconds, 0.001):,.0f} steps/s"
+        return ""
+
+
+def _length(trace: Trace) -> int:
+    return len(trace.commands)
+
+
+def _kind_of(trace: Trace) -> FailureKind:
+    assert trace.violation is not None
+    return failure_kind(trace.violation, trace.commands)
 
 
 def raise_if_ours(outcome: Any) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from poolproof.certify_command import usable_processors, with_rows
+from poolproof.target_argument import not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ _ENOUGH_FOR_PROCESSES = 200_000
 
 
 @click.command("explore")
-@click.argument("target", required=False)
+@click.argument("target", required=False, callback=not_empty)
 @click.option(
     "--blocks",
     type=click.IntRange(min=1),

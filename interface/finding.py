@@ -1,7 +1,8 @@
 """A finding: one violation with its shortest known trace, and what is known around it.
 
 Its fingerprint is the same for every seed and every naming of the blocks; how it is computed is
-the harness's business. How a finding reads on paper is in `finding_report.py`.
+the harness's business. How a finding reads on paper is in `finding_report.py`, which findings are
+forms of one bug in `finding_groups.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any
 
 from poolproof.contract.trace import Trace, TraceError, read_trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.json_fields import FieldError, Fields
 
-__all__ = ["Finding", "FindingStatus", "Specimen"]
+__all__ = ["Finding", "FindingStatus", "Identity", "Specimen"]
 
 
 class FindingStatus(enum.Enum):
@@ -36,14 +38,23 @@ class Specimen:
     thread: str
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a finding is known by again: its name, and the kind of failure that it is."""
+
+    fingerprint: str
+    kind: FailureKind
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One violation.
+    """One violation, with the other forms in which the same bug was met, as far as can be told.
 
     `fingerprint` is "f-" and 8 hexadecimal digits. `trace` is minimised and ends in `violation`;
     `first_seen_steps` counts the commands before it was minimised, `runs_seen` the runs that
     showed it, `stages` names the stages that did. `shortest_known` says how short the trace is
-    known to be; `ruled_out` names the legal look-alikes that it is not.
+    known to be; `ruled_out` names the legal look-alikes that it is not. `forms` have no forms of
+    their own, and none is worse than the finding.
     """
 
     fingerprint: str
@@ -57,6 +68,22 @@ class Finding:
     ruled_out: tuple[str, ...] = ()
     status: FindingStatus = FindingStatus.NEW
     remark: str = ""
+    forms: tuple[Finding, ...] = ()
+
+    @property
+    def kind(self) -> FailureKind:
+        """The kind of failure that it is."""
+        return failure_kind(self.violation, self.trace.commands)
+
+    @property
+    def identity(self) -> Identity:
+        """What it is known by again."""
+        return Identity(self.fingerprint, self.kind)
+
+    @property
+    def each_form(self) -> tuple[Finding, ...]:
+        """The finding itself without its forms, then these."""
+        return (replace(self, forms=()), *self.forms)
 
     @property
     def level(self) -> str:
@@ -75,6 +102,8 @@ class Finding:
             "status": self.status.value,
             "invariant": self.violation.invariant,
             "severity": self.violation.severity.value,
+            "operation": self.kind.operation,
+            "misuse": None if self.kind.misuse is None else str(self.kind.misuse),
             "sentence": self.violation.sentence,
             "stages": list(self.stages),
             "first_seen_steps": self.first_seen_steps,
@@ -85,6 +114,7 @@ class Finding:
             "ruled_out": list(self.ruled_out),
             "remark": self.remark,
             "trace": [json.loads(line) for line in self.whole_trace().lines()],
+            "forms": [form.to_json() for form in self.forms],
         }
 
     def whole_trace(self) -> Trace:
@@ -112,7 +142,16 @@ class Finding:
             ruled_out=read.texts("ruled_out"),
             status=read.one_of("status", FindingStatus),
             remark=read.text("remark"),
+            # Certificates of version 1 list every form as a finding of its own.
+            forms=_forms(read.items("forms"), what) if read.has("forms") else (),
         )
+
+
+def _forms(values: list[Any], what: str) -> tuple[Finding, ...]:
+    forms = tuple(Finding.from_json(value) for value in values)
+    if any(form.forms for form in forms):
+        raise FieldError(f"{what}: a form of it has forms of its own")
+    return forms
 
 
 def _specimen(value: Any, what: str) -> Specimen:

@@ -24,7 +24,8 @@ from poolproof.explore.shortest import (
     shortest_queue_failure,
 )
 from poolproof.finding import Finding, Specimen
-from poolproof.harness.failure_kind import failure_kind
+from poolproof.finding_groups import grouped
+from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Finished
 from poolproof.likeness import public_bugs_like
@@ -145,14 +146,13 @@ class FindingCollector:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Worst first, then shortest first; misuse after what legal calls break."""
+        """A finding for each bug: the worst first, then the shortest, misuse last."""
+        return grouped(self._findings.values())
 
-        def place(finding: Finding) -> tuple[bool, int, int, str]:
-            violation = finding.violation
-            is_misuse = violation.invariant == "MISUSE"
-            return is_misuse, violation.severity.rank, finding.num_commands, finding.fingerprint
-
-        return tuple(sorted(self._findings.values(), key=place))
+    @property
+    def kinds(self) -> frozenset[FailureKind]:
+        """The kinds of everything that was found."""
+        return frozenset(finding.kind for finding in self._findings.values())
 
     def add(self, stage: str, trace: Trace, runs_seen: int = 1) -> None:
         """Take in a failing trace that a stage met."""
@@ -164,12 +164,8 @@ class FindingCollector:
             minimal, shortest_known = self._shortest(minimal)
         assert minimal.violation is not None
         fingerprint = fingerprint_of(minimal)
-        known = self._findings.get(fingerprint)
-        if known is not None:
-            stages = tuple(dict.fromkeys((*known.stages, stage)))
-            self._findings[fingerprint] = replace(
-                known, stages=stages, runs_seen=known.runs_seen + runs_seen
-            )
+        if fingerprint in self._findings:
+            self._seen_again(fingerprint, stage, runs_seen)
             return
         self._findings[fingerprint] = Finding(
             fingerprint=fingerprint,
@@ -188,18 +184,24 @@ class FindingCollector:
         """Take in a trace that cost its worker and has been minimised as far as is affordable."""
         assert trace.violation is not None
         fingerprint = fingerprint_of(trace)
-        self._findings.setdefault(
-            fingerprint,
-            Finding(
-                fingerprint=fingerprint,
-                violation=trace.violation,
-                trace=self._finished(trace, fingerprint),
-                stages=(stage,),
-                first_seen_steps=len(trace.commands),
-                similar=_similar(trace),
-                shortest_known="minimised in few attempts, each in a worker of its own",
-            ),
+        if fingerprint in self._findings:
+            self._seen_again(fingerprint, stage, 1)
+            return
+        self._findings[fingerprint] = Finding(
+            fingerprint=fingerprint,
+            violation=trace.violation,
+            trace=self._finished(trace, fingerprint),
+            stages=(stage,),
+            first_seen_steps=len(trace.commands),
+            similar=_similar(trace),
+            shortest_known="minimised in few attempts, each in a worker of its own",
         )
+
+    def _seen_again(self, fingerprint: str, stage: str, runs_seen: int) -> None:
+        known = self._findings[fingerprint]
+        stages = tuple(dict.fromkeys((*known.stages, stage)))
+        runs_seen += known.runs_seen
+        self._findings[fingerprint] = replace(known, stages=stages, runs_seen=runs_seen)
 
     def _finished(self, trace: Trace, fingerprint: str) -> Trace:
         options = {**trace.options, **self._options}

@@ -19,10 +19,13 @@ from poolproof.manager_drawing import command_words, draw_manager
 from poolproof.shell_lines import shell_line
 from poolproof.wording import printable, set_up_of, severity_words
 
-__all__ = ["drawing_of", "finding_report", "plain_text", "trace_report"]
+__all__ = ["drawing_of", "finding_report", "form_words", "plain_text", "trace_report"]
 
 PLAIN_WIDTH = 100
 """Columns where the output is no terminal."""
+
+MOST_FORMS = 8
+"""So many of the other forms of a finding are listed."""
 
 _LABEL_WIDTH = len("as a test")
 
@@ -32,6 +35,8 @@ def finding_report(finding: Finding, trace_file: str | None = None) -> Renderabl
     trace = finding.whole_trace()
     drawn = trace_report(trace)
     name = trace_file or finding.fingerprint
+    if finding.forms:
+        drawn = Group(drawn, Padding(_facts(_forms(finding)), (0, 2)))
     commands = [("replay", f"poolproof replay {name}")]
     commands.append(("as a test", f"poolproof show {name} --as pytest"))
     lines = [shell_line(label, text, _LABEL_WIDTH, indent=2) for label, text in commands]
@@ -127,6 +132,24 @@ def _legend(drawing: Drawing) -> Text:
 
 def _clipped(meaning: str) -> str:
     return meaning if len(meaning) <= 40 else f"{meaning[:37]}..."
+
+
+def _forms(finding: Finding) -> Iterator[tuple[str, str]]:
+    """The other forms of the same bug, a line each."""
+    label = "also met"
+    for form in finding.forms[:MOST_FORMS]:
+        yield label, form_words(form)
+        label = ""
+    if len(finding.forms) > MOST_FORMS:
+        yield "", f"and in {len(finding.forms) - MOST_FORMS} more forms"
+
+
+def form_words(form: Finding) -> str:
+    """One form of a finding in one line."""
+    commands = "1 command" if form.num_commands == 1 else f"{form.num_commands} commands"
+    severity = severity_words(form.violation.severity)
+    words = f"{form.fingerprint}  {form.violation.invariant}, {severity}"
+    return f"{words}, {form.kind.operation}, {commands}: {form.violation.sentence}"
 
 
 def _surroundings(finding: Finding) -> Iterator[tuple[str, str]]:

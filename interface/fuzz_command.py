@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from poolproof.certify_command import usable_processors, with_rows
+from poolproof.target_argument import target_argument
 
 __all__ = ["fuzz_command"]
 
@@ -18,7 +19,7 @@ USUAL_SECONDS = 60.0
 
 
 @click.command("fuzz")
-@click.argument("target")
+@target_argument()
 @click.option("--folder", type=_PATH, help="Keeps the campaign, and goes on with it next time.")
 @click.option(
     "--merge", type=_PATH, multiple=True, metavar="OTHER", help="Take in another folder first."

@@ -123,8 +123,8 @@ class TargetExaminer:
         again: Replay = outcome.value
         if again.violation is None:
             return False
-        kind = failure_kind(trace.violation, trace.commands)
-        return failure_kind(again.violation, again.applied) == kind
+        promise = failure_kind(trace.violation, trace.commands).promise
+        return failure_kind(again.violation, again.applied).promise == promise
 
     def _searched(self, so_far: Examination, seconds: float) -> Examination:
         """The first of the shortest traces, where breadth-first search gets there.

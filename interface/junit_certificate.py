@@ -58,6 +58,8 @@ def _add_finding(suite: ET.Element, finding: Finding, *, fails: bool) -> None:
     violation = finding.violation
     case = new_case(suite, f"{finding.fingerprint} {violation.invariant}")
     message = f"{severity_words(violation.severity)}: {violation.sentence}"
+    if finding.forms:
+        message += f" (met in {len(finding.forms) + 1} forms)"
     if fails:
         failure = add_outcome(case, "failure", message)
         failure.set("type", violation.severity.value)

@@ -28,7 +28,7 @@ _MANAGERS = "poolproof.served_managers:served_managers"
 
 
 @click.command("kernels")
-@click.argument("target", default="paged")
+@click.argument("target", required=False)
 @click.option(
     "--level",
     type=click.Choice(["quick", "standard", "deep"]),
@@ -62,7 +62,7 @@ _MANAGERS = "poolproof.served_managers:served_managers"
 @click.option("--faulty", is_flag=True, help="Run the faulty kernels in the place of a target.")
 def kernels_command(
     *,
-    target: str,
+    target: str | None,
     level: str,
     device: str | None,
     seed: int,
@@ -90,16 +90,22 @@ def kernels_command(
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
     from poolproof.kernels_outputs import KernelOutputs
+    from poolproof.output_files import refuse_to_overwrite
+    from poolproof.target_argument import known_kernels, require
 
     outputs = KernelOutputs(
         json_file=json_file, junit_file=junit_file, markdown_file=markdown_file,
         picture_file=picture_file, folder=report,
     )  # fmt: skip
     outputs.check()
+    refuse_to_overwrite(outputs.paths, {"--baseline": baseline, "--known": known})
     rules = kernel_rules(fail_on, known, baseline)
+    if not faulty:
+        require(target, "TARGET", known_kernels())
     require_packages()
     if faulty:
         sys.exit(_run_faulty(seed, json_file))
+    assert target is not None
     job = _job(
         target, level=level, seed=seed, workers=workers, device=device,
         case_timeout_s=case_timeout, checks=checks,
@@ -165,13 +171,13 @@ def _job(target: str, *, workers: int | None, **fields: Any) -> Job:
 def kernel_rules(fail_on: str | None, known: Path | None, baseline: Path | None) -> KernelRules:
     """What the user lets pass. Raises KnownFileError, BaselineError and usage errors."""
     from poolproof.certify_command import severities
-    from poolproof.kernels_verdict import KernelRules, read_kernel_baseline
+    from poolproof.kernels_verdict import KernelBaseline, KernelRules, read_kernel_baseline
     from poolproof.known_findings import KnownFindings, read_known_findings
 
     return KernelRules(
         fail_on=severities(fail_on),
         known=read_known_findings(known) if known else KnownFindings(),
-        baseline=read_kernel_baseline(baseline) if baseline else frozenset(),
+        baseline=read_kernel_baseline(baseline) if baseline else KernelBaseline(),
     )
 
 

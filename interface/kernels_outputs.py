@@ -27,6 +27,14 @@ class KernelOutputs:
     picture_file: Path | None = None
     folder: Path | None = None
 
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that will be written."""
+        single = (self.json_file, self.junit_file, self.markdown_file, self.picture_file)
+        names = ("report.json", "junit.xml", "report.md", "errors.svg", "report.txt")
+        of_folder = () if self.folder is None else tuple(self.folder / name for name in names)
+        return (*(path for path in single if path is not None), *of_folder)
+
     def check(self) -> None:
         """See that everything can be written, before the work. Raises OutputError."""
         for path in (self.json_file, self.junit_file, self.markdown_file, self.picture_file):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from poolproof.target_argument import not_empty
+
 __all__ = ["new_command"]
 
 
@@ -17,7 +19,7 @@ __all__ = ["new_command"]
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--manager", is_flag=True, help="A manager of sequences, not a pool of blocks.")
 @click.option("--ci", is_flag=True, help="Workflows for GitHub Actions; FILE is .github/workflows.")
-@click.option("--target", metavar="TARGET", help="What the workflows certify.")
+@click.option("--target", metavar="TARGET", callback=not_empty, help="What the workflows certify.")
 def new_command(*, file: Path, manager: bool, ci: bool, target: str | None) -> None:
     """Write the skeleton of a pool, or of a manager, to FILE, which must not exist yet.
 

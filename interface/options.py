@@ -5,10 +5,11 @@ How many steps a level means for each stage is decided in `levels.py`, not here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from poolproof.harness.failure_kind import FailureKind
 from poolproof.harness.isolation import Limits
 
 __all__ = ["LEVELS", "CertifyOptions", "Limits"]
@@ -26,7 +27,8 @@ class CertifyOptions:
     misuse that the profile leaves undefined. `api` is the shape that the user forced, which traces
     have to carry so that their target can be loaded again. `profile_overrides` are rows that the
     user set in place of the target's own; they stand in the target string already, in brackets.
-    `layouts` are those of a manager that are asked for; none means all.
+    `layouts` are those of a manager that are asked for; none means all. `accepted` are the kinds of
+    failures that may turn out to be accepted: they do not end a search for others.
     """
 
     level: str = "standard"
@@ -38,3 +40,4 @@ class CertifyOptions:
     api: str | None = None
     profile_overrides: Mapping[str, Any] = field(default_factory=dict)
     layouts: tuple[str, ...] = ()
+    accepted: Container[FailureKind] = frozenset()

@@ -7,11 +7,12 @@ file is replaced by a whole new file or stays as it was.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from poolproof.contract.trace import write_atomically
 
-__all__ = ["OutputError", "check_file", "check_folder", "write_file"]
+__all__ = ["OutputError", "check_file", "check_folder", "refuse_to_overwrite", "write_file"]
 
 
 class OutputError(Exception):
@@ -36,6 +37,21 @@ def check_folder(path: Path) -> None:
     except OSError as error:
         raise OutputError(f"cannot make folder {path}: {error.strerror or error}") from error
     _try_to_write(path, path)
+
+
+def refuse_to_overwrite(written: Iterable[Path], accepting: Mapping[str, Path | None]) -> None:
+    """See that a run writes none of the files that say what it lets pass.
+
+    `accepting` has these by their options. Raises OutputError: what is new in a run that writes its
+    own baseline would pass in the next.
+    """
+    places = {path.resolve() for path in written}
+    for option, path in accepting.items():
+        if path is not None and path.resolve() in places:
+            raise OutputError(
+                f"{option} {path} would be overwritten, and what is new in this run would pass in "
+                "the next; write to another file"
+            )
 
 
 def write_file(path: Path, text: str) -> None:

@@ -10,6 +10,8 @@ import sys
 
 import click
 
+from poolproof.target_argument import target_argument
+
 __all__ = ["protocol_command"]
 
 _TIMEOUT = click.option(
@@ -31,7 +33,7 @@ def protocol_command() -> None:
 
 
 @protocol_command.command("smoke")
-@click.argument("target")
+@target_argument()
 @_TIMEOUT
 def smoke_command(*, target: str, timeout_s: float) -> None:
     """Show a short conversation with TARGET, line by line, and what is wrong in it."""
@@ -41,7 +43,7 @@ def smoke_command(*, target: str, timeout_s: float) -> None:
 
 
 @protocol_command.command("validate")
-@click.argument("target")
+@target_argument()
 @click.option("--tapes", type=click.IntRange(min=1), default=50, show_default=True)
 @_TIMEOUT
 def validate_command(*, target: str, tapes: int, timeout_s: float) -> None:

@@ -6,12 +6,18 @@ import sys
 
 import click
 
+from poolproof.target_argument import not_empty
+
 __all__ = ["replay_command"]
 
 
 @click.command("replay")
 @click.argument("trace")
-@click.option("--target", help="Replay on this target, not on the one that the trace names.")
+@click.option(
+    "--target",
+    callback=not_empty,
+    help="Replay on this target, not on the one that the trace names.",
+)
 @click.option("--in-process", is_flag=True, help="No child process, no limits: for debuggers.")
 @click.option(
     "--call-timeout",

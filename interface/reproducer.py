@@ -85,7 +85,7 @@ def _calls(trace: Trace, letters: KeyLetters) -> Iterator[str]:
                 f"command {number} cannot be followed on the reference ({error}); use --as pytest"
             ) from error
         if misuse is not None:
-            yield from _misuse(call, misuse, trace.profile.misuse)
+            yield from _misuse(call, misuse.words, trace.profile.misuse)
         elif isinstance(command, Allocate) and command.count > len(free_before):
             message = f"{command} was accepted with {len(free_before)} free"
             errors = "(MemoryError, ValueError)"

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import click
 
+from poolproof.target_argument import not_empty
+
 __all__ = ["shrink_command"]
 
 
 @click.command("shrink")
 @click.argument("trace")
-@click.option("--target", help="Shrink on this target, not on the one that the trace names.")
+@click.option(
+    "--target",
+    callback=not_empty,
+    help="Shrink on this target, not on the one that the trace names.",
+)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write to this file, not to the output."
 )

@@ -7,7 +7,8 @@ with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -17,6 +18,7 @@ from rich.text import Text
 from poolproof.certificate import Certificate, Outcome, StageResult, Verdict
 from poolproof.finding import Finding, FindingStatus
 from poolproof.finding_report import finding_report
+from poolproof.known_findings import ENTRIES_FILE
 from poolproof.lessons import UNFINISHED
 from poolproof.shell_lines import shell_line
 from poolproof.verdict import failing, reasons_inconclusive
@@ -51,8 +53,8 @@ def text_certificate(
         Padding(_stages(certificate), (1, 0)),
         _pairs(_tail(certificate)),
     ]
-    reported = sorted(certificate.findings, key=lambda f: f.violation.severity.rank)
-    for finding in reported[:MOST_REPORTS]:
+    fails = failing(certificate)
+    for finding in _reported_first(certificate.findings, fails)[:MOST_REPORTS]:
         report = finding_report(finding, files.get(finding.fingerprint))
         parts += [Text(), report]
     for finding in certificate.hardening[:MOST_REPORTS]:
@@ -60,11 +62,18 @@ def text_certificate(
         parts.append(Padding(Text("hardening, never a failure:", style="dim"), (1, 0, 0, 0)))
         parts.append(report)
     parts.append(Padding(_pairs(_end(certificate)), (1, 0, 0, 0)))
-    first = next(iter(failing(certificate)), None)
-    if first is not None and not _unfinished(certificate):
-        name = files.get(first.fingerprint, first.fingerprint)
+    if fails and not _unfinished(certificate):
+        name = files.get(fails[0].fingerprint, fails[0].fingerprint)
+        if fails[0].fingerprint in files:
+            entries = Path(name).with_name(ENTRIES_FILE)
+            parts.append(_pairs(iter([("accept", f"{entries} has the entries for --known")])))
         parts.append(shell_line("next", f"poolproof show {name}", _LABEL_WIDTH))
     return Group(*parts)
+
+
+def _reported_first(findings: Iterable[Finding], fails: Sequence[Finding]) -> list[Finding]:
+    """What fails the run, then the rest, each the worst first."""
+    return sorted(findings, key=lambda f: (f not in fails, f.violation.severity.rank))
 
 
 def verdict_line(certificate: Certificate) -> str:
@@ -150,14 +159,17 @@ def result_lines(certificate: Certificate, stage: StageResult) -> list[str]:
 
 
 def _is_of(finding: Finding, stage: StageResult) -> bool:
-    return finding.level == stage.level and stage.stage in finding.stages
+    return finding.level == stage.level and any(
+        stage.stage in form.stages for form in finding.each_form
+    )
 
 
 def _in_short(certificate: Certificate, finding: Finding) -> str:
     passes = finding not in failing(certificate)
     word = finding.status.value if finding.status is not FindingStatus.NEW else "below --fail-on"
     invariant = finding.violation.invariant
-    return f"{word if passes else 'REFUSED'} {finding.fingerprint} ({invariant})"
+    forms = f", {len(finding.forms) + 1} forms" if finding.forms else ""
+    return f"{word if passes else 'REFUSED'} {finding.fingerprint} ({invariant}{forms})"
 
 
 def _tail(certificate: Certificate) -> Iterator[tuple[str, str]]:

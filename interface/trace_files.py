@@ -7,7 +7,7 @@ campaign leaves one under `p-...` of a failing run that is not minimised yet.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from poolproof.contract.target import TargetError
@@ -95,13 +95,14 @@ def _layout_of(trace: Trace, target: Target) -> Make:
     return layout.make
 
 
-def write_findings(folder: Path, findings: Iterable[Finding]) -> dict[str, str]:
-    """Write trace and report of each finding into a folder; the trace's path by fingerprint.
+def write_findings(folder: Path, findings: Sequence[Finding]) -> dict[str, str]:
+    """Write trace and report of each form of the findings into a folder; paths by fingerprint.
 
     Raises OutputError.
     """
     written: dict[str, str] = {}
-    for finding in findings:
+    alone = [form for finding in findings for form in finding.forms]
+    for finding in (*findings, *alone):
         path = folder / f"{finding.fingerprint}.jsonl"
         if not written:
             check_folder(folder)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from poolproof.target_argument import known_targets, not_empty, require
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
@@ -37,7 +39,9 @@ def _check_rate(ctx: click.Context, param: click.Parameter, value: str) -> int |
 
 @click.command("workload")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--target", "targets", multiple=True, help="May be given several times. [impl]")
+@click.option(
+    "--target", "targets", multiple=True, callback=not_empty, help="May be given several times."
+)
 @click.option(
     "--blocks",
     type=click.IntRange(min=1, max=10_000_000),
@@ -119,13 +123,14 @@ def workload_command(
     from poolproof.targets.load import load_target
     from poolproof.workload_report import workload_json, workload_report
 
+    require(targets[0] if targets else None, "--target", known_targets())
     if generate is not None:
         _generate(file, generate, seed)
     if json_file is not None:
         check_file(json_file)
     if report_folder is not None:
         check_folder(report_folder)
-    loaded = [load_target(name) for name in targets or ("impl",)]
+    loaded = [load_target(name) for name in targets]
     try:
         requests = read_requests(file, limit)
     except ValueError as error:

@@ -27,17 +27,18 @@ from poolproof.contract.commands import (
     Remove,
     Touch,
 )
+from poolproof.contract.misuse import Misuse, MisuseKind
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
 
 __all__ = ["misuse_of", "queue_misuse_of", "undefined_in"]
 
 
-def misuse_of(pool: DictPool, command: Command) -> str | None:
-    """Why the command is misuse in this state, in words; None if it is not."""
+def misuse_of(pool: DictPool, command: Command) -> Misuse | None:
+    """Why the command is misuse in this state; None if it is not."""
     match command:
         case Allocate(count=count):
-            return f"the count {count} is negative" if count < 0 else None
+            return _negative(count) if count < 0 else None
         case Touch(block_ids=ids):
             return _bad_id(pool, ids)
         case Free(block_ids=ids):
@@ -51,8 +52,8 @@ def misuse_of(pool: DictPool, command: Command) -> str | None:
 def undefined_in(pool: DictPool, command: Command) -> str | None:
     """Why no profile defines what the command does in this state; None if one does."""
     # Without caching these calls do nothing, and promise nothing about what they are given.
-    if not pool.enable_caching and (reason := _misuse_of_cache(pool, command)):
-        return reason
+    if not pool.enable_caching and (misuse := _misuse_of_cache(pool, command)):
+        return misuse.words
     match command:
         case Touch(block_ids=ids) if _bad_id(pool, ids) is None:
             for block_id in ids:
@@ -76,27 +77,38 @@ def undefined_in(pool: DictPool, command: Command) -> str | None:
     return None
 
 
-def queue_misuse_of(queue: DictQueue, command: Command) -> str | None:
+def queue_misuse_of(queue: DictQueue, command: Command) -> Misuse | None:
     """Why the command breaks the queue's preconditions; None if it does not."""
     match command:
         case PopLeft():
-            return None if queue.order else "the queue is empty"
+            empty = Misuse(MisuseKind.TOO_FEW_QUEUED, "the queue is empty")
+            return None if queue.order else empty
+        case PopLeftN(count=count) if count < 0:
+            return Misuse(MisuseKind.NEGATIVE_COUNT, f"{count} blocks are not queued")
         case PopLeftN(count=count):
-            return None if 0 <= count <= len(queue.order) else f"{count} blocks are not queued"
+            too_few = Misuse(MisuseKind.TOO_FEW_QUEUED, f"{count} blocks are not queued")
+            return None if count <= len(queue.order) else too_few
         case Remove(block_id=block_id):
-            return None if block_id in queue.order else f"block {block_id} is not queued"
+            absent = Misuse(MisuseKind.BLOCK_NOT_QUEUED, f"block {block_id} is not queued")
+            return None if block_id in queue.order else absent
         case Append(block_id=block_id):
             return _not_joinable(queue, [block_id])
         case AppendN(block_ids=ids) | PrependN(block_ids=ids):
             return _not_joinable(queue, ids)
         case _:
-            return f"{command.verb} is not a command of a queue"
+            words = f"{command.verb} is not a command of a queue"
+            return Misuse(MisuseKind.NO_COMMAND_OF_A_QUEUE, words)
 
 
-def _misuse_of_cache(pool: DictPool, command: Command) -> str | None:
+def _negative(count: int) -> Misuse:
+    return Misuse(MisuseKind.NEGATIVE_COUNT, f"the count {count} is negative")
+
+
+def _misuse_of_cache(pool: DictPool, command: Command) -> Misuse | None:
     match command:
         case Cache(block_ids=ids, hashes=hashes) if len(ids) != len(hashes):
-            return f"{len(ids)} blocks come with {len(hashes)} hashes"
+            words = f"{len(ids)} blocks come with {len(hashes)} hashes"
+            return Misuse(MisuseKind.UNEQUAL_LISTS, words)
         case Cache(block_ids=ids) | CacheChain(block_ids=ids):
             return _bad_id(pool, ids) or _repeated(pool, ids) or _not_held(pool, ids)
         case CachePartial(block_id=block_id):
@@ -110,45 +122,58 @@ def _touchable(pool: DictPool, block_id: int) -> bool:
     return bool(pool.holders[block_id]) or bool(pool.keys[block_id])
 
 
-def _not_joinable(queue: DictQueue, ids: Sequence[int]) -> str | None:
+def _not_joinable(queue: DictQueue, ids: Sequence[int]) -> Misuse | None:
     for block_id in ids:
         if not 0 <= block_id < queue.num_blocks:
-            return f"block {block_id} does not exist"
+            return _no_such_block(block_id, f"block {block_id} does not exist")
         if block_id in queue.order:
-            return f"block {block_id} is queued already"
+            words = f"block {block_id} is queued already"
+            return Misuse(MisuseKind.BLOCK_QUEUED_ALREADY, words)
     if len(set(ids)) != len(ids):
-        return f"a block stands twice in {list(ids)}"
+        return Misuse(MisuseKind.REPEATED_BLOCK, f"a block stands twice in {list(ids)}")
     return None
 
 
-def _bad_id(pool: DictPool, ids: Iterable[int]) -> str | None:
+def _no_such_block(block_id: int, words: str) -> Misuse:
+    # Python reads a list from its end for one and raises for the other.
+    negative = block_id < 0
+    kind = MisuseKind.NEGATIVE_BLOCK if negative else MisuseKind.BLOCK_BEYOND_THE_POOL
+    return Misuse(kind, words)
+
+
+def _bad_id(pool: DictPool, ids: Iterable[int]) -> Misuse | None:
     for block_id in ids:
         if not 0 <= block_id < pool.num_blocks:
-            return f"block {block_id} does not exist (there are {pool.num_blocks})"
+            words = f"block {block_id} does not exist (there are {pool.num_blocks})"
+            return _no_such_block(block_id, words)
         if block_id == pool.null_block and pool.profile.null_in_lists == "misuse":
-            return f"block {block_id} is the null block"
+            return Misuse(MisuseKind.NULL_BLOCK, f"block {block_id} is the null block")
     return None
 
 
-def _too_many_frees(pool: DictPool, ids: Iterable[int]) -> str | None:
+def _too_many_frees(pool: DictPool, ids: Iterable[int]) -> Misuse | None:
     for block_id, times in Counter(ids).items():
         held = len(pool.holders[block_id])
         if block_id != pool.null_block and times > held:
-            return f"block {block_id} is freed more often ({times}) than it is held ({held})"
+            kind = MisuseKind.FREED_TOO_OFTEN if held else MisuseKind.BLOCK_NOT_HELD
+            words = f"block {block_id} is freed more often ({times}) than it is held ({held})"
+            return Misuse(kind, words)
     return None
 
 
-def _repeated(pool: DictPool, ids: Iterable[int]) -> str | None:
+def _repeated(pool: DictPool, ids: Iterable[int]) -> Misuse | None:
     for block_id, times in Counter(ids).items():
         if times > 1 and block_id != pool.null_block:
-            return f"block {block_id} stands {times} times in one call"
+            words = f"block {block_id} stands {times} times in one call"
+            return Misuse(MisuseKind.REPEATED_BLOCK, words)
     return None
 
 
-def _not_held(pool: DictPool, ids: Iterable[int]) -> str | None:
+def _not_held(pool: DictPool, ids: Iterable[int]) -> Misuse | None:
     for block_id in ids:
         if block_id != pool.null_block and not pool.holders[block_id]:
-            return f"block {block_id} is cached although nobody holds it"
+            words = f"block {block_id} is cached although nobody holds it"
+            return Misuse(MisuseKind.BLOCK_NOT_HELD, words)
     return None
 
 

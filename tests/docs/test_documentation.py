@@ -208,4 +208,4 @@ def test_the_trace_of_the_manual_still_fails(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "poolproof", "replay", path.name, "--in-process"]
     replayed = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True)
     assert replayed.returncode == 1, replayed.stdout + replayed.stderr
-    assert "f-7536e4d8" in replayed.stdout
+    assert "f-6d5f7fee" in replayed.stdout

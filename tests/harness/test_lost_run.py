@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.contract.commands import Allocate, Free, Lookup
+from poolproof.contract.misuse import MisuseFailure, MisuseKind, MisuseOutcome
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
@@ -221,6 +222,20 @@ def test_the_violation_of_a_trace_can_be_made_without_a_second_run():
     assert as_violation(trace, Hung(seconds=2.0)).sentence == (
         "allocate(1) did not return within 2 s"
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (Free((0,)), None),
+        (Free((1,)), MisuseKind.BLOCK_NOT_HELD),
+        (Free((9,)), MisuseKind.BLOCK_BEYOND_THE_POOL),
+        (Free((0, 0)), MisuseKind.FREED_TOO_OFTEN),
+    ],
+)
+def test_a_loss_in_misuse_says_what_was_misused(command, kind):
+    violation = as_violation(SETUP.with_commands([Allocate(1), command]), Hung(seconds=2.0))
+    assert violation.misuse == (kind and MisuseFailure(kind, MisuseOutcome.LOST))
 
 
 OURS = f'  File "{Path(lost_run.__file__).with_name("random_driver.py")}", line 9 in _drive'

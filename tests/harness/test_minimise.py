@@ -18,7 +18,7 @@ from poolproof.contract.commands import (
 )
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
-from poolproof.contract.violation import Severity
+from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.minimise import execute_in_process, minimise, run_candidate
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
@@ -183,6 +183,40 @@ def test_wrong_data_is_not_shrunk_to_a_lost_hit():
     other = minimise(lost, execute_in_process(campaign_of(MissesOrMixes).make))
     assert other.violation.invariant == small.violation.invariant
     assert other.violation.severity is Severity.LOST_HIT
+
+
+def right_pool(num_blocks, enable_caching):
+    return BlockPool(num_blocks, enable_caching=enable_caching)
+
+
+@pytest.mark.parametrize("last", [Free((0,)), Touch((0,)), Allocate(1)])
+def test_the_operation_that_failed_stays_the_last_one(last):
+    """Everything fails here; what allocate breaks must not stand for what free breaks."""
+
+    def execute(setup, candidate):
+        attempt = run_candidate(setup, candidate, right_pool)
+        broken = Violation("IDX", Severity.WRONG_DATA_OF_ANOTHER, "all is lost")
+        return replace(attempt, violation=broken if attempt.commands else None)
+
+    commands = (Allocate(1), Touch((0,)), Allocate(1), last)
+    trace = Trace("t", "pool", Profile(), 4, True, commands)
+    minimal = minimise(trace, execute)
+    assert minimal.commands[-1].verb == last.verb
+    assert len(minimal.commands) == (1 if last.verb == "allocate" else 2)
+
+
+def test_what_is_not_as_bad_is_not_shrunk_to_what_is_worse():
+    def execute(setup, candidate):
+        attempt = run_candidate(setup, candidate, right_pool)
+        few = len(attempt.commands) < 3
+        severity = Severity.WRONG_DATA_OF_ANOTHER if few else Severity.LEAK
+        broken = Violation("OWN", severity, "counted wrong")
+        return replace(attempt, violation=broken if attempt.commands else None)
+
+    trace = Trace("t", "pool", Profile(), 4, True, (Allocate(1),) * 4)
+    minimal = minimise(trace, execute)
+    assert minimal.violation.severity is Severity.LEAK
+    assert len(minimal.commands) == 3
 
 
 def test_a_pool_that_cannot_be_built_needs_no_commands():

@@ -11,6 +11,7 @@ from poolproof.contract.commands import (
     Lookup,
     Reset,
 )
+from poolproof.contract.misuse import Misuse, MisuseKind
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity
 from poolproof.harness.pool_session import PoolSession
@@ -134,7 +135,7 @@ def test_a_bug_of_ours_is_not_the_targets(monkeypatch):
     with pytest.raises(AssertionError):
         session.step(Allocate(1))
     with pytest.raises(AssertionError):
-        session.step_misuse(Allocate(-1), "negative")
+        session.step_misuse(Allocate(-1), Misuse(MisuseKind.NEGATIVE_COUNT, "negative"))
 
 
 def test_two_reads_that_differ_are_named():

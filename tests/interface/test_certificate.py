@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from poolproof.baseline import baseline_of
 from poolproof.certificate import Certificate, CertificateError, FindingStatus, Verdict
 from poolproof.verdict import Rules, judge
 
@@ -75,7 +76,10 @@ def test_a_damaged_trace_in_a_finding_is_named(samples):
 
 
 def test_statuses_and_verdicts_survive(samples):
-    made = judge(samples.certificate(samples.finding()), Rules(baseline=frozenset({"f-7d3f0a11"})))
+    made = judge(
+        samples.certificate(samples.finding()),
+        Rules(baseline=baseline_of(samples.certificate(samples.finding()))),
+    )
     back = Certificate.from_json(made.to_json())
     assert back.findings[0].status is FindingStatus.BASELINE
     assert back.verdict is Verdict.HOLDS

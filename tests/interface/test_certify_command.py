@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.contract.target import TargetError
+from poolproof.contract.violation import Severity
 from poolproof.options import CertifyOptions
 from poolproof.output_files import OutputError
 
@@ -85,11 +86,19 @@ def test_fail_on_takes_a_list(poolproof, faked, samples):
 def test_a_known_file_lets_a_finding_pass(poolproof, faked, samples):
     faked["finds"] = samples.certificate(samples.finding())
     Path("known.toml").write_text(
-        '[[finding]]\nfingerprint = "f-7d3f0a11"\nlink = "x"\nreason = "y"\nuntil = 9999-01-01\n'
+        '[[finding]]\nfingerprint = "f-7d3f0a11"\ninvariant = "IDX"\noperation = "lookup"\n'
+        'severity = "wrong-data-of-another"\nlink = "x"\nreason = "y"\nuntil = 9999-01-01\n'
     )
     result = poolproof("certify", "impl", "--known", "known.toml")
     assert result.exit_code == 0
     assert "verdict       HOLDS: 0 new, 1 known" in result.stdout
+
+
+def test_a_search_for_a_baseline_goes_on_whatever_it_meets(poolproof, faked, samples):
+    poolproof("certify", "impl", "--keep-going")
+    assert samples.finding().kind in faked["options"].accepted
+    poolproof("certify", "impl")
+    assert samples.finding().kind not in faked["options"].accepted
 
 
 def test_a_baseline_lets_its_findings_pass(poolproof, faked, samples):
@@ -121,6 +130,38 @@ def test_a_disk_that_fills_up_costs_the_files_and_not_the_certificate(
     assert result.exit_code == 2
     assert "cannot write c.json: No space left on device" in result.stderr
     assert "REFUSED" in result.stdout
+
+
+@pytest.mark.parametrize("options", [["--json", "main.json"], ["--report", "."]])
+def test_a_run_does_not_write_its_own_baseline(poolproof, faked, samples, options):
+    faked["finds"] = samples.certificate(samples.finding())
+    name = "main.json" if "main.json" in options else "certificate.json"
+    Path(name).write_text(json.dumps(samples.certificate().to_json()))
+    result = poolproof("certify", "impl", "--baseline", name, *options)
+    assert result.exit_code == 2
+    assert f"--baseline {name} would be overwritten" in result.output
+
+
+def test_the_entries_that_a_run_leaves_accept_its_findings(poolproof, faked, samples):
+    form = samples.of_severity(Severity.LOST_HIT, "f-00000002")
+    faked["finds"] = samples.certificate(samples.finding(forms=(form,)))
+    result = poolproof("certify", "impl", "--report", "out")
+    assert "accept        out/known.toml has the entries for --known" in result.stdout
+    entries = Path("out/known.toml").read_text()
+    assert poolproof("certify", "impl", "--known", "out/known.toml").exit_code == 2
+    said = entries.replace('link = ""', 'link = "x"').replace('reason = ""', 'reason = "y"')
+    Path("known.toml").write_text(said.replace('until = ""', "until = 9999-01-01"))
+    assert poolproof("certify", "impl", "--known", "known.toml").exit_code == 0
+
+
+@pytest.mark.parametrize("target", [[], [""], [" "]])
+@pytest.mark.parametrize("command", ["certify", "fuzz"])
+def test_without_a_target_the_known_ones_are_listed(poolproof, faked, command, target):
+    result = poolproof(command, *target)
+    assert result.exit_code == 2
+    assert "path/to/file.py:Class" in result.output
+    assert "impl-manager" in result.output
+    assert "options" not in faked
 
 
 @pytest.mark.parametrize(

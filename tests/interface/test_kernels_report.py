@@ -11,14 +11,21 @@ from click.testing import CliRunner
 from poolproof.baseline import BaselineError
 from poolproof.command_line import main
 from poolproof.contract.violation import Severity
+from poolproof.finding import Identity
 from poolproof.finding_report import plain_text
+from poolproof.harness.failure_kind import FailureKind
 from poolproof.kernels.report import CheckLine, KernelFinding, KernelReport
 from poolproof.kernels_command import is_kernel
 from poolproof.kernels_junit import kernels_junit
 from poolproof.kernels_outputs import KernelOutputs
 from poolproof.kernels_picture import errors_picture
 from poolproof.kernels_text import faulty_text, kernels_text, kernels_verdict_line
-from poolproof.kernels_verdict import KernelRules, judge_kernel, read_kernel_baseline
+from poolproof.kernels_verdict import (
+    KernelBaseline,
+    KernelRules,
+    judge_kernel,
+    read_kernel_baseline,
+)
 from poolproof.known_findings import KnownFinding, KnownFindings
 
 
@@ -124,7 +131,9 @@ def test_the_faulty_kernels_that_are_not_seen_stand_out():
     assert "1 of 3 faulty kernels are seen" in text
 
 
-@pytest.mark.parametrize("command", [["kernels"], ["kernels", "--faulty"], ["certify", "paged"]])
+@pytest.mark.parametrize(
+    "command", [["kernels", "paged"], ["kernels", "--faulty"], ["certify", "paged"]]
+)
 def test_without_torch_the_command_says_what_to_install(monkeypatch, command):
     found = importlib.util.find_spec
     monkeypatch.setattr(
@@ -159,8 +168,12 @@ def test_a_finding_has_a_name_that_no_size_or_number_changes():
     assert windowed.fingerprint != FINDING.fingerprint
 
 
+BEFORE = KernelBaseline("mine.py:attend", frozenset({FINDING.fingerprint}))
+
+
 def known(fingerprint: str, until: str = "2999-01-01") -> KnownFindings:
-    entry = KnownFinding(fingerprint, "link", "reason", dt.date.fromisoformat(until))
+    identity = Identity(fingerprint, FailureKind(FINDING.check, FINDING.severity, "kernel"))
+    entry = KnownFinding((identity,), "link", "reason", dt.date.fromisoformat(until))
     return KnownFindings((entry,), dt.date(2026, 1, 1))
 
 
@@ -175,7 +188,8 @@ def judged(rules: KernelRules, **changes) -> KernelReport:
     [
         (KernelRules(), "REFUSED: 1 finding"),
         (KernelRules(known=known(FINDING.fingerprint)), "HOLDS: 1 known"),
-        (KernelRules(baseline=frozenset({FINDING.fingerprint})), "HOLDS: 1 baseline"),
+        (KernelRules(baseline=BEFORE), "HOLDS: 1 baseline"),
+        (KernelRules(baseline=replace(BEFORE, target="other.py:f")), "REFUSED: 1 finding"),
         (KernelRules(fail_on=(Severity.CRASH,)), "HOLDS: 1 below --fail-on"),
         (
             KernelRules(known=known("f-00000000")),
@@ -218,14 +232,14 @@ def test_junit_has_what_was_left_out_and_what_was_missed():
 def test_every_form_is_written_into_a_folder(tmp_path):
     outputs = KernelOutputs(folder=tmp_path / "r", markdown_file=tmp_path / "one.md")
     outputs.check()
-    made = judged(KernelRules(baseline=frozenset({FINDING.fingerprint})))
+    made = judged(KernelRules(baseline=BEFORE))
     assert outputs.write(made) == tmp_path / "r" / "report.json"
     names = {"report.json", "report.md", "report.txt", "junit.xml", "errors.svg"}
     assert {path.name for path in (tmp_path / "r").iterdir()} == names
     markdown = (tmp_path / "one.md").read_text()
     assert markdown.startswith("# HOLDS: 1 baseline")
     assert "NaN \\<spreads\\>" in markdown
-    assert read_kernel_baseline(tmp_path / "r" / "report.json") == {FINDING.fingerprint}
+    assert read_kernel_baseline(tmp_path / "r" / "report.json") == BEFORE
 
 
 @pytest.mark.parametrize(

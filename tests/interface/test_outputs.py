@@ -6,9 +6,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from poolproof.baseline import baseline_of
 from poolproof.certificate import Certificate, FindingStatus, Outcome
 from poolproof.certify_outputs import Outputs
 from poolproof.contract.trace import read_trace
+from poolproof.contract.violation import Severity
 from poolproof.finding_report import plain_text
 from poolproof.junit_certificate import junit_certificate
 from poolproof.markdown_certificate import markdown_certificate
@@ -74,7 +76,7 @@ def test_commands_to_paste_stand_on_one_line_however_long_their_file_names(refus
 def test_the_verdict_counts_what_did_not_fail(samples):
     known = samples.finding("f-00000001")
     made = samples.certificate(samples.finding(), known)
-    judged = judge(made, Rules(baseline=frozenset({"f-00000001"})))
+    judged = judge(made, Rules(baseline=baseline_of(samples.certificate(known))))
     assert verdict_line(judged) == "REFUSED: 1 new, 1 baseline"
 
 
@@ -115,8 +117,23 @@ def test_junit_has_a_suite_a_level_and_a_case_a_stage_and_finding(refused):
     assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("5", "1", "1")
 
 
+def test_every_form_of_a_finding_is_listed_in_all_outputs(samples, tmp_path):
+    form = samples.of_severity(Severity.LEAK, "f-00000002")
+    judged = judge(samples.certificate(samples.finding(forms=(form,))), Rules())
+    line = "also met   f-00000002  IDX, leak of blocks, lookup, 5 commands: lookup of hash"
+    text = plain_text(text_certificate(judged))
+    assert line in text
+    assert "REFUSED f-7d3f0a11 (IDX, 2 forms)" in text
+    assert line in markdown_certificate(judged)
+    assert line in junit_certificate(judged)
+    assert "(met in 2 forms)" in junit_certificate(judged)
+    files = Outputs(folder=tmp_path / "out").write(judged)
+    assert set(files) == {"f-7d3f0a11", "f-00000002"}
+    assert (tmp_path / "out" / "f-00000002.jsonl").exists()
+
+
 def test_junit_skips_a_finding_that_does_not_fail(samples):
-    rules = Rules(baseline=frozenset({"f-7d3f0a11"}))
+    rules = Rules(baseline=baseline_of(samples.certificate(samples.finding())))
     judged = judge(samples.certificate(samples.finding()), rules)
     assert judged.findings[0].status is FindingStatus.BASELINE
     root = parsed(junit_certificate(judged))
@@ -154,6 +171,7 @@ def test_a_report_folder_gets_every_form(refused, tmp_path):
         "certificate.json",
         "certificate.md",
         "certificate.txt",
+        "known.toml",
         "junit.xml",
         "f-7d3f0a11.jsonl",
         "f-7d3f0a11.txt",

@@ -5,17 +5,38 @@ from dataclasses import replace
 
 import pytest
 
+from poolproof.baseline import baseline_of
 from poolproof.certificate import FindingStatus, Outcome, Verdict
+from poolproof.contract.misuse import MisuseFailure, MisuseKind, MisuseOutcome
 from poolproof.contract.violation import Severity
+from poolproof.finding import Identity
+from poolproof.harness.failure_kind import FailureKind
 from poolproof.known_findings import KnownFinding, KnownFindings
-from poolproof.verdict import Rules, judge, reasons_inconclusive
+from poolproof.verdict import Rules, failing, judge, reasons_inconclusive
 
 TODAY = dt.date(2026, 6, 1)
 
 
+LINK, REASON = "https://example.org/1", "upstream"
+
+
+def known_forms(*identities, until=dt.date(2026, 12, 31), target=None):
+    return KnownFindings((KnownFinding(identities, LINK, REASON, until, target),), TODAY)
+
+
 def known(fingerprint, until=dt.date(2026, 12, 31), target=None):
-    entry = KnownFinding(fingerprint, "https://example.org/1", "upstream", until, target)
-    return KnownFindings((entry,), TODAY)
+    identity = Identity(fingerprint, samples_kind())
+    return known_forms(identity, until=until, target=target)
+
+
+def samples_kind():
+    """The kind of the finding of `samples.finding()`."""
+    return FailureKind("IDX", Severity.WRONG_DATA_OF_ANOTHER, "lookup")
+
+
+def before(*findings, samples, **changes):
+    """The baseline that a certificate with these findings is."""
+    return baseline_of(samples.certificate(*findings, **changes))
 
 
 def with_missing_fact(certificate):
@@ -63,7 +84,7 @@ def test_a_known_finding_beside_a_new_one_does_not_hide_it(samples):
 
 
 def test_a_finding_of_the_baseline_does_not_fail(samples):
-    rules = Rules(baseline=frozenset({"f-7d3f0a11"}))
+    rules = Rules(baseline=before(samples.finding(), samples=samples))
     judged = judge(samples.certificate(samples.finding()), rules)
     assert judged.verdict is Verdict.HOLDS
     assert judged.findings[0].status is FindingStatus.BASELINE
@@ -76,7 +97,7 @@ def test_a_known_entry_that_no_longer_fails_is_an_error(samples):
 
 
 def test_a_baseline_finding_that_no_longer_fails_is_no_error(samples):
-    rules = Rules(baseline=frozenset({"f-7d3f0a11"}))
+    rules = Rules(baseline=before(samples.finding(), samples=samples))
     assert judge(samples.certificate(), rules).verdict is Verdict.HOLDS
 
 
@@ -136,3 +157,115 @@ def test_an_inconclusive_run_does_not_say_that_something_is_fixed(samples):
 def test_hardening_never_fails(samples):
     judged = judge(samples.certificate(hardening=(samples.finding(),)), Rules())
     assert judged.verdict is Verdict.HOLDS
+
+
+def accepted_by_name_alone(finding, **changes):
+    """An entry that agrees in name, and in kind but for the changes."""
+    kind = replace(finding.kind, **changes)
+    return Rules(known=known_forms(Identity(finding.fingerprint, kind)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"invariant": "I4"},
+        {"severity": Severity.LOST_HIT},
+        {"operation": "touch"},
+        {"misuse": MisuseFailure(MisuseKind.BLOCK_NOT_HELD, MisuseOutcome.ACCEPTED)},
+    ],
+)
+def test_an_entry_of_another_kind_accepts_nothing(samples, changes):
+    finding = samples.finding()
+    judged = judge(samples.certificate(finding), accepted_by_name_alone(finding, **changes))
+    assert judged.verdict is Verdict.REFUSED
+    assert judged.findings[0].status is FindingStatus.NEW
+    assert judged.fixed_known == (finding.fingerprint,)
+
+
+def test_a_baseline_finding_of_another_severity_accepts_nothing(samples):
+    was = samples.of_severity(Severity.LOST_HIT, "f-7d3f0a11")
+    judged = judge(
+        samples.certificate(samples.finding()), Rules(baseline=before(was, samples=samples))
+    )
+    assert judged.verdict is Verdict.REFUSED
+
+
+def test_a_baseline_of_another_target_accepts_nothing_and_says_so(samples):
+    baseline = before(samples.finding(), samples=samples, target="other.py:Pool")
+    judged = judge(samples.certificate(samples.finding()), Rules(baseline=baseline))
+    assert judged.verdict is Verdict.REFUSED
+    assert judged.notes[-1].startswith("the baseline is of other.py:Pool, so nothing in it counts")
+
+
+def test_a_baseline_judged_under_other_promises_accepts_nothing(samples):
+    was = samples.finding()
+    promised = replace(was.trace, profile=replace(was.trace.profile, eviction="lifo"))
+    baseline = before(replace(was, trace=promised), samples=samples)
+    judged = judge(samples.certificate(samples.finding()), Rules(baseline=baseline))
+    assert judged.verdict is Verdict.REFUSED
+
+
+def test_a_row_that_is_declared_now_and_was_assumed_before_changes_nothing(samples):
+    was = samples.finding()
+    declared = replace(was.trace, profile=replace(was.trace.profile, assumed=()))
+    baseline = before(replace(was, trace=declared), samples=samples)
+    judged = judge(samples.certificate(samples.finding()), Rules(baseline=baseline))
+    assert judged.verdict is Verdict.HOLDS
+
+
+def test_an_entry_that_has_expired_is_not_put_off_by_a_baseline(samples):
+    rules = Rules(
+        known=known("f-7d3f0a11", until=dt.date(2026, 5, 31)),
+        baseline=before(samples.finding(), samples=samples),
+    )
+    assert judge(samples.certificate(samples.finding()), rules).verdict is Verdict.REFUSED
+
+
+def with_form(samples, **changes):
+    form = samples.of_severity(Severity.LOST_HIT, "f-00000002")
+    return samples.finding(forms=(form,), **changes)
+
+
+def test_a_finding_is_accepted_when_each_of_its_forms_is(samples):
+    finding = with_form(samples)
+    rules = Rules(known=known_forms(*(form.identity for form in finding.each_form)))
+    judged = judge(samples.certificate(finding), rules)
+    assert judged.verdict is Verdict.HOLDS
+    (found,) = judged.findings
+    assert [form.status for form in found.each_form] == [FindingStatus.KNOWN] * 2
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_form_that_is_not_accepted_is_a_finding_of_its_own(samples, place):
+    finding = with_form(samples)
+    accepted, new = finding.each_form[place], finding.each_form[1 - place]
+    judged = judge(samples.certificate(finding), Rules(known=known_forms(accepted.identity)))
+    assert judged.verdict is Verdict.REFUSED
+    statuses = {found.fingerprint: (found.status, found.forms) for found in judged.findings}
+    assert statuses == {
+        accepted.fingerprint: (FindingStatus.KNOWN, ()),
+        new.fingerprint: (FindingStatus.NEW, ()),
+    }
+    assert failing(judged) == (replace(new, status=FindingStatus.NEW),)
+
+
+def test_a_form_of_a_severity_that_is_asked_for_fails_the_run(samples):
+    rules = Rules(fail_on=(Severity.LOST_HIT,))
+    assert judge(samples.certificate(with_form(samples)), rules).verdict is Verdict.REFUSED
+    assert judge(samples.certificate(samples.finding()), rules).verdict is Verdict.HOLDS
+
+
+def test_an_entry_is_not_fixed_while_one_of_its_forms_fails(samples):
+    finding = with_form(samples)
+    rules = Rules(known=known_forms(*(form.identity for form in finding.each_form)))
+    judged = judge(samples.certificate(finding.forms[0]), rules)
+    assert judged.fixed_known == ()
+    assert judged.verdict is Verdict.HOLDS
+
+
+def test_a_refused_stage_that_no_finding_explains_is_inconclusive(samples):
+    made = samples.certificate()
+    stage = replace(made.stages[1], outcome=Outcome.REFUSED)
+    judged = judge(replace(made, stages=(stage,)), Rules())
+    assert judged.verdict is Verdict.INCONCLUSIVE
+    assert "refused, but no finding says why" in reasons_inconclusive(judged)[0]

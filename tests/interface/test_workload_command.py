@@ -45,7 +45,8 @@ def broken(tmp_path):
 @pytest.fixture
 def workload(runner):
     def run(*arguments, status=0):
-        result = runner.invoke(main, ["workload", *map(str, arguments)])
+        target = () if "--target" in arguments else ("--target", "impl")
+        result = runner.invoke(main, ["workload", *map(str, arguments), *target])
         assert result.exit_code == status, result.output
         assert "Traceback" not in result.output
         return result
@@ -209,3 +210,10 @@ def test_a_damaged_line_is_named_and_exits_with_2(workload, tmp_path, line, comp
     result = workload(path, status=2)
     assert complaint in result.stderr
     assert len(result.stderr.splitlines()) <= 2
+
+
+def test_without_a_target_the_known_ones_are_listed(runner, requests):
+    result = runner.invoke(main, ["workload", str(requests)])
+    assert result.exit_code == 2
+    assert "--target is missing" in result.output
+    assert "impl-manager" in result.output

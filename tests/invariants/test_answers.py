@@ -4,6 +4,7 @@ import pytest
 
 from poolproof.contract.commands import Allocate, Free
 from poolproof.contract.content import ContentKey
+from poolproof.contract.misuse import Misuse, MisuseFailure, MisuseKind, MisuseOutcome
 from poolproof.contract.observation import PoolLedger
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.adm import accepted_too_much, refused_what_fits
@@ -119,35 +120,66 @@ def test_evt_equal_copies_pass():
 
 
 def test_misuse_names_the_command_and_the_reason():
-    command, reason = Free((9,)), "block 9 does not exist"
+    reason = "block 9 does not exist"
+    command, misuse = Free((9,)), Misuse(MisuseKind.BLOCK_BEYOND_THE_POOL, reason)
     intro = f"free([9]) is misuse ({reason}) "
-    assert said(did_not_raise(command, reason, None))[3] == (
+    assert said(did_not_raise(command, misuse, None))[3] == (
         intro + "and must raise a ValueError, but it went through"
     )
-    assert said(raised_wrong_type(command, reason, "KeyError: 9"))[3] == (
+    assert said(raised_wrong_type(command, misuse, "KeyError: 9"))[3] == (
         intro + "and must raise a ValueError, but it raised KeyError: 9"
     )
-    assert said(did_not_ignore(command, reason, "KeyError: 9"))[3] == (
+    assert said(did_not_ignore(command, misuse, "KeyError: 9"))[3] == (
         intro + "that the profile ignores, but it raised KeyError: 9"
     )
     for found in (
-        did_not_raise(command, reason, None),
-        raised_wrong_type(command, reason, "x"),
-        did_not_ignore(command, reason, "x"),
+        did_not_raise(command, misuse, None),
+        raised_wrong_type(command, misuse, "x"),
+        did_not_ignore(command, misuse, "x"),
     ):
         assert (found.invariant, found.severity) == ("MISUSE", Severity.CRASH)
 
 
+WHY = Misuse(MisuseKind.BLOCK_NOT_HELD, "why")
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome"),
+    [
+        (did_not_raise(Free((9,)), WHY, None), MisuseOutcome.ACCEPTED),
+        (raised_wrong_type(Free((9,)), WHY, "x"), MisuseOutcome.RAISED),
+        (did_not_ignore(Free((9,)), WHY, "x"), MisuseOutcome.RAISED),
+        (
+            changed_by_misuse(Free((9,)), WHY, Violation("I1", Severity.LEAK, "lost")),
+            MisuseOutcome.CHANGED,
+        ),
+    ],
+)
+def test_misuse_says_what_was_wrong_and_what_came_of_it(found, outcome):
+    assert found.misuse == MisuseFailure(MisuseKind.BLOCK_NOT_HELD, outcome)
+    assert MisuseFailure.parse(str(found.misuse)) == found.misuse
+
+
+def test_a_wrong_error_that_left_damage_is_as_bad_as_the_damage():
+    left = Violation("I1", Severity.WRONG_DATA_OF_ANOTHER, "block 3 is free and held", (3,))
+    for found in (
+        raised_wrong_type(Free((9,)), WHY, "KeyError: 9", left),
+        did_not_ignore(Free((9,)), WHY, "KeyError: 9", left),
+    ):
+        assert found.severity is Severity.WRONG_DATA_OF_ANOTHER
+        assert found.sentence.endswith("raised KeyError: 9 and left this: block 3 is free and held")
+
+
 def test_misuse_that_went_through_is_as_bad_as_what_it_left_behind():
     left = Violation("I1", Severity.LEAK, "block 3 is lost", (3,))
-    found = did_not_raise(Free((9,)), "why", left)
+    found = did_not_raise(Free((9,)), WHY, left)
     assert (found.invariant, found.severity) == ("MISUSE", Severity.LEAK)
     assert found.sentence.endswith("but it went through and left this: block 3 is lost")
 
 
 def test_misuse_that_changed_something_keeps_what_and_how_bad():
     difference = Violation("I1", Severity.LEAK, "block 3 is lost", (3,))
-    assert said(changed_by_misuse(Free((9,)), "why", difference)) == (
+    assert said(changed_by_misuse(Free((9,)), WHY, difference)) == (
         "MISUSE", Severity.LEAK, (3,),
         "free([9]) is misuse (why) and must change nothing: block 3 is lost",
     )  # fmt: skip

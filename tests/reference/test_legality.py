@@ -22,6 +22,7 @@ from poolproof.contract.commands import (
     Touch,
 )
 from poolproof.contract.content import TokenChain
+from poolproof.contract.misuse import MisuseKind
 from poolproof.contract.profile import Profile
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
@@ -69,7 +70,45 @@ def pool_with(*, enable_caching=True, **rows):
     ],
 )
 def test_misuse_is_told_in_words(command, reason):
-    assert misuse_of(pool_with(), command) == reason
+    assert str(misuse_of(pool_with(), command)) == reason
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (Allocate(-1), MisuseKind.NEGATIVE_COUNT),
+        (Touch((6,)), MisuseKind.BLOCK_BEYOND_THE_POOL),
+        (Touch((-1,)), MisuseKind.NEGATIVE_BLOCK),
+        (Evict((0,)), MisuseKind.NULL_BLOCK),
+        (Free((4,)), MisuseKind.BLOCK_NOT_HELD),
+        (Free((1, 2, 1, 1)), MisuseKind.FREED_TOO_OFTEN),
+        (Cache((1,), ()), MisuseKind.UNEQUAL_LISTS),
+        (Cache((1, 1), (A, B)), MisuseKind.REPEATED_BLOCK),
+        (Cache((3,), (A,)), MisuseKind.BLOCK_NOT_HELD),
+        (Cache((9,), (A,)), MisuseKind.BLOCK_BEYOND_THE_POOL),
+        (CachePartial(CHAIN, 4, 2, 0), MisuseKind.BLOCK_NOT_HELD),
+    ],
+)
+def test_misuse_has_a_kind(command, kind):
+    assert misuse_of(pool_with(), command).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (PopLeftN(4), MisuseKind.TOO_FEW_QUEUED),
+        (PopLeftN(-1), MisuseKind.NEGATIVE_COUNT),
+        (Remove(0), MisuseKind.BLOCK_NOT_QUEUED),
+        (Append(1), MisuseKind.BLOCK_QUEUED_ALREADY),
+        (Append(4), MisuseKind.BLOCK_BEYOND_THE_POOL),
+        (AppendN((0, 0)), MisuseKind.REPEATED_BLOCK),
+        (Allocate(1), MisuseKind.NO_COMMAND_OF_A_QUEUE),
+    ],
+)
+def test_misuse_of_a_queue_has_a_kind(command, kind):
+    queue = DictQueue(4)
+    queue.remove(0)
+    assert queue_misuse_of(queue, command).kind is kind
 
 
 @pytest.mark.parametrize(
@@ -121,7 +160,7 @@ def test_an_ignored_null_block_may_stand_in_lists(command):
 def test_without_caching_what_would_be_misuse_is_undefined(command):
     pool = pool_with(enable_caching=False)
     assert misuse_of(pool, command) is None
-    assert undefined_in(pool, command) == misuse_of(pool_with(), command)
+    assert undefined_in(pool, command) == str(misuse_of(pool_with(), command))
 
 
 def test_without_caching_a_legal_cache_is_a_defined_no_op():
@@ -273,11 +312,12 @@ def test_a_queue_has_preconditions(command, reason):
     queue = DictQueue(4)
     queue.remove(0)
     queue.remove(3)
-    assert queue_misuse_of(queue, command) == reason
+    found = queue_misuse_of(queue, command)
+    assert (found and str(found)) == reason
 
 
 def test_an_empty_queue_cannot_be_popped():
-    assert queue_misuse_of(DictQueue(0), PopLeft()) == "the queue is empty"
+    assert str(queue_misuse_of(DictQueue(0), PopLeft())) == "the queue is empty"
 
 
 @pytest.mark.parametrize("duplicates", ["first", "last"])

@@ -1,0 +1,64 @@
+"""TARGET on the command line: it has to be named, and an empty text is no name.
+
+A variable that is not set, `poolproof certify $TARGET`, must not certify something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["known_kernels", "known_targets", "not_empty", "require", "target_argument"]
+
+
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+
+def target_argument(name: str = "target") -> Callable[[AnyCommand], AnyCommand]:
+    """The argument of a command that cannot do without a target: left out or empty is status 2."""
+    return click.argument(name, required=False, callback=_required)
+
+
+def _required(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if not ctx.resilient_parsing:
+        require(value, _label(param), known_targets())
+    return value
+
+
+def require(value: str | None, label: str, known: str) -> None:
+    """Raises a usage error, with what is `known`, for a name that was left out or is empty."""
+    if value is None:
+        raise click.UsageError(f"{label} is missing: {known}")
+    if not value.strip():
+        raise click.UsageError(f"{label} is empty (is a variable unset?): {known}")
+
+
+def not_empty(_ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """The callback of an argument or option that may be left out, but not be empty."""
+    for text in value if isinstance(value, tuple) else (value,):
+        if text is not None:
+            require(text, _label(param), known_targets())
+    return value
+
+
+def known_targets() -> str:
+    """What a target may be, in words."""
+    from poolproof.targets.load import BUILT_INS
+
+    return (
+        "path/to/file.py:Class, package.module:Class, cmd:./program, or one that is built in: "
+        f"{', '.join(BUILT_INS)}"
+    )
+
+
+def known_kernels() -> str:
+    """The same for kernels."""
+    from poolproof.kernels.catalogue import BUILT_INS
+
+    return f"path/to/file.py:function, or one that is built in: {', '.join(BUILT_INS)}"
+
+
+def _label(param: click.Parameter) -> str:
+    return param.opts[0] if isinstance(param, click.Option) else str(param.name).upper()
