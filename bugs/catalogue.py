@@ -1,7 +1,7 @@
 """All specimens by id, and those that serve as canaries under a profile.
 
-`SPECIMENS` are those of the queue and pool levels, `MANAGER_SPECIMENS` those of the manager level;
-no id stands in both.
+`SPECIMENS` are those of the queue, index and pool levels, `MANAGER_SPECIMENS` those of the manager
+level; no id stands in both.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from poolproof.bugs.event_bugs import EVENT_BUGS
 from poolproof.bugs.eviction_bugs import EVICTION_BUGS
 from poolproof.bugs.free_queue_bugs import FREE_QUEUE_BUGS
+from poolproof.bugs.index_bugs import INDEX_BUGS
 from poolproof.bugs.lone_bugs import LONE_BUGS
 from poolproof.bugs.lone_manager_bugs import LONE_MANAGER_BUGS
 from poolproof.bugs.manager_admission_bugs import MANAGER_ADMISSION_BUGS
@@ -32,6 +33,7 @@ __all__ = [
     "MANAGER_SPECIMENS",
     "SPECIMENS",
     "canaries",
+    "index_canaries",
     "manager_canaries",
     "manager_specimen",
     "queue_canaries",
@@ -45,6 +47,7 @@ SPECIMENS: dict[str, Specimen] = {
     **EVICTION_BUGS,
     **EVENT_BUGS,
     **QUEUE_BUGS,
+    **INDEX_BUGS,
     **LONE_BUGS,
 }
 
@@ -62,6 +65,7 @@ MANAGER_SPECIMENS: dict[str, ManagerSpecimen] = {
 
 _CANARIES = ("A1", "A12", "A6", "D1", "D6", "E1", "A25", "J1", "A32", "B14")
 _QUEUE_CANARIES = ("Q1", "Q3", "Q4", "Q6")
+_INDEX_CANARIES = ("K2", "K1", "K4", "K7", "K9")
 _MANAGER_CANARIES = (
     "D1-manager", "C4", "B2", "A7", "F2", "D13", "B27", "B1", "A18", "B18", "G3", "B6", "D1-window",
     "G3-hybrid", "D1-hybrid", "A8-manager", "B7",
@@ -92,6 +96,12 @@ def canaries(profile: Profile) -> list[Specimen]:
 def queue_canaries() -> list[Specimen]:
     """Planted bugs that a campaign at queue level must catch."""
     return [SPECIMENS[name] for name in _QUEUE_CANARIES]
+
+
+def index_canaries(profile: Profile) -> list[Specimen]:
+    """Planted bugs that a campaign at index level under this profile must catch."""
+    usable = (SPECIMENS[name] for name in _INDEX_CANARIES)
+    return [found for found in usable if found.is_bug_under(profile)]
 
 
 def manager_canaries(profile: ManagerProfile, can: Capabilities) -> list[ManagerSpecimen]:

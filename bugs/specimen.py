@@ -1,4 +1,4 @@
-"""What a specimen is: one real bug, planted as the smallest change to a clean pool or queue.
+"""What a specimen is: one real bug, planted as the smallest change to a clean pool, queue or index.
 
 A row says where the bug was met, what it does to people, which invariant names it, and under
 which profiles it is a bug at all: what is wrong in one engine can be another's declared policy.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from poolproof.bugs.clean_index import CleanIndex
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_queue import CleanQueue
 from poolproof.contract.profile import Profile
@@ -18,7 +19,8 @@ from poolproof.contract.violation import Severity
 
 __all__ = ["Section", "Specimen", "always"]
 
-Base = type[CleanPool] | type[CleanQueue]
+Base = type[CleanPool] | type[CleanQueue] | type[CleanIndex]
+Instance = CleanPool | CleanQueue | CleanIndex
 Planted = TypeVar("Planted", bound=Base)
 
 
@@ -48,14 +50,16 @@ class Specimen:
 
     @property
     def level(self) -> str:
-        """Whether it is planted in a "pool" or a "queue"."""
+        """Whether it is planted in a "pool", a "queue" or an "index"."""
+        if issubclass(self.cls, CleanIndex):
+            return "index"
         return "queue" if issubclass(self.cls, CleanQueue) else "pool"
 
-    def make(self, num_blocks: int, enable_caching: bool = True) -> CleanPool | CleanQueue:
+    def make(self, num_blocks: int, enable_caching: bool = True) -> Instance:
         """A fresh instance under the profile that the specimen is stated under."""
         return _build(self.cls, self.profile, num_blocks, enable_caching)
 
-    def make_under(self, profile: Profile) -> Callable[[int, bool], CleanPool | CleanQueue]:
+    def make_under(self, profile: Profile) -> Callable[[int, bool], Instance]:
         """What builds fresh instances under another profile, under which it is a bug as well.
 
         Raises ValueError for a profile under which it is none.
@@ -94,9 +98,9 @@ class Section(dict[str, Specimen]):
         return enter
 
 
-def _build(
-    cls: Base, profile: Profile, num_blocks: int, enable_caching: bool
-) -> CleanPool | CleanQueue:
+def _build(cls: Base, profile: Profile, num_blocks: int, enable_caching: bool) -> Instance:
+    if issubclass(cls, CleanIndex):
+        return cls(profile)
     if issubclass(cls, CleanQueue):
         return cls(num_blocks)
     return cls(num_blocks, enable_caching=enable_caching, rules=profile)

@@ -31,6 +31,15 @@ from poolproof.contract.commands import (
     Usage,
 )
 from poolproof.contract.content import TokenChain, key_from_json, key_to_json
+from poolproof.contract.index_commands import (
+    Clear,
+    Contains,
+    Get,
+    Insert,
+    Pop,
+    index_key_from_json,
+    index_key_to_json,
+)
 from poolproof.contract.manager_commands import (
     Abort,
     Accept,
@@ -57,9 +66,9 @@ _COMMANDS: dict[str, type[Command]] = {
     cls.verb: cls
     for cls in (
         Abort, Accept, Acquire, Admit, Allocate, Append, AppendN, AppendTokens, Cache, CacheChain,
-        CachePartial, Draft, Evict, Finish, Fork, Free, Load, Loaded, Lookup, LookupChain,
-        LookupPrefix, PopLeft, PopLeftN, Preempt, PrependN, Remove, Reset, Resume, Schedule, Step,
-        SwapIn, SwapOut, Touch, Truncate, Usage,
+        CachePartial, Clear, Contains, Draft, Evict, Finish, Fork, Free, Get, Insert, Load, Loaded,
+        Lookup, LookupChain, LookupPrefix, Pop, PopLeft, PopLeftN, Preempt, PrependN, Remove, Reset,
+        Resume, Schedule, Step, SwapIn, SwapOut, Touch, Truncate, Usage,
     )
 }  # fmt: skip
 
@@ -69,6 +78,7 @@ _TO_JSON: dict[str, Callable[[Any], Any]] = {
     "tokens": list,
     "hashes": lambda keys: [key_to_json(key) for key in keys],
     "block_hash": key_to_json,
+    "key": index_key_to_json,
     "chain": TokenChain.to_json,
 }
 
@@ -91,6 +101,7 @@ _FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "tokens": _integers,
     "hashes": lambda values: tuple(key_from_json(value) for value in values),
     "block_hash": key_from_json,
+    "key": index_key_from_json,
     "chain": TokenChain.from_json,
 }
 

@@ -8,12 +8,21 @@ invariants compare the one with the other. Reading a target is the harness's wor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from poolproof.contract.content import Key
+from poolproof.contract.index_commands import IndexKey
 
-__all__ = ["Neighbours", "PoolLedger", "PoolObservation", "QueueLedger", "QueueObservation"]
+__all__ = [
+    "IndexLedger",
+    "IndexObservation",
+    "Neighbours",
+    "PoolLedger",
+    "PoolObservation",
+    "QueueLedger",
+    "QueueObservation",
+]
 
 Neighbours = tuple[int | None, int | None] | None
 """A block's neighbours in the free queue (None: an end of it); None for a block outside it."""
@@ -70,3 +79,23 @@ class QueueLedger:
     """Which blocks must be in the queue, in which order."""
 
     free_order: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexObservation:
+    """What an index answered: to `get` by key, to `contains` by pair, and all that it lists.
+
+    `num_keys` is None where it shows no number of keys.
+    """
+
+    found: Mapping[IndexKey, int | None]
+    members: Mapping[tuple[IndexKey, int], bool]
+    listed: Mapping[IndexKey, Sequence[int]]
+    num_keys: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLedger:
+    """Which blocks must be found under which key; a key without blocks stands nowhere."""
+
+    carriers: Mapping[IndexKey, Collection[int]]

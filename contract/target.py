@@ -1,4 +1,4 @@
-"""The protocols that targets speak at the queue and pool levels, and what a target can do.
+"""The protocols that targets speak at the queue, index and pool levels, and what a target can do.
 
 A native target is any class with these methods; nothing has to be imported or inherited. The
 required part drives it, the optional part (looked up on the instance, must be callable) shows
@@ -10,11 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from poolproof.contract.index_commands import KEY_KINDS
+
 __all__ = [
     "CHAIN_VERBS",
     "CONTRACT_VERSION",
+    "INDEX_OBSERVERS",
+    "INDEX_VERBS",
     "POOL_OBSERVERS",
     "Capabilities",
+    "IndexTarget",
     "PoolTarget",
     "QueueTarget",
     "TargetError",
@@ -25,6 +30,9 @@ CONTRACT_VERSION = 1
 
 QUEUE_VERBS = ("popleft", "popleft_n", "remove", "append", "append_n", "prepend_n")
 QUEUE_REQUIRED = ("popleft", "remove", "append", "num_free", "free_order")
+INDEX_VERBS = ("insert", "pop", "get", "contains", "clear")
+INDEX_REQUIRED = ("insert", "pop", "get")
+INDEX_OBSERVERS = ("num_keys", "carriers")
 POOL_REQUIRED = ("allocate", "free", "cache", "num_free")
 POOL_OPTIONAL_VERBS = ("evict", "reset")
 CHAIN_VERBS = ("cache_chain", "lookup_chain", "cache_partial", "usage")
@@ -58,13 +66,25 @@ class QueueTarget(Protocol):
     def free_order(self) -> list[int]: ...
 
 
+class IndexTarget(Protocol):
+    """A native index: which blocks carry a key. `contains`, `clear`, `num_keys` are optional."""
+
+    def insert(self, key: Any, block_id: int, /) -> object: ...
+    def pop(self, key: Any, block_id: int, /) -> int | None: ...
+    def get(self, key: Any, /) -> int | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Which verbs a target has and what it lets us see."""
+    """Which verbs a target has and what it lets us see.
+
+    `key_kinds` are the kinds of keys that an index takes, names of `index_commands.KEY_KINDS`.
+    """
 
     level: str
     verbs: frozenset[str]
     observers: frozenset[str]
+    key_kinds: tuple[str, ...] = ()
 
     def sees(self, observer: str) -> bool:
         """Whether the target offers this optional method."""
@@ -85,6 +105,14 @@ def capabilities_of(instance: object) -> Capabilities:
             frozenset(verb for verb in QUEUE_VERBS if has(verb)),
             frozenset({"free_neighbours"} if has("free_neighbours") else ()),
         )
+    if has("insert") and (has("pop") or has("get")) and not has("allocate"):
+        _require(name, "index", [verb for verb in INDEX_REQUIRED if not has(verb)])
+        return Capabilities(
+            "index",
+            frozenset(verb for verb in INDEX_VERBS if has(verb)),
+            frozenset(observer for observer in INDEX_OBSERVERS if has(observer)),
+            _key_kinds(name, getattr(instance, "key_kinds", ("bytes",))),
+        )
     missing = [verb for verb in POOL_REQUIRED if not has(verb)]
     if not has("acquire"):
         missing += [verb for verb in ("lookup", "touch") if not has(verb)]
@@ -97,9 +125,23 @@ def capabilities_of(instance: object) -> Capabilities:
     )
 
 
+def _key_kinds(name: str, declared: Any) -> tuple[str, ...]:
+    """The kinds of keys that an index declares. Raises TargetError for what is none."""
+    kinds = tuple(declared) if isinstance(declared, tuple | list) else ()
+    if not kinds or not all(isinstance(kind, str) and kind in KEY_KINDS for kind in kinds):
+        raise TargetError(
+            f"{name}.key_kinds must be a tuple with some of {', '.join(map(repr, KEY_KINDS))}, "
+            f"not {declared!r:.80}"
+        )
+    return kinds
+
+
+_A = {"index": "an index", "queue": "a queue", "pool": "a pool"}
+
+
 def _require(name: str, level: str, missing: list[str]) -> None:
     if missing:
         raise TargetError(
-            f"{name} lacks {', '.join(f'{verb}()' for verb in missing)}, which a {level} target "
+            f"{name} lacks {', '.join(f'{verb}()' for verb in missing)}, which {_A[level]} target "
             f"needs; run `poolproof new FILE` for a skeleton with every method"
         )

@@ -172,7 +172,7 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
         raise TraceError(
             f"{path} line 1: num_blocks must be at most {MOST_BLOCKS:,}, not {num_blocks:,}"
         )
-    if level not in ("queue", "pool", "manager"):
+    if level not in ("queue", "index", "pool", "manager"):
         raise TraceError(f"{path} line 1: level {level!r} is not one that this version replays")
     if not isinstance(target, str) or not isinstance(options, dict):
         raise TraceError(f"{path} line 1: target must be text and options an object")

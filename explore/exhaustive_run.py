@@ -17,6 +17,7 @@ from poolproof.contract.tapes import PlaysTapes
 from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
 from poolproof.explore.fast_check import FastCheck
+from poolproof.explore.index_check import IndexCheck, IndexScope
 from poolproof.explore.orbit_space import OrbitSpace
 from poolproof.explore.queue_check import QueueCheck
 from poolproof.explore.representative import Representative, of_orbit, of_state
@@ -44,6 +45,8 @@ _STATES_A_PART = 400
 class Part:
     """States number `first` and following of a scope, joined; queue orders where `scope` is None.
 
+    `scope` says the level as well.
+
     `unreduced`: the states are those of `StateSpace`, not orbits. `wide`: calls for two blocks and
     misuse as well. `by_sessions`: nothing in the fast form, so that every command is announced.
     """
@@ -51,11 +54,18 @@ class Part:
     first: int
     states: tuple[bytes, ...]
     seed: int
-    scope: Scope | None
+    scope: Scope | IndexScope | None
     num_blocks: int
     wide: bool = False
     unreduced: bool = False
     by_sessions: bool = False
+
+    @property
+    def level(self) -> str:
+        """The level of the states."""
+        if self.scope is None:
+            return "queue"
+        return "index" if isinstance(self.scope, IndexScope) else "pool"
 
     def only(self, place: int) -> Part:
         """The part that is one state of this one, executed by sessions."""
@@ -109,7 +119,7 @@ def scope_under(scope: Scope, profile: Profile, can: Capabilities) -> Scope:
 
 
 def parts_of(
-    states: Sequence[bytes], scope: Scope | None, num_blocks: int, seed: int,
+    states: Sequence[bytes], scope: Scope | IndexScope | None, num_blocks: int, seed: int,
     *, wide: bool = False, unreduced: bool = False,
 ) -> Iterator[Part]:  # fmt: skip
     """The states in slices."""
@@ -134,7 +144,11 @@ def check_part(
     A target that takes whole tapes is asked for a state at a time.
     """
     if part.scope is None:
-        return _check_queues(name, make, part, watch, mark)
+        queues = QueueCheck(name, make, part.num_blocks, watch)
+        return _check_each(part, queues, lambda order: queues.check(tuple(order)), mark)
+    if isinstance(part.scope, IndexScope):
+        indexes = IndexCheck(name, make, part.scope, watch)
+        return _check_each(part, indexes, indexes.check, mark)
     result = PartResult()
     slow = StateCheck(name, make, profile, part.scope, watch, wide=part.wide)
     fast: FastCheck | TapeCheck | None = None
@@ -170,7 +184,7 @@ def _suits_the_fast_form(scope: Scope, profile: Profile, can: Capabilities) -> b
 
 
 def _representatives(part: Part, blocks: Sequence[int]) -> Iterator[Representative]:
-    assert part.scope is not None
+    assert isinstance(part.scope, Scope)
     if part.unreduced:
         space = StateSpace(part.scope)
         random = Random(part.seed)
@@ -185,18 +199,20 @@ def _representatives(part: Part, blocks: Sequence[int]) -> Iterator[Representati
         yield of_orbit(orbits, orbit, blocks, Random(part.seed * 1_000_003 + number))
 
 
-def _check_queues(
-    name: str, make: Make, part: Part, watch: Watch, mark: Callable[[int], object]
+def _check_each(
+    part: Part,
+    checker: QueueCheck | IndexCheck,
+    check: Callable[[bytes], Trace | None],
+    mark: Callable[[int], object],
 ) -> PartResult:
     result = PartResult()
-    check = QueueCheck(name, make, part.num_blocks, watch)
-    for place, order in enumerate(part.states, 1):
+    for place, state in enumerate(part.states, 1):
         mark(place)
         result.num_states += 1
-        trace = check.check(tuple(order))
+        trace = check(state)
         if trace is not None:
             result.add(trace)
             if result.num_failing >= MOST_FAILURES:
                 break
-    result.num_commands = check.num_commands
+    result.num_commands = checker.num_commands
     return result

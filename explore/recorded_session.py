@@ -20,10 +20,11 @@ from poolproof.contract.commands import Command
 from poolproof.contract.content import Key
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation
+from poolproof.harness.index_session import IndexSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 
-__all__ = ["RecordedPool", "RecordedQueue", "contents_of"]
+__all__ = ["RecordedIndex", "RecordedPool", "RecordedQueue", "contents_of"]
 
 
 class RecordedPool(PoolSession):
@@ -138,6 +139,37 @@ class RecordedQueue(QueueSession):
 
     def diagnose(self) -> Violation | None:
         return None if self.replaying else super().diagnose()
+
+
+class RecordedIndex(IndexSession):
+    """The same for an index; `named_blocks` are those that some command named.
+
+    It is read while it is replayed as well: a lookup may leave something behind in an index that
+    keeps its last answer, and the states of two replays would not be the same.
+    """
+
+    def __init__(self, target: Any, num_blocks: int, profile: Profile) -> None:
+        super().__init__(target, num_blocks, profile)
+        self.replaying = False
+        self.is_exact = False
+        self.named_blocks: set[int] = set()
+
+    def step_any(self, command: Command) -> Violation | None:
+        block: int | None = getattr(command, "block_id", None)
+        if block is not None:
+            self.named_blocks.add(block)
+        return super().step_any(command)
+
+    def look(self) -> Violation | None:
+        """Everything was read by the step."""
+        return None
+
+    def state(self) -> Hashable:
+        """The same for two sessions that need not both be continued."""
+        contents = contents_of(self.target)
+        self.is_exact = contents is not None
+        carriers = {key: tuple(blocks) for key, blocks in self.reference.carriers.items()}
+        return contents, frozenset(carriers.items()), frozenset(self.named_blocks)
 
 
 def contents_of(target: Any) -> bytes | None:

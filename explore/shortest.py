@@ -18,20 +18,23 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from poolproof.contract.commands import Command
 from poolproof.contract.content import Key
+from poolproof.contract.index_commands import IndexKey
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation
+from poolproof.explore.index_grammar import IndexGrammar
 from poolproof.explore.manager_grammar import IdentityGrammar, ManagerGrammar, WorkloadGrammar
 from poolproof.explore.pool_grammar import PoolGrammar
 from poolproof.explore.queue_grammar import QueueGrammar
 from poolproof.explore.recorded_manager import RecordedManager
-from poolproof.explore.recorded_session import RecordedPool, RecordedQueue
+from poolproof.explore.recorded_session import RecordedIndex, RecordedPool, RecordedQueue
 from poolproof.harness.target_call import crash
 from poolproof.reference.content_names import ContentNames
 
 __all__ = [
     "ShortestResult",
     "shortest_failure",
+    "shortest_index_failure",
     "shortest_manager_failure",
     "shortest_queue_failure",
 ]
@@ -170,6 +173,32 @@ def shortest_queue_failure(
         max_commands,
         max_states,
         max_applied,
+        is_wanted=is_wanted,
+        announce=announce,
+    ).run()
+
+
+def shortest_index_failure(
+    make: Make,
+    profile: Profile,
+    num_blocks: int,
+    keys: Sequence[IndexKey],
+    *,
+    max_commands: int = 6,
+    max_states: int = 100_000,
+    is_wanted: IsWanted = any_failure,
+    announce: Announce = unheard,
+) -> ShortestResult:
+    """The shortest sequence of index commands over `keys` that breaks an invariant."""
+
+    def start() -> RecordedIndex:
+        return RecordedIndex(make(num_blocks, True), num_blocks, profile)
+
+    return _Search(
+        start,
+        IndexGrammar(keys).commands,
+        max_commands,
+        max_states,
         is_wanted=is_wanted,
         announce=announce,
     ).run()

@@ -37,7 +37,7 @@ from poolproof.harness.ending_signals import signals_wait
 
 __all__ = ["Budget", "Campaign"]
 
-ROUND_STEPS = {"queue": 20_000, "pool": 50_000, "manager": 10_000}
+ROUND_STEPS = {"queue": 20_000, "index": 20_000, "pool": 50_000, "manager": 10_000}
 """The most that one order asks for."""
 
 ROUND_SECONDS = 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from poolproof.fuzz.index_runs import IndexRuns
 from poolproof.fuzz.manager_runs import ManagerRuns
 from poolproof.fuzz.pool_runs import PoolRuns
 from poolproof.fuzz.queue_runs import QueueRuns
@@ -14,14 +15,15 @@ from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun
 
 __all__ = ["LONGEST_RUN", "run_tape", "runs_of"]
 
-LONGEST_RUN = {"queue": 400, "pool": 1_000, "manager": 400}
+LONGEST_RUN = {"queue": 400, "index": 400, "pool": 1_000, "manager": 400}
 """Commands before a run is ended and everything given back."""
 
 
 def runs_of(subject: Subject, known: set[int], source: random.Random) -> LevelRuns:
     """The runs of the subject's level."""
-    kinds: dict[str, type[QueueRuns | PoolRuns | ManagerRuns]] = {
+    kinds: dict[str, type[QueueRuns | IndexRuns | PoolRuns | ManagerRuns]] = {
         "queue": QueueRuns,
+        "index": IndexRuns,
         "pool": PoolRuns,
         "manager": ManagerRuns,
     }

@@ -31,8 +31,7 @@ class Loaded(Protocol):
     def profile(self) -> Profile: ...
     @property
     def make(self) -> Make: ...
-    @property
-    def companion_queue(self) -> Any: ...
+    def part_at(self, level: str, /) -> Any: ...
     def layout(self, name: str, /) -> Any: ...
 
 
@@ -69,9 +68,10 @@ def subject_of(target: Loaded, settings: CampaignSettings) -> Subject:
     if level == target.level:
         profile = Profile() if level == "queue" else target.profile
         return _subject(name, level, profile, target.make, settings)
-    if level == "queue" and target.companion_queue is not None:
-        queue = target.companion_queue
-        return _subject(queue.name, level, Profile(), queue.make, settings)
+    part = target.part_at(level)
+    if part is not None:
+        profile = Profile() if level == "queue" else part.profile
+        return _subject(part.name, level, profile, part.make, settings)
     raise TargetError(f"{name} is a {target.level} target and has no {level} level to fuzz")
 
 

@@ -17,7 +17,7 @@ from poolproof.harness.isolation import Beacon
 
 __all__ = ["Survey", "survey"]
 
-DEFAULT_BLOCKS = {"queue": 5, "pool": 8, "manager": 8}
+DEFAULT_BLOCKS = {"queue": 5, "index": 3, "pool": 8, "manager": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ def _usual_layout(target: Any) -> str:
 def _scope_of(settings: CampaignSettings) -> str:
     if settings.level == "queue":
         return f"{settings.num_blocks} blocks"
+    if settings.level == "index":
+        return f"{settings.num_blocks} blocks, {settings.num_hashes} keys"
     if settings.level == "manager":
         return f"layout {settings.layout}, up to {settings.num_blocks} blocks"
     return (

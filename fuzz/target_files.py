@@ -19,7 +19,7 @@ _JUDGES = ("poolproof.contract.", "poolproof.harness.", "poolproof.targets.")
 
 def files_of(target: Any, level: str) -> tuple[Path, ...]:
     """The files, sorted; none for a target whose class is not written in Python, or not known."""
-    holder = target if level == target.level else target.companion_queue
+    holder = target.part_at(level)
     found: dict[str, Path] = {}
     for base in getattr(getattr(holder, "real_class", None), "__mro__", ()):
         module = sys.modules.get(base.__module__)

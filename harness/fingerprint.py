@@ -59,6 +59,8 @@ def fingerprint_of(trace: Trace) -> str:
             record["hashes"] = [key(k) for k in record["hashes"]]
         if "block_hash" in record:
             record["block_hash"] = key(record["block_hash"])
+        if "key" in record:
+            record["key"] = key(record["key"])
         if "chain" in record and trace.level != "manager":
             record["chain"] = key(record["chain"])
         for name in ("seq_id", "child_id"):

@@ -27,6 +27,7 @@ from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.relative import Naming, RelativeCommand
 from poolproof.harness.replay import start_session
+from poolproof.harness.smaller_index_traces import index_weight
 from poolproof.harness.smaller_manager_traces import sequences_renamed, weight_of
 from poolproof.harness.smaller_traces import hashes_of
 
@@ -327,7 +328,8 @@ def _setup_size(setup: Trace) -> tuple[bool, int]:
 
 
 def _work_of(setup: Trace, commands: Sequence[object]) -> int:
-    return len(commands) + setup.num_blocks
+    # An index is built with no blocks of its own, however high the ids go that it is given.
+    return len(commands) + (0 if setup.level == "index" else setup.num_blocks)
 
 
 def _size(attempt: Attempt) -> tuple[int, int, int]:
@@ -344,4 +346,5 @@ def _size(attempt: Attempt) -> tuple[int, int, int]:
         weight += getattr(item.command, "count", 0) if not item.roles else 0
         for key in hashes_of(item.command):
             weight += keys.setdefault(key, len(keys))
+    weight += index_weight(attempt.commands)
     return len(attempt.commands), arguments, weight

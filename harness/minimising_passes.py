@@ -22,6 +22,7 @@ from poolproof.contract.trace import Trace
 from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.pool_session import EVENTS_EVERY
 from poolproof.harness.relative import Naming, RelativeCommand
+from poolproof.harness.smaller_index_traces import least_num_blocks, simpler_index_traces
 from poolproof.harness.smaller_manager_traces import (
     fewer_tokens,
     lowered_manager_command,
@@ -181,6 +182,8 @@ class Lowered:
 
 def passes_for(best: Best) -> Sequence[Pass]:
     """The passes of a round, in their order."""
+    if best.setup.level == "index":
+        return _LONG_PASSES_OF_INDEXES if len(best.relative) > LONG_TRACE else _PASSES_OF_INDEXES
     is_manager = best.setup.level == "manager"
     if len(best.relative) <= LONG_TRACE:
         return _PASSES_OF_MANAGERS if is_manager else _PASSES
@@ -211,6 +214,13 @@ def _smaller_prompts(best: Best) -> Iterator[Variant]:
     block_size = int(best.setup.options["block_size"])
     for candidate in smaller_everywhere(best.relative, block_size):
         yield Variant(best.setup, candidate)
+
+
+def _only_blocks_that_are_named(best: Best) -> Iterator[Variant]:
+    """An index has no blocks of its own: no more of them than the trace names."""
+    fewest = least_num_blocks(best.commands)
+    if fewest < best.setup.num_blocks:
+        yield Variant(replace(best.setup, num_blocks=fewest), best.relative)
 
 
 def _with_blocks(setup: Trace, num_blocks: int) -> Trace | None:
@@ -333,4 +343,19 @@ _LONG_PASSES_OF_MANAGERS: tuple[Pass, ...] = (
     WithoutWindows("fewer sequences", _sequences, shortest=FINEST_OF_LONG),
     *_LONG_PASSES,
     *_SMALLER_PROMPTS,
+)
+_PLAINER_NAMES: tuple[Pass, ...] = (
+    Repeated("plainer keys and blocks", _of(simpler_index_traces)),
+    Repeated("only blocks that are named", _only_blocks_that_are_named),
+)
+_PASSES_OF_INDEXES: tuple[Pass, ...] = (
+    WithoutWindows("windows", _places),
+    *_PLAINER_NAMES,
+    Lowered(),
+    *_PAIRS,
+)
+_LONG_PASSES_OF_INDEXES: tuple[Pass, ...] = (
+    *_LARGE_CUTS,
+    WithoutWindows("small windows", _places, longest=2 * FINEST_OF_LONG),
+    *_PLAINER_NAMES,
 )

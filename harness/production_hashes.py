@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator
 from itertools import count, permutations
 
-__all__ = ["hashes_that_look_alike"]
+__all__ = ["HASH_FAMILIES", "hashes_that_look_alike"]
 
 
 def hashes_that_look_alike(number: int, length: int, seed: str) -> list[bytes]:
@@ -21,7 +21,7 @@ def hashes_that_look_alike(number: int, length: int, seed: str) -> list[bytes]:
     Fewer only where there are not so many of that length. The same seed gives the same hashes.
     """
     source = random.Random(f"hashes {seed}")
-    families = [family(source, length) for family in _FAMILIES]
+    families = [family(source, length) for family in HASH_FAMILIES]
     found: dict[bytes, None] = {}
     tries = 0
     while len(found) < min(number, 256**length) and tries < 64 * number + 64:
@@ -115,7 +115,7 @@ def _text(source: random.Random, length: int) -> Iterator[bytes]:
         yield (b"\xff\xfe" + word)[:length]
 
 
-_FAMILIES: tuple[Callable[[random.Random, int], Iterator[bytes]], ...] = (
+HASH_FAMILIES: tuple[Callable[[random.Random, int], Iterator[bytes]], ...] = (
     _random,
     _one_value,
     _one_beginning,
@@ -127,3 +127,4 @@ _FAMILIES: tuple[Callable[[random.Random, int], Iterator[bytes]], ...] = (
     _same_sum,
     _text,
 )
+"""From a source of randomness and a length in bytes to the hashes of a family."""

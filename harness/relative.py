@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Touch
+from poolproof.reference.dict_index import DictIndex
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.legality import misuse_of
@@ -45,7 +46,7 @@ class RelativeCommand:
     """Whether it is wrong on purpose: then nothing of its list is left out."""
 
 
-State = DictPool | DictQueue | SequenceModel
+State = DictPool | DictQueue | DictIndex | SequenceModel
 
 
 class Naming:
@@ -57,7 +58,7 @@ class Naming:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        is_large = not isinstance(state, SequenceModel) and not self.is_small(state.num_blocks)
+        is_large = isinstance(state, DictPool | DictQueue) and not self.is_small(state.num_blocks)
         self._by_origin = is_large and isinstance(state, DictPool)
         self._by_id = is_large and isinstance(state, DictQueue)
         self._given: dict[int, int] = {}
@@ -195,9 +196,10 @@ def _may_be_named(command: Touch | Cache, block: int, pool: DictPool) -> bool:
 def made_relative(command: Command, state: State) -> RelativeCommand:
     """The command in relative form, for the state it is about to be applied to.
 
-    Manager commands name sequences and no blocks: they are as they are.
+    Manager commands name sequences and no blocks, those of an index blocks that mean nothing but
+    themselves: they are as they are.
     """
-    if isinstance(state, SequenceModel):
+    if isinstance(state, SequenceModel | DictIndex):
         return RelativeCommand(command)
     if isinstance(command, Allocate) and isinstance(state, DictPool):
         free = len(state.free)
@@ -213,7 +215,7 @@ def made_relative(command: Command, state: State) -> RelativeCommand:
 def made_concrete(relative: RelativeCommand, state: State) -> Command | None:
     """The command that the relative form means in this state; None if it means nothing here."""
     command = relative.command
-    if isinstance(state, SequenceModel):
+    if isinstance(state, SequenceModel | DictIndex):
         return command
     if isinstance(command, Allocate) and isinstance(state, DictPool):
         for kind, amount in relative.roles:

@@ -16,6 +16,7 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.careful_session import open_pool_session
+from poolproof.harness.index_session import IndexSession
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
@@ -24,7 +25,7 @@ from poolproof.harness.weak_hashes import weaken
 
 __all__ = ["Replay", "replay", "start_session"]
 
-Session = PoolSession | QueueSession | ManagerSession
+Session = PoolSession | QueueSession | IndexSession | ManagerSession
 Make = Callable[[int, bool], Any]
 
 
@@ -45,6 +46,8 @@ def start_session(trace: Trace, make: Make) -> Session | Violation:
     try:
         if trace.level == "queue":
             return QueueSession(make(trace.num_blocks, True), trace.num_blocks)
+        if trace.level == "index":
+            return IndexSession(make(trace.num_blocks, True), trace.num_blocks, trace.profile)
         if isinstance(trace.profile, ManagerProfile):
             target = make(trace.num_blocks, trace.enable_caching)
             weaken(target, trace.options)
@@ -71,8 +74,8 @@ def start_session(trace: Trace, make: Make) -> Session | Violation:
 def replay(trace: Trace, make: Make, announce: Callable[[Command], None] | None = None) -> Replay:
     """Apply the trace's commands to a fresh target; `announce` hears each before it is applied.
 
-    At pool level everything is read at the end, and once every reference was given back the pool is
-    also checked for leaks.
+    At pool and index level everything is read at the end, and once every reference was given back
+    a pool is also checked for leaks.
     """
     session = start_session(trace, make)
     if isinstance(session, Violation):

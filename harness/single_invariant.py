@@ -49,6 +49,7 @@ __all__ = [
 
 STATED_AT: dict[str, tuple[str, ...]] = {
     "queue": ("I1", "OWN", "LINK", "ORD", "CRASH"),
+    "index": ("IDX", "CRASH"),
     "pool": tuple(name for name in STATEMENTS if name != "DATA"),
     "manager": tuple(name for name in STATEMENTS if name not in ("EVT", "MISUSE")),
 }

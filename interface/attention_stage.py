@@ -65,6 +65,8 @@ def why_no_attention(about: Description, options: CertifyOptions) -> str | None:
         return "the target could not be constructed"
     if about.level == "queue":
         return "a free queue alone serves nobody"
+    if about.level == "index":
+        return "an index alone serves nobody"
     if about.level == "pool" and not {"lookup", "touch"} <= about.can.verbs:
         return "the pool has acquire() in the place of lookup() and touch()"
     if not options.in_process and options.limits.memory_mib < LEAST_MEMORY_MIB:

@@ -31,7 +31,7 @@ from poolproof.levels import BUDGETS
 from poolproof.options import CertifyOptions
 from poolproof.progress import Progress
 from poolproof.ruler import check_ruler
-from poolproof.run_kinds import POOL, QUEUE, RunKind, manager_kind
+from poolproof.run_kinds import INDEX, POOL, QUEUE, RunKind, manager_kind
 from poolproof.run_plan import kinds_of, layout_notes
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.target import Target
@@ -145,12 +145,12 @@ class _Certification:
 
     def _never_called(self, about: Description, driving: Driving) -> tuple[str, ...]:
         """Public methods of the class that none of a sample of runs entered."""
-        if about.level == "queue" or not about.public_methods or driving.lost:
+        if about.level in ("queue", "index") or not about.public_methods or driving.lost:
             return ()
         self._progress.begin("methods never called")
         entered: set[str] = set()
         for kind in kinds_of(about, self._options):
-            if kind == QUEUE:
+            if kind in (QUEUE, INDEX):
                 continue
             outcome = driving.one(methods_entered, Chunk(kind, self._options.seed, 0, _SAMPLE_RUNS))
             if isinstance(outcome, Finished):

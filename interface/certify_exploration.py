@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from poolproof.certificate import Outcome, StageResult
 from poolproof.certify_losses import minimise_lost
-from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
 from poolproof.description import Description
@@ -30,6 +29,7 @@ from poolproof.exploration_jobs import (
 )
 from poolproof.explore.breadth_first import Space, reachable
 from poolproof.explore.exhaustive_run import Part, PartResult, parts_of, scope_under, why_not
+from poolproof.explore.index_check import IndexScope, index_states
 from poolproof.explore.orbit_space import OrbitSpace
 from poolproof.explore.queue_check import queue_states
 from poolproof.explore.scope import Scope
@@ -42,7 +42,7 @@ from poolproof.harness.isolation import Finished
 from poolproof.levels import Bounds, Budget, Sequences
 from poolproof.manager_exploration import ExploringManager
 from poolproof.progress import Progress
-from poolproof.run_kinds import POOL, QUEUE, RunKind
+from poolproof.run_kinds import INDEX, POOL, QUEUE, RunKind
 
 __all__ = ["Exploring", "reason_not_explored", "stage_of"]
 
@@ -122,6 +122,8 @@ class Exploring:
         run, or of these the ones in `layouts`.
         """
         about, sequences = self._about, budget.sequences
+        # States of an index are few, so that the same budget goes further.
+        of_index = [replace(last, max_commands=last.max_commands + 2) for last in sequences[-1:]]
         if about.level == "manager":
             kinds = [
                 layout.kind
@@ -139,6 +141,11 @@ class Exploring:
             self._until_refused(
                 partial(self.explore_queue, budget.queue_blocks),
                 *(partial(self.explore_sequences, "queue", bounds) for bounds in sequences[-1:]),
+            )
+        if about.index_can is not None and budget.index_blocks and INDEX not in left_out:
+            self._until_refused(
+                partial(self.explore_index, budget.index_blocks),
+                *(partial(self.explore_sequences, "index", bounds) for bounds in of_index),
             )
         if about.level == "pool" and POOL not in left_out:
             self._until_refused(
@@ -179,6 +186,21 @@ class Exploring:
         tried = Extent({"blocks": (num_blocks, num_blocks)})
         self._note("queue", stage, tally, note, began, tried=tried)
 
+    def explore_index(self, num_blocks: int, num_keys: int = 2) -> None:
+        """Every state of the index with so many keys, in one stage."""
+        can, profile = self._about.index_can, self._about.profile_at("index")
+        assert can is not None
+        began = time.monotonic()
+        scope = IndexScope(num_blocks, num_keys, can.key_kinds, profile)
+        states = list(index_states(scope))
+        parts = parts_of(states, scope, num_blocks, self._seed)
+        stage = f"every state, {num_blocks} blocks, {num_keys} keys"
+        tally = self._check(stage, parts, can, len(states))
+        reached = f"{self._passed(tally)}/{len(states):,} states of the index"
+        note = f"{reached}, each built in three ways, every operation, all read"
+        tried = Extent({"blocks": (num_blocks, num_blocks), "keys": (num_keys, num_keys)})
+        self._note("index", stage, tally, note, began, tried=tried)
+
     def explore_sequences(self, level: str, bounds: Sequences) -> None:
         """All sequences of commands up to a length, in one stage."""
         about = self._about
@@ -193,7 +215,7 @@ class Exploring:
         (outcome,) = self._isolation.map(check_sequences, [job])
         if not isinstance(outcome, Finished):
             raise_if_ours(outcome)
-            profile = about.profile if level == "pool" else Profile()
+            profile = about.profile_at(level)
             setup = Trace(about.name, level, profile, num_blocks, True, ())
             lost = trace_of_lost_sequence(self._isolation, job, outcome, setup)
             self._collector.add_lost(stage, minimise_lost(self._isolation, lost, outcome))
@@ -204,7 +226,7 @@ class Exploring:
             return
         found: ShortestResult = outcome.value
         if found.violation is not None:
-            profile = about.profile if level == "pool" else Profile()
+            profile = about.profile_at(level)
             failed = Trace(
                 about.name, level, profile, num_blocks, True, found.commands or (), found.violation
             )
@@ -213,6 +235,7 @@ class Exploring:
         limits = f"counts up to {bounds.max_count}, lists up to {bounds.max_list}"
         num_hashes = bounds.num_hashes
         hashes = f", {num_hashes} hash{'es' * (num_hashes != 1)}" if level == "pool" else ""
+        bounded = f"{limits}{hashes}" if level != "index" else f"{num_hashes} keys"
         self.stages.append(
             StageResult(
                 level=level,
@@ -221,7 +244,7 @@ class Exploring:
                 steps=found.num_tries,
                 runs=found.num_states,
                 seconds=time.monotonic() - began,
-                note=f"{length} on {num_blocks} blocks; {limits}{hashes}",
+                note=f"{length} on {num_blocks} blocks; {bounded}",
                 extent=_extent_of(bounds, num_blocks, found.depth),
             )
         )
@@ -303,7 +326,8 @@ class Exploring:
 
     def _lose(self, stage: str, job: PartJob, outcome: Any) -> None:
         about = self._about
-        trace = trace_of_lost_part(self._isolation, job, outcome, about.name, about.profile)
+        profile = about.profile_at(job.part.level)
+        trace = trace_of_lost_part(self._isolation, job, outcome, about.name, profile)
         self._collector.add_lost(stage, minimise_lost(self._isolation, trace, outcome))
 
     def _note(

@@ -21,9 +21,10 @@ from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
-from poolproof.description import public_methods, queue_of
+from poolproof.description import part_of, public_methods
 from poolproof.harness.extent import Extent
 from poolproof.harness.failure_kind import FailureKind, failure_kind
+from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_production import ManagerSizes
@@ -36,8 +37,9 @@ from poolproof.harness.replay import Replay, replay
 from poolproof.harness.tape_driver import taped
 from poolproof.harness.weak_hashes import WEAK_HASHES
 from poolproof.manager_watch import Watched, watch
-from poolproof.run_kinds import CHAINS, POOL, QUEUE, RunKind
+from poolproof.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
 from poolproof.stateful_tests.chain_machine import ChainMachine
+from poolproof.stateful_tests.index_machine import IndexMachine
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.manager_machine import ManagerMachine
 from poolproof.stateful_tests.pool_machine import PoolMachine
@@ -137,14 +139,21 @@ class Shrink:
     max_attempts: int = 4000
 
 
-def campaign_of(target: Target, chunk: Chunk) -> PoolCampaign | QueueCampaign | ManagerCampaign:
+def campaign_of(
+    target: Target, chunk: Chunk
+) -> PoolCampaign | QueueCampaign | IndexCampaign | ManagerCampaign:
     """The campaign that a chunk belongs to."""
     if chunk.kind.layout is not None:
         return _manager_campaign(target, chunk.kind.layout, chunk)
     profile = chunk.profile or target.profile
     if chunk.kind.driven == "queue":
-        queue = queue_of(target)
+        queue = part_of(target, "queue")
         return QueueCampaign(queue.name, queue.make, chunk.seed, production=_pool_sizes(chunk))
+    if chunk.kind.driven == "index":
+        index = part_of(target, "index")
+        return IndexCampaign(
+            index.name, index.make, index.profile, chunk.seed, production=_pool_sizes(chunk)
+        )
     if chunk.kind.driven == "chains":
         assert target.make_chained is not None
         return PoolCampaign(
@@ -239,6 +248,8 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
     campaign = campaign_of(target, chunk)
     if isinstance(campaign, QueueCampaign):
         campaign = PoolCampaign(campaign.name, campaign.make, Profile(), machine.seed)
+    elif isinstance(campaign, IndexCampaign):
+        campaign = PoolCampaign(campaign.name, campaign.make, campaign.profile, machine.seed)
     if isinstance(campaign, ManagerCampaign):
         make: Callable[[Any, MachineLog], RuleBasedStateMachine] = ManagerMachine
     else:
@@ -246,6 +257,7 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
             POOL: PoolMachine,
             CHAINS: ChainMachine,
             QUEUE: QueueMachine,
+            INDEX: IndexMachine,
         }
         make = machines[machine.kind]
     return run_machine(
@@ -258,8 +270,8 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
 
 def make_for(target: Target, trace: Trace) -> Make:
     """What builds the instances that the trace was recorded on."""
-    if trace.level == "queue":
-        return queue_of(target).make
+    if trace.level in ("queue", "index"):
+        return part_of(target, trace.level).make
     if trace.level == "manager":
         layout = target.layout(str(trace.options["layout"]))
         assert layout.make is not None

@@ -20,7 +20,6 @@ from poolproof.certify_jobs import (
     run_machine_with,
 )
 from poolproof.contract.commands import Command
-from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.description import Description
 from poolproof.harness.isolation import Beacon, Died, Failed, Finished, Isolation, Lost
@@ -28,7 +27,7 @@ from poolproof.harness.lost_run import Again, Journal, as_violation, find_culpri
 from poolproof.harness.minimise import Attempt, Effort, Progress, improved, run_candidate
 from poolproof.harness.relative import RelativeCommand
 from poolproof.right_target import right_target
-from poolproof.run_kinds import QUEUE, RunKind
+from poolproof.run_kinds import RunKind
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.targets.target import Target
 
@@ -163,12 +162,12 @@ def _on_reference(trace: Trace, candidate: Sequence[RelativeCommand | Command]) 
 def _setup(about: Description, kind: RunKind) -> Trace:
     """The header for a run that was lost before it had begun its journal."""
     layout = about.layout_of_kind(kind)
-    profile = about.profile if layout is None else layout.profile
+    profile = layout.profile if layout is not None else about.profile_at(kind.level)
     options = {} if layout is None else {"block_size": layout.block_size, "layout": layout.name}
     return Trace(
         target=about.name,
         level=kind.level,
-        profile=Profile() if kind == QUEUE else profile,
+        profile=profile,
         num_blocks=4 + (profile.null_block or 0),
         enable_caching=True,
         commands=(),

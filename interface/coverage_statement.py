@@ -70,6 +70,8 @@ def _by_level(about: Description, options: CertifyOptions) -> Sequence[str]:
         return manager_not_covered(about)
     if about.level == "queue":
         return ("a free queue alone: reference counts, hashes and the prefix index are a pool's",)
+    if about.level == "index":
+        return ("an index alone: reference counts, the free queue and eviction are a pool's",)
     open_points = [
         (
             "whether a block was full and written when it was cached (I3), and what a request "
@@ -97,11 +99,13 @@ def not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]
     if about.level != "manager":
         left_out = [("manager and kernel levels", "the target is none of a manager or kernel")]
     no_attention = why_no_attention(about, options)
-    if about.level != "queue" and no_attention is not None:
+    if about.level not in ("queue", "index") and no_attention is not None:
         left_out.append((ATTENTION, no_attention))
     left_out += layouts_not_run(about, options)
     if about.level == "pool" and not about.has_queue:
         left_out.append(("queue level", "the target has no free queue of its own to be driven"))
+    if about.level == "pool" and not about.has_index:
+        left_out.append(("index level", "the target has no index of its own to be driven"))
     if about.level == "pool" and not about.takes_chains:
         left_out.append(("token chains", "the target hashes no tokens; hashes were opaque"))
     reason = reason_not_explored(about, BUDGETS[options.level].scopes)

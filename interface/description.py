@@ -24,8 +24,8 @@ __all__ = [
     "LayoutDescription",
     "before_any_command",
     "describe",
+    "part_of",
     "public_methods",
-    "queue_of",
 ]
 
 _MANAGER_BLOCKS = 8
@@ -68,14 +68,23 @@ class Description:
     notes: tuple[str, ...]
     takes_chains: bool
     has_queue: bool
+    has_index: bool
     public_methods: tuple[str, ...]
     can: Capabilities | None
     can_chained: Capabilities | None = None
     queue_can: Capabilities | None = None
+    index_can: Capabilities | None = None
+    index_profile: Profile | None = None
     unbuilt: Violation | None = None
     layouts: tuple[LayoutDescription, ...] = ()
     may_be_unfinished: bool = False
     """Whether some method of the class speaks of NotImplementedError."""
+
+    def profile_at(self, level: str) -> Profile:
+        """The profile under which the target is driven at a level; a queue has no rows of it."""
+        if level == "index" and self.index_profile is not None:
+            return self.index_profile
+        return Profile() if level == "queue" else self.profile
 
     def layout_of_kind(self, kind: RunKind) -> LayoutDescription | None:
         """The layout whose runs are of this kind."""
@@ -89,7 +98,8 @@ def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
     is what building the target does, and a manager's layouts show theirs when they are driven.
     """
     beacon.bump()
-    can, can_chained, queue_can, unbuilt = None, None, None, None
+    can, can_chained, unbuilt = None, None, None
+    parts: dict[str, Capabilities] = {}
     layouts = tuple(_describe_layout(layout, lost, beacon) for layout in target.layouts)
     num_blocks = before_any_command(target).num_blocks
     try:
@@ -102,8 +112,10 @@ def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
             can = capabilities_of(target.make(num_blocks, True))
         if lost is None and target.make_chained is not None:
             can_chained = capabilities_of(target.make_chained(num_blocks, True))
-        if lost is None and (target.level == "queue" or target.companion_queue is not None):
-            queue_can = capabilities_of(queue_of(target).make(num_blocks, True))
+        for level in ("queue", "index"):
+            part = target.part_at(level)
+            if lost is None and part is not None:
+                parts[level] = capabilities_of(part.make(num_blocks, True))
     except TargetError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises is its finding
@@ -118,10 +130,13 @@ def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
         notes=target.notes,
         takes_chains=target.make_chained is not None,
         has_queue=target.companion_queue is not None,
+        has_index=target.companion_index is not None,
         public_methods=tuple(public_methods(target.real_class)),
         can=can,
         can_chained=can_chained,
-        queue_can=queue_can,
+        queue_can=parts.get("queue"),
+        index_can=parts.get("index"),
+        index_profile=index.profile if (index := target.part_at("index")) else None,
         unbuilt=unbuilt,
         layouts=layouts,
         may_be_unfinished=any(
@@ -165,12 +180,11 @@ def _describe_layout(layout: Layout, lost: Lost | None, beacon: Beacon) -> Layou
     )
 
 
-def queue_of(target: Target) -> Target:
-    """The target at queue level: itself, or the free queue that belongs to the pool."""
-    if target.level == "queue":
-        return target
-    assert target.companion_queue is not None
-    return target.companion_queue
+def part_of(target: Target, level: str) -> Target:
+    """The target at that level: itself, or the queue or index that belongs to the pool."""
+    part = target.part_at(level)
+    assert part is not None, f"{target.name} has no {level}"
+    return part
 
 
 def public_methods(cls: type | None) -> list[str]:

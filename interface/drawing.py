@@ -1,4 +1,4 @@
-"""A pool's or queue's trace as a table: after each command, the states as they must be.
+"""A pool's, queue's or index's trace as a table: after each command, the states as they must be.
 
 Computed on the reference alone, so that a trace can be drawn anywhere, without its target. The
 states are those of a right allocator; what the target did instead is what the violation's sentence
@@ -19,9 +19,19 @@ from poolproof.contract.commands import (
     PrependN,
     Remove,
 )
+from poolproof.contract.index_commands import (
+    Clear,
+    Contains,
+    Get,
+    IndexCommand,
+    IndexKey,
+    Insert,
+    Pop,
+)
 from poolproof.contract.trace import Trace
 from poolproof.expected_pool import ExpectedPool, LostTrackError
 from poolproof.key_letters import KeyLetters
+from poolproof.reference.dict_index import DictIndex
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.legality import queue_misuse_of
@@ -34,7 +44,10 @@ HEADINGS = ("#", "command", "free queue", "held", "index", "note")
 
 _QUEUE_HEADINGS = (*HEADINGS[:3], "outside", *HEADINGS[4:])
 
+_INDEX_HEADINGS = (*HEADINGS[:2], "index", "keys", "", HEADINGS[-1])
+
 _MOST_IDS = 16
+_MOST_NAMED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +85,19 @@ class Drawing:
 
 
 def draw(trace: Trace) -> Drawing:
-    """The drawing of a trace of the queue or pool level."""
+    """The drawing of a trace of the queue, index or pool level."""
     letters = KeyLetters()
-    states = _queue_states(trace) if trace.level == "queue" else _pool_states(trace, letters)
+    if trace.level == "queue":
+        states, headings = _queue_states(trace), _QUEUE_HEADINGS
+    elif trace.level == "index":
+        states, headings = _index_states(trace, letters), _INDEX_HEADINGS
+    else:
+        states, headings = _pool_states(trace, letters), HEADINGS
     failing = -2 if trace.violation is None else trace.violation.command_index
     rows, lost = [], None
     for number, (text, cells, problem) in enumerate(states):
         lost = lost or problem
         rows.append(Row(number, text, *cells, violating=number == failing + 1))
-    headings = _QUEUE_HEADINGS if trace.level == "queue" else HEADINGS
     return Drawing(tuple(rows), tuple(letters.legend()), lost, headings)
 
 
@@ -160,6 +177,54 @@ def _apply_to_queue(queue: DictQueue, command: Command) -> str:
         case PrependN(block_ids=ids):
             queue.prepend_n(ids)
     return ""
+
+
+def _index_states(trace: Trace, letters: KeyLetters) -> Iterable[State]:
+    index = DictIndex(trace.profile.duplicates)
+    yield "", ("-", "0", "", num_blocks_of(trace)), None
+    lost: str | None = None
+    for place, command in enumerate(trace.commands):
+        if lost is None and not isinstance(command, IndexCommand):
+            lost = (
+                f"from command {place + 1} on the states are not known: {command.verb} is none of "
+            )
+            lost += "an index's commands"
+        note = _apply_to_index(index, command) if lost is None else ""
+        key: IndexKey | None = getattr(command, "key", None)
+        block: int | None = getattr(command, "block_id", None)
+        arguments = [letters.letter(key)] if key is not None else []
+        arguments += [str(block)] if block is not None else []
+        text = f"{command.verb}({', '.join(arguments)})"
+        if lost is not None:
+            yield text, ("?", "?", "", ""), lost
+            continue
+        filed = [
+            f"{letters.letter(key)}->{_some(list(map(str, blocks)))}"
+            for key, blocks in index.carriers.items()
+        ]
+        yield text, (shortened(sorted(filed)), str(len(filed)), "", note), None
+
+
+def _apply_to_index(index: DictIndex, command: Command) -> str:
+    match command:
+        case Insert(key=key, block_id=block_id):
+            index.insert(key, block_id)
+        case Pop(key=key, block_id=block_id):
+            return f"gives {index.pop(key, block_id)}"
+        case Get(key=key):
+            carriers = list(map(str, index.carriers.get(key, ())))
+            return f"gives {' or '.join(carriers[:_MOST_NAMED]) or None}"
+        case Contains(key=key, block_id=block_id):
+            return f"gives {index.contains(key, block_id)}"
+        case Clear():
+            index.clear()
+    return ""
+
+
+def _some(blocks: Sequence[str]) -> str:
+    """The first ids of a key's, and how many there are."""
+    shown = ",".join(blocks[:_MOST_NAMED])
+    return shown if len(blocks) <= _MOST_NAMED else f"{shown},.. ({len(blocks):,})"
 
 
 def shortened(items: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from poolproof.finding_collector import FindingCollector
 from poolproof.harness.extent import Extent
 from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.harness.failure_kind import FailureKind, failure_kind
+from poolproof.harness.index_workload import required_index_facts
 from poolproof.harness.isolation import Failed, Finished, Lost
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_production import ManagerSizes, required_script_facts
@@ -395,6 +396,11 @@ def _required(kind: RunKind, about: Description) -> list[str]:
         if isinstance(kind.production, ManagerSizes):
             return required_script_facts(layout.profile, layout.can, kind.production)
         return required_manager_facts(layout.profile, layout.can)
+    if kind.driven == "index":
+        assert about.index_can is not None
+        return required_index_facts(
+            about.profile_at("index"), about.index_can, is_large=kind.production is not None
+        )
     if kind.driven == "queue":
         assert about.queue_can is not None
         return required_queue_facts(about.queue_can)

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from poolproof.contract.profile import Profile
-from poolproof.contract.target import Capabilities
+from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.trace import Trace
-from poolproof.description import queue_of
+from poolproof.description import part_of
 from poolproof.explore.exhaustive_run import Part, PartResult, check_part
+from poolproof.explore.index_check import plain_keys
 from poolproof.explore.shortest import (
     ShortestResult,
     shortest_failure,
+    shortest_index_failure,
     shortest_queue_failure,
 )
 from poolproof.explore.watch import Watch
@@ -43,7 +45,7 @@ class PartJob:
 
 @dataclass(frozen=True, slots=True)
 class SequenceJob:
-    """Sequences of commands at a level, "pool" or "queue", on so many blocks."""
+    """Sequences of commands at a level, "pool", "queue" or "index", on so many blocks."""
 
     level: str
     num_blocks: int
@@ -66,7 +68,7 @@ def _repeat_sequences(target: Target, again: Again[SequenceJob], beacon: Beacon)
 
 
 def _try_sequences(target: Target, job: SequenceJob, watch: Watch) -> ShortestResult:
-    level = queue_of(target) if job.level == "queue" else target
+    level = part_of(target, job.level)
     bounds = job.bounds
     profile = Profile() if job.level == "queue" else level.profile
     setup = Trace(level.name, job.level, profile, job.num_blocks, True, ())
@@ -83,6 +85,17 @@ def _try_sequences(target: Target, job: SequenceJob, watch: Watch) -> ShortestRe
             max_states=_MOST_STATES,
             max_count=bounds.max_count,
             max_list=bounds.max_list,
+            announce=watch.announce,
+        )
+    if job.level == "index":
+        keys = plain_keys(capabilities_of(make(job.num_blocks, True)).key_kinds, bounds.num_hashes)
+        return shortest_index_failure(
+            make,
+            profile,
+            job.num_blocks,
+            keys,
+            max_commands=bounds.max_commands,
+            max_states=_MOST_STATES,
             announce=watch.announce,
         )
     return shortest_failure(
@@ -108,9 +121,8 @@ def trace_of_lost_part(
 ) -> Trace:
     """The trace of the state in which a part's worker was lost."""
     alone = PartJob(job.part.only(max(lost.mark - 1, 0)), job.can)
-    level = "queue" if job.part.scope is None else "pool"
     num_blocks = job.part.num_blocks
-    setup = Trace(name, level, profile, num_blocks, True, ())
+    setup = Trace(name, job.part.level, profile, num_blocks, True, ())
     return find_culprit(isolation, _repeat, alone, lost, setup)
 
 
@@ -120,7 +132,7 @@ def _repeat(target: Target, again: Again[PartJob], beacon: Beacon) -> None:
 
 
 def _check(target: Target, job: PartJob, watch: Watch, beacon: Beacon) -> PartResult:
-    level = queue_of(target) if job.part.scope is None else target
+    level = part_of(target, job.part.level)
     return check_part(
         level.name,
         make=level.make,

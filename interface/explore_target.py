@@ -121,6 +121,9 @@ def _run(
     if about.level == "queue":
         exploring.explore_queue(bounds.num_blocks)
         return
+    if about.level == "index":
+        exploring.explore_index(bounds.num_blocks, bounds.num_hashes)
+        return
     reason = reason_not_explored(about, [bounds])
     if reason is not None:
         raise TargetError(f"{about.name} cannot be explored state by state: {reason}")

@@ -20,6 +20,7 @@ from poolproof.contract.violation import Violation
 from poolproof.explore.shortest import (
     ShortestResult,
     shortest_failure,
+    shortest_index_failure,
     shortest_manager_failure,
     shortest_queue_failure,
 )
@@ -27,7 +28,8 @@ from poolproof.finding import Finding, Specimen
 from poolproof.finding_groups import grouped
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
-from poolproof.harness.isolation import Finished
+from poolproof.harness.isolation import Beacon, Finished
+from poolproof.harness.smaller_index_traces import keys_of_index
 from poolproof.likeness import public_bugs_like
 from poolproof.targets.target import Target
 
@@ -100,6 +102,16 @@ def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestRes
             max_states=task.max_states,
             max_applied=task.max_applied,
             identities=has_extra_keys(trace),
+            is_wanted=is_wanted,
+        )
+    if trace.level == "index":
+        return shortest_index_failure(
+            make,
+            trace.profile,
+            trace.num_blocks,
+            keys_of_index(trace.commands),
+            max_commands=len(trace.commands),
+            max_states=task.max_states,
             is_wanted=is_wanted,
         )
     if trace.level == "queue":

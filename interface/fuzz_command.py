@@ -48,7 +48,9 @@ USUAL_SECONDS = 60.0
     help="Workers on the machines of a Ray cluster: HOST:PORT, or `auto` on one of them.",
 )
 @click.option(
-    "--level", type=click.Choice(["queue", "pool", "manager"]), help="The target's own by default."
+    "--level",
+    type=click.Choice(["queue", "index", "pool", "manager"]),
+    help="The target's own by default.",
 )
 @click.option(
     "--blocks",

@@ -8,6 +8,7 @@ from typing import Any
 
 from poolproof.contract.commands import CacheChain, CachePartial, Command, LookupChain
 from poolproof.contract.content import ContentKey, Key, TokenChain
+from poolproof.contract.index_commands import IndexKey, index_key_text
 from poolproof.contract.prefix_words import Prefix
 
 __all__ = ["KeyLetters"]
@@ -17,9 +18,9 @@ class KeyLetters:
     """Gives each key, or prefix, a letter; `legend` says what each letter stands for."""
 
     def __init__(self) -> None:
-        self._letters: dict[Key | Prefix, str] = {}
+        self._letters: dict[Key | Prefix | IndexKey, str] = {}
 
-    def letter(self, key: Key | Prefix) -> str:
+    def letter(self, key: Key | Prefix | IndexKey) -> str:
         """The key's name: a to z, then a1 to z1 and so on."""
         if key not in self._letters:
             turn, place = divmod(len(self._letters), 26)
@@ -84,9 +85,11 @@ def _chain_words(chain: TokenChain) -> str:
     return ", ".join(words)
 
 
-def _meaning(key: Key | Prefix) -> str:
+def _meaning(key: Key | Prefix | IndexKey) -> str:
     if isinstance(key, bytes):
         return f"hash {key.hex()[:8]}"
+    if isinstance(key, tuple | int):
+        return f"key {index_key_text(key)}"
     if isinstance(key, Prefix):
         return f"tokens {key.words()}"
     words = ["tokens " + " ".join(map(str, key.tokens))]

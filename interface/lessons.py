@@ -46,6 +46,18 @@ _QUEUE = (
         ("I4", "LINK"),
     ),
 )
+_INDEX = (
+    Lesson("insert(key, block_id)", "the block can be found under the key", ("IDX",)),
+    Lesson(
+        "get(key)", "a block that carries the key, or None; an entry is not made by it", ("IDX",)
+    ),
+    Lesson(
+        "pop(key, block_id)",
+        "this one block does not carry the key any more, the others still do: answers the block, "
+        "or None where it did not carry the key",
+        ("IDX",),
+    ),
+)
 _POOL = (
     Lesson("num_free()", "how many blocks can be allocated now", ("OWN", "ADM")),
     Lesson(
@@ -120,7 +132,7 @@ _MANAGER = (
     Lesson("is_cached(block_id)", "whether the block can be found", ("IDX", "I4")),
 )
 
-LESSONS = {"queue": _QUEUE, "pool": _POOL, "manager": _MANAGER}
+LESSONS = {"queue": _QUEUE, "index": _INDEX, "pool": _POOL, "manager": _MANAGER}
 """By level, in the order in which the methods are best written."""
 
 

@@ -2,7 +2,7 @@
 
 Budgets are counts, never seconds, so that the same code gets the same verdict on every machine.
 A chunk is a hundred runs, about 11,000 steps at pool level, 9,000 at manager level and 4,000 at
-queue level. The seconds that a level takes are measured by benchmarks/certify_seconds.py.
+queue and index level. The seconds that a level takes are measured by benchmarks/certify_seconds.py.
 """
 
 from __future__ import annotations
@@ -52,21 +52,23 @@ class Budget:
     """Chunks for each kind of run, and what a finding may cost.
 
     `shortest_states` bounds the breadth-first search for a shorter trace of one finding; `scopes`,
-    `sequences` and `queue_blocks` are what is explored exhaustively; `workload_states` bounds the
-    states that a manager's workloads are continued from, all layouts together. `production` are
-    the runs at the sizes of servers, of queues and pools, and `manager_production` those of
-    managers.
+    `sequences`, `queue_blocks` and `index_blocks` are what is explored exhaustively;
+    `workload_states` bounds the states that a manager's workloads are continued from, all layouts
+    together. `production` are the runs at the sizes of servers, of queues, indexes and pools, and
+    `manager_production` those of managers.
     """
 
     pool_chunks: int
     chain_chunks: int
     queue_chunks: int
+    index_chunks: int
     shortest_states: int
     more_chunks_after_failure: int = 4
     manager_chunks: int = 4
     scopes: tuple[Bounds, ...] = ()
     sequences: tuple[Sequences, ...] = ()
     queue_blocks: int = 0
+    index_blocks: int = 0
     workload_states: int = 0
     production: ProductionSizes | None = None
     manager_production: ManagerSizes | None = None
@@ -86,7 +88,12 @@ class Budget:
     @property
     def chunks(self) -> dict[str, int]:
         """Chunks by kind of run."""
-        return {"pool": self.pool_chunks, "chains": self.chain_chunks, "queue": self.queue_chunks}
+        return {
+            "pool": self.pool_chunks,
+            "chains": self.chain_chunks,
+            "queue": self.queue_chunks,
+            "index": self.index_chunks,
+        }
 
     def chunks_of_layout(self, num_layouts: int) -> int:
         """Chunks for each of so many layouts of a manager: they share, down to a quarter."""
@@ -106,11 +113,13 @@ BUDGETS = {
         pool_chunks=8,
         chain_chunks=4,
         queue_chunks=2,
+        index_chunks=2,
         shortest_states=4_000,
         manager_chunks=12,
         scopes=(Bounds(3, unreduced=True), Bounds(3, wide=True), Bounds(4), _ONE_BLOCK),
         sequences=(Sequences(7, 1, 1, 1), Sequences(3)),
         queue_blocks=4,
+        index_blocks=2,
         workload_states=1_200,
         production=ProductionSizes(48, 3, 10_000, 4_096, 4_200),
         manager_production=QUICK_SIZES,
@@ -119,11 +128,13 @@ BUDGETS = {
         pool_chunks=100,
         chain_chunks=50,
         queue_chunks=20,
+        index_chunks=20,
         shortest_states=20_000,
         manager_chunks=160,
         scopes=(Bounds(4, unreduced=True), Bounds(4, wide=True), Bounds(6), _ONE_BLOCK),
         sequences=(Sequences(8, 1, 1, 1), Sequences(4)),
         queue_blocks=5,
+        index_blocks=3,
         workload_states=6_400,
         production=ProductionSizes(400, 5, 75_000, 4_096, 4_200),
         manager_production=ManagerSizes(
@@ -140,11 +151,13 @@ BUDGETS = {
         pool_chunks=2_000,
         chain_chunks=1_000,
         queue_chunks=200,
+        index_chunks=200,
         shortest_states=200_000,
         manager_chunks=3_000,
         scopes=(Bounds(4, unreduced=True), Bounds(5, wide=True), Bounds(8), _ONE_BLOCK),
         sequences=(Sequences(10, 1, 1, 1), Sequences(5)),
         queue_blocks=6,
+        index_blocks=4,
         workload_states=100_000,
         production=ProductionSizes(4_000, 16, 200_000, 70_000, 66_000),
         manager_production=ManagerSizes(

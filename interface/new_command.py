@@ -1,4 +1,4 @@
-"""`poolproof new FILE`: the skeleton of a native pool or manager, for somebody to fill in.
+"""`poolproof new FILE`: the skeleton of a native pool, manager or index, for somebody to fill in.
 
 With `--ci` it is the workflows for GitHub Actions that are written (`ci_recipes.py`).
 """
@@ -18,21 +18,27 @@ __all__ = ["new_command"]
 @click.command("new")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--manager", is_flag=True, help="A manager of sequences, not a pool of blocks.")
+@click.option("--index", is_flag=True, help="An index from keys to blocks, not a whole pool.")
 @click.option("--ci", is_flag=True, help="Workflows for GitHub Actions; FILE is .github/workflows.")
 @click.option("--target", metavar="TARGET", callback=not_empty, help="What the workflows certify.")
-def new_command(*, file: Path, manager: bool, ci: bool, target: str | None) -> None:
-    """Write the skeleton of a pool, or of a manager, to FILE, which must not exist yet.
+def new_command(*, file: Path, manager: bool, index: bool, ci: bool, target: str | None) -> None:
+    """Write the skeleton of a pool, manager or index to FILE, which must not exist yet.
 
     With --ci: write workflows that certify each pull request and fuzz each night to the folder.
     """
-    if ci and manager:
-        raise click.UsageError("--manager writes a skeleton and --ci workflows; leave one out")
+    skeletons = [kind for kind, asked in (("manager", manager), ("index", index)) if asked]
+    if ci and skeletons:
+        raise click.UsageError(
+            f"--{skeletons[0]} writes a skeleton and --ci workflows; leave one out"
+        )
+    if len(skeletons) > 1:
+        raise click.UsageError("--manager and --index are two skeletons; leave one out")
     if target is not None and not ci:
         raise click.UsageError("--target names what the workflows of --ci certify; add --ci")
     if ci:
         _write_workflows(file, target)
     else:
-        _write_skeleton(file, "manager" if manager else "pool")
+        _write_skeleton(file, skeletons[0] if skeletons else "pool")
 
 
 def _write_workflows(folder: Path, target: str | None) -> None:

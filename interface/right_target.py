@@ -10,6 +10,7 @@ from typing import Any
 
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
+from poolproof.reference.native_index import NativeDictIndex
 from poolproof.reference.native_manager import NativeSequenceManager
 from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
@@ -25,6 +26,8 @@ def right_target(trace: Trace) -> Make:
         block_size = int(trace.options.get("block_size", 1))
         if trace.level == "queue":
             return NativeDictQueue(num_blocks, profile=trace.profile)
+        if trace.level == "index":
+            return NativeDictIndex(profile=trace.profile)
         if isinstance(trace.profile, ManagerProfile):
             return NativeSequenceManager(
                 num_blocks, block_size, enable_caching=enable_caching, profile=trace.profile

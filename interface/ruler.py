@@ -10,17 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from poolproof.bugs.catalogue import canaries, manager_canaries, queue_canaries
+from poolproof.bugs.catalogue import (
+    canaries,
+    index_canaries,
+    manager_canaries,
+    queue_canaries,
+)
 from poolproof.bugs.manager_specimen import ManagerSpecimen
 from poolproof.bugs.specimen import Specimen
 from poolproof.contract.manager_target import MANAGER_OBSERVERS
 from poolproof.contract.profile import Profile
-from poolproof.contract.target import POOL_OBSERVERS
+from poolproof.contract.target import (
+    INDEX_OBSERVERS,
+    INDEX_VERBS,
+    POOL_OBSERVERS,
+    Capabilities,
+)
 from poolproof.description import Description, LayoutDescription
+from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
-from poolproof.run_kinds import POOL, QUEUE, RunKind
+from poolproof.run_kinds import INDEX, POOL, QUEUE, RunKind
 
 __all__ = ["MOST_RUNS", "Veiled", "check_ruler"]
 
@@ -77,6 +88,12 @@ def check_ruler(
             (specimen, QueueCampaign(specimen.id, specimen.make).run)
             for specimen in queue_canaries()
         ]
+    if INDEX in kinds:
+        assert about.index_can is not None
+        planted += [
+            (specimen, _index_runs(specimen, about.profile_at("index"), about.index_can))
+            for specimen in index_canaries(about.profile_at("index"))
+        ]
     for specimen, run in planted:
         was_caught = any(run(number).trace is not None for number in range(MOST_RUNS))
         (caught if was_caught else missed).append(f"{specimen.id} {specimen.title}")
@@ -97,6 +114,16 @@ def _manager_runs(
         lambda num_blocks, enable_caching: Veiled(make(num_blocks, enable_caching), hidden),
         layout.profile,
         specimen.block_size,
+    ).run
+
+
+def _index_runs(specimen: Specimen, profile: Profile, can: Capabilities) -> Callable[[int], Any]:
+    make = specimen.make_under(profile)
+    hidden = frozenset((*INDEX_VERBS, *INDEX_OBSERVERS)) - can.verbs - can.observers
+    return IndexCampaign(
+        specimen.id,
+        lambda num_blocks, enable_caching: Veiled(make(num_blocks, enable_caching), hidden),
+        profile,
     ).run
 
 

@@ -12,19 +12,20 @@ from dataclasses import dataclass, replace
 from poolproof.harness.manager_production import ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
-__all__ = ["CHAINS", "POOL", "QUEUE", "RunKind", "manager_kind"]
+__all__ = ["CHAINS", "INDEX", "POOL", "QUEUE", "RunKind", "manager_kind"]
 
 _HASH_BITS = 4
 """With 8 bits, comparing one block of a prefix instead of all is found ten times as late."""
-_STAGES = {"pool": "opaque hashes", "chains": "token chains", "queue": "links and order"}
-_STEPS = {"pool": 115, "chains": 115, "queue": 40, "manager": 95}
+_STAGES = {"pool": "opaque hashes", "chains": "token chains", "queue": "links and order",
+           "index": "keys and blocks"}  # fmt: skip
+_STEPS = {"pool": 115, "chains": 115, "queue": 40, "index": 40, "manager": 95}
 
 
 @dataclass(frozen=True, slots=True)
 class RunKind:
     """One kind of runs: what they drive, and which layout of it if that is a manager.
 
-    `driven` is "queue", "pool" (opaque hashes), "chains" (token chains) or "manager".
+    `driven` is "queue", "index", "pool" (opaque hashes), "chains" (token chains) or "manager".
     """
 
     driven: str
@@ -60,7 +61,7 @@ class RunKind:
     @property
     def has_production_sizes(self) -> bool:
         """Whether there are runs of this kind at the sizes of servers."""
-        return self.driven in ("queue", "pool", "manager")
+        return self.driven in ("queue", "index", "pool", "manager")
 
     def at_production_sizes(self, sizes: ProductionSizes | ManagerSizes) -> RunKind:
         """The kind of the same runs at the sizes of servers."""
@@ -68,6 +69,7 @@ class RunKind:
 
 
 QUEUE = RunKind("queue")
+INDEX = RunKind("index")
 POOL = RunKind("pool")
 CHAINS = RunKind("chains")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from poolproof.contract.target import TargetError
 from poolproof.description import Description
 from poolproof.options import CertifyOptions
-from poolproof.run_kinds import CHAINS, POOL, QUEUE, RunKind
+from poolproof.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
 from poolproof.wording import profile_words
 
 __all__ = ["kinds_of", "layout_notes", "layouts_not_run"]
@@ -26,6 +26,7 @@ def kinds_of(about: Description, options: CertifyOptions) -> list[RunKind]:
             layout.kind for layout in about.layouts if layout.name in asked and not layout.why_not
         ]
     kinds = [QUEUE] * (about.has_queue or about.level == "queue")
+    kinds += [INDEX] * (about.has_index or about.level == "index")
     return kinds + [POOL] * (about.level == "pool") + [CHAINS] * about.takes_chains
 
 

@@ -51,9 +51,9 @@ def load_target_of(trace: Trace, instead: str | None = None) -> Target:
     api = trace.options.get("api")
     target = load_target(instead or trace.target, api=None if instead else api)
     if target.level != trace.level:
-        companion = target.companion_queue
-        if trace.level == "queue" and companion is not None:
-            return companion
+        part = target.part_at(trace.level)
+        if part is not None:
+            return part
         raise TargetError(
             f"the trace is of level {trace.level}, but {target.name} is a {target.level} target; "
             f"name another with --target"

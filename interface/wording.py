@@ -38,6 +38,8 @@ def set_up_of(trace: Trace) -> str:
     blocks = num_blocks_of(trace)
     if trace.level == "queue":
         return f"queue of {blocks}"
+    if trace.level == "index":
+        return f"index over {blocks}"
     caching = f"caching {'on' if trace.enable_caching else 'off'}"
     if isinstance(trace.profile, ManagerProfile):
         size = trace.options.get("block_size", 1)

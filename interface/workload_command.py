@@ -221,13 +221,16 @@ def _report(
 
 
 def _run_all(workload: RequestWorkload | SequenceWorkload, targets: list[Target]) -> list[Any]:
-    """The results in the order of the targets; a queue among them ends the run."""
+    """The results in the order of the targets; a queue or an index ends the run."""
     from poolproof.contract.target import TargetError
     from poolproof.progress import progress_to
 
-    queues = [target.name for target in targets if target.level == "queue"]
-    if queues:
-        raise TargetError(f"{queues[0]} is a queue; requests need a pool, such as impl")
+    for target in targets:
+        if target.level in ("queue", "index"):
+            article = "an" if target.level == "index" else "a"
+            raise TargetError(
+                f"{target.name} is {article} {target.level}; requests need a pool, such as impl"
+            )
     run: Callable[..., Any] = workload.run
     results = []
     with progress_to(sys.stderr) as progress:

@@ -33,8 +33,10 @@ class CatalogueRow:
 _OWN = (
     ("impl", "Poolproof's optimised block pool, under any profile", "pool"),
     ("impl-queue", "its linked free queue", "queue"),
+    ("impl-index", "its index from hashes to blocks", "index"),
     ("reference", "the specification itself, under any profile", "pool"),
     ("reference-queue", "the specification of the free queue", "queue"),
+    ("reference-index", "the specification of the index", "index"),
     ("reference-manager", "the specification of managers, under any profile", "manager"),
     ("impl-manager", "Poolproof's manager in vLLM V1's shape, in several layouts", "manager"),
     ("impl-vllm-v0", "Poolproof's manager in vLLM V0's shape: forks and swapping", "manager"),
@@ -43,6 +45,7 @@ _OWN = (
 _VLLM = (
     ("vllm", "the BlockPool of the vLLM that is installed here", "pool"),
     ("vllm-queue", "its FreeKVCacheBlockQueue", "queue"),
+    ("vllm-index", "its BlockHashToBlockMap", "index"),
     ("vllm-manager", "its KVCacheManager, in several layouts", "manager"),
 )
 

@@ -1,4 +1,4 @@
-"""The built-in targets `impl` and `impl-queue`: Poolproof's own allocator.
+"""The built-in targets `impl`, `impl-queue` and `impl-index`: Poolproof's own allocator.
 
 For the native grammar the instance is the bare `BlockPool`, with no wrapper that would cost time
 or hide anything; for the grammar of token chains it is the subclass in `impl_chains.py`.
@@ -6,18 +6,19 @@ or hide anything; for the grammar of token chains it is the subclass in `impl_ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.impl.block_pool import BlockPool
 from poolproof.impl.free_queue import FreeQueue
+from poolproof.impl.prefix_index import PrefixIndex
 from poolproof.targets.builtin_profile import builtin_profile
 from poolproof.targets.impl_chains import ChainedBlockPool
 from poolproof.targets.target import Target, source_of
 
-__all__ = ["impl_pool", "impl_queue"]
+__all__ = ["impl_index", "impl_pool", "impl_queue"]
 
 _BLOCK_SIZE = 4
 _HASH_BLOCK_SIZE = 2
@@ -54,6 +55,7 @@ def impl_pool(name: str, overrides: Mapping[str, Any]) -> Target:
         make=make,
         make_chained=make_chained,
         companion_queue=impl_queue("impl-queue", {}),
+        companion_index=impl_index("impl-index", {}),
         real_class=BlockPool,
         block_size=_BLOCK_SIZE,
         hash_block_size=_HASH_BLOCK_SIZE,
@@ -78,6 +80,46 @@ def impl_queue(name: str, overrides: Mapping[str, Any]) -> Target:
         source=source_of(FreeQueue),
         make=make,
         real_class=FreeQueue,
+    )
+
+
+class _IndexOfImpl(PrefixIndex):
+    """`PrefixIndex` under the names of the contract; its `remove` says whether a key is gone."""
+
+    key_kinds = ("bytes", "pair")
+
+    def pop(self, key: Hashable, block_id: int) -> int | None:
+        try:
+            self.remove(key, block_id)
+        except KeyError:
+            return None
+        return block_id
+
+    def get(self, key: Hashable) -> int | None:
+        return self.lookup(key)
+
+    def num_keys(self) -> int:
+        return len(self)
+
+
+def impl_index(name: str, overrides: Mapping[str, Any]) -> Target:
+    """`PrefixIndex`, which keeps every carrier. Raises TargetError for another profile."""
+    profile = builtin_profile(name, {}, overrides, Profile)
+    if profile.duplicates != "kept":
+        raise TargetError(f"{name}: the index of impl keeps every carrier; leave the row out")
+
+    def make(num_blocks: int, enable_caching: bool) -> _IndexOfImpl:  # noqa: ARG001 -- an index has no size
+        return _IndexOfImpl()
+
+    return Target(
+        name=name,
+        level="index",
+        shape="index",
+        profile=profile,
+        version=None,
+        source=source_of(PrefixIndex),
+        make=make,
+        real_class=PrefixIndex,
     )
 
 

@@ -1,4 +1,4 @@
-"""The built-in targets `vllm` and `vllm-queue`: the vLLM that is installed where Poolproof runs.
+"""The built-in targets `vllm`, `vllm-queue` and `vllm-index`: the vLLM that is installed here.
 
 Importing vLLM costs seconds and half a gigabyte, so nothing of it is imported before it is asked
 for, and workers fork from one import.
@@ -14,6 +14,7 @@ from typing import Any
 
 from poolproof.contract.target import TargetError
 from poolproof.targets.target import Target
+from poolproof.targets.vllm_index import vllm_index_target
 from poolproof.targets.vllm_queue import vllm_queue_target
 from poolproof.targets.vllm_requests import prepare_vllm
 from poolproof.targets.vllm_target import vllm_target
@@ -22,6 +23,7 @@ __all__ = [
     "HOW_TO_GET_VLLM",
     "import_of_vllm",
     "installed_vllm",
+    "installed_vllm_index",
     "installed_vllm_queue",
     "version_of_vllm",
 ]
@@ -42,6 +44,12 @@ def installed_vllm_queue(name: str, declared: Mapping[str, Any]) -> Target:  # n
     """The real `FreeKVCacheBlockQueue`. Raises TargetError where vLLM cannot be imported."""
     queue = import_of_vllm("vllm.v1.core.kv_cache_utils", "FreeKVCacheBlockQueue")
     return vllm_queue_target(name, queue, version_of_vllm())
+
+
+def installed_vllm_index(name: str, declared: Mapping[str, Any]) -> Target:  # noqa: ARG001 -- one signature for all built-ins
+    """The real `BlockHashToBlockMap`. Raises TargetError where vLLM cannot be imported."""
+    index = import_of_vllm("vllm.v1.core.block_pool", "BlockHashToBlockMap")
+    return vllm_index_target(name, index, version_of_vllm())
 
 
 def import_of_vllm(module: str, name: str) -> type:

@@ -13,19 +13,24 @@ from typing import Any
 
 from poolproof.contract.target import TargetError
 from poolproof.targets.command_target import PREFIX, command_target
-from poolproof.targets.impl_pool import impl_pool, impl_queue
+from poolproof.targets.impl_pool import impl_index, impl_pool, impl_queue
 from poolproof.targets.import_class import import_class, version_of
-from poolproof.targets.installed_vllm import installed_vllm, installed_vllm_queue
+from poolproof.targets.installed_vllm import (
+    installed_vllm,
+    installed_vllm_index,
+    installed_vllm_queue,
+)
 from poolproof.targets.manager_target import MANAGER_SHAPES
 from poolproof.targets.nano_manager_target import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
 from poolproof.targets.profile_text import split_overrides
 from poolproof.targets.reference_manager import reference_manager
-from poolproof.targets.reference_pool import reference_pool, reference_queue
+from poolproof.targets.reference_pool import reference_index, reference_pool, reference_queue
 from poolproof.targets.sglang_manager_target import sglang_manager
 from poolproof.targets.target import Target
 from poolproof.targets.transformers_manager_target import transformers_manager
 from poolproof.targets.v0_manager_target import impl_vllm_v0_manager, vllm_v0_manager
+from poolproof.targets.vllm_index import has_index_shape, vllm_index_target
 from poolproof.targets.vllm_manager_target import impl_kv_cache_manager, installed_vllm_manager
 from poolproof.targets.vllm_queue import has_queue_shape, vllm_queue_target
 from poolproof.targets.vllm_requests import prepare_vllm
@@ -33,20 +38,23 @@ from poolproof.targets.vllm_target import vllm_target
 
 __all__ = ["APIS", "BUILT_INS", "load_target"]
 
-APIS = ("native", "vllm-v1", "queue", "native-manager", *MANAGER_SHAPES)
+APIS = ("native", "vllm-v1", "queue", "index", "native-manager", *MANAGER_SHAPES)
 """The shapes that `api` may force."""
 
 BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "impl": impl_pool,
     "impl-queue": impl_queue,
+    "impl-index": impl_index,
     "reference": reference_pool,
     "reference-queue": reference_queue,
+    "reference-index": reference_index,
     "reference-manager": reference_manager,
     "impl-manager": impl_kv_cache_manager,
     "impl-vllm-v0": impl_vllm_v0_manager,
     "impl-nano": impl_nano_manager,
     "vllm": installed_vllm,
     "vllm-queue": installed_vllm_queue,
+    "vllm-index": installed_vllm_index,
     "vllm-manager": installed_vllm_manager,
     "vllm-v0": vllm_v0_manager,
     "nano-vllm": nano_vllm_manager,
@@ -61,7 +69,8 @@ _VLLM_SHAPE = ("get_new_blocks", "free_blocks", "touch", "cache_full_blocks")
 _MANAGER = ("admit", "append", "step", "finish", "block_table")
 _SHAPES_IN_WORDS = (
     "a native pool has allocate() and free(), a pool in vLLM V1's shape get_new_blocks() and "
-    "free_blocks(), a queue popleft(), a native manager admit() and step()"
+    "free_blocks(), a queue popleft(), an index insert() and pop(), a native manager admit() and "
+    "step()"
 )
 
 
@@ -102,9 +111,11 @@ def load_target(text: str, *, api: str | None = None) -> Target:
         return vllm_target(text, cls, {**declared, **overrides}, version)
     if shape == "queue" and has_queue_shape(cls):
         return vllm_queue_target(text, cls, version)
+    if shape == "index" and has_index_shape(cls):
+        return vllm_index_target(text, cls, version)
     if shape in MANAGER_SHAPES:
         return MANAGER_SHAPES[shape].build(text, cls, overrides, version)
-    level = {"queue": "queue", "native-manager": "manager"}.get(shape, "pool")
+    level = {"native": "pool", "native-manager": "manager"}.get(shape, shape)
     return native_target(text, cls, level, overrides, version)
 
 
@@ -140,6 +151,8 @@ def _shape_by_methods(subject: object) -> str | None:
         return "native"
     if has("popleft") and not has("allocate"):
         return "queue"
+    if has("insert", "pop") and (has("get") or has("get_one_block")) and not has("allocate"):
+        return "index"
     # One half of a shape is enough to say which methods the class lacks.
     if has("get_new_blocks") or has("free_blocks"):
         return "vllm-v1"

@@ -23,6 +23,9 @@ __all__ = ["ask_instance", "declared_profile", "native_target"]
 
 _Answer = TypeVar("_Answer")
 
+_A = {"manager": "a manager", "pool": "a pool", "queue": "a queue", "index": "an index"}
+"""The levels with their article."""
+
 _BLOCK_SIZE = 4
 """Tokens a block that a native manager is built with."""
 
@@ -30,7 +33,7 @@ _BLOCK_SIZE = 4
 def native_target(
     name: str, cls: type, level: str, overrides: Mapping[str, Any], version: str | None
 ) -> Target:
-    """A native manager, pool or queue class as a target.
+    """A native manager, pool, queue or index class as a target.
 
     Raises TargetError for a missing method, a constructor with other arguments, or a profile with
     an unknown row.
@@ -52,7 +55,7 @@ def native_target(
     return Target(
         name=name,
         level=level,
-        shape="native" if level == "pool" else "queue",
+        shape="native" if level == "pool" else level,
         profile=profile,
         version=version,
         source=source_of(cls),
@@ -85,6 +88,10 @@ def ask_instance(cls: type, level: str, question: Callable[[Any], _Answer]) -> _
 def _maker(cls: type, level: str) -> Make:
     if level == "queue":
         return lambda num_blocks, enable_caching: cls(num_blocks)  # noqa: ARG005 -- see Target.make
+    if level == "index":
+        if _takes_num_blocks(cls):
+            return lambda num_blocks, enable_caching: cls(num_blocks)  # noqa: ARG005 -- see Target.make
+        return lambda num_blocks, enable_caching: cls()  # noqa: ARG005 -- see Target.make
     if level == "manager":
         return lambda num_blocks, enable_caching: cls(
             num_blocks, _BLOCK_SIZE, enable_caching=enable_caching
@@ -92,18 +99,37 @@ def _maker(cls: type, level: str) -> Make:
     return lambda num_blocks, enable_caching: cls(num_blocks, enable_caching=enable_caching)
 
 
+def _takes_num_blocks(cls: type) -> bool:
+    """Whether an index is built with a number of blocks, which it may or may not need."""
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(
+        parameter.name == "num_blocks"
+        or (
+            parameter.default is parameter.empty
+            and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        )
+        for parameter in parameters
+    )
+
+
 def _check_constructor(cls: type, level: str) -> None:
-    numbers = {"queue": "num_blocks", "manager": "num_blocks, block_size"}.get(level, "num_blocks")
-    call = numbers if level == "queue" else f"{numbers}, enable_caching=True"
+    caching = {"enable_caching": True}
+    arguments: dict[str, tuple[str, list[int], dict[str, bool]]] = {
+        "queue": ("num_blocks", [4], {}),
+        "index": ("num_blocks", [4], {}) if _takes_num_blocks(cls) else ("", [], {}),
+        "manager": ("num_blocks, block_size, enable_caching=True", [4, _BLOCK_SIZE], caching),
+        "pool": ("num_blocks, enable_caching=True", [4], caching),
+    }
+    call, numbers, named = arguments[level]
     try:
         signature = inspect.signature(cls)
     except (TypeError, ValueError):
         return
     try:
-        signature.bind(
-            *([4, _BLOCK_SIZE] if level == "manager" else [4]),
-            **({} if level == "queue" else {"enable_caching": True}),
-        )
+        signature.bind(*numbers, **named)
     except TypeError as error:
         raise TargetError(
             f"{cls.__name__}{signature} cannot be built as {cls.__name__}({call}): {error}"
@@ -120,7 +146,7 @@ def _check_methods(cls: type, level: str) -> None:
     except TargetError:
         found = ask_instance(cls, level, lambda instance: capabilities(instance).level)
     if found not in {None, level}:
-        raise TargetError(f"{cls.__name__} is a {found}, not a {level}; leave out --api")
+        raise TargetError(f"{cls.__name__} is {_A[found]}, not {_A[level]}; leave out --api")
 
 
 def _mentions_profile(cls: type) -> bool:

@@ -14,11 +14,14 @@ from typing import Any
 from poolproof.contract.manager_target import MANAGER_METHODS, MANAGER_OBSERVERS
 from poolproof.contract.target import (
     CHAIN_VERBS,
+    INDEX_OBSERVERS,
+    INDEX_VERBS,
     POOL_OBSERVERS,
     POOL_OPTIONAL_VERBS,
     POOL_REQUIRED,
     QUEUE_VERBS,
     TargetError,
+    capabilities_of,
 )
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.targets.target import Layout, Make, Target
@@ -27,6 +30,7 @@ __all__ = ["Paired", "paired_target"]
 
 _METHODS = {
     "queue": (*QUEUE_VERBS, "num_free", "free_order", "free_neighbours"),
+    "index": (*INDEX_VERBS, *INDEX_OBSERVERS),
     "pool": (
         *POOL_REQUIRED, *POOL_OPTIONAL_VERBS, *CHAIN_VERBS, *POOL_OBSERVERS,
         "lookup", "touch", "acquire",
@@ -36,8 +40,10 @@ _METHODS = {
 
 _REFUSALS = (MemoryError, ValueError)
 
-_UNANSWERED = frozenset({"step", "finish", "preempt", "abort", "accept", "loaded"})
-"""Methods of a manager whose answers mean nothing."""
+_UNANSWERED = frozenset(
+    {"step", "finish", "preempt", "abort", "accept", "loaded", "insert", "clear"}
+)
+"""Methods of a manager or an index whose answers mean nothing."""
 
 _COPYING = frozenset({"append", "schedule", "draft", "fork", "truncate", "swap_out", "swap_in"})
 """Methods of a manager that answer block copies; no answer means none."""
@@ -56,12 +62,15 @@ class Paired:
         self.instances = instances
         self._names = names
         first, second = instances
+        if level == "index":
+            kinds = [capabilities_of(instance).key_kinds for instance in instances]
+            self.key_kinds = tuple(kind for kind in kinds[0] if kind in kinds[1])
         for name in _METHODS[level]:
             if name in left_out:
                 continue
             one, other = getattr(first, name, None), getattr(second, name, None)
             if callable(one) and callable(other):
-                shown = _meant(name) if level == "manager" else _comparable
+                shown = _meant(name) if level in ("manager", "index") else _comparable
                 setattr(self, name, self._both(name, one, other, shown))
 
     def _both(
@@ -166,7 +175,7 @@ def _comparable(answer: Any) -> Any:
 
 
 def _meant(name: str) -> Callable[[Any], Any]:
-    """What an answer of a manager's method means."""
+    """What an answer of a manager's or an index's method means."""
     if name in _UNANSWERED:
         return lambda _: None
     return _copies if name in _COPYING else _comparable

@@ -1,4 +1,4 @@
-"""The built-in targets `reference` and `reference-queue`: the specification against itself.
+"""The built-in targets `reference`, `-queue` and `-index`: the specification against itself.
 
 They take every profile, `unspecified` and `may-drop` included, although the model itself is
 never unspecific and never drops.
@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from poolproof.contract.profile import Profile
+from poolproof.reference.native_index import NativeDictIndex
 from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
 from poolproof.targets.builtin_profile import builtin_profile
 from poolproof.targets.target import Target, source_of
 
-__all__ = ["reference_pool", "reference_queue"]
+__all__ = ["reference_index", "reference_pool", "reference_queue"]
 
 _BLOCK_SIZE = 4
 
@@ -42,6 +43,7 @@ def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
         make=make,
         make_chained=make_chained,
         companion_queue=reference_queue("reference-queue", {}),
+        companion_index=reference_index("reference-index", {}),
         real_class=NativeDictPool,
         notes=("the keys of token chains are the contents themselves: nothing is hashed",),
         block_size=_BLOCK_SIZE,
@@ -65,4 +67,23 @@ def reference_queue(name: str, overrides: Mapping[str, Any]) -> Target:
         source=source_of(NativeDictQueue),
         make=make,
         real_class=NativeDictQueue,
+    )
+
+
+def reference_index(name: str, overrides: Mapping[str, Any]) -> Target:
+    """`DictIndex` under a profile. Raises TargetError for a profile that does not exist."""
+    profile = builtin_profile(name, {}, overrides, Profile)
+
+    def make(num_blocks: int, enable_caching: bool) -> NativeDictIndex:  # noqa: ARG001 -- an index has no size
+        return NativeDictIndex(profile=profile)
+
+    return Target(
+        name=name,
+        level="index",
+        shape="index",
+        profile=profile,
+        version=None,
+        source=source_of(NativeDictIndex),
+        make=make,
+        real_class=NativeDictIndex,
     )

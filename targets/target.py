@@ -46,15 +46,15 @@ class Target:
     `make` builds a fresh instance and lets whatever the constructor raises pass: that is a
     finding about the target, not an error of the run. `make_chained` builds one that also takes
     token chains of `block_size` tokens a block, whose partial keys may end at multiples of
-    `hash_block_size`; None where there is no such surface. Both are queues' `make` at queue
-    level, where `enable_caching` means nothing. A manager has `layouts`, and its `profile`, `make`
+    `hash_block_size`; None where there is no such surface. At queue and index level
+    `enable_caching` means nothing. A manager has `layouts`, and its `profile`, `make`
     and `block_size` are those of the first that is run.
     """
 
     name: str
     """As the user gave it; `load_target(name)` finds the same target again."""
     level: str
-    """"manager", "pool" or "queue"."""
+    """"manager", "pool", "queue" or "index"."""
     shape: str
     """The published shape that the class has, one of `load.APIS`."""
     profile: Profile
@@ -65,6 +65,8 @@ class Target:
     make_chained: Make | None = None
     companion_queue: Target | None = None
     """The free queue that belongs to a pool, as a target of its own."""
+    companion_index: Target | None = None
+    """The index from hashes to blocks that belongs to a pool, as a target of its own."""
     real_class: type | None = None
     """The class itself, behind any adapter; for listing methods that no command calls."""
     notes: tuple[str, ...] = ()
@@ -74,6 +76,12 @@ class Target:
     layouts: tuple[Layout, ...] = ()
     tapes: PlaysTapes | None = None
     """For a target that takes whole tapes: a program at the other end of a pipe."""
+
+    def part_at(self, level: str) -> Target | None:
+        """The target at a level: itself, or the queue or index that belongs to a pool."""
+        if level == self.level:
+            return self
+        return {"queue": self.companion_queue, "index": self.companion_index}.get(level)
 
     def layout(self, name: str) -> Layout:
         """The layout of that name. Raises TargetError where there is none or it is not run."""

@@ -15,7 +15,14 @@ from poolproof.contract.target import TargetError
 from poolproof.targets.linked_blocks import LinkedBlocks
 from poolproof.targets.target import Target, source_of
 
-__all__ = ["VllmQueue", "has_queue_shape", "queue_beside", "vllm_queue_target"]
+__all__ = [
+    "PlainBlock",
+    "VllmQueue",
+    "block_class_beside",
+    "has_queue_shape",
+    "queue_beside",
+    "vllm_queue_target",
+]
 
 _SHAPE = ("popleft", "remove", "append", "get_all_free_blocks")
 
@@ -100,7 +107,7 @@ def vllm_queue_target(name: str, cls: type, version: str | None) -> Target:
             f"{cls.__name__} lacks {', '.join(f'{verb}()' for verb in missing)}, which a free "
             "queue over block objects has; run `poolproof new FILE` for a native skeleton"
         )
-    block_class = _block_class_beside(cls)
+    block_class = block_class_beside(cls)
     notes = () if block_class else ("no block class stands beside it: stand-in blocks are used",)
 
     def make(num_blocks: int, enable_caching: bool) -> VllmQueue:  # noqa: ARG001 -- a queue caches nothing
@@ -119,7 +126,7 @@ def vllm_queue_target(name: str, cls: type, version: str | None) -> Target:
     )
 
 
-def _block_class_beside(queue_class: type) -> type | None:
+def block_class_beside(queue_class: type) -> type | None:
     """The class of the queue's module whose instances have the published links."""
     module = sys.modules.get(queue_class.__module__)
     for value in vars(module).values() if module else ():

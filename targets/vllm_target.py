@@ -18,6 +18,7 @@ from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.target import Target, source_of
+from poolproof.targets.vllm_index import index_beside, vllm_index_target
 from poolproof.targets.vllm_queue import queue_beside, vllm_queue_target
 from poolproof.targets.vllm_requests import (
     RequestOf,
@@ -91,10 +92,12 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
             with_events=profile.events != "none",
         )
 
-    queue_class = queue_beside(cls)
-    queue: Target | None = None
+    queue_class, index_class = queue_beside(cls), index_beside(cls)
+    queue = index = None
     if queue_class is not None:
-        queue = vllm_queue_target(_queue_name(name, queue_class), queue_class, version)
+        queue = vllm_queue_target(_part_name(name, "queue", queue_class), queue_class, version)
+    if index_class is not None:
+        index = vllm_index_target(_part_name(name, "index", index_class), index_class, version)
     return Target(
         name=name,
         level="pool",
@@ -105,6 +108,7 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
         make=make,
         make_chained=make if shape.has_groups else None,
         companion_queue=queue,
+        companion_index=index,
         real_class=cls,
         notes=tuple(notes),
         block_size=shape.block_size,
@@ -112,14 +116,14 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
     )
 
 
-def _queue_name(name: str, queue: type) -> str:
-    """A target string that finds the queue again."""
+def _part_name(name: str, level: str, part: type) -> str:
+    """A target string that finds the pool's queue or index again."""
     base = name.rsplit("[", 1)[0] if name.endswith("]") else name
     if base == "vllm":
-        return "vllm-queue"
-    if queue.__module__.startswith("vllm."):
-        return f"{queue.__module__}:{queue.__qualname__}"
-    return f"{base.rsplit(':', 1)[0]}:{queue.__qualname__}"
+        return f"vllm-{level}"
+    if part.__module__.startswith("vllm."):
+        return f"{part.__module__}:{part.__qualname__}"
+    return f"{base.rsplit(':', 1)[0]}:{part.__qualname__}"
 
 
 def _uses_vllm(cls: type) -> bool:

@@ -77,8 +77,8 @@ def plant(prepared: Prepared, mutation: Mutation) -> None:
 
 def _default(target: Target) -> list[ModuleType]:
     classes = [target.real_class]
-    if target.companion_queue is not None:
-        classes.append(target.companion_queue.real_class)
+    parts = (target.companion_queue, target.companion_index)
+    classes += [part.real_class for part in parts if part is not None]
     found: dict[str, ModuleType] = {}
     for cls in classes:
         if cls is not None and cls.__module__ in sys.modules:

@@ -22,7 +22,7 @@ from poolproof.harness.isolation import Beacon, Finished, Outcome
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.options import LEVELS
 from poolproof.progress import SilentProgress
-from poolproof.run_kinds import CHAINS, POOL, QUEUE, RunKind
+from poolproof.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
 from poolproof.targets.target import Target
 
 __all__ = ["Failure", "Stage", "failures_of", "stages_beside", "stages_of"]
@@ -124,7 +124,7 @@ def stages_beside(
 ) -> list[Stage]:
     """The stages of a target that judges mutants which the first one lets pass."""
     if POOL in kinds:
-        kinds = [kind for kind in kinds if kind != QUEUE]  # the first has driven that one
+        kinds = [kind for kind in kinds if kind not in (QUEUE, INDEX)]  # the first has driven them
     plain = [stage for stage in stages_of(kinds, level, seed) if stage.driver == "plain"]
     return [
         replace(
@@ -172,8 +172,9 @@ def _explored(
     isolation = _InWorker(target, beacon)
     exploring = Exploring(isolation, about, collector, SilentProgress(), stage.seed)
     others = tuple(kind for kind in stage.kinds if kind != stage.kind)
-    # A pool's companion queue is explored with the queue's own stage.
-    others += () if stage.kind in (QUEUE, POOL) else (QUEUE, POOL)
+    # A pool's queue and index are explored with their own stages.
+    lone = (QUEUE, INDEX, POOL)
+    others += () if stage.kind in lone else lone
     budget = BUDGETS[stage.level]
     # Layouts of a manager share the states, as they do when they are explored together.
     states = budget.states_of_layout(len(stage.kinds))

@@ -1,0 +1,193 @@
+"""The grammar of index workloads: the plan of a run, and the next command.
+
+Every pair of a key and a block is legal to name, so that only the choice matters: pairs that are
+filed, keys that several blocks carry, and what is not there at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from poolproof.contract.commands import Command
+from poolproof.contract.index_commands import Clear, Contains, Get, IndexKey, Insert, Pop
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import Capabilities
+from poolproof.harness.choices import Choices
+from poolproof.harness.index_keys import family_of, mixed_keys
+from poolproof.harness.index_session import MANY_CARRIERS, MANY_KEYS
+from poolproof.harness.production import ProductionSizes, size_near_a_border
+from poolproof.reference.dict_index import DictIndex
+
+__all__ = [
+    "IndexPlan",
+    "IndexWorkload",
+    "production_index_plan",
+    "required_index_facts",
+    "small_index_plan",
+]
+
+MOST_BLOCKS = 2**16 + 1
+"""Block ids of the first long run: one more than 16 bits hold."""
+
+_MANY_KEYS = 4_000
+_MOST_OF_ONE_FAMILY = 4
+_PHASE = 2_048
+"""Commands of a large run for which an index rather grows, or rather shrinks."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """How many blocks and keys a run may name, and how many commands it has.
+
+    `is_large`: at the sizes of servers. `hash_bytes` is the length of hashes; None: any.
+    """
+
+    num_blocks: int
+    num_keys: int
+    num_steps: int
+    is_large: bool = False
+    hash_bytes: int | None = None
+
+    def keys(self, choices: Choices, key_kinds: Sequence[str]) -> list[IndexKey]:
+        """The keys: a few of one family, or many of all, of a kind that the index takes."""
+        kind = key_kinds[choices.below(len(key_kinds))]
+        if self.hash_bytes is None or self.num_keys <= _MOST_OF_ONE_FAMILY:
+            return family_of(choices, kind, self.num_keys, self.hash_bytes)
+        return mixed_keys(choices, kind, self.num_keys, self.hash_bytes)
+
+
+def small_index_plan(choices: Choices) -> IndexPlan:
+    """1 to 8 blocks, 1 to 4 keys, 10 to 70 commands."""
+    return IndexPlan(1 + choices.below(8), 1 + choices.below(4), 10 + choices.below(61))
+
+
+def production_index_plan(sizes: ProductionSizes, seed: int, number: int) -> IndexPlan:
+    """As in a server: thousands of keys and, in every second long run, thousands of blocks for few.
+
+    Block ids go on beyond those of pools, which cost memory: an index has the ids that it is given.
+    """
+    run = sizes.run(seed, number)
+    place = number - sizes.short_runs
+    if place < 0:
+        return IndexPlan(run.num_blocks, run.num_hashes, run.num_steps, hash_bytes=run.hash_bytes)
+    is_crowded = place % 2 == 1
+    return IndexPlan(
+        num_blocks=max(run.num_blocks, MOST_BLOCKS) if place == 0 else run.num_blocks,
+        num_keys=1 + place % _MOST_OF_ONE_FAMILY if is_crowded else _MANY_KEYS,
+        num_steps=run.num_steps,
+        is_large=True,
+        hash_bytes=run.hash_bytes,
+    )
+
+
+def required_index_facts(
+    profile: Profile, can: Capabilities, *, is_large: bool = False
+) -> list[str]:
+    """The facts that a campaign against such an index must reach."""
+    facts = [
+        "a block was filed under a key that another one carries",
+        "a block was filed twice under a key",
+        "a key lost its last block",
+        "a key was looked up that no block carries",
+        "a pop named a block that does not carry the key",
+    ]
+    if profile.duplicates == "kept":
+        facts.append("a key lost one of several blocks")
+    if "clear" in can.verbs:
+        facts.append("blocks lost their keys by a clear")
+    if is_large:
+        facts.append(f"blocks carried more than {MANY_KEYS:,} keys")
+        if profile.duplicates == "kept":
+            facts.append(f"one key had more than {MANY_CARRIERS} blocks")
+    return facts
+
+
+class IndexWorkload:
+    """Chooses commands for one index, of the size of a plan; `keys` are those that it names."""
+
+    def __init__(
+        self, choices: Choices, index: DictIndex, can: Capabilities, plan: IndexPlan
+    ) -> None:
+        self.choices = choices
+        self.below = choices.below
+        self.index = index
+        self.plan = plan
+        self.keys = plan.keys(choices, can.key_kinds)
+        methods: dict[str, Callable[[], Command]] = {
+            "insert": self.insert,
+            "pop": self.pop,
+            "get": self.get,
+            "contains": self.contains,
+            "clear": self.clear,
+        }
+        self.verbs = {verb: method for verb, method in methods.items() if verb in can.verbs}
+        often = {"insert": 6, "pop": 5, "get": 2}
+        self._urn = [
+            method for verb, method in self.verbs.items() for _ in range(often.get(verb, 1))
+        ]
+        self._num_commands = 0
+
+    def bias(self) -> None:
+        """Sometimes one verb dominates a run."""
+        if self.below(3) == 0:
+            self._urn += [self._urn[self.below(len(self._urn))]] * 12
+
+    def next(self) -> Command:
+        """The next command."""
+        self._num_commands += 1
+        if self.plan.is_large:
+            return self._next_of_many()
+        return self._urn[self.below(len(self._urn))]()
+
+    def _next_of_many(self) -> Command:
+        """A large index grows for a while and shrinks for a while, and is seldom cleared."""
+        if "clear" in self.verbs and self.below(4 * _PHASE) == 0:
+            return Clear()
+        if self.below(8) == 0:
+            asks = "contains" in self.verbs and self.below(4) == 0
+            return self.contains() if asks else self.get()
+        is_growing = self._num_commands // _PHASE % 3 != 2
+        return self.insert() if is_growing == (self.below(8) > 0) else self.pop()
+
+    def insert(self) -> Command:
+        """Mostly any key and block; sometimes a pair that is filed already."""
+        if self.below(8) == 0:
+            pair = self._filed_pair()
+            if pair is not None:
+                return Insert(*pair)
+        return Insert(self._any_key(), self._any_block())
+
+    def pop(self) -> Command:
+        """Mostly a pair that is filed, else any."""
+        pair = self._filed_pair() if self.below(4) else None
+        return Pop(*pair) if pair is not None else Pop(self._any_key(), self._any_block())
+
+    def get(self) -> Command:
+        return Get(self._any_key())
+
+    def contains(self) -> Command:
+        pair = self._filed_pair() if self.below(2) else None
+        return Contains(*(pair if pair is not None else (self._any_key(), self._any_block())))
+
+    def clear(self) -> Command:
+        return Clear()
+
+    def _any_key(self) -> IndexKey:
+        return self.keys[self.below(len(self.keys))]
+
+    def _any_block(self) -> int:
+        """Any block; of many sometimes one at a power of two, or the last, where ids may wrap."""
+        if self.plan.is_large and self.below(8) == 0:
+            return size_near_a_border(self.choices, self.plan.num_blocks) - 1
+        return self.below(self.plan.num_blocks)
+
+    def _filed_pair(self) -> tuple[IndexKey, int] | None:
+        """A key that is carried, with one of its blocks; None where a few draws find none."""
+        for _ in range(8):
+            key = self._any_key()
+            carriers = self.index.carriers.get(key)
+            if carriers:
+                return key, next(islice(carriers, self.below(len(carriers)), None))
+        return None
