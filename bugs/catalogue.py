@@ -1,7 +1,7 @@
 """All specimens by id, and those that serve as canaries under a profile.
 
-`SPECIMENS` are those of the queue, index and pool levels, `MANAGER_SPECIMENS` those of the manager
-level; no id stands in both.
+`SPECIMENS` are those of the queue and pool levels, `INDEX_SPECIMENS` those of the index level,
+`MANAGER_SPECIMENS` those of the manager level; no id stands in two of them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities
 
 __all__ = [
+    "INDEX_SPECIMENS",
     "MANAGER_SPECIMENS",
     "SPECIMENS",
     "canaries",
@@ -47,9 +48,10 @@ SPECIMENS: dict[str, Specimen] = {
     **EVICTION_BUGS,
     **EVENT_BUGS,
     **QUEUE_BUGS,
-    **INDEX_BUGS,
     **LONE_BUGS,
 }
+
+INDEX_SPECIMENS: dict[str, Specimen] = {**INDEX_BUGS}
 
 MANAGER_SPECIMENS: dict[str, ManagerSpecimen] = {
     **MANAGER_REFERENCE_BUGS,
@@ -100,7 +102,7 @@ def queue_canaries() -> list[Specimen]:
 
 def index_canaries(profile: Profile) -> list[Specimen]:
     """Planted bugs that a campaign at index level under this profile must catch."""
-    usable = (SPECIMENS[name] for name in _INDEX_CANARIES)
+    usable = (INDEX_SPECIMENS[name] for name in _INDEX_CANARIES)
     return [found for found in usable if found.is_bug_under(profile)]
 
 

@@ -28,7 +28,7 @@ from poolproof.finding import Finding, Specimen
 from poolproof.finding_groups import grouped
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
-from poolproof.harness.isolation import Beacon, Finished
+from poolproof.harness.isolation import Finished
 from poolproof.harness.smaller_index_traces import keys_of_index
 from poolproof.likeness import public_bugs_like
 from poolproof.targets.target import Target

@@ -34,6 +34,7 @@ from poolproof.explore.shortest import (
 )
 from poolproof.finding_collector import MOST_BLOCKS_TO_SEARCH, has_extra_keys
 from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.queue_driver import QueueCampaign
@@ -53,6 +54,8 @@ SEARCHED_STATES = BUDGETS["quick"].shortest_states
 
 def campaign_of(found: Any, seed: int = 0, only: str | None = None) -> Any:
     """The plain driver against a specimen of any level."""
+    if found.level == "index":
+        return IndexCampaign(found.id, found.make, found.profile, only=only)
     if found.level == "queue":
         return QueueCampaign(found.id, found.make, seed=seed, only=only)
     if found.level == "pool":

@@ -7,14 +7,15 @@ they see is seen by others as well at that level.
 
 import pytest
 
-from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
+from poolproof.bugs.catalogue import INDEX_SPECIMENS, MANAGER_SPECIMENS, SPECIMENS
 from poolproof.harness.single_invariant import STATED_AT
 from poolproof.invariants.catalogue import STATEMENTS
 
-EVERYWHERE = {**SPECIMENS, **MANAGER_SPECIMENS}
+EVERYWHERE = {**SPECIMENS, **INDEX_SPECIMENS, **MANAGER_SPECIMENS}
 
 ALONE = {
     "queue": {"OWN": "Q6", "LINK": "Q4", "ORD": "Q3", "CRASH": "L8"},
+    "index": {"IDX": "K1", "CRASH": "K11"},
     "pool": {
         "I1": "L1", "I2": "L2", "I3": "L3", "OWN": "L7", "LINK": "A5", "IDX": "D1", "ORD": "E1",
         "ADM": "L4", "ATOM": "L5", "EVT": "J1", "MISUSE": "L6", "CRASH": "G7",

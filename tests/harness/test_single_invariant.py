@@ -3,6 +3,7 @@
 import pytest
 
 from poolproof.bugs.catalogue import manager_specimen, specimen
+from poolproof.bugs.clean_index import CleanIndex
 from poolproof.bugs.clean_manager import CleanManager
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_queue import CleanQueue
@@ -11,6 +12,7 @@ from poolproof.bugs.oddities import ODDITIES
 from poolproof.contract.commands import Allocate, Free, Reset
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
+from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
@@ -46,6 +48,8 @@ def caught(campaign, num_runs=30):
 def clean_campaign(level, only):
     if level == "queue":
         return QueueCampaign("clean", lambda n, _on: CleanQueue(n), only=only)
+    if level == "index":
+        return IndexCampaign("clean", lambda _n, _on: CleanIndex(), Profile(), only=only)
     if level == "pool":
         return pool_campaign(CleanPool, only, events="per-copy")
     make = lambda n, on: CleanManager(n, 4, enable_caching=on)  # noqa: E731 - one expression

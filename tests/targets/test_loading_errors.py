@@ -44,7 +44,7 @@ def write(tmp_path):
 def test_unknown_names_get_suggestions():
     found = message("implt")
     assert "unknown target 'implt'; did you mean impl" in found
-    assert "reference, reference-queue, reference-manager" in found
+    assert "reference, reference-queue, reference-index, reference-manager" in found
     assert "path/to/file.py:Class" in found
     assert "no target was given" in message("")
 
