@@ -61,10 +61,10 @@ class Budget:
     pool_chunks: int
     chain_chunks: int
     queue_chunks: int
-    index_chunks: int
     shortest_states: int
     more_chunks_after_failure: int = 4
     manager_chunks: int = 4
+    index_chunks: int = 2
     scopes: tuple[Bounds, ...] = ()
     sequences: tuple[Sequences, ...] = ()
     queue_blocks: int = 0
