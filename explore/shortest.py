@@ -186,6 +186,7 @@ def shortest_index_failure(
     *,
     max_commands: int = 6,
     max_states: int = 100_000,
+    max_applied: float = math.inf,
     is_wanted: IsWanted = any_failure,
     announce: Announce = unheard,
 ) -> ShortestResult:
@@ -199,6 +200,7 @@ def shortest_index_failure(
         IndexGrammar(keys).commands,
         max_commands,
         max_states,
+        max_applied,
         is_wanted=is_wanted,
         announce=announce,
     ).run()

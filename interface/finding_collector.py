@@ -112,6 +112,7 @@ def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestRes
             keys_of_index(trace.commands),
             max_commands=len(trace.commands),
             max_states=task.max_states,
+            max_applied=task.max_applied,
             is_wanted=is_wanted,
         )
     if trace.level == "queue":
