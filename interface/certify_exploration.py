@@ -245,7 +245,7 @@ class Exploring:
                 runs=found.num_states,
                 seconds=time.monotonic() - began,
                 note=f"{length} on {num_blocks} blocks; {bounded}",
-                extent=_extent_of(bounds, num_blocks, found.depth),
+                extent=_extent_of(level, bounds, num_blocks, found.depth),
             )
         )
 
@@ -353,9 +353,12 @@ class Exploring:
         )
 
 
-def _extent_of(bounds: Sequences, num_blocks: int, depth: int) -> Extent:
+def _extent_of(level: str, bounds: Sequences, num_blocks: int, depth: int) -> Extent:
     tried = Extent({"blocks": (num_blocks, num_blocks)})
     tried.note("commands in a run", 1, depth)
+    if level == "index":
+        tried.note("keys", bounds.num_hashes)
+        return tried
     tried.note("blocks in one allocation", 0, bounds.max_count)
     tried.note("entries in one list", 1, bounds.max_list)
     return tried
