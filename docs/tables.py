@@ -50,7 +50,12 @@ def lessons() -> str:
     """The methods of each level in the order in which they are best written."""
     parts = []
     for level, path in LESSONS.items():
-        lines = [f"A {level}:", "", "| method | what it does | serves |", "|---|---|---|"]
+        lines = [
+            f"{'An' if level == 'index' else 'A'} {level}:",
+            "",
+            "| method | what it does | serves |",
+            "|---|---|---|",
+        ]
         lines += [f"| `{s.call}` | {s.what} | {', '.join(s.serves)} |" for s in path]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
