@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from poolproof.contract.commands import Allocate, Cache, Command, PopLeftN
+from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Load
 from poolproof.contract.trace import Trace
 
 __all__ = ["Extent"]
@@ -79,4 +80,22 @@ class Extent:
             extent.note("hashes", len(hashes))
             extent.note("bytes of a hash", *(len(key) for key in hashes if isinstance(key, bytes)))
         extent.note("commands between readings of events", setup.options.get("events_every", 1))
+        return extent
+
+    @classmethod
+    def of_manager_run(cls, setup: Trace, commands: Iterable[Command]) -> Extent:
+        """How far a run of manager commands went, its sequences and references aside."""
+        extent = cls({"blocks": (setup.num_blocks, setup.num_blocks)})
+        number = 0
+        for command in commands:
+            number += 1
+            if isinstance(command, Admit | Load):
+                tokens = command.chain.tokens
+                extent.note("tokens in a prompt", len(tokens))
+            elif isinstance(command, AppendTokens | Draft):
+                tokens = command.tokens
+            else:
+                continue
+            extent.note("token id", min(tokens), max(tokens))
+        extent.note("commands in a run", number)
         return extent

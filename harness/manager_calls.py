@@ -97,7 +97,10 @@ class ManagerCalls:
         if answer is None:
             return []
         try:
-            return [(index(source), index(destination)) for source, destination in answer]
+            pairs = [(index(source), index(destination)) for source, destination in answer]
         except (TypeError, ValueError) as error:
             expected = 'a list of (source, destination) blocks, or "later"'
             raise ViolationError(no_answer(command, answer, expected)) from error
+        if type(answer) is list:
+            answer.clear()  # it is ours, and nothing of the target may change with it
+        return pairs

@@ -13,6 +13,7 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.choices import SeededChoices
+from poolproof.harness.extent import Extent
 from poolproof.harness.garbage import collected_afterwards
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.manager_workload import ManagerWorkload
@@ -110,10 +111,15 @@ class ManagerCampaign:
             return session.first_look() or self._drive(setup, session, commands, announce)
 
         violation = verdict(only, session, drive)
+        extent = Extent.of_manager_run(setup, commands)
+        extent.note("sequences at once", session.most_sequences)
+        extent.note("references to one block", session.most_references)
         if violation is None:
-            return RunResult(session.num_commands, session.facts)
+            return RunResult(session.num_commands, session.facts, extent=extent)
         trace = replace(setup, commands=tuple(commands), violation=violation)
-        return self._result(session, trace)
+        result = self._result(session, trace)
+        result.extent.take_in(extent)
+        return result
 
     def _result(self, session: ManagerSession, trace: Trace) -> RunResult:
         """A failing run; where its hash is trusted, a collision is not held against a manager."""

@@ -65,6 +65,7 @@ class ManagerSession(ManagerEndings):
         super().__init__(target, model)
         self.profile = profile
         self.num_commands = 0
+        self.most_sequences = self.most_references = 0
         is_small = num_blocks <= ALL_UP_TO
         self._check_every = check_every or (1 if is_small else num_blocks // BLOCKS_PER_COMMAND)
         self._checks_refusals = is_small or check_every is not None
@@ -90,6 +91,7 @@ class ManagerSession(ManagerEndings):
         self.refused = False
         try:
             self.apply[type(command)](command)
+            self._note_sizes()
             if not number % self._check_every or (self.refused and self._checks_refusals):
                 self._check(command)
             elif self._num_free is not None:
@@ -106,6 +108,16 @@ class ManagerSession(ManagerEndings):
         return None
 
     step_any = step
+
+    def _note_sizes(self) -> None:
+        """How many sequences there were at once, and of one block how many holders."""
+        sequences = self.model.sequences
+        if len(sequences) > self.most_sequences:
+            self.most_sequences = len(sequences)
+            newest = sequences[next(reversed(sequences))].tables[0]
+            if newest:
+                references = len(self.model.pool.holders[newest[0]])
+                self.most_references = max(self.most_references, references)
 
     def is_defined(self, command: Command) -> bool:
         """Whether the target has the verb and the command is legal in this state."""
@@ -222,7 +234,8 @@ class ManagerSession(ManagerEndings):
 
     def _compare_cached(self, is_cached: Any) -> None:
         keys_of = self.model.pool.keys
-        if list(map(is_cached, keys_of)) == list(map(bool, keys_of.values())):
+        # By their truth values: an answer of another type may compare as it likes.
+        if list(map(bool, map(is_cached, keys_of))) == list(map(bool, keys_of.values())):
             return
         for block, keys in keys_of.items():
             if bool(is_cached(block)) != bool(keys):

@@ -14,6 +14,7 @@ from typing import Any
 from poolproof.contract.commands import Command
 from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.reading import read, read_blocks
+from poolproof.invariants.answers import no_plain_answer
 from poolproof.invariants.block_tables import (
     copied_elsewhere,
     hands_out_held,
@@ -77,7 +78,11 @@ class TableReader:
             return answer
 
         block_table.__name__ = f"block_table of {sequence_name(seq_id)}"
-        return read_blocks(block_table)
+        blocks = read_blocks(block_table)
+        wrong = next((item for item in answer if isinstance(item, bool)), None)
+        if wrong is not None:
+            raise ViolationError(no_plain_answer(block_table.__name__, str(wrong), "a truth value"))
+        return blocks
 
     def all_unchanged(self, command: Command, *, refused: bool = False) -> None:
         """Raises ViolationError if the table of a sequence is not what the model knows.
@@ -102,11 +107,12 @@ class TableReader:
         seq_id, block_table = sequence.seq_id, self._block_table
         try:
             if self._single:
-                return bool(block_table(seq_id) == sequence.tables[0])
+                return _are_equal(block_table(seq_id), sequence.tables[0])
             return all(
-                block_table(seq_id, group) == table for group, table in enumerate(sequence.tables)
+                _are_equal(block_table(seq_id, group), table)
+                for group, table in enumerate(sequence.tables)
             )
-        except (Exception, SystemExit):  # an array, too, which has no truth value
+        except (Exception, SystemExit):
             return False
 
     def judge_admission(
@@ -275,3 +281,11 @@ class TableReader:
         # Which block goes to which entry says nothing about eviction.
         if head != new and set(head) != set(new):
             self._report(wrong_head(sequence.seq_id, new, head, self._model.profile.eviction))
+
+
+def _are_equal(shown: Any, table: list[int]) -> bool:
+    """Whether a plain list of plain integers equals the table.
+
+    What is no list, or holds anything else, is read with care: it may equal everything.
+    """
+    return type(shown) is list and shown == table and _INTEGERS.issuperset(map(type, shown))

@@ -51,6 +51,8 @@ class SglangManager:
     ) -> int | str:
         request = self._request(str(seq_id), tokens, extra_keys)
         self._pages.may_have_changed()
+        if not self._rows.available_size():
+            return "later"  # the scheduler looks before it takes a request
         cached = self._match(request)
         request.kv.cache_protected_len = request.computed = cached
         request.lock = self._tree.lock(request.last_node)

@@ -23,6 +23,9 @@ from poolproof.targets.target import Layout, Target, source_of
 
 __all__ = ["sglang_manager"]
 
+_NUM_ROWS = 64
+"""Requests that may run at once."""
+
 _PUBLISHED = {
     "eviction": "unspecified",
     "duplicates": "first",
@@ -31,6 +34,7 @@ _PUBLISHED = {
     "publishes": "prompts",
     "never": "untold",
     "tables": "merged",
+    "max_sequences": _NUM_ROWS,
 }
 
 _NOTES = (
@@ -43,9 +47,6 @@ _NOTES = (
     "sessions, speculation, several ranks and events: not driven",
     "forks, swapping and truncation: the cache has none",
 )
-
-_NUM_ROWS = 16
-"""Requests that may run at once."""
 
 _NOT_RUN = (
     ("full+sliding", "SWARadixCache and its allocator are other classes"),
@@ -61,7 +62,12 @@ def sglang_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     _publish_settings()
     profile = builtin_profile(name, _PUBLISHED, overrides, ManagerProfile)
     layouts = [
-        Layout(f"page-{size}{'-sorted' * sorts}", profile, _maker(parts, size, sorts), size)
+        Layout(
+            f"page-{size}{'-sorted' * sorts}",
+            profile,
+            _maker(parts, size, sorts, profile.max_sequences or _NUM_ROWS),
+            size,
+        )
         for size in (4, 1)
         for sorts in (False, True)
     ]
@@ -84,7 +90,9 @@ def _publish_settings() -> None:
         context._config_bags = server_settings()  # noqa: SLF001 - the same
 
 
-def _maker(parts: Sglang, page_size: int, sorts: bool) -> Callable[[int, bool], SglangManager]:
+def _maker(
+    parts: Sglang, page_size: int, sorts: bool, num_rows: int
+) -> Callable[[int, bool], SglangManager]:
     def make(num_blocks: int, enable_caching: bool) -> SglangManager:
         num_slots = num_blocks * page_size
         # No KV is stored, so there is neither a number type nor a tensor for it.
@@ -97,7 +105,7 @@ def _maker(parts: Sglang, page_size: int, sorts: bool) -> Callable[[int, bool], 
         tree = parts.RadixCache(
             parts.CacheInitParams(
                 disable=not enable_caching,
-                req_to_token_pool=parts.ReqToTokenPool(_NUM_ROWS, num_slots, "cpu", False),
+                req_to_token_pool=parts.ReqToTokenPool(num_rows, num_slots, "cpu", False),
                 token_to_kv_pool_allocator=allocator,
                 page_size=page_size,
                 eviction_policy="lru",
