@@ -47,7 +47,10 @@ __all__ = [
 Candidate = Sequence[RelativeCommand]
 
 MANY = 24
-"""Of more symbols, or longer prompts, not every one is tried by itself."""
+"""Of more symbols not every one is tried by itself."""
+
+LONG = 64
+"""Of longer prompts much is cut off first; those of small runs are shorter."""
 
 
 def weight_of(command: Command) -> tuple[int, int]:
@@ -109,7 +112,7 @@ def smaller_everywhere(commands: Candidate, block_size: int) -> Iterator[Candida
     yield from _in_one_chunk(commands)
     symbols = sorted({token for item in commands for token in _tokens(item.command)})
     longest = max((len(_tokens(item.command)) for item in commands), default=0)
-    if longest > MANY:
+    if longest > LONG:
         for length in _halves(longest, block_size):
             for first in range(0, longest - length + 1, length):
                 yield _cut(commands, first, length)
@@ -153,7 +156,7 @@ def _fewer_symbols(commands: Candidate, symbols: list[int]) -> Iterator[Candidat
 
 def _fewer(number: int) -> list[int]:
     """Numbers below it, the smallest first; of a large one a few from either end."""
-    if number <= MANY:
+    if number <= LONG:
         return list(range(1, number))
     powers = [1 << bit for bit in range(number.bit_length())]
     return sorted({n for p in powers for n in (p, number - p) if 0 < n < number})
@@ -343,7 +346,7 @@ def _lower_tokens(tokens: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """All tokens 0, else one of them."""
     if any(tokens):
         yield (0,) * len(tokens)
-        if len(tokens) > MANY:
+        if len(tokens) > LONG:
             return  # those that all commands have are lowered together
         for place, token in enumerate(tokens):
             if token:
