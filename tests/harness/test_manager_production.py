@@ -1,0 +1,180 @@
+"""What runs at production sizes rely on: rows, prompts that collide, cheap reads, plain answers."""
+
+import zlib
+
+import pytest
+
+from poolproof.bugs.clean_manager import CleanManager
+from poolproof.bugs.production_manager_families import FAMILIES
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Finish, Fork, Step
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.trace import Trace
+from poolproof.harness.extent import Extent
+from poolproof.harness.manager_production import QUICK_SIZES, SCRIPTS
+from poolproof.harness.manager_production_driver import ManagerProductionCampaign
+from poolproof.harness.manager_session import ManagerSession
+from poolproof.harness.minimise import execute_in_process, minimise
+from poolproof.harness.token_collisions import LARGEST_TOKEN, ConfusablePrompts
+from poolproof.reference.manager_legality import undefined_for_manager
+
+
+def session_of(cls=CleanManager, num_blocks=12, **rows):
+    profile = ManagerProfile(**rows)
+    return ManagerSession(cls(num_blocks, 4, rules=profile), profile, num_blocks, 4)
+
+
+def prompt(seq_id, *tokens):
+    return Admit(seq_id, TokenChain(tokens), 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 16])
+def test_every_confusable_prompt_has_legal_tokens_and_differs_from_its_twin(size):
+    prompts = ConfusablePrompts("seed", size)
+    found = [*prompts.of_tokens(), *prompts.of_bases(64), *prompts.of_parents(80)]
+    for one in [*found, *prompts.of_keys()]:
+        assert not set(one.cached) & set(one.asked), one.name
+        for chain in (*one.cached, *one.asked):
+            assert all(0 <= token <= LARGEST_TOKEN for token in chain.tokens), one.name
+
+
+@pytest.mark.parametrize("base", [2, 31, 257, 4_095])
+def test_two_prompts_collide_in_a_polynomial_of_every_base_below_the_bound(base):
+    def value(chain):
+        total = 0
+        for token in chain.tokens[:4]:
+            total = total * base + token
+        return total
+
+    confusions = list(ConfusablePrompts("seed", 4).of_bases(64))
+    collide = [
+        one for one in confusions if {*map(value, one.cached)} & {*map(value, one.asked)}
+    ]  # fmt: skip
+    assert collide
+
+
+def test_the_checksums_of_confusable_tokens_are_equal():
+    confusions = ConfusablePrompts("seed", 4).of_tokens()
+    (one,) = (each for each in confusions if each.name == "CRC-32 of 4 bytes each")
+    ends = [chain.tokens[-5:-1] for chain in (*one.cached, *one.asked)]
+    sums = {zlib.crc32(b"".join(t.to_bytes(4, "little") for t in end)) for end in ends}
+    assert len(ends) == 2
+    assert len(sums) == 1
+
+
+def test_no_sequence_is_given_more_tokens_than_a_row_is_wide():
+    session = session_of(max_tokens=6)
+    model = session.model
+    assert undefined_for_manager(model, prompt(0, *range(7))) is not None
+    assert session.step(prompt(0, *range(5))) is None
+    assert undefined_for_manager(model, Draft(0, (1, 2))) is not None
+    assert session.step(Step()) is None
+    assert undefined_for_manager(model, AppendTokens(0, (1, 2))) is not None
+    assert session.step(AppendTokens(0, (1,))) is None
+
+
+def test_lookahead_ends_where_the_row_ends():
+    session = session_of(max_tokens=8, lookahead_tokens=3)
+    assert session.step(prompt(0, *range(8))) is None
+    assert len(session.target.block_table(0)) == 2
+
+
+def test_without_a_row_a_sequence_may_wait_and_otherwise_not():
+    class TwoRows(CleanManager):
+        def admit(self, seq_id, tokens, **named):
+            return super().admit(seq_id, tokens, **named) if len(self.sequences) < 2 else "later"
+
+        def fork(self, seq_id, child_id):
+            return super().fork(seq_id, child_id) if len(self.sequences) < 2 else "later"
+
+    commands = (prompt(0, 1), prompt(1, 2), Step(), prompt(2, 3), Fork(0, 3), Finish(0))
+    declared, silent = session_of(TwoRows, max_sequences=2), session_of(TwoRows)
+    assert [declared.step(command) for command in commands] == [None] * len(commands)
+    assert [getattr(silent.step(c), "invariant", None) for c in commands[:4]] == [
+        None, None, None, "ADM",
+    ]  # fmt: skip
+
+
+class _EqualsAll:
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("entry", [_EqualsAll(), True, 1.0])
+def test_a_table_of_no_integers_is_found_out(entry):
+    class Odd(CleanManager):
+        odd = False
+
+        def block_table(self, seq_id, group=0):
+            table = super().block_table(seq_id, group)
+            return [entry for _ in table] if self.odd else table
+
+    session = session_of(Odd)
+    assert session.step(prompt(0, 1)) is None
+    session.target.odd = True
+    assert session.step(Step()) is not None
+
+
+def test_copies_that_were_answered_belong_to_the_caller():
+    kept = []
+
+    class Keeps(CleanManager):
+        def append(self, seq_id, tokens):
+            kept.append(super().append(seq_id, tokens))
+            return kept[-1]
+
+    session = session_of(Keeps)
+    commands = (prompt(0, 1), Step(), Fork(0, 1), AppendTokens(1, (2,)))
+    assert [session.step(command) for command in commands] == [None] * 4
+    assert kept == [[]]
+
+
+def test_a_write_by_another_is_seen_where_prompts_were_read_before():
+    class HandsOutTwice(CleanManager):
+        def append(self, seq_id, tokens):
+            copies = super().append(seq_id, tokens)
+            if len(self.sequences[seq_id].tokens) > 8:
+                self.sequences[seq_id].table[-1] = self.sequences[0].table[0]
+            return copies
+
+    session = session_of(HandsOutTwice, num_blocks=100)
+    found = None
+    for command in (prompt(0, *range(8)), prompt(1, *range(20, 28)), Step(), Step(),
+                    AppendTokens(1, (5,)), Step()):  # fmt: skip
+        found = found or session.step(command)
+    assert found is not None
+
+
+def test_a_pair_of_values_that_collides_shrinks_to_the_smallest_one():
+    variant = FAMILIES["lower bits of a token"]["8"]
+    profile = ManagerProfile()
+    campaign = ManagerProductionCampaign(
+        "masked", lambda n, on: variant.cls(n, 4, enable_caching=on), profile, 4
+    )
+    number = QUICK_SIZES.scripts_for(profile).index("token values")
+    small = minimise(campaign.run(number).trace, execute_in_process(campaign.make))
+    assert len(small.commands) == 3
+    assert small.num_blocks <= 3
+    tokens = {token for c in small.commands if isinstance(c, Admit) for token in c.chain.tokens}
+    assert tokens == {0, 256}
+
+
+def test_layouts_share_the_scripts_and_the_first_plays_them_all():
+    profile = ManagerProfile()
+    parts = [QUICK_SIZES.shared(place, 13).scripts_for(profile) for place in range(5)]
+    assert parts[0] == [name for name, plan in SCRIPTS.items() if plan.is_for(profile)]
+    assert {name for part in parts[1:] for name in part} == set(parts[0])
+    assert all(part for part in parts)
+
+
+def test_the_extent_of_a_run_is_counted_from_its_commands():
+    setup = Trace("t", "manager", ManagerProfile(), 9, True, (), options={"block_size": 4})
+    extent = Extent.of_manager_run(setup, [prompt(0, 5, 7), Step(), AppendTokens(0, (2**31 - 1,))])
+    assert dict(extent) == {
+        "blocks": (9, 9),
+        "tokens in a prompt": (2, 2),
+        "token id": (5, 2**31 - 1),
+        "commands in a run": (3, 3),
+    }
