@@ -10,7 +10,7 @@ keeps a copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -22,6 +22,7 @@ from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.invariants.answers import (
     changed_beside,
     changed_by_neighbour,
+    idle_pool,
     list_changed_later,
     no_plain_answer,
 )
@@ -64,7 +65,6 @@ class CarefulSession(PoolSession):
         self._kept: list[tuple[str, list[Any], list[Any]]] = []
         self._make = make
         self._neighbour: PoolSession | None = None
-        self._known_to_neighbour = 0
 
     def first_look(self) -> Violation | None:
         """The fresh pool must be whole, and still be when another one was built and used."""
@@ -76,11 +76,24 @@ class CarefulSession(PoolSession):
         self._neighbour = PoolSession(
             other, self.profile, reference.num_blocks, enable_caching=reference.enable_caching
         )
-        self.know((_NEIGHBOURS_KEY,))
-        # Its faults show in its first steps as well as in ours, and there they are not misread.
-        _use_a_little(self._neighbour)
+        super().know((_NEIGHBOURS_KEY,))
+        if not _use_a_little(self._neighbour):
+            self._neighbour = None  # broken by itself, which our own steps show as well
         found = super().first_look()
         return found and changed_by_neighbour(found)
+
+    def know(self, keys: Sequence[Key]) -> None:
+        """Keys that checks look up from now on, in the idle instance as well.
+
+        What it answers to a key of which nobody has told it before it can have heard of it is a
+        fault of its own, and shares nothing.
+        """
+        super().know(keys)
+        if self._neighbour is not None:
+            self._neighbour.know(keys)
+            found = self._neighbour.diagnose()
+            if found is not None:
+                raise ViolationError(idle_pool(found))
 
     def received(self, command: Command, answer: Any) -> None:
         """An answer of block ids: they must be integers, and a list is kept."""
@@ -173,24 +186,22 @@ class CarefulSession(PoolSession):
 
     def _look_beside(self) -> None:
         """Raises ViolationError when the idle instance has changed."""
-        neighbour = self._neighbour
-        if neighbour is None:
+        if self._neighbour is None:
             return
-        neighbour.know(self.keys[self._known_to_neighbour :])
-        self._known_to_neighbour = len(self.keys)
-        found = neighbour.diagnose()
+        found = self._neighbour.diagnose()
         if found is not None:
             raise ViolationError(changed_beside(found))
 
 
-def _use_a_little(session: PoolSession) -> None:
-    """Something held, something cached, something free that is cached."""
+def _use_a_little(session: PoolSession) -> bool:
+    """Hold two blocks and cache one; whether that went well."""
     free = len(session.reference.free)
-    if free:
-        session.step(Allocate(min(free, 2)))
-        held = list(session.taken)
-        if session.is_defined(Cache(tuple(held[:1]), (_NEIGHBOURS_KEY,))):
-            session.step(Cache(tuple(held[:1]), (_NEIGHBOURS_KEY,)))
+    if not free:
+        return True
+    if session.step(Allocate(min(free, 2))) is not None:
+        return False
+    held = session.taken[0]
+    return session.step(Cache((held,), (_NEIGHBOURS_KEY,))) is None
 
 
 def _is_true(answer: Any) -> bool:

@@ -7,8 +7,9 @@ says, and its command is marked. Colours and borders are added where the table i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from poolproof.contract.commands import (
     Append,
@@ -35,9 +36,9 @@ from poolproof.reference.dict_index import DictIndex
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.legality import queue_misuse_of
-from poolproof.wording import num_blocks_of
+from poolproof.wording import num_blocks_of, shortened
 
-__all__ = ["HEADINGS", "Drawing", "Row", "draw", "shortened"]
+__all__ = ["HEADINGS", "Drawing", "Row", "draw"]
 
 HEADINGS = ("#", "command", "free queue", "held", "index", "note")
 """Held: block x owners. Index: hash -> blocks. The free queue stands head first."""
@@ -45,9 +46,11 @@ HEADINGS = ("#", "command", "free queue", "held", "index", "note")
 _QUEUE_HEADINGS = (*HEADINGS[:3], "outside", *HEADINGS[4:])
 
 _INDEX_HEADINGS = (*HEADINGS[:2], "index", "keys", "", HEADINGS[-1])
-
-_MOST_IDS = 16
 _MOST_NAMED = 6
+
+
+_FIRST_ROWS, _LAST_ROWS = 24, 40
+"""Of a longer trace the rows between these are left out; its file has every command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +98,23 @@ def draw(trace: Trace) -> Drawing:
         states, headings = _pool_states(trace, letters), HEADINGS
     failing = -2 if trace.violation is None else trace.violation.command_index
     rows, lost = [], None
+    left_out = range(_FIRST_ROWS, len(trace.commands) + 1 - _LAST_ROWS)
     for number, (text, cells, problem) in enumerate(states):
         lost = lost or problem
-        rows.append(Row(number, text, *cells, violating=number == failing + 1))
+        if number not in left_out or len(left_out) < 2:
+            rows.append(Row(number, text, *cells(), violating=number == failing + 1))
+        elif number == left_out[0]:
+            rows.append(Row(number, f".. {len(left_out):,} commands ..", "", "", "", ""))
     return Drawing(tuple(rows), tuple(letters.legend()), lost, headings)
 
 
-State = tuple[str, tuple[str, str, str, str], str | None]
+State = tuple[str, Callable[[], tuple[str, str, str, str]], str | None]
+"""A command, its cells, to be asked for before the next state, and why states are not known."""
 
 
 def _pool_states(trace: Trace, letters: KeyLetters) -> Iterable[State]:
     expected = ExpectedPool(trace, letters)
-    yield "", (*_pool_cells(expected.pool, letters), _setting(trace)), None
+    yield "", lambda: (*_pool_cells(expected.pool, letters), _setting(trace)), None
     lost: str | None = None
     for place, command in enumerate(trace.commands):
         letters.name_keys_of(command, expected.pool.block_size)
@@ -117,9 +125,13 @@ def _pool_states(trace: Trace, letters: KeyLetters) -> Iterable[State]:
             except LostTrackError as error:
                 lost = f"from command {place + 1} on the states are not known: {error}"
         if lost is None:
-            yield text, (*_pool_cells(expected.pool, letters), note), None
+            yield text, partial(_pool_row, expected.pool, letters, note), None
         else:
-            yield text, ("?", "?", "?", ""), lost
+            yield text, lambda: ("?", "?", "?", ""), lost
+
+
+def _pool_row(pool: DictPool, letters: KeyLetters, note: str) -> tuple[str, str, str, str]:
+    return (*_pool_cells(pool, letters), note)
 
 
 def _pool_cells(pool: DictPool, letters: KeyLetters) -> tuple[str, str, str]:
@@ -144,7 +156,7 @@ def _setting(trace: Trace) -> str:
 
 def _queue_states(trace: Trace) -> Iterable[State]:
     queue = DictQueue(trace.num_blocks)
-    yield "", (*_queue_cells(queue), num_blocks_of(trace)), None
+    yield "", lambda: (*_queue_cells(queue), num_blocks_of(trace)), None
     lost: str | None = None
     for place, command in enumerate(trace.commands):
         misuse = queue_misuse_of(queue, command)
@@ -152,9 +164,13 @@ def _queue_states(trace: Trace) -> Iterable[State]:
             lost = f"from command {place + 1} on the states are not known: {misuse}"
         if lost is None:
             note = _apply_to_queue(queue, command)
-            yield str(command), (*_queue_cells(queue), note), None
+            yield str(command), partial(_queue_row, queue, note), None
         else:
-            yield str(command), ("?", "?", "", ""), lost
+            yield str(command), lambda: ("?", "?", "", ""), lost
+
+
+def _queue_row(queue: DictQueue, note: str) -> tuple[str, str, str, str]:
+    return (*_queue_cells(queue), note)
 
 
 def _queue_cells(queue: DictQueue) -> tuple[str, str, str]:
@@ -167,7 +183,7 @@ def _apply_to_queue(queue: DictQueue, command: Command) -> str:
         case PopLeft():
             return f"gives {queue.popleft()}"
         case PopLeftN(count=count):
-            return f"gives {' '.join(map(str, queue.popleft_n(count))) or 'none'}"
+            return f"gives {shortened(list(map(str, queue.popleft_n(count)))) if count else 'none'}"
         case Remove(block_id=block_id):
             queue.remove(block_id)
         case Append(block_id=block_id):
@@ -181,7 +197,7 @@ def _apply_to_queue(queue: DictQueue, command: Command) -> str:
 
 def _index_states(trace: Trace, letters: KeyLetters) -> Iterable[State]:
     index = DictIndex(trace.profile.duplicates)
-    yield "", ("-", "0", "", num_blocks_of(trace)), None
+    yield "", lambda: ("-", "0", "", num_blocks_of(trace)), None
     lost: str | None = None
     for place, command in enumerate(trace.commands):
         if lost is None and not isinstance(command, IndexCommand):
@@ -196,13 +212,17 @@ def _index_states(trace: Trace, letters: KeyLetters) -> Iterable[State]:
         arguments += [str(block)] if block is not None else []
         text = f"{command.verb}({', '.join(arguments)})"
         if lost is not None:
-            yield text, ("?", "?", "", ""), lost
+            yield text, lambda: ("?", "?", "", ""), lost
             continue
-        filed = [
-            f"{letters.letter(key)}->{_some(list(map(str, blocks)))}"
-            for key, blocks in index.carriers.items()
-        ]
-        yield text, (shortened(sorted(filed)), str(len(filed)), "", note), None
+        yield text, partial(_index_row, index, letters, note), None
+
+
+def _index_row(index: DictIndex, letters: KeyLetters, note: str) -> tuple[str, str, str, str]:
+    filed = [
+        f"{letters.letter(key)}->{_some(list(map(str, blocks)))}"
+        for key, blocks in index.carriers.items()
+    ]
+    return shortened(sorted(filed)), str(len(filed)), "", note
 
 
 def _apply_to_index(index: DictIndex, command: Command) -> str:
@@ -225,12 +245,3 @@ def _some(blocks: Sequence[str]) -> str:
     """The first ids of a key's, and how many there are."""
     shown = ",".join(blocks[:_MOST_NAMED])
     return shown if len(blocks) <= _MOST_NAMED else f"{shown},.. ({len(blocks):,})"
-
-
-def shortened(items: Sequence[str]) -> str:
-    """Everything while it is short; of more, both ends and how many there are."""
-    if not items:
-        return "-"
-    if len(items) <= _MOST_IDS:
-        return " ".join(items)
-    return f"{' '.join(items[:6])} .. {' '.join(items[-3:])} ({len(items):,})"

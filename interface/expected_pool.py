@@ -28,6 +28,7 @@ from poolproof.contract.trace import Trace
 from poolproof.key_letters import KeyLetters
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.legality import misuse_of, undefined_in
+from poolproof.wording import shortened
 
 __all__ = ["ExpectedPool", "LostTrackError"]
 
@@ -141,7 +142,7 @@ def _used_later(free: list[int], count: int, later: Sequence[Command]) -> list[i
 
 
 def _ids(blocks: Sequence[int]) -> str:
-    return " ".join(map(str, blocks))
+    return shortened(list(map(str, blocks)))
 
 
 def _promise(misuse: str) -> str:

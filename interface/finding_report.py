@@ -21,6 +21,8 @@ from poolproof.wording import printable, set_up_of, severity_words
 
 __all__ = ["drawing_of", "finding_report", "form_words", "plain_text", "trace_report"]
 
+_MOST_LETTERS = 26
+
 PLAIN_WIDTH = 100
 """Columns where the output is no terminal."""
 
@@ -126,7 +128,11 @@ def _steps(drawing: Drawing) -> Table:
 
 
 def _legend(drawing: Drawing) -> Text:
-    shown = [f"{letter} = {_clipped(meaning)}" for letter, meaning in drawing.legend]
+    shown = [
+        f"{letter} = {_clipped(meaning)}" for letter, meaning in drawing.legend[:_MOST_LETTERS]
+    ]
+    left_out = len(drawing.legend) - _MOST_LETTERS
+    shown += [f".. {left_out:,} more"] if left_out > 0 else []
     return Text(printable(", ".join(shown)), style="dim")
 
 

@@ -9,9 +9,12 @@ from typing import Any
 from poolproof.contract.commands import CacheChain, CachePartial, Command, LookupChain
 from poolproof.contract.content import ContentKey, Key, TokenChain
 from poolproof.contract.index_commands import IndexKey, index_key_text
-from poolproof.contract.prefix_words import Prefix
+from poolproof.contract.prefix_words import Prefix, listed, shortened
+from poolproof.invariants.wording import key_name
 
 __all__ = ["KeyLetters"]
+
+_MOST_IN_A_LIST = 16
 
 
 class KeyLetters:
@@ -53,7 +56,8 @@ class KeyLetters:
 
     def legend(self) -> list[tuple[str, str]]:
         """Each letter and what it stands for, in order."""
-        return [(letter, _meaning(key)) for key, letter in self._letters.items()]
+        named = list(self._letters.items())
+        return [(letter, _meaning(key, _alike(key, self._letters))) for key, letter in named]
 
     def opaque(self) -> list[tuple[bytes, str]]:
         """The keys that are plain hashes, each with its letter."""
@@ -73,21 +77,31 @@ class KeyLetters:
         if isinstance(value, TokenChain):
             return f"<{_chain_words(value)}>"
         if isinstance(value, tuple):
-            return "[" + ", ".join(map(self._shown, value)) + "]"
+            shown = list(map(self._shown, value))
+            if len(shown) > _MOST_IN_A_LIST and len(set(shown)) == 1:
+                return f"[{shown[0]}] * {len(shown)}"
+            return listed(shown, _MOST_IN_A_LIST)
         return str(value)
 
 
 def _chain_words(chain: TokenChain) -> str:
-    words = [" ".join(map(str, chain.tokens))]
+    words = [" ".join(shortened(chain.tokens, "tokens"))]
     words += [f"lora {chain.lora[0]}"] if chain.lora else []
     words += [f"salt {chain.salt}"] if chain.salt else []
     words += [f"image {image.identifier} at {image.offset}" for image in chain.images]
     return ", ".join(words)
 
 
-def _meaning(key: Key | Prefix | IndexKey) -> str:
+def _alike(key: Key | Prefix | IndexKey, others: Iterable[Key | Prefix | IndexKey]) -> bytes | None:
+    """Another hash that begins with the same four bytes."""
+    if not isinstance(key, bytes):
+        return None
+    return next((k for k in others if isinstance(k, bytes) and k[:4] == key[:4] and k != key), None)
+
+
+def _meaning(key: Key | Prefix | IndexKey, beside: bytes | None = None) -> str:
     if isinstance(key, bytes):
-        return f"hash {key.hex()[:8]}"
+        return key_name(key, beside)
     if isinstance(key, tuple | int):
         return f"key {index_key_text(key)}"
     if isinstance(key, Prefix):

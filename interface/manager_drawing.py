@@ -28,13 +28,13 @@ from poolproof.contract.manager_commands import (
 )
 from poolproof.contract.shown_state import Answer, Held, ShownState
 from poolproof.contract.trace import Trace
-from poolproof.drawing import Drawing, Row, shortened
+from poolproof.drawing import Drawing, Row
 from poolproof.harness.weak_hashes import with_full_hashes
 from poolproof.invariants.wording import copy_list, sequence_name
 from poolproof.key_letters import KeyLetters
 from poolproof.manager_watch import Seen, watch
 from poolproof.right_target import right_target
-from poolproof.wording import num_blocks_of
+from poolproof.wording import num_blocks_of, shortened
 
 __all__ = ["RIGHT", "SHOWN", "command_words", "draw_manager"]
 

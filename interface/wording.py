@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
 from poolproof.harness.weak_hashes import WEAK_HASHES
 
-__all__ = ["num_blocks_of", "printable", "profile_words", "set_up_of", "severity_words"]
+__all__ = [
+    "num_blocks_of",
+    "printable",
+    "profile_words",
+    "set_up_of",
+    "severity_words",
+    "shortened",
+]
+
+_MOST_IDS = 16
 
 _SEVERITY_WORDS = {
     Severity.WRONG_DATA_OF_ANOTHER: "wrong data of another request, silent",
@@ -74,3 +85,12 @@ def _group_words(group: dict[str, object]) -> str:
 def printable(text: str) -> str:
     """Text from outside, made safe for a terminal: control characters are shown, not obeyed."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def shortened(items: Sequence[str]) -> str:
+    """Everything while it is short; of more, both ends and how many there are."""
+    if not items:
+        return "-"
+    if len(items) <= _MOST_IDS:
+        return " ".join(items)
+    return f"{' '.join(items[:6])} .. {' '.join(items[-3:])} ({len(items):,})"

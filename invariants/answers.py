@@ -11,7 +11,13 @@ from dataclasses import replace
 
 from poolproof.contract.violation import Severity, Violation
 
-__all__ = ["changed_beside", "changed_by_neighbour", "list_changed_later", "no_plain_answer"]
+__all__ = [
+    "changed_beside",
+    "changed_by_neighbour",
+    "idle_pool",
+    "list_changed_later",
+    "no_plain_answer",
+]
 
 
 def list_changed_later(answered: str, was: str, now: str) -> Violation:
@@ -37,6 +43,15 @@ def changed_beside(found: Violation) -> Violation:
         found,
         sentence=f"two pools share state: one that nobody called since changed with the other's "
         f"calls; of the idle one, {found.sentence}",
+    )
+
+
+def idle_pool(found: Violation) -> Violation:
+    """What is wrong in an instance that only held two blocks and cached one of them."""
+    return replace(
+        found,
+        sentence=f"in a second pool, where two blocks were allocated and one was cached: "
+        f"{found.sentence}",
     )
 
 

@@ -30,11 +30,13 @@ def _lookups(seen: PoolObservation, known: PoolLedger) -> Violation | None:
                 tuple(carriers),
             )
         if block is not None and block not in carriers:
-            carries = key_name(known.keys[block][0]) if known.keys.get(block) else "no hash"
+            carried = known.keys[block][0] if known.keys.get(block) else None
+            carries = key_name(carried, key)
             return Violation(
                 "IDX",
                 Severity.WRONG_DATA_OF_ANOTHER,
-                f"lookup of {key_name(key)} answers with block {block}, which carries {carries}: "
+                f"lookup of {key_name(key, carried)} answers with block {block}, which carries "
+                f"{carries}: "
                 "its KV was computed for something else",
                 (block,),
             )
@@ -57,7 +59,8 @@ def _hashes(seen: PoolObservation, known: PoolLedger) -> Violation | None:
         return Violation(
             "IDX",
             Severity.WRONG_DATA_OF_ANOTHER,
-            f"block {block} shows {key_name(shown)}, but must carry {key_name(expected)}",
+            f"block {block} shows {key_name(shown, expected)}, but must carry "
+            f"{key_name(expected, shown)}",
             (block,),
         )
     return None

@@ -50,8 +50,10 @@ def number_of_blocks(count: int, verb: str = "") -> str:
     return f"{count} blocks {verb}".rstrip()
 
 
-def key_name(key: object) -> str:
+def key_name(key: object, beside: object = None) -> str:
     """A key in a sentence: the first eight digits of a hash, or the tokens of a content key.
+
+    Another hash that the sentence names and that begins alike adds the first byte that differs.
 
     A target may show anything at all where a hash belongs; that is named as it is.
     """
@@ -60,5 +62,13 @@ def key_name(key: object) -> str:
     if isinstance(key, ContentKey):
         return f"the key of <{Prefix.of_key(key).words()}> in group {key.group}"
     if isinstance(key, bytes):
-        return f"hash {key.hex()[:8]}"
+        return f"hash {key.hex()[:8]}{_told_from(key, beside)}"
     return f"{key!r:.80}, which is no hash that was ever given"
+
+
+def _told_from(key: bytes, other: object) -> str:
+    if not isinstance(other, bytes) or other[:4] != key[:4] or other == key:
+        return ""
+    place = next((i for i, pair in enumerate(zip(key, other, strict=False)) if pair[0] != pair[1]),
+                 min(len(key), len(other)))  # fmt: skip
+    return f".. with {key[place : place + 1].hex() or 'its end'} at byte {place}"
