@@ -12,6 +12,8 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.careful_manager_session import open_manager_session
+from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.choices import SeededChoices
 from poolproof.harness.extent import Extent
 from poolproof.harness.garbage import collected_afterwards
@@ -21,13 +23,16 @@ from poolproof.harness.random_driver import RunResult
 from poolproof.harness.replay import replay
 from poolproof.harness.single_invariant import SingleManagerSession, require_stated, verdict
 from poolproof.harness.target_call import constructing, crash
-from poolproof.harness.weak_hashes import WEAK_HASHES, collided, weaken, with_full_hashes
+from poolproof.harness.weak_hashes import WEAK_HASHES, collided, with_full_hashes
 from poolproof.reference.content_names import ContentNames
 
 __all__ = ["ManagerCampaign"]
 
 MOST_NAMES = 100_000
 """Names of contents that are kept from run to run; two or three symbols make the same prefixes."""
+
+CAREFUL_EVERY = 16
+"""One run in so many has a second instance beside it, the second one the first of them."""
 
 TURN_EVERY = 16
 """After so many commands a run turns to something else (`ManagerWorkload.bias`)."""
@@ -58,6 +63,7 @@ class ManagerCampaign:
         """The header of the trace that run number `number` makes if it fails: 3 to 12 blocks."""
         seed = f"{self.seed}/{number}"
         choices = SeededChoices(f"manager size {seed}")
+        careful = {CAREFUL: True} if number % CAREFUL_EVERY == 1 else {}
         null = self.profile.null_block
         num_blocks = 3 + choices.below(10) + (null is not None)
         return Trace(
@@ -67,7 +73,7 @@ class ManagerCampaign:
             num_blocks=max(num_blocks, 0 if null is None else null + 1),
             enable_caching=choices.below(8) != 0,
             commands=(),
-            options={"seed": seed, "block_size": self.block_size, **self.options},
+            options={"seed": seed, "block_size": self.block_size, **careful, **self.options},
         )
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
@@ -89,14 +95,14 @@ class ManagerCampaign:
         if only is not None:
             session_class = partial(SingleManagerSession, only=only)
         try:
-            target = self.make(setup.num_blocks, setup.enable_caching)
-            weaken(target, setup.options)
-            session = session_class(
-                target,
+            session = open_manager_session(
+                self.make,
                 self.profile,
                 setup.num_blocks,
                 self.block_size,
                 enable_caching=setup.enable_caching,
+                options=setup.options,
+                session_class=session_class,
                 names=self.names,
             )
         except TargetError:

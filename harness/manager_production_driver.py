@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_production import (
     QUICK_SIZES,
@@ -42,11 +43,12 @@ class ManagerProductionCampaign(ManagerCampaign):
         null = self.profile.null_block
         usable = plan.num_blocks(self.sizes) * len(self.profile.groups)
         setup = ManagerCampaign.setup(self, number)
+        options = {key: value for key, value in setup.options.items() if key != CAREFUL}
         return replace(
             setup,
             num_blocks=max(usable + (null is not None), 0 if null is None else null + 1),
             enable_caching=True,
-            options={**setup.options, SCRIPT: name},
+            options={**options, SCRIPT: name},
         )
 
     def _drive(

@@ -153,6 +153,17 @@ class ManagerSession(ManagerEndings):
             found = unreadable.violation
         return found and replace(found, command_index=self.num_commands - 1)
 
+    def changed_beside(self, command: Command) -> Violation | None:
+        """What has changed in this manager by a command that another one was given, or None."""
+        try:
+            self.tables.all_unchanged(command)
+            self.memory.read_all()
+            if self._is_cached is not None:
+                self._compare_cached(self._is_cached)
+            return None if self._is_whole() else self.diagnose()
+        except ViolationError as found:
+            return found.violation
+
     def diagnose(self) -> Violation | None:
         """Read all that the pool shows and ask the invariants; the first that is broken, or None.
 

@@ -15,13 +15,13 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.careful_manager_session import open_manager_session
 from poolproof.harness.careful_session import open_pool_session
 from poolproof.harness.index_session import IndexSession
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.target_call import constructing, crash
-from poolproof.harness.weak_hashes import weaken
 
 __all__ = ["Replay", "replay", "start_session"]
 
@@ -49,14 +49,13 @@ def start_session(trace: Trace, make: Make) -> Session | Violation:
         if trace.level == "index":
             return IndexSession(make(trace.num_blocks, True), trace.num_blocks, trace.profile)
         if isinstance(trace.profile, ManagerProfile):
-            target = make(trace.num_blocks, trace.enable_caching)
-            weaken(target, trace.options)
-            return ManagerSession(
-                target,
+            return open_manager_session(
+                make,
                 trace.profile,
                 trace.num_blocks,
                 int(trace.options["block_size"]),
                 enable_caching=trace.enable_caching,
+                options=trace.options,
             )
         return open_pool_session(
             make,

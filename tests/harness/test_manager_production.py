@@ -11,10 +11,12 @@ from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Fini
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.harness.extent import Extent
+from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_production import QUICK_SIZES, SCRIPTS
 from poolproof.harness.manager_production_driver import ManagerProductionCampaign
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.minimise import execute_in_process, minimise
+from poolproof.harness.replay import replay
 from poolproof.harness.token_collisions import LARGEST_TOKEN, ConfusablePrompts
 from poolproof.reference.manager_legality import undefined_for_manager
 
@@ -178,3 +180,40 @@ def test_the_extent_of_a_run_is_counted_from_its_commands():
         "token id": (5, 2**31 - 1),
         "commands in a run": (3, 3),
     }
+
+
+def _shared(place):
+    """A manager that keeps something of its own where all managers of its class do."""
+
+    class Shared(CleanManager):
+        books = None
+
+        def __init__(self, num_blocks, block_size, **options):
+            super().__init__(num_blocks, block_size, **options)
+            where = self if place == "sequences" else self.pool
+            if type(self).books is None:
+                type(self).books = getattr(where, place)
+            elif len(type(self).books) in (0, num_blocks):
+                setattr(where, place, type(self).books)
+
+    return Shared
+
+
+@pytest.mark.parametrize("place", ["ref_counts", "hashes"])
+def test_two_managers_that_share_state_are_found_out(place):
+    def make(num_blocks, enable_caching):
+        return cls(num_blocks, 4, enable_caching=enable_caching)
+
+    cls = _shared(place)
+    campaign = ManagerCampaign("shared", make, ManagerProfile(), 4)
+    trace = campaign.run(1).trace
+    assert "share state" in trace.violation.sentence
+    cls.books = None
+    assert "share state" in replay(trace, make).violation.sentence
+
+
+def test_a_careful_run_of_a_manager_that_shares_nothing_holds():
+    campaign = ManagerCampaign("clean", lambda n, _: CleanManager(n, 4), ManagerProfile(), 4)
+    for number in (1, 17, 33, 49):
+        assert campaign.setup(number).options["careful"]
+        assert campaign.run(number).trace is None
