@@ -600,7 +600,10 @@ _CONFUSED = _if(_always, CONFUSED)
 SCRIPTS: dict[str, Plan] = {
     "token values": Plan(token_values, lambda _: 1_024, _CONFUSED, _has_cache),
     "long prompts": Plan(
-        long_prompts, lambda sizes: sizes.num_blocks // 4, _if(_always, LONG_PROMPT)
+        long_prompts,
+        lambda sizes: sizes.num_blocks // 4,
+        # A row may be too narrow for one; then sequences reach its width instead.
+        _if(lambda profile, _: not profile.max_tokens, LONG_PROMPT),
     ),
     "many sequences": Plan(
         many_sequences,
