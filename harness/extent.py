@@ -12,7 +12,7 @@ from poolproof.contract.commands import Allocate, Cache, Command, PopLeftN
 from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Load
 from poolproof.contract.trace import Trace
 
-__all__ = ["Extent"]
+__all__ = ["Extent", "beyond_small"]
 
 
 class Extent:
@@ -55,10 +55,12 @@ class Extent:
 
     @classmethod
     def of_run(cls, setup: Trace, commands: Iterable[Command]) -> Extent:
-        """How far a run of queue or pool commands went, its references aside.
+        """How far a run went, its references and sequences aside.
 
         Those depend on the state, and are noted by the session.
         """
+        if setup.level == "manager":
+            return cls._of_manager_run(setup, commands)
         extent = cls({"blocks": (setup.num_blocks, setup.num_blocks)})
         lists = counts = 0
         hashes: set[object] = set()
@@ -83,8 +85,7 @@ class Extent:
         return extent
 
     @classmethod
-    def of_manager_run(cls, setup: Trace, commands: Iterable[Command]) -> Extent:
-        """How far a run of manager commands went, its sequences and references aside."""
+    def _of_manager_run(cls, setup: Trace, commands: Iterable[Command]) -> Extent:
         extent = cls({"blocks": (setup.num_blocks, setup.num_blocks)})
         number = 0
         for command in commands:
@@ -96,6 +97,24 @@ class Extent:
                 tokens = command.tokens
             else:
                 continue
-            extent.note("token id", min(tokens), max(tokens))
+            extent.note("token id", *tokens)
         extent.note("commands in a run", number)
         return extent
+
+
+_SMALL = {
+    "blocks": 13,
+    "commands in a run": 300,
+    "blocks in one allocation": 14,
+    "entries in one list": 13,
+    "hashes": 6,
+    "commands between readings of events": 1,
+    "tokens in a prompt": 64,
+    "token id": 64,
+}
+"""How far the usual small runs go, about: a minimal trace beyond needs the size that it has."""
+
+
+def beyond_small(extent: Extent) -> dict[str, int]:
+    """The largest of each size that is beyond the usual small runs."""
+    return {name: high for name, (_, high) in extent if high > _SMALL.get(name, high)}

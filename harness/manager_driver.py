@@ -117,7 +117,7 @@ class ManagerCampaign:
             return session.first_look() or self._drive(setup, session, commands, announce)
 
         violation = verdict(only, session, drive)
-        extent = Extent.of_manager_run(setup, commands)
+        extent = Extent.of_run(setup, commands)
         extent.note("sequences at once", session.most_sequences)
         extent.note("references to one block", session.most_references)
         if violation is None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from poolproof.contract.trace import Trace, TraceError, read_trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.extent import Extent, beyond_small
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.json_fields import FieldError, Fields
 
@@ -109,6 +110,7 @@ class Finding:
             "first_seen_steps": self.first_seen_steps,
             "runs_seen": self.runs_seen,
             "num_commands": self.num_commands,
+            "begins_at": self.begins_at,
             "shortest_known": self.shortest_known,
             "similar": [[s.specimen_id, s.thread] for s in self.similar],
             "ruled_out": list(self.ruled_out),
@@ -116,6 +118,14 @@ class Finding:
             "trace": [json.loads(line) for line in self.whole_trace().lines()],
             "forms": [form.to_json() for form in self.forms],
         }
+
+    @property
+    def begins_at(self) -> dict[str, int]:
+        """The sizes beyond those of small runs that the minimal trace still has.
+
+        Each was made as small as the search could make it: with less, it was not seen to fail.
+        """
+        return beyond_small(Extent.of_run(self.trace, self.trace.commands))
 
     def whole_trace(self) -> Trace:
         """The trace with the violation and the fingerprint in it, as it is written to a file."""

@@ -161,6 +161,9 @@ def form_words(form: Finding) -> str:
 def _surroundings(finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.shortest_known:
         yield "shortest", finding.shortest_known
+    if finding.begins_at:
+        sizes = (f"{name} {size:,}" for name, size in finding.begins_at.items())
+        yield "begins at", ", ".join(sizes)
     times = "in 1 run" if finding.runs_seen == 1 else f"in {finding.runs_seen:,} runs"
     seen = f"{times}, first after {finding.first_seen_steps:,} commands"
     yield "seen", seen + (f" ({'; '.join(finding.stages)})" if finding.stages else "")

@@ -173,7 +173,7 @@ def test_layouts_share_the_scripts_and_the_first_plays_them_all():
 
 def test_the_extent_of_a_run_is_counted_from_its_commands():
     setup = Trace("t", "manager", ManagerProfile(), 9, True, (), options={"block_size": 4})
-    extent = Extent.of_manager_run(setup, [prompt(0, 5, 7), Step(), AppendTokens(0, (2**31 - 1,))])
+    extent = Extent.of_run(setup, [prompt(0, 5, 7), Step(), AppendTokens(0, (2**31 - 1,))])
     assert dict(extent) == {
         "blocks": (9, 9),
         "tokens in a prompt": (2, 2),
