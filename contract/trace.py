@@ -92,11 +92,14 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by a file with this text, or leave what was there. Raises OSError."""
+    """Replace `path` by a file with this text, or leave what was there. Raises OSError.
+
+    Halves of characters, which paths may hold and UTF-8 does not, are written as their numbers.
+    """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())

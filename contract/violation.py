@@ -10,8 +10,12 @@ import enum
 from dataclasses import dataclass
 
 from poolproof.contract.misuse import MisuseFailure
+from poolproof.contract.outside import cut
 
 __all__ = ["Severity", "Violation", "ViolationError"]
+
+_MOST_OF_A_NAME = 300
+_MOST_FRAMES = 20
 
 
 class Severity(enum.Enum):
@@ -48,6 +52,13 @@ class Violation:
     command_index: int = -1
     frames: tuple[str, ...] = ()
     misuse: MisuseFailure | None = None
+
+    def __post_init__(self) -> None:
+        # Names, answers and messages of a target stand in both, and go from here into every file.
+        object.__setattr__(self, "invariant", cut(self.invariant, _MOST_OF_A_NAME))
+        object.__setattr__(self, "sentence", cut(self.sentence))
+        frames = tuple(cut(frame, _MOST_OF_A_NAME) for frame in self.frames[:_MOST_FRAMES])
+        object.__setattr__(self, "frames", frames)
 
 
 class ViolationError(Exception):

@@ -77,8 +77,8 @@ class ManagerEndings(ManagerGrowth):
             self.model.release(sequence)
             sequence.place = place
         tables = [self.tables.shown(sequence) for sequence in family]
-        for sequence, shown in zip(family, tables, strict=True):
-            for block in {block for table in shown for block in table}:
+        for sequence, its_tables in zip(family, tables, strict=True):
+            for block in {block for table in its_tables for block in table}:
                 if block not in pool.free and block != pool.null_block:
                     holders = pool.holders[block]
                     self.report(hands_out_held(sequence.seq_id, block, holders))

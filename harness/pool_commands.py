@@ -24,6 +24,7 @@ from poolproof.contract.commands import (
 )
 from poolproof.contract.content import Key
 from poolproof.contract.misuse import Misuse
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
@@ -301,8 +302,8 @@ class PoolCommands:
                 raise ViolationError(
                     Violation(
                         "I2", Severity.WRONG_DATA_OF_ANOTHER,
-                        f"{command} remapped block {old} to {new!r}, which does not carry that "
-                        "hash",
+                        f"{command} remapped block {old} to {shown(new)}, which does not carry "
+                        "that hash",
                     )
                 )  # fmt: skip
             self.reference.touch([index(new)])

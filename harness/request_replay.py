@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
+from poolproof.contract.outside import shown
 from poolproof.contract.target import capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.request_trace import Request
@@ -230,10 +231,9 @@ def _listed(verb: str, answer: Any) -> list[int]:
 
 
 def _wrong_form(call: str, expected: str, answer: Any) -> ViolationError:
-    shown = repr(answer)
     return ViolationError(
         Violation(
             "ADM", Severity.CRASH,
-            f"{call} must answer {expected}, but answered {shown[:200]}",
+            f"{call} must answer {expected}, but answered {shown(answer)}",
         )
     )  # fmt: skip

@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from poolproof.contract.outside import class_name, said_by
 from poolproof.contract.violation import Severity, Violation, ViolationError
 
 __all__ = ["constructing", "crash", "is_our_own_bug", "raised", "target_frames"]
@@ -38,11 +39,9 @@ def is_our_own_bug(error: BaseException) -> bool:
 
 def raised(error: BaseException) -> str:
     """What was raised, on one line: the type and the first line of its message."""
-    try:
-        lines = str(error).splitlines()
-    except Exception:  # a target's exception may be as broken as the target
-        lines = []
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+    lines = said_by(error, 300).splitlines()
+    name = class_name(error).rpartition(".")[2]
+    return f"{name}: {lines[0]}" if lines else name
 
 
 def constructing(what: str, num_blocks: int) -> str:

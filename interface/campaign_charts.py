@@ -16,9 +16,9 @@ from poolproof.campaign_words import (
     mean_rate,
     reached_words,
 )
+from poolproof.contract.outside import printable
 from poolproof.fuzz.status import CampaignStatus, CurvePoint, FindingLine
 from poolproof.svg_chart import Axis, Chart, Frame, even_axis, tenfold_axis, text
-from poolproof.wording import printable
 
 __all__ = ["charts_of", "discovery_over_time"]
 

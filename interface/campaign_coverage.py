@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from poolproof.contract.outside import printable
 from poolproof.contract.target import TargetError
 from poolproof.driving import raise_if_ours
 from poolproof.fuzz.code_coverage import CoverageTask, is_installed, measure_coverage
@@ -12,7 +13,6 @@ from poolproof.fuzz.coverage_record import CodeCoverage, FileCoverage
 from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.harness.isolation import Finished
-from poolproof.wording import printable
 
 __all__ = [
     "check_coverage",

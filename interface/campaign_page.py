@@ -19,10 +19,11 @@ from poolproof.campaign_words import (
     verdict_words,
     waiting_words,
 )
+from poolproof.contract.outside import printable
 from poolproof.contract.violation import Severity
 from poolproof.fuzz.status import CampaignStatus
 from poolproof.svg_chart import STYLE, svg_of
-from poolproof.wording import printable, severity_words
+from poolproof.wording import in_a_template, severity_words
 
 __all__ = ["campaign_page"]
 
@@ -35,6 +36,7 @@ def campaign_page(record: CampaignRecord) -> str:
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=in_a_template,
     )
     page = environment.get_template("campaign.html").render(
         settings=record.settings,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from poolproof.campaign_coverage import coverage_lines
 from poolproof.campaign_record import CampaignRecord
 from poolproof.campaign_words import commands_words, duration_words, ending_words
+from poolproof.contract.outside import printable
 from poolproof.fuzz.status import FindingLine
 from poolproof.fuzz_lines import last_lines, waiting_text
-from poolproof.wording import printable
 
 __all__ = ["campaign_summary"]
 

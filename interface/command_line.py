@@ -20,6 +20,8 @@ from poolproof.harness.ending_signals import ending_signals_raise
 
 __all__ = ["main"]
 
+_MOST_OF_A_MESSAGE = 10_000
+
 _SUMMARIES = {
     "certify": "Check an allocator and print its certificate.",
     "replay": "Run a trace again and see whether its violation still shows.",
@@ -116,17 +118,19 @@ def _expected_errors() -> tuple[type[Exception], ...]:
 
 
 def _stop(message: str) -> NoReturn:
-    from poolproof.wording import printable
+    from poolproof.contract.outside import cut
 
-    click.echo(f"poolproof: {printable(message)}", err=True)
+    click.echo(f"poolproof: {cut(message, _MOST_OF_A_MESSAGE)}", err=True)
     sys.exit(2)
 
 
 def _stop_on_our_bug(error: Exception, *, debug: bool) -> NoReturn:
     if debug:
         traceback.print_exception(error)
+    from poolproof.contract.outside import said_by
+
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    cause = next(iter(str(error).splitlines()), "")[:200]
+    cause = next(iter(said_by(error, 200).splitlines()), "")
     place = f"{os.path.basename(frame.filename)} line {frame.lineno}"  # noqa: PTH119 -- text only
     hint = "Report it with the traceback above" if debug else (
         "Report it with what `poolproof --debug ...` prints"

@@ -76,8 +76,8 @@ def diff_command(
 
 
 def _lines(found: Comparison) -> list[str]:
+    from poolproof.contract.outside import printable
     from poolproof.finding_report import form_words
-    from poolproof.wording import printable
 
     first, second = found.names
     if not found.findings:

@@ -12,12 +12,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from poolproof.contract.outside import printable
 from poolproof.contract.trace import Trace
 from poolproof.drawing import Drawing, draw
 from poolproof.finding import Finding, FindingStatus
 from poolproof.manager_drawing import command_words, draw_manager
 from poolproof.shell_lines import shell_line
-from poolproof.wording import printable, set_up_of, severity_words
+from poolproof.wording import set_up_of, severity_words
 
 __all__ = ["drawing_of", "finding_report", "form_words", "plain_text", "trace_report"]
 

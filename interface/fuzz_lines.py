@@ -18,9 +18,9 @@ from poolproof.campaign_words import (
     verdict_words,
     waiting_words,
 )
+from poolproof.contract.outside import printable
 from poolproof.fuzz.findings import Finding, Pending, waiting_line_of
 from poolproof.fuzz.status import CampaignStatus, WaitingLine
-from poolproof.wording import printable
 
 __all__ = [
     "ENDED",

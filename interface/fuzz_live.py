@@ -25,10 +25,10 @@ from poolproof.campaign_words import (
     mean_rate,
     reached_words,
 )
+from poolproof.contract.outside import printable
 from poolproof.fuzz.findings import Finding, Pending, waiting_line_of
 from poolproof.fuzz.status import CampaignStatus, FindingLine
 from poolproof.fuzz_lines import ENDED, finding_text, waiting_text
-from poolproof.wording import printable
 
 __all__ = ["LiveDisplay", "campaign_panel"]
 

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from poolproof import __version__
 from poolproof.contract.trace import Trace
 from poolproof.finding_report import drawing_of
-from poolproof.wording import profile_words, set_up_of, severity_words
+from poolproof.wording import in_a_template, profile_words, set_up_of, severity_words
 
 __all__ = ["html_trace"]
 
@@ -22,6 +22,7 @@ def html_trace(trace: Trace) -> str:
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=in_a_template,
     )
     drawing = drawing_of(trace)
     page = environment.get_template("trace.html").render(

@@ -10,9 +10,10 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from poolproof.certificate import Certificate, Outcome, StageResult
+from poolproof.contract.outside import printable
 from poolproof.finding import Finding
 from poolproof.finding_report import finding_report, plain_text
-from poolproof.junit_xml import add_outcome, document, legal, new_case
+from poolproof.junit_xml import add_outcome, document, new_case
 from poolproof.verdict import failing
 from poolproof.wording import severity_words
 
@@ -21,7 +22,7 @@ __all__ = ["junit_certificate"]
 
 def junit_certificate(certificate: Certificate) -> str:
     """A judged certificate as an XML document."""
-    root = ET.Element("testsuites", name=f"poolproof {legal(certificate.target)}")
+    root = ET.Element("testsuites", name=f"poolproof {printable(certificate.target)}")
     levels = [stage.level for stage in certificate.stages]
     levels += [finding.level for finding in certificate.findings]
     for level in dict.fromkeys(levels):
@@ -51,7 +52,9 @@ def _add_stage(suite: ET.Element, stage: StageResult, *, explained: bool) -> Non
     elif stage.outcome is Outcome.REFUSED and not explained:
         add_outcome(case, "failure", stage.note or "refused")
     text = f"{stage.steps:,} steps, {stage.runs:,} runs"
-    ET.SubElement(case, "system-out").text = legal(f"{text}, {stage.note}" if stage.note else text)
+    ET.SubElement(case, "system-out").text = printable(
+        f"{text}, {stage.note}" if stage.note else text
+    )
 
 
 def _add_finding(suite: ET.Element, finding: Finding, *, fails: bool) -> None:
@@ -63,7 +66,7 @@ def _add_finding(suite: ET.Element, finding: Finding, *, fails: bool) -> None:
     if fails:
         failure = add_outcome(case, "failure", message)
         failure.set("type", violation.severity.value)
-        failure.text = legal(plain_text(finding_report(finding)))
+        failure.text = printable(plain_text(finding_report(finding)))
     else:
         add_outcome(case, "skipped", f"{finding.status.value}, does not fail the run: {message}")
 

@@ -1,14 +1,17 @@
 """JUnit's XML: documents, test cases and their outcomes, with text that XML can hold.
 
+XML has no way to write control characters, and a target's message may hold any.
+
 Which suites and cases there are is decided by whoever writes a report.
 """
 
 from __future__ import annotations
 
-import re
 from xml.etree import ElementTree as ET
 
-__all__ = ["add_outcome", "document", "legal", "new_case"]
+from poolproof.contract.outside import printable
+
+__all__ = ["add_outcome", "document", "new_case"]
 
 
 def document(root: ET.Element) -> str:
@@ -27,15 +30,10 @@ def new_case(suite: ET.Element, name: str, seconds: float = 0.0) -> ET.Element:
     """A test case that passes until it gets an outcome."""
     classname = f"poolproof.{suite.get('name')}"
     return ET.SubElement(
-        suite, "testcase", classname=classname, name=legal(name), time=f"{seconds:.3f}"
+        suite, "testcase", classname=classname, name=printable(name), time=f"{seconds:.3f}"
     )
 
 
 def add_outcome(case: ET.Element, kind: str, message: str) -> ET.Element:
     """A "failure", an "error" or "skipped"."""
-    return ET.SubElement(case, kind, message=legal(message))
-
-
-def legal(text: str) -> str:
-    """XML has no way to write control characters, and a target's message may hold any."""
-    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
+    return ET.SubElement(case, kind, message=printable(message))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from poolproof.junit_xml import add_outcome, document, legal, new_case
+from poolproof.contract.outside import printable
+from poolproof.junit_xml import add_outcome, document, new_case
 from poolproof.kernels.report import NOT_APPLICABLE, NOT_RUN, UNSEEN, WEAKER, KernelReport
 from poolproof.wording import severity_words
 
@@ -17,7 +18,7 @@ __all__ = ["kernels_junit"]
 
 def kernels_junit(report: KernelReport) -> str:
     """A judged report as an XML document."""
-    root = ET.Element("testsuites", name=f"poolproof {legal(report.target)}")
+    root = ET.Element("testsuites", name=f"poolproof {printable(report.target)}")
     suite = ET.SubElement(root, "testsuite", name="kernel")
     for line in report.lines:
         case = new_case(suite, line.name)
@@ -33,7 +34,7 @@ def kernels_junit(report: KernelReport) -> str:
         if finding in report.failing:
             failure = add_outcome(case, "failure", message)
             failure.set("type", finding.severity.value)
-            failure.text = legal("\n".join((message, finding.words, *finding.frames)))
+            failure.text = printable("\n".join((message, finding.words, *finding.frames)))
         else:
             add_outcome(case, "skipped", f"{finding.status}, does not fail the run: {message}")
     _add_ruler(root, report)

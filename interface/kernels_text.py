@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from poolproof.contract.outside import printable
 from poolproof.kernels.report import (
     HOLDS,
     NOT_RUN,
@@ -19,7 +20,7 @@ from poolproof.kernels.report import (
     KernelReport,
 )
 from poolproof.shell_lines import shell_line
-from poolproof.wording import printable, severity_words
+from poolproof.wording import severity_words
 
 __all__ = ["faulty_text", "kernels_text", "kernels_verdict_line"]
 

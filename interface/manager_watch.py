@@ -15,6 +15,7 @@ from poolproof.contract.commands import Command
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import Resume, Step
 from poolproof.contract.manager_target import MANAGER_METHODS
+from poolproof.contract.outside import shown
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.shown_state import Answer, Held, ShownState
 from poolproof.contract.trace import Trace
@@ -143,7 +144,7 @@ def _plain(answer: Any) -> Answer:
     try:
         return tuple((index(source), index(destination)) for source, destination in answer)
     except (TypeError, ValueError):
-        return repr(answer)[:80]
+        return shown(answer, 80)
 
 
 def _chain(session: ManagerSession, command: Command) -> TokenChain | None:

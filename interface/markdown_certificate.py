@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from poolproof.certificate import Certificate
 from poolproof.finding_report import finding_report, plain_text
 from poolproof.text_certificate import result_lines, verdict_line
-from poolproof.wording import profile_words
+from poolproof.wording import in_a_template, profile_words
 
 __all__ = ["markdown_certificate", "markdown_environment"]
 
@@ -22,6 +22,7 @@ def markdown_environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=in_a_template,
         autoescape=False,  # noqa: S701 -- Markdown is not HTML; `_cell` makes values harmless in it
     )
     environment.filters["cell"] = _cell

@@ -20,6 +20,7 @@ from poolproof.contract.commands import (
     Remove,
     Touch,
 )
+from poolproof.contract.outside import printable
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import ViolationError
@@ -31,7 +32,6 @@ from poolproof.targets.command_process import ProcessEndedError, words_of
 from poolproof.targets.command_session import CommandSession
 from poolproof.targets.command_target import PREFIX, check_hello
 from poolproof.targets.profile_text import split_overrides
-from poolproof.wording import printable
 
 __all__ = ["program_in", "smoke"]
 

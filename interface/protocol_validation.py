@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from poolproof.contract.outside import printable
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import ViolationError
@@ -25,7 +26,6 @@ from poolproof.targets.command_process import ProcessEndedError
 from poolproof.targets.command_session import CommandSession
 from poolproof.targets.command_tape import CommandTapes
 from poolproof.targets.command_target import check_hello
-from poolproof.wording import printable
 
 __all__ = ["SchemaChecker", "schema_text", "validate"]
 

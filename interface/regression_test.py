@@ -11,8 +11,9 @@ import re
 import textwrap
 from pathlib import Path
 
+from poolproof.contract.outside import printable
 from poolproof.contract.trace import Trace
-from poolproof.wording import printable, set_up_of, severity_words
+from poolproof.wording import set_up_of, severity_words
 
 __all__ = ["comment", "regression_test", "test_name"]
 

@@ -12,8 +12,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from poolproof.contract.outside import printable
 from poolproof.harness.sequence_workload import SequenceWorkload, SequenceWorkloadResult
-from poolproof.wording import printable, severity_words
+from poolproof.wording import severity_words
 
 __all__ = ["sequence_json", "sequence_report"]
 

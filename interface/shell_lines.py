@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from poolproof.wording import printable
+from poolproof.contract.outside import printable
 
 __all__ = ["shell_line"]
 

@@ -16,13 +16,14 @@ from rich.table import Table
 from rich.text import Text
 
 from poolproof.certificate import Certificate, Outcome, StageResult, Verdict
+from poolproof.contract.outside import printable
 from poolproof.finding import Finding, FindingStatus
 from poolproof.finding_report import finding_report
 from poolproof.known_findings import ENTRIES_FILE
 from poolproof.lessons import UNFINISHED
 from poolproof.shell_lines import shell_line
 from poolproof.verdict import failing, reasons_inconclusive
-from poolproof.wording import printable, profile_words
+from poolproof.wording import profile_words
 
 __all__ = ["result_lines", "text_certificate", "verdict_line"]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.outside import printable
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
 from poolproof.harness.weak_hashes import WEAK_HASHES
 
 __all__ = [
+    "in_a_template",
     "num_blocks_of",
-    "printable",
     "profile_words",
     "set_up_of",
     "severity_words",
@@ -75,16 +76,18 @@ def _value_words(value: object) -> str:
     return "+".join(_group_words(group) for group in value)
 
 
+def in_a_template(value: object) -> object:
+    """What a template writes of a value: texts printable, for jinja2's `finalize`."""
+    # Not of a subclass: Markup is text of ours.
+    return printable(value) if type(value) is str else value
+
+
 def _group_words(group: dict[str, object]) -> str:
     """KIND[:WINDOW[:BLOCK_SIZE]]."""
     numbers = [group["window"], group["block_size"]] if group["block_size"] else [group["window"]]
     shown = [str(number) for number in numbers] if any(numbers) else []
     return ":".join([str(group["kind"]), *shown])
 
-
-def printable(text: str) -> str:
-    """Text from outside, made safe for a terminal: control characters are shown, not obeyed."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def shortened(items: Sequence[str]) -> str:

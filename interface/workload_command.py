@@ -254,7 +254,7 @@ def _write_traces(results: Sequence[WorkloadResult | SequenceWorkloadResult], fo
 
 
 def _stop(message: str) -> NoReturn:
-    from poolproof.wording import printable
+    from poolproof.contract.outside import cut
 
-    click.echo(f"poolproof: {printable(message)}", err=True)
+    click.echo(f"poolproof: {cut(message)}", err=True)
     sys.exit(2)

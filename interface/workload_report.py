@@ -16,9 +16,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from poolproof.contract.outside import printable
 from poolproof.harness.pool_session import SMALL_POOL
 from poolproof.harness.request_workload import RequestWorkload, WorkloadResult
-from poolproof.wording import printable, severity_words
+from poolproof.wording import severity_words
 
 __all__ = ["compare_hit_rates", "workload_json", "workload_report"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from poolproof.contract.commands import Command
+from poolproof.contract.outside import shown
 from poolproof.contract.prefix_words import listed
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import copy_list, number_of_blocks, sequence_name
@@ -34,8 +35,8 @@ def no_such_block(seq_id: int, block: object, num_blocks: int) -> Violation:
     return Violation(
         "I2",
         Severity.WRONG_DATA_OF_ANOTHER,
-        f"the table of {sequence_name(seq_id)} holds {block!r}, which is no block (ids run from 0 "
-        f"to {num_blocks - 1}): the kernel reads outside of the cache",
+        f"the table of {sequence_name(seq_id)} holds {shown(block)}, which is no block (ids run "
+        f"from 0 to {num_blocks - 1}): the kernel reads outside of the cache",
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poolproof.contract.observation import PoolLedger
+from poolproof.contract.outside import shown
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import owners
 
@@ -29,7 +30,7 @@ def hands_out_free_blocks(
             return Violation(
                 "I2",
                 Severity.CRASH,
-                f"allocate handed out {block!r}, which is no block (ids run from 0 to "
+                f"allocate handed out {shown(block)}, which is no block (ids run from 0 to "
                 f"{num_blocks - 1})",
             )
         if block == known.null_block:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from poolproof.contract.content import ContentKey
 from poolproof.contract.observation import PoolLedger
+from poolproof.contract.outside import shown
 from poolproof.contract.prefix_words import Prefix, shortened
 
 __all__ = ["block_list", "copy_list", "key_name", "number_of_blocks", "owners", "sequence_name"]
@@ -63,7 +64,7 @@ def key_name(key: object, beside: object = None) -> str:
         return f"the key of <{Prefix.of_key(key).words()}> in group {key.group}"
     if isinstance(key, bytes):
         return f"hash {key.hex()[:8]}{_told_from(key, beside)}"
-    return f"{key!r:.80}, which is no hash that was ever given"
+    return f"{shown(key, 80)}, which is no hash that was ever given"
 
 
 def _told_from(key: bytes, other: object) -> str:

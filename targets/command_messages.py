@@ -30,6 +30,7 @@ from poolproof.contract.commands import (
     Reset,
     Touch,
 )
+from poolproof.contract.outside import shown
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -224,6 +225,6 @@ def _quoted(line: bytes) -> str:
 def short(value: object, most: int = 2 * _SHOWN) -> str:
     """What a program said, as a piece of a message of one line, whatever it was."""
     # Cut before it is split: it may be a megabyte, and every answer may be one.
-    text = (value if isinstance(value, str) else repr(value))[: 4 * most]
+    text = value[: 4 * most] if isinstance(value, str) else shown(value, 4 * most)
     text = " ".join(text.split())
     return text if len(text) <= most else text[:most] + " ..."

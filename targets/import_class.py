@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from poolproof.contract.outside import class_name, said_by, shown
 from poolproof.contract.target import TargetError
 
 __all__ = ["import_class", "version_of"]
@@ -133,12 +134,13 @@ def _importable_from(folder: Path) -> Iterator[None]:
 def _what_happened(error: BaseException, path: Path | None) -> str:
     """The exception in one line, with the innermost line of the user's own code."""
     if isinstance(error, SystemExit):
-        what = f"it exits the process with {error.code!r}"
+        what = f"it exits the process with {shown(error.code)}"
     elif isinstance(error, ModuleNotFoundError) and error.name:
         what = f"it needs the module {error.name}, which is not installed in {sys.executable}"
     else:
-        lines = str(error).splitlines()
-        what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        lines = said_by(error).splitlines()
+        name = class_name(error).rpartition(".")[2]
+        what = f"{name}: {lines[0]}" if lines else name
     place = _line_of(error, path)
     return f"{what} ({place})" if place else what
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from poolproof.contract.manager_target import MANAGER_METHODS, MANAGER_OBSERVERS
+from poolproof.contract.outside import shown
 from poolproof.contract.target import (
     CHAIN_VERBS,
     INDEX_OBSERVERS,
@@ -195,5 +196,4 @@ def _in_words(outcome: Outcome) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = value.hex()[:8] if isinstance(value, bytes) else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return value.hex()[:8] if isinstance(value, bytes) else shown(value, 80)

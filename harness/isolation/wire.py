@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from poolproof.contract.outside import class_name, cut, said_by
 from poolproof.harness.isolation.beacon import Beacon
 from poolproof.harness.isolation.outcome import Failed, Finished, Outcome, OutOfMemory, stack_of
 
@@ -22,6 +23,8 @@ __all__ = ["Job", "answer", "failure", "read_answer", "request"]
 C = TypeVar("C")
 A = TypeVar("A")
 R = TypeVar("R")
+_MOST_OF_A_MESSAGE = 10_000
+_MOST_OF_A_TRACEBACK = 100_000
 Job = Callable[[C, A, Beacon], R]
 """(what `prepare` returned, one argument, a beacon) -> a result that can be pickled."""
 
@@ -57,13 +60,11 @@ def answer(received: bytes, context: Any, beacon: Beacon, memory_mib: int) -> by
 
 def failure(error: BaseException) -> Failed:
     """An exception as a value that any process can read."""
-    kind = type(error)
-    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     try:
-        message = str(error)
-    except Exception:
-        message = "(its message cannot be shown)"
-    return Failed(name, message, "".join(traceback.format_exception(error)))
+        trace = cut("".join(traceback.format_exception(error, limit=50)), _MOST_OF_A_TRACEBACK)
+    except BaseException as another:  # it calls the exception's own methods
+        trace = f"(the traceback cannot be shown: {class_name(another)})"
+    return Failed(class_name(error), said_by(error, _MOST_OF_A_MESSAGE), trace)
 
 
 def read_answer(received: bytes) -> Outcome[Any]:

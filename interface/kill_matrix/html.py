@@ -15,6 +15,7 @@ from poolproof.kill_matrix.wording import (
     steps_of,
     verdict_text,
 )
+from poolproof.wording import in_a_template
 
 __all__ = ["matrix_html"]
 
@@ -27,6 +28,7 @@ def matrix_html(matrix: Matrix) -> str:
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=in_a_template,
     )
     page = environment.get_template("bugs.html").render(
         matrix=matrix,

@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from poolproof.contract.outside import printable
 from poolproof.power.power_report import Mutant, PowerReport
-from poolproof.wording import printable
 
 __all__ = ["power_text"]
 

@@ -59,7 +59,7 @@ def test_frames_are_the_innermost_first_and_ours_are_left_out():
     [
         (RuntimeError("torn\nin two"), "RuntimeError: torn"),
         (ValueError(), "ValueError"),
-        (KeyError("x" * 999), "KeyError: '" + "x" * 299),
+        (KeyError("x" * 999), "KeyError: '" + "x" * 299 + " ... (1,001 characters)"),
     ],
 )
 def test_an_exception_is_told_on_one_line(error, shown):
@@ -71,7 +71,7 @@ def test_an_exception_that_cannot_be_shown_is_told_by_its_type():
         def __str__(self):
             raise RuntimeError
 
-    assert raised(BrokenError()) == "BrokenError"
+    assert raised(BrokenError()) == "BrokenError: (its message cannot be shown)"
 
 
 def test_a_crash_says_what_was_legal():

@@ -12,6 +12,7 @@ from poolproof.certify_outputs import Outputs
 from poolproof.contract.trace import read_trace
 from poolproof.contract.violation import Severity
 from poolproof.finding_report import plain_text
+from poolproof.html_trace import html_trace
 from poolproof.junit_certificate import junit_certificate
 from poolproof.markdown_certificate import markdown_certificate
 from poolproof.output_files import OutputError, check_file, check_folder, write_file
@@ -153,7 +154,34 @@ def test_junit_survives_control_characters(samples):
     violation = samples.replace(found.violation, sentence="bell \x07 & <tag>")
     judged = judge(samples.certificate(samples.replace(found, violation=violation)), Rules())
     failure = parsed(junit_certificate(judged)).find(".//failure")
-    assert failure.get("message").endswith("bell ? & <tag>")
+    assert failure.get("message").endswith("bell \\x07 & <tag>")
+
+
+def test_every_form_can_be_written_whatever_a_target_says_of_itself(samples, tmp_path):
+    hostile = "half \ud83d, \x1b[2Jorder, \u202eback, \x00 nul, </testsuites> `|` <script>\rover"
+    found = samples.finding()
+    violation = samples.replace(found.violation, sentence=hostile, frames=(hostile,))
+    trace = samples.replace(found.trace, target=hostile, violation=violation)
+    found = samples.replace(found, violation=violation, trace=trace, remark=hostile)
+    made = samples.certificate(
+        found, target=hostile, source=hostile, target_version=hostile, platform=hostile,
+        notes=(hostile,), not_covered=(hostile,), never_called=(hostile,), behaves_as=hostile,
+    )  # fmt: skip
+    judged = judge(made, Rules())
+    files = {form: tmp_path / f"c.{form}" for form in ("json", "xml", "md")}
+    out = tmp_path / "report-\udcff"
+    Outputs(files["json"], files["xml"], files["md"], out).write(judged)
+    assert Certificate.from_json(json.loads(files["json"].read_text())) == judged
+    assert parsed(files["xml"].read_text()).find(".//failure") is not None
+    texts = [*files.values(), *out.iterdir()]
+    assert len(texts) == 9
+    for path in texts:
+        text = path.read_text(encoding="utf-8")
+        assert not {"\x1b", "\u202e", "\x00", "\r"} & set(text)
+        assert path.suffix != ".xml" or "<script>" not in text
+    page = html_trace(trace)
+    assert not {"\x1b", "\u202e", "\x00", "\r", "\ud83d"} & set(page)
+    assert "<script>" not in page
 
 
 def test_json_is_read_back(refused, tmp_path):
