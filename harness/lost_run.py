@@ -82,8 +82,9 @@ class Journal:
         self._write(command_to_json(command))
 
     def _write(self, record: dict[str, Any]) -> None:
-        os.write(self._file, (json.dumps(record) + "\n").encode())
+        # First: a copy of this process that the target forked ends here, and writes nothing.
         self._beacon.bump()
+        os.write(self._file, (json.dumps(record) + "\n").encode())
 
     def close(self) -> None:
         """The file stays."""

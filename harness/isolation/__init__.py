@@ -14,11 +14,14 @@ from poolproof.harness.isolation.outcome import (
     Died,
     Failed,
     Finished,
+    Forked,
     Hung,
     ImporterError,
     Lost,
     Outcome,
     OutOfMemory,
+    TooManyProcesses,
+    Unwatched,
 )
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "Died",
     "Failed",
     "Finished",
+    "Forked",
     "Hung",
     "ImporterError",
     "InProcess",
@@ -36,4 +40,6 @@ __all__ = [
     "OutOfMemory",
     "Outcome",
     "Server",
+    "TooManyProcesses",
+    "Unwatched",
 ]

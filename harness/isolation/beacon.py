@@ -7,12 +7,14 @@ each cell has one writer and a torn read only delays a verdict by one look.
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Callable
+from typing import NoReturn
 
 __all__ = ["Beacon", "BeaconArena"]
 
 _CELLS = 8
-_BUMPS, _MARK, _STARTED, _ENDED = range(4)
+_BUMPS, _MARK, _STARTED, _ENDED, _CAME_BACK = range(5)
 
 
 class Beacon:
@@ -22,13 +24,20 @@ class Beacon:
     that it serves as the `announce` hook of a driver.
     """
 
-    __slots__ = ("_cells", "bump")
+    __slots__ = ("_cells", "bump", "lead_astray")
 
     def __init__(self, cells: memoryview) -> None:
         def bump(_: object = None) -> None:
             cells[_BUMPS] += 1
 
+        def lead_astray(progress: int) -> None:
+            # Here too at no cost for the right process.
+            nonlocal cells
+            cells = self._cells = _Astray(cells, progress)  # type: ignore[assignment] # answers nobody
+
         self._cells = cells
+        self.lead_astray = lead_astray
+        """In a process that the target forked, at this progress: its first use ends it."""
         # A closure and not a method: it is called at every command, and this is half the price.
         self.bump: Callable[..., None] = bump
 
@@ -52,6 +61,11 @@ class Beacon:
             self._cells[index] = 0
 
     @property
+    def came_back_twice(self) -> bool:
+        """Whether the call has returned to us in a second process."""
+        return bool(self._cells[_CAME_BACK])
+
+    @property
     def busy(self) -> bool:
         """Whether a call is running."""
         return bool(self._cells[_STARTED] != self._cells[_ENDED])
@@ -63,13 +77,28 @@ class Beacon:
 
     @property
     def progress(self) -> int:
-        """Bumps in the current call, or in the last one."""
-        return int(self._cells[_BUMPS])
+        """Bumps in the current call, or in the last one; of one that came back twice, till then."""
+        return int(self._cells[_CAME_BACK] or self._cells[_BUMPS])
 
     @property
     def last_mark(self) -> int:
         """The number that was noted last in the call, 0 if none."""
         return int(self._cells[_MARK])
+
+
+class _Astray:
+    """The cells of a process that should not be here: whatever it does with them is its end."""
+
+    def __init__(self, cells: memoryview, progress: int) -> None:
+        self._cells = cells
+        self._progress = progress
+
+    def __getitem__(self, index: int) -> NoReturn:
+        self._cells[_CAME_BACK] = max(1, self._progress)
+        os._exit(0)
+
+    def __setitem__(self, index: int, value: int) -> None:
+        self[index]
 
 
 class BeaconArena:

@@ -1,8 +1,7 @@
 """What a forked child does before anything else, and how its last output is read.
 
-A child stands in a session of its own, so that Ctrl-C reaches only its parent and its whole
-family is killed at once; it reads nothing, prints into a file, leaves no core dump, and dies with
-its parent.
+A child stands in a session of its own, so that Ctrl-C reaches only its parent; it reads nothing,
+prints into a file, leaves no core dump, and dies with its parent.
 """
 
 from __future__ import annotations
@@ -19,12 +18,15 @@ import time
 import warnings
 from typing import BinaryIO
 
+from poolproof.harness.isolation.process_tree import end_tree
+
 __all__ = [
     "MOST_OUTPUT_BYTES",
     "become_child",
     "fork_process",
     "kill_family",
-    "kill_orphans",
+    "kill_session",
+    "leave_terminal",
     "open_output",
     "print_stack",
     "read_tail",
@@ -49,18 +51,23 @@ def fork_process() -> int:
         return os.fork()
 
 
-def become_child(output: int, parent: int) -> None:
-    """Turn a freshly forked process into a child as described above."""
+def leave_terminal(output: int) -> None:
+    """Into a session of its own, without input, and with what it prints in a file."""
     os.setsid()
-    if _LIBC is not None:  # pragma: no branch - the tests of processes run on Linux
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)  # pragma: no cover - the parent has ended between fork() and here
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(output, 1)
     os.dup2(output, 2)
+
+
+def become_child(output: int, parent: int) -> None:
+    """Turn a freshly forked process into a child as described above."""
+    leave_terminal(output)
+    if _LIBC is not None:  # pragma: no branch - the tests of processes run on Linux
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)  # pragma: no cover - the parent has ended between fork() and here
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays open
     sys.stdout = sys.__stdout__ = _stream(1)  # type: ignore[misc] # final in typeshed alone
     sys.stderr = sys.__stderr__ = _stream(2)  # type: ignore[misc] # the same
@@ -127,15 +134,13 @@ def print_stack(pid: int, output: int) -> None:
         before, size = size, os.fstat(output).st_size
 
 
-def kill_orphans(pid: int) -> None:
-    """Kill what a child started and left behind; the child itself ended a moment ago."""
+def kill_session(pid: int) -> None:
+    """Kill what a child has in its session; the child itself may have ended a moment ago."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def kill_family(pid: int) -> None:
     """Kill a child that has not been waited for yet, and everything that it started."""
-    kill_orphans(pid)
-    # Also alone: a child that was forked a moment ago may not lead its session yet.
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+    end_tree(pid)
+    kill_session(pid)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import signal
 import socket
 import sys
 import time
@@ -15,20 +16,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, NoReturn
 
 from poolproof.harness.isolation.beacon import Beacon, BeaconArena
 from poolproof.harness.isolation.child_process import (
     MOST_OUTPUT_BYTES,
     become_child,
-    fork_process,
-    kill_family,
-    kill_orphans,
     open_output,
     print_stack,
     read_tail,
 )
-from poolproof.harness.isolation.limits import Limits, memory_in_use_mib
+from poolproof.harness.isolation.keeper import Keeper
+from poolproof.harness.isolation.limits import MOST_PROCESSES, Limits, memory_in_use_mib
 from poolproof.harness.isolation.outcome import (
     Died,
     Failed,
@@ -36,7 +35,11 @@ from poolproof.harness.isolation.outcome import (
     ImporterError,
     Lost,
     OutOfMemory,
+    TooManyProcesses,
+    Unwatched,
+    Verdict,
 )
+from poolproof.harness.isolation.process_tree import descendants_of
 from poolproof.harness.isolation.watchman import (
     POLL_S,
     Ended,
@@ -48,8 +51,6 @@ from poolproof.harness.isolation.watchman import (
 from poolproof.harness.isolation.worker import leave_as_python_does
 
 __all__ = ["Importer", "WorkerHandle"]
-
-Verdict = Hung | OutOfMemory | Died | Failed
 
 
 class WorkerHandle:
@@ -84,19 +85,24 @@ class Importer:
     """The process that imports the target and from which workers fork.
 
     The constructor returns once the import is done. Raises ImporterError when the import raises,
-    ends the process or breaks a limit; the same later, when the importer itself is lost.
+    ends the process or breaks a limit; the same later, when the importer itself is lost while
+    nothing runs. A call that was running is told of it, and the target is imported again.
     """
 
     def __init__(self, prepare: Callable[[], Any], limits: Limits) -> None:
+        self._prepare = prepare
         self._limits = limits
         self._arena = BeaconArena()
         self._free_slots = list(reversed(range(BeaconArena.NUM_SLOTS)))
         self._workers: dict[int, WorkerHandle] = {}
+        self._begin()
+
+    def _begin(self) -> None:
         self._output = open_output()
         self._is_ready = False
         self.control, other_control = Pipe(duplex=True)
         self._descriptors, other_descriptors = socket.socketpair()
-        self._pid = self._start(prepare, other_control, other_descriptors)
+        self._keeper = self._start(other_control, other_descriptors)
         other_control.close()
         other_descriptors.close()
         try:
@@ -105,24 +111,23 @@ class Importer:
             self.close()
             raise
 
-    def _start(
-        self, prepare: Callable[[], Any], control: Connection[Any, Any], descriptors: socket.socket
-    ) -> int:
+    def _start(self, control: Connection[Any, Any], descriptors: socket.socket) -> Keeper:
         for stream in (sys.stdout, sys.stderr):
             # Or else both processes write what was buffered. Without a console they are None.
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 stream.flush()
-        parent = os.getpid()
-        pid = fork_process()
-        if pid:
-            return pid
-        try:  # pragma: no cover - coverage follows a child only into what it calls
-            become_child(self._output.fileno(), parent)
-            self.control.close()
-            self._descriptors.close()
-            import_and_watch(prepare, control, descriptors, self._arena)
-        except BaseException as error:  # pragma: no cover - in the child, see above
-            leave_as_python_does(error)
+
+        def work(keeper: int) -> NoReturn:
+            try:
+                become_child(self._output.fileno(), keeper)
+                self.control.close()
+                self._descriptors.close()
+                import_and_watch(self._prepare, control, descriptors, self._arena)
+            except BaseException as error:
+                leave_as_python_does(error)
+
+        lines = (control, descriptors, self.control, self._descriptors)
+        return Keeper(work, self._output.fileno(), tuple(line.fileno() for line in lines))
 
     def _await_import(self) -> None:
         limits = self._limits
@@ -133,15 +138,22 @@ class Importer:
             looked_at = now
             if os.fstat(self._output.fileno()).st_size > MOST_OUTPUT_BYTES:
                 os.ftruncate(self._output.fileno(), 0)
-            verdict: Hung | OutOfMemory | None = None
+            verdict: Hung | OutOfMemory | TooManyProcesses | None = None
+            pid = self._keeper.pid_below
             if waited_s >= limits.import_timeout_s:
                 verdict = Hung(seconds=limits.import_timeout_s)
-            elif memory_in_use_mib(self._pid) > limits.import_memory_mib:
+            elif memory_in_use_mib(pid) > limits.import_memory_mib:
                 verdict = OutOfMemory(mib=limits.import_memory_mib)
+            elif len(descendants_of(pid, MOST_PROCESSES)) > MOST_PROCESSES:
+                verdict = TooManyProcesses(number=MOST_PROCESSES)
+            if isinstance(verdict, Hung | OutOfMemory):
+                print_stack(pid, self._output.fileno())
             if verdict is not None:
-                print_stack(self._pid, self._output.fileno())
                 raise ImporterError(replace(verdict, output_tail=read_tail(self._output)))
-        message = self._receive()
+        try:
+            message = self.control.recv()
+        except (EOFError, OSError):
+            raise ImporterError(self._how_it_ended()) from None
         if isinstance(message, Failed):
             raise ImporterError(message)
         assert isinstance(message, Ready)
@@ -162,7 +174,12 @@ class Importer:
                 self._descriptors, [b"."], [other_line.fileno(), worker.output.fileno()]
             )
         except OSError:
-            raise self._gone() from None
+            # Nothing had been asked of it; those that were asked are told, if there are any.
+            del self._workers[slot]
+            self._free_slots.append(slot)
+            worker.close()
+            self._lose_importer()
+            return self.fork(call_timeout_s, memory_mib)
         finally:
             other_line.close()
         return worker
@@ -183,7 +200,11 @@ class Importer:
     def hear(self) -> None:
         """Take in what the watchman has said so far, without waiting."""
         while self.control.poll():
-            message = self._receive()
+            try:
+                message = self.control.recv()
+            except (EOFError, OSError):
+                self._lose_importer()
+                return
             assert isinstance(message, Ended)
             self._workers.pop(message.slot).verdict = message.verdict
             self._free_slots.append(message.slot)
@@ -194,41 +215,41 @@ class Importer:
             wait([self.control])
             self.hear()
 
-    def _receive(self) -> Any:
-        try:
-            return self.control.recv()
-        except (EOFError, OSError):
-            raise self._gone() from None
+    def _lose_importer(self) -> None:
+        """Tell the calls that ran, and import again. Raises ImporterError if none ran."""
+        died = self._how_it_ended()
+        self._close_lines()
+        workers, self._workers = self._workers, {}
+        busy = [worker for worker in workers.values() if worker.beacon.busy]
+        for slot, worker in workers.items():
+            worker.verdict = Unwatched(status=died.status, alone=len(busy) == 1)
+            self._free_slots.append(slot)
+        if not busy:
+            for worker in workers.values():
+                worker.close()
+            raise ImporterError(died, "the process that imported the target") from None
+        self._begin()
 
-    def _gone(self) -> ImporterError:
-        """The importer has closed its line; why, is its exit status."""
-        status = self._reap(patience_s=2.0)
-        return ImporterError(Died(status=status, output_tail=read_tail(self._output)))
+    def _how_it_ended(self) -> Died:
+        """Why the importer has closed its line."""
+        status = self._keeper.status(patience_s=2.0)
+        self._keeper.close()
+        # It closed its line and went on, and was killed for it.
+        known = -signal.SIGKILL if status is None else Died.status_of(status)
+        return Died(status=known, output_tail=read_tail(self._output))
 
-    def _reap(self, patience_s: float) -> int:
-        """Wait for the importer to end, not for ever; the status as in `Died`."""
-        pid, self._pid = self._pid, 0
-        until = time.monotonic() + patience_s
-        try:
-            while time.monotonic() < until:
-                ended, status = os.waitpid(pid, os.WNOHANG)
-                if ended:
-                    kill_orphans(pid)
-                    return Died.status_of(status)
-                time.sleep(0.002)
-            kill_family(pid)
-            return Died.status_of(os.waitpid(pid, 0)[1])
-        except ChildProcessError:
-            # The caller's process ignores SIGCHLD, so that nobody can know.
-            return 0
+    def _close_lines(self) -> None:
+        self.control.close()
+        self._descriptors.close()
+        self._output.close()
 
     def close(self) -> None:
         """Kill the workers and the importer, and wait for them; may be called again."""
         self.control.close()
         self._descriptors.close()
-        if self._pid:
-            # In the middle of an import it would not notice that the line is closed.
-            self._reap(patience_s=5.0 if self._is_ready else 0.0)
+        # It ends by itself, but in the middle of an import it would not notice.
+        self._keeper.status(patience_s=5.0 if self._is_ready else 0.0)
+        self._keeper.close()
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from poolproof.harness.isolation.crew import Crew
 from poolproof.harness.isolation.importer import Importer, WorkerHandle
 from poolproof.harness.isolation.limits import Limits
-from poolproof.harness.isolation.outcome import Outcome
+from poolproof.harness.isolation.outcome import Forked, Outcome, Unwatched
 from poolproof.harness.isolation.wire import Job, read_answer, request
 
 __all__ = ["Isolation", "Server"]
@@ -98,22 +98,34 @@ class Isolation(Generic[C]):
         """
         importer = self._running_importer()
         todo = enumerate(arguments)
-        running: dict[WorkerHandle, int] = {}
+        running: dict[WorkerHandle, tuple[int, A]] = {}
+        # Ran beside others when somebody ended the watchman: each is tried alone, to learn who did.
+        suspects: list[tuple[int, A]] = []
+        tries_alone = False
         try:
             while True:
-                while len(running) < self.workers and (item := next(todo, None)) is not None:
-                    index, argument = item
-                    call = request(job, argument)
+                while not tries_alone and len(running) < self.workers:
+                    if suspects and running:
+                        break
+                    tries_alone = bool(suspects)
+                    item = suspects.pop(0) if suspects else next(todo, None)
+                    if item is None:
+                        break
+                    call = request(job, item[1])
                     worker = importer.fork(self.limits.call_timeout_s, self.limits.memory_mib)
-                    running[worker] = index
+                    running[worker] = item
                     _send(worker, call)
                 if not running:
                     return
                 for worker in _that_have_news(importer, running):
                     outcome = _outcome(importer, worker)
-                    index = running.pop(worker)
+                    item = running.pop(worker)
                     worker.close()
-                    yield index, outcome
+                    tries_alone = False
+                    if isinstance(outcome, Unwatched) and not outcome.alone:
+                        suspects.append(item)
+                    else:
+                        yield item[0], outcome
         finally:
             for worker in running:
                 importer.kill(worker)
@@ -150,6 +162,13 @@ class Server(Generic[A, R]):
 
     def __call__(self, argument: A) -> Outcome[R]:
         """Run the job with this argument."""
+        outcome = self._once(argument)
+        while isinstance(outcome, Unwatched) and not outcome.alone:
+            # Somebody else may have done it, who runs no more.
+            outcome = self._once(argument)
+        return outcome
+
+    def _once(self, argument: A) -> Outcome[R]:
         call = request(self._job, argument)
         self._importer.hear()
         if self._worker is not None and self._worker.verdict is not None:
@@ -210,7 +229,13 @@ def _outcome(importer: Importer, worker: WorkerHandle) -> Outcome[Any]:
     """The worker's answer if it is whole, otherwise what the watchman says."""
     try:
         if worker.line.poll():
-            return read_answer(worker.line.recv_bytes())
+            answer = worker.line.recv_bytes()
+            if worker.beacon.came_back_twice:
+                # Who answered is not known, and the other may still be about.
+                outcome = Forked(progress=worker.beacon.progress, mark=worker.beacon.last_mark)
+                importer.kill(worker)
+                return outcome
+            return read_answer(answer)
     except (EOFError, OSError):
         importer.await_verdict(worker)
     return worker.lost()

@@ -7,17 +7,31 @@ which is not the target's time.
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from poolproof.harness.isolation.process_tree import FINDS_ALL
+
 __all__ = [
+    "MOST_PROCESSES",
     "Limits",
     "bound_address_space",
+    "is_alive",
+    "is_dying",
     "memory_in_use_mib",
     "own_time_s",
     "waited_for_processor_s",
 ]
+
+MOST_PROCESSES = 256
+"""So many processes may live at once below a worker, or below the importer during the import.
+
+Counted, for the kernel's own limit (RLIMIT_NPROC) is of a user and does not bind root.
+"""
 
 _MIB = 1 << 20
 _PRIVATE = ("RssAnon:", "RssShmem:", "VmSwap:")
@@ -51,7 +65,12 @@ class Limits:
     def statement(self) -> str:
         """The limits as the certificate states them."""
         memory = f"{self.memory_mib} MiB" if _reads_memory() else "memory without a limit here"
-        return f"{self.call_timeout_s:g} s for each call, {memory}"
+        processes = (
+            f"{MOST_PROCESSES} processes"
+            if FINDS_ALL
+            else "processes that leave their session are not found here"
+        )
+        return f"{self.call_timeout_s:g} s for each call, {memory}, {processes}"
 
 
 def memory_in_use_mib(pid: int) -> int:
@@ -65,6 +84,25 @@ def memory_in_use_mib(pid: int) -> int:
         return 0
     lines = (line.split() for line in status.splitlines() if line.startswith(_PRIVATE))
     return sum(int(words[1]) for words in lines) // 1024
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs or sleeps; not one that has ended and was not waited for."""
+    _, _, rest = _text_of(Path(f"/proc/{pid}/stat")).rpartition(")")
+    return bool(rest) and rest.split()[0] not in "ZX"
+
+
+def is_dying(parent: int) -> bool:
+    """Whether the process that was this one's parent has ended, or is about to be killed."""
+    if os.getppid() != parent:
+        return True
+    # proc(5): the ninth field of stat are the flags, of which 4 is PF_EXITING.
+    _, _, rest = _text_of(Path(f"/proc/{parent}/stat")).rpartition(")")
+    if rest and int(rest.split()[6]) & 4:
+        return True
+    text = _text_of(Path(f"/proc/{parent}/status"))
+    pending = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", text, re.MULTILINE)
+    return any(int(mask, 16) >> (signal.SIGKILL - 1) & 1 for mask in pending)
 
 
 def waited_for_processor_s(pid: int, proc: Path = _PROC) -> float:
@@ -90,7 +128,7 @@ def own_time_s(passed_s: float, waited_s: float) -> float:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii")
+        return path.read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
 

@@ -20,11 +20,15 @@ __all__ = [
     "Died",
     "Failed",
     "Finished",
+    "Forked",
     "Hung",
     "ImporterError",
     "Lost",
     "OutOfMemory",
     "Outcome",
+    "TooManyProcesses",
+    "Unwatched",
+    "Verdict",
     "stack_of",
 ]
 
@@ -138,17 +142,51 @@ class Died(Lost):
         return os.waitstatus_to_exitcode(wait_status)
 
 
-Outcome = Finished[R] | Hung | OutOfMemory | Died | Failed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooManyProcesses(Lost):
+    """More processes below the worker than the limit."""
+
+    number: int
+
+    def sentence(self, what: str) -> str:
+        return f"{what} started more than {self.number} processes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked(Lost):
+    """A call returned in a second process: the target forked, and its child went on with us."""
+
+    def sentence(self, what: str) -> str:
+        return f"{what} returned in two processes: it forked, and did not end its child"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwatched(Lost):
+    """The process that imported the target and watches it ended while the call ran.
+
+    `status` as in `Died`. `alone` says that no other call ran, which may have done it.
+    """
+
+    status: int
+    alone: bool
+
+    def sentence(self, what: str) -> str:
+        how = Died(status=self.status).how
+        return f"{what} ended the process that watches over the target ({how})"
+
+
+Verdict = Hung | OutOfMemory | Died | TooManyProcesses | Forked | Unwatched | Failed
+Outcome = Finished[R] | Verdict
 
 
 class ImporterError(Exception):
     """The target could not be imported, or its importer was lost later; `outcome` says how."""
 
-    def __init__(self, outcome: Hung | OutOfMemory | Died | Failed) -> None:
+    def __init__(self, outcome: Verdict, what: str = "importing the target") -> None:
         if isinstance(outcome, Failed):
-            text = f"importing the target raised {outcome.exception_type}: {outcome.message}"
+            text = f"{what} raised {outcome.exception_type}: {outcome.message}"
         else:
-            text = outcome.sentence("importing the target")
+            text = outcome.sentence(what)
         super().__init__(text)
         self.outcome = outcome
 

@@ -25,21 +25,39 @@ from poolproof.harness.isolation.child_process import (
     become_child,
     fork_process,
     kill_family,
-    kill_orphans,
+    kill_session,
     print_stack,
 )
 from poolproof.harness.isolation.limits import (
+    MOST_PROCESSES,
+    is_alive,
     memory_in_use_mib,
     own_time_s,
     waited_for_processor_s,
 )
-from poolproof.harness.isolation.outcome import Died, Failed, Hung, OutOfMemory
+from poolproof.harness.isolation.outcome import (
+    Died,
+    Forked,
+    Hung,
+    OutOfMemory,
+    TooManyProcesses,
+    Verdict,
+)
+from poolproof.harness.isolation.process_tree import (
+    adopt_orphans,
+    children_of,
+    descendants_of,
+    end_children,
+)
 from poolproof.harness.isolation.wire import failure
 from poolproof.harness.isolation.worker import leave_as_python_does, work
 
 __all__ = ["POLL_S", "Ended", "Fork", "Kill", "Ready", "import_and_watch"]
 
 POLL_S = 0.05
+
+MOST_DEAD_PROCESSES = 16 * MOST_PROCESSES
+"""Children that ended and were never waited for; they cost the machine a number each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +86,7 @@ class Ended:
     """A worker exists no more."""
 
     slot: int
-    verdict: Hung | OutOfMemory | Died | Failed
+    verdict: Verdict
 
 
 def import_and_watch(
@@ -125,6 +143,9 @@ class _Watchman:
         self._arena = arena
         self._children: dict[int, _Child] = {}
         self._memory_of_import_mib = memory_in_use_mib(os.getpid())
+        # What an engine's import started is needed as long as the engine is.
+        self._of_import = frozenset(children_of(os.getpid()))
+        adopt_orphans()
         self._bell, self._rope = os.pipe()
         for end in (self._bell, self._rope):
             os.set_blocking(end, False)
@@ -154,6 +175,7 @@ class _Watchman:
             for child in self._children.values():
                 kill_family(child.pid)
                 os.waitpid(child.pid, 0)
+            end_children()
 
     def _obey(self, order: Fork | Kill) -> None:
         if isinstance(order, Fork):
@@ -188,6 +210,8 @@ class _Watchman:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             become_child(output, parent)
+            # Until it ends, what it started is found below it, and is its own.
+            adopt_orphans()
             self._control.close()
             self._descriptors.close()
             os.close(self._bell)
@@ -201,7 +225,7 @@ class _Watchman:
     def _look_at(self, child: _Child, awake_s: float) -> None:
         pid, status = os.waitpid(child.pid, os.WNOHANG)
         if pid:
-            kill_orphans(pid)
+            kill_session(pid)
             self._forget(child, Died(status=Died.status_of(status)))
             return
         if os.fstat(child.output).st_size > MOST_OUTPUT_BYTES:
@@ -215,24 +239,42 @@ class _Watchman:
             return
         child.still_s = child.still_s + own_s if seen == child.seen else 0.0
         child.seen = seen
+        if child.beacon.came_back_twice:
+            self._lose(child, Forked())
+            return
+        if _too_many_below(child.pid):
+            self._lose(child, TooManyProcesses(number=MOST_PROCESSES))
+            return
         limit_mib = child.order.memory_mib
         if memory_in_use_mib(child.pid) > self._memory_of_import_mib + limit_mib:
             self._lose(child, OutOfMemory(mib=limit_mib))
         elif child.still_s >= child.order.call_timeout_s:
             self._lose(child, Hung(seconds=child.order.call_timeout_s))
 
-    def _lose(self, child: _Child, verdict: Hung | OutOfMemory | None) -> None:
+    def _lose(self, child: _Child, verdict: Verdict | None) -> None:
         """Kill a worker: for the verdict, or because nobody needs it any more."""
-        if verdict is not None:
+        if isinstance(verdict, Hung | OutOfMemory):
+            # Not of who multiplies: each moment makes it more.
             print_stack(child.pid, child.output)
         kill_family(child.pid)
         _, status = os.waitpid(child.pid, 0)
         self._forget(child, verdict or Died(status=Died.status_of(status)))
 
-    def _forget(self, child: _Child, verdict: Hung | OutOfMemory | Died) -> None:
+    def _forget(self, child: _Child, verdict: Verdict) -> None:
         os.close(child.output)
         del self._children[child.order.slot]
+        # What was below it has been adopted: by nobody else, for living workers keep their own.
+        workers = {other.pid for other in self._children.values()}
+        end_children(but=self._of_import | workers)
         self._control.send(Ended(child.order.slot, verdict))
+
+
+def _too_many_below(pid: int) -> bool:
+    """Whether too many processes live below a worker, or far too many have died there."""
+    below = descendants_of(pid, MOST_DEAD_PROCESSES)
+    if len(below) <= MOST_PROCESSES:
+        return False
+    return len(below) > MOST_DEAD_PROCESSES or sum(map(is_alive, below)) > MOST_PROCESSES
 
 
 def _ignore(*_: object) -> None:

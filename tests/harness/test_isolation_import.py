@@ -16,6 +16,7 @@ from poolproof.harness.isolation import (
     Isolation,
     Limits,
     OutOfMemory,
+    Unwatched,
 )
 
 pytestmark = [
@@ -134,10 +135,13 @@ def kill_the_importer(context, argument, beacon):
     time.sleep(60)
 
 
-def test_the_loss_of_the_importer_itself_is_told():
-    with Isolation(dict) as isolation, pytest.raises(ImporterError) as caught:
-        list(isolation.map(kill_the_importer, [None]))
-    assert str(caught.value) == "importing the target killed the process with SIGKILL"
+def test_a_call_that_ends_the_importer_itself_is_told_so():
+    with Isolation(dict) as isolation:
+        (outcome,) = isolation.map(kill_the_importer, [None])
+    assert outcome == Unwatched(status=-9, alone=True)
+    assert outcome.sentence("free([1])") == (
+        "free([1]) ended the process that watches over the target (killed by SIGKILL)"
+    )
 
 
 @pytest.mark.parametrize("name", ["call_timeout_s", "memory_mib", "import_timeout_s"])

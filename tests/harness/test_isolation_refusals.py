@@ -16,6 +16,7 @@ from poolproof.harness.isolation import (
     ImporterError,
     InProcess,
     Isolation,
+    Unwatched,
     importer,
     watchman,
 )
@@ -95,10 +96,26 @@ def end_the_importer(context, argument, beacon):
     time.sleep(60)
 
 
-def test_who_loses_the_importer_during_a_call_says_so():
-    with Isolation(dict) as isolation, pytest.raises(ImporterError) as caught:
-        isolation.serve(end_the_importer)(None)
-    assert caught.value.outcome == Died(status=-signal.SIGKILL)
+def test_a_server_tells_of_a_call_that_ended_the_importer_and_goes_on():
+    with Isolation(dict) as isolation:
+        server = isolation.serve(end_the_importer)
+        first, second = server(None), server(None)
+        assert list(isolation.map(double, [4])) == [Finished(8)]
+    assert first == second == Unwatched(status=-signal.SIGKILL, alone=True)
+
+
+def end_the_importer_or_double(context, argument, beacon):
+    time.sleep(0.2)
+    if argument < 0:
+        os.kill(os.getppid(), signal.SIGKILL)
+    return argument * 2
+
+
+def test_only_the_call_that_ends_the_importer_is_blamed_not_those_that_ran_beside_it():
+    with Isolation(dict, workers=3) as isolation:
+        outcomes = list(isolation.map(end_the_importer_or_double, [1, 2, -1, 3, -1, 4]))
+    blamed = Unwatched(status=-signal.SIGKILL, alone=True)
+    assert outcomes == [Finished(2), Finished(4), blamed, Finished(6), blamed, Finished(8)]
 
 
 def test_without_an_importer_there_are_no_further_workers():

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from poolproof.harness.isolation import Died, Failed, Finished, Limits, OutOfMemory
+from poolproof.harness.isolation import Died, Failed, Finished, Limits, OutOfMemory, limits
 from poolproof.harness.isolation.isolation import _send, _that_have_news
 from poolproof.harness.isolation.limits import bound_address_space, memory_in_use_mib
 from poolproof.harness.isolation.outcome import Lost, stack_of
@@ -19,13 +19,19 @@ from poolproof.harness.isolation.wire import answer, read_answer, request
 BEACON = SimpleNamespace(progress=4, last_mark=2)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="less can be limited elsewhere")
 def test_limits_are_stated():
-    assert Limits(call_timeout_s=2.5, memory_mib=64).statement == "2.5 s for each call, 64 MiB"
+    statement = Limits(call_timeout_s=2.5, memory_mib=64).statement
+    assert statement == "2.5 s for each call, 64 MiB, 256 processes"
 
 
-def test_where_memory_cannot_be_read_that_is_stated(monkeypatch):
+def test_what_cannot_be_limited_is_stated(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert Limits().statement == "10 s for each call, memory without a limit here"
+    monkeypatch.setattr(limits, "FINDS_ALL", False)
+    assert Limits().statement == (
+        "10 s for each call, memory without a limit here, processes that leave their session are "
+        "not found here"
+    )
 
 
 def test_a_process_that_has_ended_uses_no_memory():
