@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from poolproof.harness.isolation.importer import Importer, WorkerHandle
 from poolproof.harness.isolation.limits import Limits
 from poolproof.harness.isolation.outcome import Lost, Outcome
-from poolproof.harness.isolation.wire import Job, read_answer, request
+from poolproof.harness.isolation.wire import Job, request
 
 __all__ = ["Crew"]
 
@@ -74,7 +74,7 @@ class Crew(Generic[A, R]):
         for number, worker in list(workers.items()):
             if worker.verdict is None and not worker.line.poll():
                 continue
-            outcome = self._outcome(worker)
+            outcome = self._importer.outcome_of(worker)
             del workers[number]
             if isinstance(outcome, Lost):
                 worker.close()
@@ -82,15 +82,6 @@ class Crew(Generic[A, R]):
                 self._idle[number] = worker
             found.append((number, outcome))
         return found
-
-    def _outcome(self, worker: WorkerHandle) -> Outcome[R]:
-        """The worker's answer if it is whole, otherwise what the watchman says."""
-        try:
-            if worker.line.poll():
-                return read_answer(worker.line.recv_bytes())
-        except (EOFError, OSError):
-            self._importer.await_verdict(worker)
-        return worker.lost()
 
     def close(self) -> None:
         """Kill all workers."""

@@ -31,9 +31,11 @@ from poolproof.harness.isolation.limits import MOST_PROCESSES, Limits, memory_in
 from poolproof.harness.isolation.outcome import (
     Died,
     Failed,
+    Forked,
     Hung,
     ImporterError,
     Lost,
+    Outcome,
     OutOfMemory,
     TooManyProcesses,
     Unwatched,
@@ -48,6 +50,7 @@ from poolproof.harness.isolation.watchman import (
     Ready,
     import_and_watch,
 )
+from poolproof.harness.isolation.wire import read_answer
 from poolproof.harness.isolation.worker import leave_as_python_does
 
 __all__ = ["Importer", "WorkerHandle"]
@@ -184,6 +187,20 @@ class Importer:
             other_line.close()
         return worker
 
+    def outcome_of(self, worker: WorkerHandle) -> Outcome[Any]:
+        """The worker's answer if it is whole, otherwise what the watchman says."""
+        try:
+            if worker.line.poll():
+                answer = worker.line.recv_bytes()
+                if not worker.beacon.came_back_twice:
+                    return read_answer(answer)
+                # Which of the two has answered is not known.
+                self.kill(worker)
+                return Forked(progress=worker.beacon.progress, mark=worker.beacon.last_mark)
+        except (EOFError, OSError):
+            self.await_verdict(worker)
+        return worker.lost()
+
     def kill(self, worker: WorkerHandle) -> None:
         """End a worker whatever it does; its handle is closed."""
         worker.close()
@@ -222,7 +239,8 @@ class Importer:
         workers, self._workers = self._workers, {}
         busy = [worker for worker in workers.values() if worker.beacon.busy]
         for slot, worker in workers.items():
-            worker.verdict = Unwatched(status=died.status, alone=len(busy) == 1)
+            # One that had just ended its call, and whose answer is lost, did not do it.
+            worker.verdict = Unwatched(status=died.status, alone=busy == [worker])
             self._free_slots.append(slot)
         if not busy:
             for worker in workers.values():

@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar
 from poolproof.harness.isolation.crew import Crew
 from poolproof.harness.isolation.importer import Importer, WorkerHandle
 from poolproof.harness.isolation.limits import Limits
-from poolproof.harness.isolation.outcome import Forked, Outcome, Unwatched
-from poolproof.harness.isolation.wire import Job, read_answer, request
+from poolproof.harness.isolation.outcome import Lost, Outcome, Unwatched
+from poolproof.harness.isolation.wire import Job, request
 
 __all__ = ["Isolation", "Server"]
 
@@ -118,7 +118,7 @@ class Isolation(Generic[C]):
                 if not running:
                     return
                 for worker in _that_have_news(importer, running):
-                    outcome = _outcome(importer, worker)
+                    outcome = importer.outcome_of(worker)
                     item = running.pop(worker)
                     worker.close()
                     tries_alone = False
@@ -181,11 +181,11 @@ class Server(Generic[A, R]):
             _send(worker, call)
             while not _that_have_news(self._importer, [worker]):
                 pass
-            outcome: Outcome[R] = _outcome(self._importer, worker)
+            outcome: Outcome[R] = self._importer.outcome_of(worker)
         except BaseException:
             self.close()
             raise
-        if worker.verdict is not None:
+        if isinstance(outcome, Lost) or worker.verdict is not None:
             self.close()
         return outcome
 
@@ -223,19 +223,3 @@ def _that_have_news(importer: Importer, workers: Iterable[WorkerHandle]) -> list
         if importer.control in ready:
             importer.hear()
     return [worker for worker in workers if worker.verdict is not None or worker.line.poll()]
-
-
-def _outcome(importer: Importer, worker: WorkerHandle) -> Outcome[Any]:
-    """The worker's answer if it is whole, otherwise what the watchman says."""
-    try:
-        if worker.line.poll():
-            answer = worker.line.recv_bytes()
-            if worker.beacon.came_back_twice:
-                # Who answered is not known, and the other may still be about.
-                outcome = Forked(progress=worker.beacon.progress, mark=worker.beacon.last_mark)
-                importer.kill(worker)
-                return outcome
-            return read_answer(answer)
-    except (EOFError, OSError):
-        importer.await_verdict(worker)
-    return worker.lost()
