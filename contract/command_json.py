@@ -59,6 +59,7 @@ from poolproof.contract.manager_commands import (
     SwapOut,
     Truncate,
 )
+from poolproof.contract.outside import shown
 
 __all__ = ["command_from_json", "command_to_json"]
 
@@ -85,13 +86,13 @@ _TO_JSON: dict[str, Callable[[Any], Any]] = {
 
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r} is not an integer")
+        raise TypeError(f"{shown(value)} is not an integer")
     return value
 
 
 def _integers(values: Any) -> tuple[int, ...]:
     if not isinstance(values, list):
-        raise TypeError(f"{values!r} is not a list of integers")
+        raise TypeError(f"{shown(values)} is not a list of integers")
     return tuple(_integer(value) for value in values)
 
 
@@ -127,10 +128,11 @@ def command_from_json(record: Any) -> Command:
     Raises ValueError, with the reason, for an unknown verb or arguments that do not fit it.
     """
     if not isinstance(record, dict) or "do" not in record:
-        raise ValueError(f"not a command: {record!r}")
+        raise ValueError(f"not a command: {shown(record)}")
     cls = _COMMANDS.get(str(record["do"]))
     if cls is None:
-        raise ValueError(f"unknown verb {record['do']!r}; known are {', '.join(sorted(_COMMANDS))}")
+        known = ", ".join(sorted(_COMMANDS))
+        raise ValueError(f"unknown verb {shown(record['do'])}; known are {known}")
     names = [field.name for field in fields(cls)]
     if sorted(names) != sorted(name for name in record if name != "do"):
         raise ValueError(f"{cls.verb} takes exactly {names}, not {sorted(set(record) - {'do'})}")

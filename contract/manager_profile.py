@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile, ProfileError
 
 __all__ = ["FULL", "CacheGroup", "ManagerProfile"]
@@ -147,7 +148,9 @@ class ManagerProfile(Profile):
             return _groups(value)
         if key in _NUMBERS:
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ProfileError(f"profile key {key!r} must be a number from 0 on, not {value!r}")
+                raise ProfileError(
+                    f"profile key {shown(key)} must be a number from 0 on, not {shown(value)}"
+                )
             return value
         allowed = _CHOICES.get(key)
         if allowed is None:
@@ -155,7 +158,7 @@ class ManagerProfile(Profile):
             return Profile.check_value(key, value)
         if value not in allowed:
             raise ProfileError(
-                f"profile key {key!r} must be one of {', '.join(allowed)}, not {value!r}"
+                f"profile key {shown(key)} must be one of {', '.join(allowed)}, not {shown(value)}"
             )
         return value
 
@@ -178,28 +181,28 @@ def _groups(value: Any) -> tuple[CacheGroup, ...]:
     if isinstance(value, str):
         value = [_group_in_words(text) for text in value.split("+")]
     if not isinstance(value, list | tuple) or not value:
-        raise ProfileError(f"profile key 'groups' must be a list of groups, not {value!r}")
+        raise ProfileError(f"profile key 'groups' must be a list of groups, not {shown(value)}")
     return tuple(_group(item.to_json() if isinstance(item, CacheGroup) else item) for item in value)
 
 
 def _group_in_words(text: str) -> dict[str, Any]:
     kind, *numbers = text.split(":")
     if len(numbers) > 2 or not all(number.isdecimal() for number in numbers):
-        raise ProfileError(f"{text!r} is no group; write KIND[:WINDOW[:BLOCK_SIZE]]")
+        raise ProfileError(f"{shown(text)} is no group; write KIND[:WINDOW[:BLOCK_SIZE]]")
     return {"kind": kind, **dict(zip(("window", "block_size"), map(int, numbers)))}
 
 
 def _group(value: Any) -> CacheGroup:
     names = ("kind", "block_size", "window")
     if not isinstance(value, Mapping) or not set(value) <= set(names):
-        raise ProfileError(f"a group is a mapping with {', '.join(names)}, not {value!r}")
+        raise ProfileError(f"a group is a mapping with {', '.join(names)}, not {shown(value)}")
     numbers = {name: value.get(name, 0) for name in names[1:]}
     for name, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise ProfileError(f"{name} of a group must be a number from 0 on, not {number!r}")
+            raise ProfileError(f"{name} of a group must be a number from 0 on, not {shown(number)}")
     kind = value.get("kind", "full")
     if kind not in KINDS:
-        raise ProfileError(f"the kind of a group is one of {', '.join(KINDS)}, not {kind!r}")
+        raise ProfileError(f"the kind of a group is one of {', '.join(KINDS)}, not {shown(kind)}")
     if kind in {"sliding", "chunked"} and not numbers["window"]:
         raise ProfileError(f"a {kind} group needs a window of at least 1 token")
     if kind in {"full", "state"} and numbers["window"]:

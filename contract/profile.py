@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from poolproof.contract.outside import shown
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -57,12 +59,16 @@ class Profile:
     def from_mapping(cls, declared: Mapping[str, Any]) -> Self:
         """The profile that a target declared. Raises ProfileError."""
         if not isinstance(declared, Mapping):
-            raise ProfileError(f"profile must be a mapping of keys to values, not {declared!r}")
+            raise ProfileError(
+                f"profile must be a mapping of keys to values, not {shown(declared)}"
+            )
         known = [field.name for field in fields(cls) if field.name != "assumed"]
         rows = {}
         for key, value in declared.items():
             if key not in known:
-                raise ProfileError(f"unknown profile key {key!r}; known are {', '.join(known)}")
+                raise ProfileError(
+                    f"unknown profile key {shown(key)}; known are {', '.join(known)}"
+                )
             rows[key] = cls.check_value(key, value)
         missing = tuple(key for key in known if key not in declared)
         return cls(**rows, assumed=missing)
@@ -79,12 +85,21 @@ class Profile:
                 if field.name != "assumed"}  # fmt: skip
 
 
+HIGHEST_NULL_BLOCK = 4095
+"""Engines set the first block aside; each pool that is driven is larger than this number."""
+
+
 def _check_value(key: str, value: Any) -> None:
     is_number = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     if key == "null_block":
         if value is not None and not is_number:
             raise ProfileError(
-                f"profile key 'null_block' must be None or a block id, not {value!r}"
+                f"profile key 'null_block' must be None or a block id, not {shown(value)}"
+            )
+        if value is not None and value > HIGHEST_NULL_BLOCK:
+            raise ProfileError(
+                f"profile key 'null_block' must be at most {HIGHEST_NULL_BLOCK:,}, not "
+                f"{shown(value)}: every pool that is driven has to have that block"
             )
         return
     if key == "keys" and is_number:
@@ -93,5 +108,6 @@ def _check_value(key: str, value: Any) -> None:
     if value not in allowed:
         also = ", or a number of lookahead tokens" if key == "keys" else ""
         raise ProfileError(
-            f"profile key {key!r} must be one of {', '.join(allowed)}{also}, not {value!r}"
+            f"profile key {shown(key)} must be one of {', '.join(allowed)}{also}, not "
+            f"{shown(value)}"
         )

@@ -19,6 +19,7 @@ from poolproof.contract.command_json import command_from_json, command_to_json
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.misuse import MisuseFailure
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.shown_state import ShownState, shown_from_json, shown_to_json
 from poolproof.contract.violation import Severity, Violation
@@ -152,7 +153,7 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
         raise TraceError(f'{path} is not a trace: line 1 lacks "format": "{FORMAT}"')
     version = record.get("version")
     if not isinstance(version, int) or version < 1:
-        raise TraceError(f"{path} line 1: version {version!r} is not a version number")
+        raise TraceError(f"{path} line 1: version {shown(version)} is not a version number")
     if version > TRACE_VERSION:
         raise TraceError(
             f"{path} has trace version {version}, this Poolproof reads up to {TRACE_VERSION}; "
@@ -170,13 +171,15 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
     except ProfileError as error:
         raise TraceError(f"{path} line 1: {error}") from error
     if isinstance(num_blocks, bool) or not isinstance(num_blocks, int) or num_blocks < 1:
-        raise TraceError(f"{path} line 1: num_blocks must be 1 or more, not {num_blocks!r}")
+        raise TraceError(f"{path} line 1: num_blocks must be 1 or more, not {shown(num_blocks)}")
     if num_blocks > MOST_BLOCKS:
         raise TraceError(
             f"{path} line 1: num_blocks must be at most {MOST_BLOCKS:,}, not {num_blocks:,}"
         )
     if level not in ("queue", "index", "pool", "manager"):
-        raise TraceError(f"{path} line 1: level {level!r} is not one that this version replays")
+        raise TraceError(
+            f"{path} line 1: level {shown(level)} is not one that this version replays"
+        )
     if not isinstance(target, str) or not isinstance(options, dict):
         raise TraceError(f"{path} line 1: target must be text and options an object")
     if not isinstance(caching, bool):
@@ -189,7 +192,7 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
         )
     block_size = options.get("block_size", 1)
     if isinstance(block_size, bool) or not isinstance(block_size, int) or block_size < 1:
-        raise TraceError(f"{path} line 1: block_size must be 1 or more, not {block_size!r}")
+        raise TraceError(f"{path} line 1: block_size must be 1 or more, not {shown(block_size)}")
     return Trace(
         target, level, replace(profile, assumed=tuple(assumed)), num_blocks, caching, (),
         target_version=record.get("target_version"), options=options,

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from poolproof.contract.outside import shown
+
 __all__ = ["CampaignSettings"]
 
 
@@ -48,5 +50,5 @@ class CampaignSettings:
         mine, theirs = self.to_json(), other.to_json()
         for name, value in mine.items():
             if name != "seed" and value != theirs[name]:
-                return f"{name} is {theirs[name]!r} there and {value!r} here"
+                return f"{name} is {theirs[name]!r} there and {shown(value)} here"
         return None

@@ -18,6 +18,7 @@ from typing import Any
 
 import xxhash
 
+from poolproof.contract.outside import shown
 from poolproof.contract.trace import TraceError
 
 __all__ = [
@@ -147,7 +148,7 @@ def _is_count(value: Any) -> bool:
 def _count(record: dict[str, Any], name: str, least: int) -> int:
     value = record[name]
     if not _is_count(value) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+        raise ValueError(f"{name} must be an integer of at least {least}, not {shown(value)}")
     return int(value)
 
 
@@ -155,5 +156,5 @@ def _time(record: dict[str, Any]) -> float:
     value = record["timestamp"]
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value < 0:
-        raise ValueError(f"timestamp must be a number of at least 0, not {value!r}")
+        raise ValueError(f"timestamp must be a number of at least 0, not {shown(value)}")
     return float(value) if isinstance(value, float) else int(value)

@@ -66,6 +66,11 @@ __all__ = [
 ]
 
 
+_MOST_STARTS = 10
+"""A program that cannot be talked to any more is started anew for the next run, which may take a
+second: after so many the chunk ends."""
+
+
 class Campaign(Protocol):
     """A numbered family of runs."""
 
@@ -196,6 +201,7 @@ def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
     """Run the chunk's runs; `beacon.mark` holds the number of the run in progress, plus one."""
     campaign = taped(campaign_of(target, chunk), target.tapes)
     result = ChunkResult()
+    starts_left = _MOST_STARTS
     for number in chunk.numbers:
         beacon.mark(number + 1)
         run = campaign.run(number, beacon.bump)
@@ -208,6 +214,9 @@ def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
         if run.trace is not None:
             result.num_failing_runs += 1
             result.add(run.trace)
+            starts_left -= target.tapes is not None and run.trace.violation.invariant == "CRASH"
+            if not starts_left:
+                break
     return result
 
 

@@ -10,6 +10,8 @@ import enum
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from poolproof.contract.outside import shown
+
 __all__ = ["FieldError", "Fields"]
 
 Choice = TypeVar("Choice", bound=enum.Enum)
@@ -24,7 +26,7 @@ class Fields:
 
     def __init__(self, value: Any, what: str) -> None:
         if not isinstance(value, Mapping):
-            raise FieldError(f"{what} is not an object but {_shown(value)}")
+            raise FieldError(f"{what} is not an object but {shown(value, 60)}")
         self._value = value
         self._what = what
 
@@ -85,13 +87,9 @@ class Fields:
 
     def _get(self, name: str) -> Any:
         if name not in self._value:
-            raise FieldError(f"{self._what} lacks the field {name!r}")
+            raise FieldError(f"{self._what} lacks the field {shown(name)}")
         return self._value[name]
 
     def _wrong(self, name: str, wanted: str, value: Any) -> FieldError:
-        return FieldError(f"{self._what} field {name!r} must be {wanted}, not {_shown(value)}")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+        where = f"{self._what} field {shown(name)}"
+        return FieldError(f"{where} must be {wanted}, not {shown(value, 60)}")

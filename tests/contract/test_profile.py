@@ -71,3 +71,16 @@ def test_keys_may_also_be_a_number_of_lookahead_tokens(value):
     with pytest.raises(ProfileError) as caught:
         Profile.from_mapping({"keys": value})
     assert ", or a number of lookahead tokens, not" in str(caught.value)
+
+
+def test_a_null_block_that_no_pool_should_need_is_refused_at_once():
+    with pytest.raises(ProfileError, match="must be at most 4,095, not 1000000000: every pool"):
+        Profile.from_mapping({"null_block": 10**9})
+    assert Profile.from_mapping({"null_block": 4095}).null_block == 4095
+
+
+def test_what_is_declared_may_be_too_long_to_write_out():
+    with pytest.raises(ProfileError, match="an int of 33,220 bits"):
+        Profile.from_mapping({"null_block": 10**10_000})
+    with pytest.raises(ProfileError, match="unknown profile key"):
+        Profile.from_mapping({"\ud83d" * 10**6: 1})
