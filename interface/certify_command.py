@@ -193,7 +193,6 @@ def _certify_kernel(
 
 def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
     from poolproof.certify import certify
-    from poolproof.output_files import OutputError
     from poolproof.progress import progress_to
     from poolproof.targets.load import load_target
     from poolproof.terminal import show
@@ -203,13 +202,7 @@ def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
     with progress_to(sys.stderr) as progress:
         found = certify(lambda: load_target(target, api=options.api), options, progress)
     certificate: Certificate = judge(found, rules)
-    try:
-        files = outputs.write(certificate)
-    except OutputError:
-        # The disk filled up meanwhile: minutes of work are shown all the same.
-        show(text_certificate(certificate, {}))
-        raise
-    show(text_certificate(certificate, files))
+    show(text_certificate(certificate, outputs.write(certificate)))
     assert certificate.verdict is not None
     return certificate.verdict.exit_status
 

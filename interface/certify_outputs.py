@@ -14,7 +14,13 @@ from poolproof.finding_report import plain_text
 from poolproof.junit_certificate import junit_certificate
 from poolproof.known_findings import ENTRIES_FILE, entries_for
 from poolproof.markdown_certificate import markdown_certificate
-from poolproof.output_files import OutputError, check_file, check_folder, write_file
+from poolproof.output_files import (
+    OutputError,
+    check_file,
+    check_folder,
+    write_file,
+    write_if_possible,
+)
 from poolproof.text_certificate import text_certificate
 from poolproof.trace_files import DEFAULT_FOLDER, write_findings
 from poolproof.verdict import failing
@@ -51,23 +57,23 @@ class Outputs:
     def write(self, certificate: Certificate) -> Mapping[str, str]:
         """Write all forms of a judged certificate; the trace file of each fingerprint.
 
-        Raises OutputError.
+        What cannot be written is named on standard error, and the others are written.
         """
         if self.json_file is not None:
-            write_file(self.json_file, _json(certificate))
+            write_if_possible(self.json_file, _json(certificate))
         if self.junit_file is not None:
-            write_file(self.junit_file, junit_certificate(certificate))
+            write_if_possible(self.junit_file, junit_certificate(certificate))
         if self.markdown_file is not None:
-            write_file(self.markdown_file, markdown_certificate(certificate))
+            write_if_possible(self.markdown_file, markdown_certificate(certificate))
         if self.folder is None:
             return _keep_traces(certificate)
         files = write_findings(self.folder, (*certificate.findings, *certificate.hardening))
         _write_entries(self.folder, certificate)
-        write_file(self.folder / "certificate.json", _json(certificate))
-        write_file(self.folder / "certificate.md", markdown_certificate(certificate))
-        write_file(self.folder / "junit.xml", junit_certificate(certificate))
+        write_if_possible(self.folder / "certificate.json", _json(certificate))
+        write_if_possible(self.folder / "certificate.md", markdown_certificate(certificate))
+        write_if_possible(self.folder / "junit.xml", junit_certificate(certificate))
         text = plain_text(text_certificate(certificate, files))
-        write_file(self.folder / "certificate.txt", text)
+        write_if_possible(self.folder / "certificate.txt", text)
         return files
 
 
@@ -94,7 +100,7 @@ def _write_entries(folder: Path, certificate: Certificate) -> None:
     """What accepts the findings that fail the run, to be copied into a known file."""
     fails = failing(certificate)
     if fails:
-        write_file(folder / ENTRIES_FILE, entries_for(fails))
+        write_if_possible(folder / ENTRIES_FILE, entries_for(fails))
 
 
 def _json(certificate: Certificate) -> str:

@@ -64,7 +64,12 @@ class CommandLine(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the sub-command; whatever it raises ends in a message and an exit status."""
-        _accept_any_text()
+        from poolproof.standard_streams import lasting_streams
+
+        with lasting_streams():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> object:
         try:
             with ending_signals_raise():
                 return super().invoke(ctx)
@@ -74,10 +79,6 @@ class CommandLine(click.Group):
             # click would exit with 1, which says that a violation was found.
             by = f" by {interrupt}" if str(interrupt) else ""
             _stop(f"interrupted{by}, nothing was concluded")
-        except BrokenPipeError:
-            # The same; and Python would complain again when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(2)
         except Exception as error:  # noqa: BLE001 -- the one place where everything ends
             if isinstance(error, _expected_errors()):
                 _stop(str(error))
@@ -142,14 +143,6 @@ def _stop_on_our_bug(error: Exception, *, debug: bool) -> NoReturn:
         err=True,
     )
     sys.exit(2)
-
-
-def _accept_any_text() -> None:
-    """A message may hold characters that the terminal's encoding lacks; show their numbers."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

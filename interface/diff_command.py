@@ -53,7 +53,7 @@ def diff_command(
     from poolproof.certify_command import usable_processors
     from poolproof.comparison import compare
     from poolproof.options import CertifyOptions
-    from poolproof.output_files import check_folder, write_file
+    from poolproof.output_files import check_folder, write_if_possible
     from poolproof.progress import progress_to
     from poolproof.targets.load import load_target
 
@@ -70,8 +70,8 @@ def diff_command(
     if report_folder is not None:
         for finding in (form for whole in found.findings for form in whole.each_form):
             path = report_folder / f"diff-{finding.fingerprint}.jsonl"
-            write_file(path, "\n".join(finding.trace.lines()) + "\n")
-            click.echo(f"trace written to {path}")
+            if write_if_possible(path, "\n".join(finding.trace.lines()) + "\n"):
+                click.echo(f"trace written to {path}")
     sys.exit(1 if found.findings else 0)
 
 

@@ -180,15 +180,15 @@ def _report(
     from poolproof.explore.graph import as_dot, as_json
     from poolproof.explore.worker_processes import space_of
     from poolproof.explore_report import exploration_lines, is_as_counted
-    from poolproof.output_files import write_file
+    from poolproof.output_files import write_if_possible
 
     for line in exploration_lines(found, workers=workers, memory_mib=memory_mib):
         click.echo(line)
     space = space_of(found.scope, symmetry=found.has_symmetry)
     if dot is not None:
-        write_file(dot, as_dot(space))
+        write_if_possible(dot, as_dot(space))
     if json_file is not None:
-        write_file(json_file, as_json(space))
+        write_if_possible(json_file, as_json(space))
     interrupted = found.stopped == "interrupted"
     return 2 if interrupted or not is_as_counted(found) else 0
 

@@ -12,7 +12,7 @@ from poolproof.kernels_junit import kernels_junit
 from poolproof.kernels_picture import errors_picture
 from poolproof.kernels_text import kernels_text, kernels_verdict_line
 from poolproof.markdown_certificate import markdown_environment
-from poolproof.output_files import check_file, check_folder, write_file
+from poolproof.output_files import check_file, check_folder, write_if_possible
 
 __all__ = ["KernelOutputs"]
 
@@ -44,7 +44,7 @@ class KernelOutputs:
             check_folder(self.folder)
 
     def write(self, report: KernelReport) -> Path | None:
-        """Write all forms of a judged report; where its JSON is. Raises OutputError."""
+        """Write all forms of a judged report; where its JSON is."""
         forms = {
             "report.json": json.dumps(report.to_json(), indent=1) + "\n",
             "junit.xml": kernels_junit(report),
@@ -54,13 +54,13 @@ class KernelOutputs:
         asked = (self.json_file, self.junit_file, self.markdown_file, self.picture_file)
         for path, text in zip(asked, forms.values(), strict=True):
             if path is not None:
-                write_file(path, text)
+                write_if_possible(path, text)
         if self.folder is None:
             return self.json_file
         for name, text in forms.items():
-            write_file(self.folder / name, text)
+            write_if_possible(self.folder / name, text)
         kept = self.json_file or self.folder / "report.json"
-        write_file(self.folder / "report.txt", plain_text(kernels_text(report, str(kept))))
+        write_if_possible(self.folder / "report.txt", plain_text(kernels_text(report, str(kept))))
         return kept
 
 

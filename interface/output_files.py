@@ -10,9 +10,19 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import click
+
+from poolproof.contract.outside import printable
 from poolproof.contract.trace import write_atomically
 
-__all__ = ["OutputError", "check_file", "check_folder", "refuse_to_overwrite", "write_file"]
+__all__ = [
+    "OutputError",
+    "check_file",
+    "check_folder",
+    "refuse_to_overwrite",
+    "write_file",
+    "write_if_possible",
+]
 
 
 class OutputError(Exception):
@@ -61,6 +71,19 @@ def write_file(path: Path, text: str) -> None:
         write_atomically(real, text)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_if_possible(path: Path, text: str) -> bool:
+    """Write a file after the work, or say on standard error which one was not, and why.
+
+    The verdict stands, and what else there is to write is written.
+    """
+    try:
+        write_file(path, text)
+    except OutputError as error:
+        click.echo(f"poolproof: {printable(str(error))}", err=True)
+        return False
+    return True
 
 
 def _replaceable(path: Path) -> Path:

@@ -61,7 +61,7 @@ def prove_command(
         _stop("the second solver is not installed; install it with: pip install cvc5")
     from poolproof.explore.proof.proof_run import run_proof
     from poolproof.impl.free_queue import FreeQueue
-    from poolproof.output_files import check_file, check_folder, write_file
+    from poolproof.output_files import check_file, check_folder, write_if_possible
     from poolproof.progress import progress_to
     from poolproof.prove_report import bug_report, proof_json, proof_report
     from poolproof.terminal import show
@@ -85,16 +85,16 @@ def prove_command(
     if smt_dir is not None:
         _write_conditions(run, smt_dir)
     if json_file is not None:
-        write_file(json_file, proof_json(run))
+        write_if_possible(json_file, proof_json(run))
     sys.exit(run.exit_status)
 
 
 def _write_conditions(run: ProofRun, folder: Path) -> None:
     from poolproof.explore.proof.proof_run import smt_file_name
-    from poolproof.output_files import write_file
+    from poolproof.output_files import write_if_possible
 
     for number, found in enumerate(run.discharges, start=1):
-        write_file(folder / smt_file_name(number, found), found.smt_lib)
+        write_if_possible(folder / smt_file_name(number, found), found.smt_lib)
     click.echo(f"{len(run.discharges)} conditions written to {folder}; unsat means proved")
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace, TraceError, read_trace
 from poolproof.finding import Finding
 from poolproof.finding_report import finding_report, plain_text
-from poolproof.output_files import check_folder, write_file
+from poolproof.output_files import write_if_possible
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Make, Target
 
@@ -98,16 +99,16 @@ def _layout_of(trace: Trace, target: Target) -> Make:
 def write_findings(folder: Path, findings: Sequence[Finding]) -> dict[str, str]:
     """Write trace and report of each form of the findings into a folder; paths by fingerprint.
 
-    Raises OutputError.
+    What cannot be written is named on standard error.
     """
     written: dict[str, str] = {}
     alone = [form for finding in findings for form in finding.forms]
     for finding in (*findings, *alone):
         path = folder / f"{finding.fingerprint}.jsonl"
-        if not written:
-            check_folder(folder)
-        write_file(path, "\n".join(finding.whole_trace().lines()) + "\n")
+        with suppress(OSError):  # then no file can be written, which is said of each
+            folder.mkdir(parents=True, exist_ok=True)
+        if write_if_possible(path, "\n".join(finding.whole_trace().lines()) + "\n"):
+            written[finding.fingerprint] = str(path)
         report = plain_text(finding_report(finding, str(path)))
-        write_file(path.with_suffix(".txt"), report)
-        written[finding.fingerprint] = str(path)
+        write_if_possible(path.with_suffix(".txt"), report)
     return written

@@ -208,12 +208,12 @@ def _report(
     results: list[Any], shown: Any, text: str, json_file: Path | None, report_folder: Path | None
 ) -> None:
     """Print and write what came of it; ends with status 1 where something broke."""
-    from poolproof.output_files import write_file
+    from poolproof.output_files import write_if_possible
     from poolproof.terminal import show
 
     show(shown)
     if json_file is not None:
-        write_file(json_file, text)
+        write_if_possible(json_file, text)
     if report_folder is not None:
         _write_traces(results, report_folder)
     if any(result.violation is not None for result in results):
@@ -244,13 +244,15 @@ def _run_all(workload: RequestWorkload | SequenceWorkload, targets: list[Target]
 
 
 def _write_traces(results: Sequence[WorkloadResult | SequenceWorkloadResult], folder: Path) -> None:
-    from poolproof.output_files import write_file
+    from poolproof.output_files import write_if_possible
 
     for number, result in enumerate(results, start=1):
         if result.trace is not None:
             path = folder / f"workload-{number}.jsonl"
-            write_file(path, "\n".join(result.trace.lines()) + "\n")
-            click.echo(f"trace of {result.name} written to {path}; next: poolproof shrink {path}")
+            if write_if_possible(path, "\n".join(result.trace.lines()) + "\n"):
+                click.echo(
+                    f"trace of {result.name} written to {path}; next: poolproof shrink {path}"
+                )
 
 
 def _stop(message: str) -> NoReturn:
