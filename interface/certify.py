@@ -16,7 +16,7 @@ from typing import Any
 
 from poolproof import __version__
 from poolproof.attention_stage import attention_stage
-from poolproof.certificate import Certificate, NotRun
+from poolproof.certificate import Certificate, NotRun, Outcome, StageResult
 from poolproof.certify_exploration import Exploring
 from poolproof.certify_jobs import Chunk, methods_entered
 from poolproof.contract.target import CONTRACT_VERSION, TargetError
@@ -36,17 +36,25 @@ from poolproof.run_plan import kinds_of, layout_notes
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.target import Target
 
-__all__ = ["certify"]
+__all__ = ["InterruptedCertification", "certify"]
 
 _SAMPLE_RUNS = 20
 """Runs that are profiled to see which methods are entered; profiling is slow."""
+
+
+class InterruptedCertification(KeyboardInterrupt):  # noqa: N818 -- as its base
+    """A signal ended the run; `certificate` holds what was found until then, and no verdict."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        super().__init__()
+        self.certificate = certificate
 
 
 def certify(load: Callable[[], Target], options: CertifyOptions, progress: Progress) -> Certificate:
     """The certificate of the target that `load` loads, without a verdict yet.
 
     `load` is called in a child process unless `options.in_process`. Raises TargetError when the
-    target cannot be run at all.
+    target cannot be run at all, and InterruptedCertification when a signal ends the run.
     """
     isolation: Any = (
         InProcess(load)
@@ -54,15 +62,20 @@ def certify(load: Callable[[], Target], options: CertifyOptions, progress: Progr
         else Isolation(warmed_up(load), options.limits, workers=options.workers)
     )
     began = time.monotonic()
+    certification = _Certification(isolation, options, progress)
     try:
         with isolation:
-            certificate = _Certification(isolation, options, progress).run()
+            certificate = certification.run()
     except ImporterError as error:
         loading = error.outcome
         if isinstance(loading, Failed) and loading.exception_type.endswith("TargetError"):
             raise TargetError(loading.message) from error
         raise TargetError(str(error)) from error
-    return replace(certificate, limits=(isolation.statement,), seconds=time.monotonic() - began)
+    seconds = time.monotonic() - began
+    certificate = replace(certificate, limits=(isolation.statement,), seconds=seconds)
+    if certification.was_interrupted:
+        raise InterruptedCertification(certificate)
+    return certificate
 
 
 class _Certification:
@@ -72,12 +85,19 @@ class _Certification:
         self._isolation = isolation
         self._options = options
         self._progress = progress
+        self.was_interrupted = False
 
     def run(self) -> Certificate:
         self._progress.begin("looking at the target")
         about = described(self._isolation)
         kinds = kinds_of(about, self._options)
         driving = Driving(self._isolation, about, self._options, self._progress)
+        try:
+            return self._drive(about, driving, kinds)
+        except KeyboardInterrupt as interrupt:
+            return self._interrupted(about, driving, str(interrupt))
+
+    def _drive(self, about: Description, driving: Driving, kinds: list[RunKind]) -> Certificate:
         if about.unbuilt is not None:
             driving.collector.add_lost("construction", _unbuilt(about))
             return self._certificate(about, driving)
@@ -106,6 +126,21 @@ class _Certification:
         )
         self._progress.end()
         return certificate
+
+    def _interrupted(self, about: Description, driving: Driving, signal_name: str) -> Certificate:
+        """What was found until a signal ended the run, which concludes nothing."""
+        self._progress.end()
+        by = f" by {signal_name}" if signal_name else ""
+        number = len(driving.collector.findings)
+        rest = StageResult(
+            level=about.level,
+            stage="the rest",
+            outcome=Outcome.INCONCLUSIVE,
+            note=f"interrupted{by}, {number} finding{'s' * (number != 1)} until then",
+        )
+        so_far = self._certificate(about, driving)
+        self.was_interrupted = True
+        return replace(so_far, stages=(*so_far.stages, rest))
 
     def _explore(self, about: Description, driving: Driving, kinds: list[RunKind]) -> None:
         """Every state or workload of small scopes, where no worker was lost."""

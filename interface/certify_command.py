@@ -17,7 +17,6 @@ from poolproof.target_argument import target_argument
 
 if TYPE_CHECKING:
     # The command line starts quickly: everything heavy is imported when the command runs.
-    from poolproof.certificate import Certificate
     from poolproof.certify_outputs import Outputs
     from poolproof.contract.violation import Severity
     from poolproof.verdict import Rules
@@ -192,7 +191,10 @@ def _certify_kernel(
 
 
 def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
-    from poolproof.certify import certify
+    from dataclasses import replace
+
+    from poolproof.certificate import Verdict
+    from poolproof.certify import InterruptedCertification, certify
     from poolproof.progress import progress_to
     from poolproof.targets.load import load_target
     from poolproof.terminal import show
@@ -200,8 +202,12 @@ def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
     from poolproof.verdict import judge
 
     with progress_to(sys.stderr) as progress:
-        found = certify(lambda: load_target(target, api=options.api), options, progress)
-    certificate: Certificate = judge(found, rules)
+        try:
+            found = certify(lambda: load_target(target, api=options.api), options, progress)
+            certificate = judge(found, rules)
+        except InterruptedCertification as interrupt:
+            # What was found is shown and written, but the run as a whole says nothing.
+            certificate = replace(judge(interrupt.certificate, rules), verdict=Verdict.INCONCLUSIVE)
     show(text_certificate(certificate, outputs.write(certificate)))
     assert certificate.verdict is not None
     return certificate.verdict.exit_status
