@@ -95,7 +95,8 @@ class ShortestResult:
     states, `num_states` counts them up to renaming, `num_tries` the commands that were executed
     and checked. A search that ended before `max_commands`, neither failing nor exhausted, ran
     into `max_states`, or into `max_applied`: commands in all, those that lead to a state counted
-    each time. A target that counts its calls has new states without end, ever further away.
+    each time, and is then `out_of_steps`. A target that counts its calls has new states without
+    end, ever further away.
     """
 
     commands: Commands | None
@@ -105,6 +106,7 @@ class ShortestResult:
     num_states: int
     num_tries: int
     duration_s: float
+    out_of_steps: bool = False
 
 
 def shortest_failure(
@@ -357,5 +359,12 @@ class _Search(Generic[AnySession]):
     ) -> ShortestResult:
         duration_s = time.perf_counter() - self._began_s
         return ShortestResult(
-            commands, violation, depth, exhausted, len(states), self._num_tries, duration_s
+            commands,
+            violation,
+            depth,
+            exhausted,
+            len(states),
+            self._num_tries,
+            duration_s,
+            out_of_steps=self._num_applied > self._max_applied and depth < self._max_commands,
         )

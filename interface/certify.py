@@ -42,7 +42,7 @@ _SAMPLE_RUNS = 20
 """Runs that are profiled to see which methods are entered; profiling is slow."""
 
 
-class InterruptedCertification(KeyboardInterrupt):  # noqa: N818 -- as its base
+class InterruptedCertification(KeyboardInterrupt):
     """A signal ended the run; `certificate` holds what was found until then, and no verdict."""
 
     def __init__(self, certificate: Certificate) -> None:

@@ -232,6 +232,8 @@ class Exploring:
             )
             self._collector.add(stage, failed)
         length = "any length" if found.exhausted else f"up to {found.depth} commands"
+        if found.out_of_steps:
+            length = f"{length}, states not merged: bounded to {bounds.most_steps:,} steps"
         limits = f"counts up to {bounds.max_count}, lists up to {bounds.max_list}"
         num_hashes = bounds.num_hashes
         hashes = f", {num_hashes} hash{'es' * (num_hashes != 1)}" if level == "pool" else ""

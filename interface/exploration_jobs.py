@@ -85,6 +85,7 @@ def _try_sequences(target: Target, job: SequenceJob, watch: Watch) -> ShortestRe
             max_states=_MOST_STATES,
             max_count=bounds.max_count,
             max_list=bounds.max_list,
+            max_applied=bounds.most_steps,
             announce=watch.announce,
         )
     if job.level == "index":
@@ -107,6 +108,7 @@ def _try_sequences(target: Target, job: SequenceJob, watch: Watch) -> ShortestRe
         max_states=_MOST_STATES,
         max_count=bounds.max_count,
         max_list=bounds.max_list,
+        max_applied=bounds.most_steps,
         announce=watch.announce,
     )
 

@@ -242,7 +242,7 @@ def _cases_of(path: Path) -> list[dict[str, Any] | None]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TargetError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TargetError(f"{path} is not JSON: {error}") from error
     if isinstance(value, dict) and "sequences" in value:
         return [value]

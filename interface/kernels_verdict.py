@@ -78,7 +78,7 @@ def read_kernel_baseline(path: Path) -> KernelBaseline:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BaselineError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BaselineError(f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise BaselineError(f'{path} is no report on a kernel: it lacks "format": "{FORMAT}"')

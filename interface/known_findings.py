@@ -111,7 +111,7 @@ def read_known_findings(path: Path, today: dt.date | None = None) -> KnownFindin
         raise KnownFileError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise KnownFileError(f"{path}: byte {error.start} is not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also what nests too deep, or has 5,000 digits
         raise KnownFileError(f"{path} is not TOML: {error}") from error
     tables = document.pop("finding", [])
     if document:

@@ -38,13 +38,15 @@ class Bounds:
 class Sequences:
     """All sequences of up to `max_commands` commands on 3 usable blocks.
 
-    Allocations of up to `max_count` blocks, lists of up to `max_list`, and so many hashes.
+    Allocations of up to `max_count` blocks, lists of up to `max_list`, and so many hashes. A target
+    whose states never repeat has no end of them: after `most_steps` commands the stage ends.
     """
 
     max_commands: int
     max_count: int = 3
     max_list: int = 2
     num_hashes: int = 2
+    most_steps: int = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,10 @@ BUDGETS = {
         shortest_states=20_000,
         manager_chunks=160,
         scopes=(Bounds(4, unreduced=True), Bounds(4, wide=True), Bounds(6), _ONE_BLOCK),
-        sequences=(Sequences(8, 1, 1, 1), Sequences(4)),
+        sequences=(
+            Sequences(8, 1, 1, 1, most_steps=300_000),
+            Sequences(4, most_steps=300_000),
+        ),
         queue_blocks=5,
         index_blocks=3,
         workload_states=6_400,
@@ -155,7 +160,10 @@ BUDGETS = {
         shortest_states=200_000,
         manager_chunks=3_000,
         scopes=(Bounds(4, unreduced=True), Bounds(5, wide=True), Bounds(8), _ONE_BLOCK),
-        sequences=(Sequences(10, 1, 1, 1), Sequences(5)),
+        sequences=(
+            Sequences(10, 1, 1, 1, most_steps=3_000_000),
+            Sequences(5, most_steps=3_000_000),
+        ),
         queue_blocks=6,
         index_blocks=4,
         workload_states=100_000,

@@ -149,4 +149,14 @@ def test_a_target_that_counts_its_calls_costs_no_more_than_was_allowed():
     )  # fmt: skip
     assert found.commands is None
     assert not found.exhausted
+    assert found.out_of_steps
     assert len(heard) <= 5_000 + 100 * (found.depth + 1)  # what one state's commands may take
+
+
+def test_a_search_that_ends_within_its_steps_is_not_out_of_them():
+    found = shortest_failure(
+        lambda blocks, caching: BlockPool(blocks, enable_caching=caching),
+        Profile(), 2, max_commands=3, max_applied=100_000,
+    )  # fmt: skip
+    assert not found.out_of_steps
+    assert found.depth == 3

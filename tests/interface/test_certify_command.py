@@ -125,9 +125,9 @@ def test_a_disk_that_fills_up_costs_the_files_and_not_the_certificate(
         raise OutputError(f"cannot write {path}: No space left on device")
 
     faked["finds"] = samples.certificate(samples.finding())
-    monkeypatch.setattr("poolproof.certify_outputs.write_file", full)
+    monkeypatch.setattr("poolproof.output_files.write_file", full)
     result = poolproof("certify", "impl", "--json", "c.json")
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert "cannot write c.json: No space left on device" in result.stderr
     assert "REFUSED" in result.stdout
 

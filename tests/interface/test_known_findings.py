@@ -92,6 +92,14 @@ def test_a_date_in_quotes_is_read(tmp_path):
     assert found.entries[0].until == dt.date(2026, 12, 31)
 
 
+@pytest.mark.parametrize(
+    "value", ["9" * 5_000, "[" * 2_000 + "]" * 2_000, "{a=" * 2_000 + "1" + "}" * 2_000]
+)
+def test_what_python_cannot_read_is_no_bug_of_ours(tmp_path, value):
+    with pytest.raises(KnownFileError, match="is not TOML"):
+        read(tmp_path, f"{ENTRY}extra = {value}\n")
+
+
 def test_an_empty_file_accepts_nothing(tmp_path):
     assert read(tmp_path, "").entries == ()
 
