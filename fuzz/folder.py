@@ -13,10 +13,13 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import quote
 
 from poolproof.contract.trace import TraceError
 from poolproof.fuzz.coverage_record import CodeCoverage
@@ -305,11 +308,40 @@ def _looking_into(path: Path) -> Iterator[sqlite3.Connection]:
     if not (path / DATABASE).is_file():
         raise FolderError(f"{path} holds no campaign: there is no {DATABASE} in it")
     try:
-        with contextlib.closing(connected(str(path / DATABASE))) as database:
+        with _opened(path) as database:
             settings_in(database, path)
             yield database
     except (sqlite3.Error, ValueError, KeyError, TypeError, TraceError) as error:
         raise FolderError(explanation(path, error)) from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """The database, for a reader; SQLite wants to write beside it, where that can be."""
+    file, log = path / DATABASE, path / f"{DATABASE}-wal"
+    with contextlib.ExitStack() as stack:
+        if _is_writable(path):
+            database = connected(str(file))
+        elif log.is_file() and log.stat().st_size:
+            # A campaign was killed, and what it recorded last is in the log alone.
+            copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="poolproof-")))
+            for one in (file, log):
+                shutil.copyfile(one, copy / one.name)
+            database = connected(str(copy / file.name))
+        else:
+            # Nobody can write here, so that nothing changes while it is read.
+            where = f"file:{quote(str(file.resolve()))}?immutable=1"
+            database = sqlite3.connect(where, uri=True, isolation_level=None)
+        yield stack.enter_context(contextlib.closing(database))
+
+
+def _is_writable(path: Path) -> bool:
+    """Only trying tells: permissions and read-only file systems answer differently."""
+    try:
+        with tempfile.TemporaryFile(dir=path):
+            return True
+    except OSError:
+        return False
 
 
 def _make_folder(path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from html.parser import HTMLParser
@@ -16,7 +18,8 @@ import pytest
 
 from poolproof.campaign_page import campaign_page
 from poolproof.campaign_record import CampaignRecord, read_record
-from poolproof.fuzz.folder import FolderError
+from poolproof.fuzz.folder import CampaignFolder, FolderError
+from poolproof.fuzz.merge import CampaignState, News
 from poolproof.fuzz_lines import PlainDisplay
 
 _VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -298,3 +301,32 @@ def test_a_campaign_goes_on_where_no_trace_can_be_written(poolproof, buggy):
     assert told.exit_code == 1
     assert "cannot be written into .poolproof/findings" in told.stderr
     assert "\nverdict " in told.stdout
+
+
+@pytest.mark.parametrize("was_killed", [False, True])
+def test_a_campaign_is_shown_from_where_nothing_can_be_written(
+    poolproof, campaigns, tmp_path, monkeypatch, was_killed
+):
+    path = tmp_path / "read # only?"
+    held = CampaignFolder(path, campaigns.SETTINGS)
+    held.record(News(), CampaignState(), campaigns.status())
+    kept = tmp_path / "as it was"
+    if was_killed:
+        shutil.copytree(path, kept)
+        (kept / "campaign.sqlite-shm").unlink(missing_ok=True)
+    held.close()
+    if not was_killed:
+        shutil.copytree(path, kept)
+    before = sorted(file.name for file in kept.iterdir())
+    real = tempfile.TemporaryFile
+
+    def refuse(*arguments, dir=None, **options):  # noqa: A002 -- as it is called
+        if dir == kept:
+            raise OSError(30, "Read-only file system")
+        return real(*arguments, dir=dir, **options)
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    shown = poolproof("show", kept)
+    assert shown.exit_code == 0, shown.output
+    assert "10,000 steps" in shown.output
+    assert sorted(file.name for file in kept.iterdir()) == before
