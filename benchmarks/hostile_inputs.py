@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import os
 import random
 import shutil
@@ -31,6 +30,8 @@ from pathlib import Path
 from hostile_samples import KINDS, Input
 from record import surroundings, write_record
 
+# Imported once, and not in each forked command.
+from poolproof.certify import certify  # noqa: F401 -- see above
 from poolproof.command_line import main
 from poolproof.harness.isolation.process_tree import adopt_orphans, children_of, end_tree
 
@@ -93,7 +94,7 @@ def _be_command(arguments: list[str], folder: Path, output: int) -> None:
             main(arguments, prog_name="poolproof")
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        except BaseException:
+        except BaseException:  # noqa: BLE001 -- it is what is looked for
             traceback.print_exc()
     finally:
         os._exit(status)
@@ -169,6 +170,7 @@ def try_kind(
 
 
 def command(arguments: list[str] | None = None) -> int:
+    """The exit status: 1 if a rule was broken."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kinds", nargs="*", choices=[[], *KINDS], default=[])
     parser.add_argument("--count", type=int, default=20, help="inputs of each kind")

@@ -6,6 +6,8 @@ way, by the same checks as everywhere, but so few commands say little about it.
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from poolproof.contract.commands import (
@@ -24,6 +26,7 @@ from poolproof.contract.outside import printable
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import ViolationError
+from poolproof.harness.isolation.process_tree import nobody_left_behind
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.targets.command_messages import Hello, ProtocolError, command_text
@@ -54,10 +57,8 @@ def program_in(target: str) -> list[str]:
 def smoke(target: str, timeout_s: float) -> int:
     """Hold the conversation, print it, and give the exit status. Raises TargetError."""
     session = CommandSession(program_in(target), timeout_s=timeout_s, heard=_show)
-    try:
+    with nobody_left_behind(), contextlib.closing(session):
         wrong = _converse(session, timeout_s)
-    finally:
-        session.close()
     if wrong is not None:
         click.echo(f"wrong     {printable(wrong)}")
         return 1

@@ -12,6 +12,7 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "descendants_of",
     "end_children",
     "end_tree",
+    "nobody_left_behind",
 ]
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -32,10 +34,10 @@ FINDS_ALL = _LIBC is not None and Path("/proc/self/stat").exists()
 """Whether all descendants of a process can be found here."""
 
 
-def adopt_orphans() -> None:
+def adopt_orphans(*, wanted: bool = True) -> None:
     """Become the parent of every descendant that loses its own, as far as the kernel has it."""
     if _LIBC is not None:  # pragma: no branch - the tests of processes run on Linux
-        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
 
 
 def children_of(pid: int) -> list[int]:
@@ -92,6 +94,18 @@ def end_children(but: frozenset[int] = frozenset()) -> None:
         for child in children:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
+
+
+@contextlib.contextmanager
+def nobody_left_behind() -> Iterator[None]:
+    """What this process starts within the block, and all below it, ends with the block."""
+    before = frozenset(children_of(os.getpid()))
+    adopt_orphans()
+    try:
+        yield
+    finally:
+        end_children(but=before)
+        adopt_orphans(wanted=False)
 
 
 def _send(pid: int, number: int) -> None:

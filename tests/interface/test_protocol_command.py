@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from poolproof.command_line import main
+from poolproof.harness.isolation.process_tree import FINDS_ALL
 from poolproof.protocol_validation import SchemaChecker, schema_text
 from poolproof.targets.command_messages import continue_text, run_text, start_text, stop_text
 
@@ -123,3 +124,17 @@ def test_validate_says_where_a_program_breaks_the_schema():
     result = run("validate", hostile("no-name"))
     assert result.exit_code == 1
     assert "$.name" in result.output
+
+
+@pytest.mark.skipif(not FINDS_ALL, reason="needs Linux's subreapers and /proc")
+def test_what_a_program_started_ends_with_the_conversation(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text(
+        "import subprocess, sys\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'],\n"
+        "                     start_new_session=True, stdout=subprocess.DEVNULL)\n"
+        "open('pid', 'w').write(str(p.pid))\n"
+        "print('no protocol')\n"
+    )
+    assert run("smoke", f"cmd:{sys.executable} program.py").exit_code != 0
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()

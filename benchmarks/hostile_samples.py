@@ -1,0 +1,464 @@
+"""What `hostile_inputs.py` runs: per kind valid samples, mutations of them, and hostile families.
+
+Everything is drawn from the generator that is handed in, so that an input has a number for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from poolproof.certificate import Certificate, Outcome, StageResult
+from poolproof.contract.commands import Allocate, Cache, Evict, Free, Lookup, Reset, Touch
+from poolproof.contract.profile import Profile
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Severity, Violation
+from poolproof.finding import Finding
+from poolproof.fuzz.folder import CampaignFolder
+from poolproof.fuzz.folder_tables import DATABASE
+from poolproof.fuzz.settings import CampaignSettings
+
+__all__ = ["KINDS", "Input"]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A command line on a hostile input: the statuses that it may have, and what it must write.
+
+    `outputs` are asked of runs that end with status 0 or 1.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    statuses: frozenset[int]
+    outputs: tuple[str, ...] = ()
+
+
+ANY = frozenset({0, 1, 2})
+_HASH, _OTHER = b"\x41" * 16, b"\x42" * 16
+_COMMANDS = (
+    Allocate(2), Cache((0, 1), (_HASH, _OTHER)), Lookup(_HASH), Free((0, 1)), Touch((0,)),
+    Evict((1,)), Free((0,)), Allocate(3), Free((0, 1)), Reset(),
+)  # fmt: skip
+
+_STRANGE: tuple[Any, ...] = (
+    None, True, -1, 0, 2**31, 2**64, 10**400, -(10**400), 1e308, float("nan"), float("inf"), "",
+    "x" * 100_000, "\ud83d", "\x1b[2J\x1b[31m", "\x00", "\u202e", "../../etc/passwd", "impl", "=",
+    [], [[]], {}, {"a": {}}, [None] * 1000, [[[[[[[[1]]]]]]]], {"do": "allocate"}, "f-00000000",
+)  # fmt: skip
+_TEXTS = (
+    "", "\n", "{", "[", "null", "0", '"', "\x00" * 64, "[" * 2_000 + "]" * 2_000, "9" * 5_000,
+    '{"a":' * 2_000 + "1" + "}" * 2_000, "\ufeff{}", "x" * 1_000_000, "[[finding]]\n" * 3_000,
+    "a = [" * 2_000 + "]" * 2_000, f"a = {'9' * 5_000}", "{}\n" * 2_000, "\r\n\r\n", "NaN", "1e999",
+)  # fmt: skip
+
+
+def _trace(target: str = "impl", **changes: Any) -> Trace:
+    violation = Violation("IDX", Severity.LOST_HIT, "lookup answered None", (1,), 2, ("p.py:3 f",))
+    values: dict[str, Any] = {
+        "target": target, "level": "pool", "profile": Profile(), "num_blocks": 4,
+        "enable_caching": True, "commands": _COMMANDS, "violation": violation,
+        "fingerprint": "f-0123abcd", "options": {"block_size": 1},
+    }  # fmt: skip
+    return Trace(**{**values, **changes})
+
+
+# --- mutations ------------------------------------------------------------------------------
+
+
+def _places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths to everything in a JSON value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    found = [at] if at else []
+    if isinstance(value, dict | list):
+        for key, item in inside if isinstance(value, dict) else enumerate(value):
+            found += _places(item, (*at, key)) if isinstance(item, dict | list) else [(*at, key)]
+    return found
+
+
+def _changed(rng: random.Random, value: Any) -> Any:
+    """One place of a JSON value gets a strange one, goes, or is doubled."""
+    copy = json.loads(json.dumps(value))
+    place = rng.choice(_places(copy) or [()])
+    if not place:
+        return rng.choice(_STRANGE)
+    holder = copy
+    for key in place[:-1]:
+        holder = holder[key]
+    way = rng.randrange(5)
+    if way == 0:
+        del holder[place[-1]]
+    elif way == 1 and isinstance(holder, dict):
+        holder[rng.choice(["", "x" * 5_000, "\ud83d", "violation", "do"])] = holder[place[-1]]
+    else:
+        holder[place[-1]] = rng.choice(_STRANGE)
+    return copy
+
+
+def _damaged(rng: random.Random, data: bytes) -> bytes:
+    """Bytes that are cut, flipped, moved, doubled or drowned."""
+    way = rng.randrange(6)
+    at = rng.randrange(len(data)) if data else 0
+    end = min(len(data), at + rng.randrange(1, 200))
+    if way == 0:
+        return data[:at]
+    if way == 1:
+        return data[:at] + bytes(rng.randrange(256) for _ in range(end - at)) + data[end:]
+    if way == 2:
+        return data[:at] + data[end:]
+    if way == 3:
+        return data[:end] + data[at:]
+    if way == 4:
+        return data[:at] + b"\xff\xfe\xed\xa0\x80" + data[at:]
+    flipped = bytearray(data)
+    for _ in range(rng.randrange(1, 20)):
+        flipped[rng.randrange(len(flipped))] ^= 1 << rng.randrange(8)
+    return bytes(flipped)
+
+
+def _write(
+    rng: random.Random,
+    number: int,
+    path: Path,
+    lines: list[Any],
+    joined: Callable[[list[Any]], str],
+) -> str:
+    """A hostile form of a text file, and the name of the way in which it is."""
+    ways = ["changed", "damaged", "text", "changed twice", "unchanged", "no file"]
+    way = ways[number % len(ways)]
+    if way == "text":
+        path.write_text(_TEXTS[number // len(ways) % len(_TEXTS)], encoding="utf-8")
+    elif way == "damaged":
+        path.write_bytes(_damaged(rng, joined(lines).encode()))
+    elif way == "unchanged":
+        path.write_text(joined(lines), encoding="utf-8")
+    elif way == "no file":
+        if number % 2:
+            path.mkdir()
+    else:
+        for _ in range(1 + (way == "changed twice")):
+            at = rng.randrange(len(lines))
+            lines = [*lines[:at], _changed(rng, lines[at]), *lines[at + 1 :]]
+        path.write_text(joined(lines), encoding="utf-8", errors="surrogatepass")
+    return way
+
+
+def _as_lines(values: list[Any]) -> str:
+    return "".join(f"{json.dumps(value)}\n" for value in values)
+
+
+# --- the kinds ------------------------------------------------------------------------------
+
+
+def trace(rng: random.Random, number: int, folder: Path) -> Input:
+    """Trace files, for all commands that take one."""
+    records = [json.loads(line) for line in _trace().lines()]
+    way = _write(rng, number, folder / "t.jsonl", records, _as_lines)
+    arguments, outputs = rng.choice([
+        (("replay", "t.jsonl", "--call-timeout", "5"), ()),
+        (("replay", "t.jsonl", "--in-process"), ()),
+        (("shrink", "t.jsonl", "-o", "s.jsonl"), ()),
+        (("show", "t.jsonl"), ()),
+        (("show", "t.jsonl", "--as", "html", "-o", "o.html"), ("o.html",)),
+        (("show", "t.jsonl", "--as", "pytest", "-o", "test_o.py"), ("test_o.py",)),
+        (("show", "t.jsonl", "--as", "python"), ()),
+    ])  # fmt: skip
+    return Input(f"{way}, {arguments[0]}", arguments, ANY, outputs)
+
+
+_UNBUILDABLE = """
+class Pool:
+    def __init__(self, num_blocks, *, enable_caching=True): raise ZeroDivisionError("\\ud83d\\x1b")
+    def allocate(self, n): return []
+    def free(self, ids): pass
+    def touch(self, ids): pass
+    def cache(self, ids, hashes): pass
+    def lookup(self, h): return None
+    def num_free(self): return 0
+"""
+_FORMS = ("c.json", "c.xml", "c.md", "out/certificate.txt", "out/junit.xml")
+
+
+def _certified(folder: Path, *arguments: str) -> tuple[str, ...]:
+    """A certification that is refused after a second."""
+    (folder / "pool.py").write_text(_UNBUILDABLE)
+    return (
+        "certify", "pool.py:Pool", "--level", "quick", "--in-process", "--json", "c.json",
+        "--junit", "c.xml", "--md", "c.md", "--report", "out", *arguments,
+    )  # fmt: skip
+
+
+def known(rng: random.Random, number: int, folder: Path) -> Input:
+    """Known files."""
+    entries = [
+        {"fingerprint": f"f-{n:08x}", "link": "https://example.org/1", "reason": "r",
+         "until": "2099-12-31"} for n in range(3)
+    ]  # fmt: skip
+
+    def toml(values: list[Any]) -> str:
+        tables = []
+        for value in values:
+            rows = value.items() if isinstance(value, dict) else [("value", value)]
+            text = (f"{json.dumps(str(key))} = {json.dumps(item)}" for key, item in rows)
+            tables.append("[[finding]]\n" + "\n".join(text))
+        return "\n\n".join(tables) + "\n"
+
+    way = _write(rng, number, folder / "k.toml", entries, toml)
+    # What it accepts is not what this target shows.
+    arguments = _certified(folder, "--known", "k.toml")
+    return Input(way, arguments, frozenset({1, 2}), _FORMS)
+
+
+def _certificate() -> dict[str, Any]:
+    found = _trace()
+    assert found.violation is not None
+    finding = Finding(
+        fingerprint="f-0123abcd", violation=found.violation, trace=found, stages=("plain driver",),
+        first_seen_steps=3,
+    )  # fmt: skip
+    stage = StageResult(level="pool", stage="plain driver", outcome=Outcome.REFUSED, steps=7)
+    return Certificate(
+        poolproof_version="0.1.0", contract_version=1, target="impl", target_version=None,
+        source="pool.py", profile=Profile(), level="quick", seed=0, workers=1, limits=("10 s",),
+        python="3.11", platform="Linux", stages=(stage,), findings=(finding,),
+        canaries_caught=("A1",),
+    ).to_json()  # fmt: skip
+
+
+def baseline(rng: random.Random, number: int, folder: Path) -> Input:
+    """Certificates as baselines."""
+    way = _write(
+        rng, number, folder / "b.json", [_certificate()], lambda values: json.dumps(values[0])
+    )
+    arguments = _certified(folder, "--baseline", "b.json")
+    return Input(way, arguments, frozenset({1, 2}), _FORMS)
+
+
+def workload(rng: random.Random, number: int, folder: Path) -> Input:
+    """Request traces."""
+    requests = [
+        {"timestamp": 5 * n, "input_length": 1200, "output_length": 3, "hash_ids": [1, 2, 3 + n]}
+        for n in range(4)
+    ]
+    way = _write(rng, number, folder / "r.jsonl", requests, _as_lines)
+    arguments = ("workload", "r.jsonl", "--json", "w.json", "--block-size", "512")
+    return Input(way, arguments, ANY, ("w.json",))
+
+
+def campaign(rng: random.Random, number: int, folder: Path) -> Input:
+    """Folders of campaigns."""
+    path = folder / "campaign"
+    with CampaignFolder(path, CampaignSettings("impl", "pool", 3)) as held:
+        if number % 3:
+            held.begin_session("0/0")
+    file = path / DATABASE
+    ways = ["bytes", "no database", "a value", "damaged text", "another file", "nothing"]
+    way = ways[number % len(ways)]
+    if way == "bytes":
+        file.write_bytes(_damaged(rng, file.read_bytes()))
+    elif way == "no database":
+        file.unlink()
+        if number % 2:
+            file.mkdir()
+    elif way in {"a value", "damaged text"}:
+        import sqlite3
+
+        database = sqlite3.connect(file)
+        with database:
+            rows = database.execute("SELECT key, value FROM about ORDER BY key").fetchall()
+            key, value = rng.choice(rows)
+            text = json.dumps(_changed(rng, [json.loads(value)]))[1:-1]
+            if way == "damaged text":
+                text = _damaged(rng, value.encode()).decode("utf-8", errors="replace")
+            database.execute("UPDATE about SET value = ? WHERE key = ?", (text, key))
+        database.close()
+    elif way == "another file":
+        file.write_text(rng.choice(_TEXTS))
+    arguments, outputs = rng.choice([
+        (("show", "campaign"), ()),
+        (("show", "campaign", "--as", "html", "-o", "o.html"), ("o.html",)),
+        (("fuzz", "impl", "--blocks", "3", "--folder", "campaign", "--steps", "500",
+          "--workers", "1", "--quiet"), ()),
+    ])  # fmt: skip
+    return Input(f"{way}, {arguments[0]}", arguments, ANY, outputs)
+
+
+_PROGRAM = """
+import json, os, random, signal, subprocess, sys, time
+rng = random.Random(SEED)
+HOW = "THE-WAY"
+HELLO = {"protocol": 1, "name": "hostile", "level": "pool", "profile": {},
+         "verbs": ["allocate", "touch", "free", "cache", "lookup"], "observers": ["free_order"]}
+STRANGE = [None, -1, 10**400, float("nan"), "", "\\ud83d\\x1b[2J", "x" * 100_000, [], {}, True]
+
+def changed(value):
+    if isinstance(value, dict) and value and rng.random() < 0.8:
+        key = rng.choice(list(value))
+        return {**value, key: changed(value[key])}
+    if isinstance(value, list) and value and rng.random() < 0.5:
+        at = rng.randrange(len(value))
+        return value[:at] + [changed(value[at])] + value[at + 1:]
+    return rng.choice(STRANGE)
+
+def say(message):
+    text = json.dumps(message)
+    if HOW == "cut" and rng.random() < 0.3:
+        text = text[:rng.randrange(len(text))]
+    if HOW == "noise" and rng.random() < 0.3:
+        os.write(1, bytes(rng.randrange(256) for _ in range(100)) + b"\\n")
+    if HOW == "long" and rng.random() < 0.3:
+        text += " " * 3_000_000
+    sys.stdout.write(text + "\\n")
+    sys.stdout.flush()
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    answer = {"seq": asked["seq"]}
+    if asked["do"] == "start":
+        answer.update(HELLO)
+        if HOW == "daemon":
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
+                             start_new_session=True)
+    elif asked["do"] == "run":
+        free = list(range(asked["num_blocks"]))
+        answer.update(state={"num_free": len(free), "free_order": free})
+    if "commands" in asked:
+        answer["answers"] = [] if HOW == "none" else [
+            {"result": [0], "num_free": 1, "free_order": [1]} for _ in asked["commands"]]
+    late = asked["do"] != "start"
+    if HOW == "changed" and rng.random() < 0.4: answer = changed(answer)
+    if late and HOW == "exits": sys.exit(3)
+    if late and HOW == "dies": os.kill(os.getpid(), signal.SIGSEGV)
+    if late and HOW == "forks" and os.fork() and rng.random() < 0.5: os._exit(0)
+    if late and HOW == "kills": os.kill(os.getppid(), signal.SIGKILL)
+    if late and HOW == "stops": sys.stdout.close(); time.sleep(60)
+    if late and HOW == "hangs": time.sleep(600)
+    if late and HOW == "ignores": signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)
+    say(answer)
+    if asked["do"] == "stop": break
+"""
+_WAYS_OF_PROGRAMS = (
+    "changed", "cut", "noise", "long", "daemon", "none", "exits", "dies", "forks", "kills", "stops",
+    "hangs", "ignores",
+)  # fmt: skip
+
+
+def program(rng: random.Random, number: int, folder: Path) -> Input:
+    """Programs behind `cmd:`."""
+    way = _WAYS_OF_PROGRAMS[number % len(_WAYS_OF_PROGRAMS)]
+    text = _PROGRAM.replace("SEED", str(rng.randrange(1 << 30))).replace("THE-WAY", way)
+    (folder / "program.py").write_text(text)
+    target = f"cmd:{shlex.quote(sys.executable)} program.py"
+    trace = _trace(target, violation=None, fingerprint=None)
+    (folder / "t.jsonl").write_text("\n".join(trace.lines()))
+    smoke = ("protocol", "smoke", target, "--timeout", "2")
+    replay = ("replay", "t.jsonl", "--call-timeout", "2")
+    # A program that kills who started it kills the command itself where nothing is between them.
+    chosen = rng.choice([smoke, replay]) if way != "kills" else replay
+    return Input(f"{way}, {chosen[0]}", chosen, ANY)
+
+
+_TARGET = """
+import ctypes, os, signal, subprocess, sys, threading, time
+from poolproof.impl.block_pool import BlockPool
+
+class Liar:
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    __hash__ = None
+    def __repr__(self): return "x" * 50_000_000
+    def __index__(self): raise KeyboardInterrupt
+    def __iter__(self): raise SystemExit(5)
+    def __len__(self): return -1
+
+class Endless(list):
+    def __repr__(self):
+        while True: pass
+
+class Evil(Exception):
+    def __str__(self): raise RuntimeError("no")
+
+def daemon():
+    child = os.fork()
+    if not child:
+        os.setsid()
+        if os.fork(): os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    os.waitpid(child, 0)
+
+def act():
+    WHAT
+
+class Pool(BlockPool):
+    def METHOD(self, *arguments, **named):
+        act()
+        return ANSWER
+"""
+_ACTS = (
+    "pass", "os.fork()", "daemon()", "os._exit(9)", "os.kill(os.getppid(), signal.SIGKILL)",
+    "os.kill(0, signal.SIGKILL)", "ctypes.string_at(0)", "time.sleep(600)", "sys.exit(3)",
+    "raise Evil()", "raise ValueError('\\ud83d\\x1b[2J' * 100_000)", "raise KeyboardInterrupt",
+    "sys.stdout.close(); sys.stderr.close()", "os.close(1); os.close(2)", "os.chdir('/')",
+    "subprocess.Popen(['sleep', '600'], start_new_session=True)", "print('y' * 10_000_000)",
+    "threading.Thread(target=time.sleep, args=(600,)).start()", "sys.setrecursionlimit(20)",
+    "[0] * (1 << 40)", "signal.signal(signal.SIGALRM, signal.SIG_DFL); signal.alarm(1)",
+    "os.dup2(os.open(os.devnull, os.O_RDWR), 3)", "[os.close(n) for n in range(3, 20)]",
+    "[os.fork() for _ in range(12)]", "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+    "globals().clear()", "sys.modules.clear()", "os.kill(os.getpid(), signal.SIGSTOP)",
+    "raise MemoryError", "raise StopIteration", "raise GeneratorExit", "raise RecursionError",
+)  # fmt: skip
+_ANSWERS = (
+    "Liar()", "Endless([1])", "[Liar()] * 3", "'x' * 50_000_000", "10 ** 5000", "None", "type",
+    "float('nan')", "super().METHOD(*arguments, **named)", "(x for x in [1])", "lambda: 0",
+    "b'\\x00' * 9",
+)  # fmt: skip
+_METHODS = (
+    "allocate",
+    "free",
+    "touch",
+    "lookup",
+    "cache",
+    "num_free",
+    "evict",
+    "reset",
+    "__init__",
+)
+
+
+def target(rng: random.Random, number: int, folder: Path) -> Input:
+    """Classes in Python."""
+    act = _ACTS[number % len(_ACTS)]
+    answer = "super().METHOD(*arguments, **named)" if act != "pass" else rng.choice(_ANSWERS)
+    method = rng.choice(_METHODS)
+    text = _TARGET.replace("WHAT", act).replace("ANSWER", answer).replace("METHOD", method)
+    (folder / "pool.py").write_text(text)
+    trace = _trace("pool.py:Pool", violation=None, fingerprint=None)
+    (folder / "t.jsonl").write_text("\n".join(trace.lines()))
+    limits = ("--call-timeout", "2")
+    name = f"{method}: {act}; {answer}"
+    if number % 8 != 7:
+        chosen = rng.choice(["replay", "shrink"])
+        return Input(f"{chosen} {name}", (chosen, "t.jsonl", *limits), ANY)
+    arguments = (
+        "certify", "pool.py:Pool", "--level", "quick", "--workers", "2", "--json", "c.json",
+        "--junit", "c.xml", "--md", "c.md", "--report", "out", "--memory-limit", "512", *limits,
+    )  # fmt: skip
+    return Input(f"certify {name}", arguments, ANY, _FORMS)
+
+
+KINDS: dict[str, Callable[[random.Random, int, Path], Input]] = {
+    "trace": trace,
+    "known": known,
+    "baseline": baseline,
+    "workload": workload,
+    "campaign": campaign,
+    "program": program,
+    "target": target,
+}
