@@ -83,7 +83,7 @@ def _shown(value: object, most: int, deeper: int) -> str:
     return f"an object of class {class_name(value)}"
 
 
-def _written(kind: type, value: Any, most: int, deeper: int) -> str:
+def _written(kind: Any, value: Any, most: int, deeper: int) -> str:
     """A value of a built-in kind; of a subclass no method is called."""
     if kind is bool or kind is float:
         return str(kind.__repr__(value))
@@ -91,17 +91,17 @@ def _written(kind: type, value: Any, most: int, deeper: int) -> str:
         bits = int.bit_length(value)
         # Python refuses to write out thousands of digits.
         return int.__repr__(value) if bits <= _MOST_BITS else f"an int of {bits:,} bits"
-    length = kind.__len__(value)  # type: ignore[attr-defined] # the others have one
+    length = kind.__len__(value)
     if kind is str or kind is bytes:
-        start = kind.__repr__(kind.__getitem__(value, slice(0, most)))  # type: ignore[attr-defined] # the same
+        start = kind.__repr__(kind.__getitem__(value, slice(0, most)))
         unit = "characters" if kind is str else "bytes"
         return start if length <= most else f"{start}... ({length:,} {unit})"
-    left, right = {list: "[]", tuple: "()", dict: "{}"}[kind]
+    left, right = ("[", "]") if kind is list else ("(", ")") if kind is tuple else ("{", "}")
     if not deeper and length:
         return f"{left}...{right}"
     items = _items_of_dict(value, most, deeper) if kind is dict else (
         _shown(item, most, deeper - 1)
-        for item in kind.__iter__(value)  # type: ignore[attr-defined] # the same
+        for item in kind.__iter__(value)
     )  # fmt: skip
     comma = "," * (kind is tuple and length == 1)
     return f"{left}{_joined(items, length, most)}{comma}{right}"

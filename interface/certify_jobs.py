@@ -214,6 +214,7 @@ def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
         if run.trace is not None:
             result.num_failing_runs += 1
             result.add(run.trace)
+            assert run.trace.violation is not None
             starts_left -= target.tapes is not None and run.trace.violation.invariant == "CRASH"
             if not starts_left:
                 break

@@ -74,7 +74,7 @@ def lasting_streams() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     stdout = _Lasting(_there(sys.stdout), "standard output")
     stderr = _Lasting(_there(sys.stderr), "standard error")
-    sys.stdout, sys.stderr = stdout, stderr  # type: ignore[assignment] # as far as it is used
+    sys.stdout, sys.stderr = stdout, stderr
     if before[0] is None:
         stdout.error = OSError("it was closed before the start")
     try:

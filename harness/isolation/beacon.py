@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 __all__ = ["Beacon", "BeaconArena"]
 
@@ -33,7 +33,8 @@ class Beacon:
         def lead_astray(progress: int) -> None:
             # Here too at no cost for the right process.
             nonlocal cells
-            cells = self._cells = _Astray(cells, progress)  # type: ignore[assignment] # answers nobody
+            nowhere: Any = _Astray(cells, progress)
+            cells = self._cells = nowhere
 
         self._cells = cells
         self.lead_astray = lead_astray
