@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from poolproof.contract.outside import shown
+
 __all__ = ["Answer", "Held", "ShownState", "shown_from_json", "shown_to_json"]
 
 Answer = bool | int | str | tuple[tuple[int, int], ...] | None
@@ -74,7 +76,7 @@ def _ids(values: Iterable[Any]) -> tuple[int, ...]:
 
 def _id(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{value!r:.80} is no id")
+        raise TypeError(f"{shown(value, 80)} is no id")
     return value
 
 
@@ -83,4 +85,4 @@ def _answer(value: Any) -> Answer:
         return tuple((_id(source), _id(destination)) for source, destination in value)
     if value is None or isinstance(value, bool | int | str):
         return value
-    raise TypeError(f"{value!r:.80} is no answer")
+    raise TypeError(f"{shown(value, 80)} is no answer")

@@ -16,6 +16,7 @@ from typing import Any
 
 from poolproof.contract.commands import Allocate, Cache, Command
 from poolproof.contract.content import Key
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
@@ -214,7 +215,7 @@ def _is_true(answer: Any) -> bool:
 def _shown(value: Any) -> str:
     """At most 200 characters of what it says of itself."""
     try:
-        return f"{value!r:.200}"
+        return f"{shown(value)}"
     except Exception:
         return f"a {type(value).__name__} that cannot be shown"
 

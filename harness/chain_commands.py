@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from poolproof.contract.commands import CacheChain, CachePartial, LookupChain, Usage
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.lookup_commands import LookupCommands
@@ -76,7 +77,7 @@ class ChainCommands(LookupCommands):
                 found
                 or Violation(
                     "IDX", Severity.LOST_HIT if answer is None else Severity.CRASH,
-                    f"{command} answered {answer!r:.200}; it must answer {wanted}",
+                    f"{command} answered {shown(answer)}; it must answer {wanted}",
                 )
             )  # fmt: skip
 
@@ -87,7 +88,7 @@ class ChainCommands(LookupCommands):
             self.report(
                 Violation(
                     "OWN", Severity.FALSE_REFUSAL,
-                    f"usage() answered {answer!r:.200}, but the share of held blocks is {expected}",
+                    f"usage() answered {shown(answer)}, but the share of held blocks is {expected}",
                 )
             )  # fmt: skip
         self.touched, self.touched_keys = (), ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.invariants.evt import events_give_index
@@ -30,7 +31,7 @@ class EventMirror:
             raise ViolationError(
                 Violation(
                     "EVT", Severity.EVENTS,
-                    f"take_events() answered {events!r:.200}; it must answer a list of events",
+                    f"take_events() answered {shown(events)}; it must answer a list of events",
                 )
             )  # fmt: skip
         event: Any = None
@@ -41,7 +42,7 @@ class EventMirror:
             raise ViolationError(
                 Violation(
                     "EVT", Severity.EVENTS,
-                    f"take_events() gave {event!r:.200}; an event is a mapping with an entry "
+                    f"take_events() gave {shown(event)}; an event is a mapping with an entry "
                     "'type', and for \"stored\" and \"removed\" with 'hashes', a list of hashes",
                 )
             ) from error  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 from poolproof.contract.commands import Acquire, Command, Lookup
 from poolproof.contract.content import Key
+from poolproof.contract.outside import shown
 from poolproof.contract.prefix_words import listed
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
@@ -50,7 +51,7 @@ class LookupCommands(PoolCommands):
                 or Violation(
                     "IDX",
                     Severity.LOST_HIT if answer is None else Severity.WRONG_DATA_OF_ANOTHER,
-                    f"{command} answered {answer!r:.200}, but "
+                    f"{command} answered {shown(answer)}, but "
                     + (
                         f"the key is carried by {listed(carriers)}"
                         if carriers
@@ -79,7 +80,7 @@ class LookupCommands(PoolCommands):
                 Violation(
                     "IDX",
                     Severity.LOST_HIT if is_lost else Severity.WRONG_DATA_OF_ANOTHER,
-                    f"{command} answered {answer!r:.200}; the longest cached prefix has "
+                    f"{command} answered {shown(answer)}; the longest cached prefix has "
                     f"{number_of_blocks(expected)}, each of which must carry its hash",
                 )
             )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from poolproof.contract.outside import shown
 from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.reading import read
@@ -256,7 +257,7 @@ class ManagerMemory:
                         Violation(
                             "CRASH", Severity.CRASH,
                             f"take_table_update({sequence.seq_id}, {group}) answered "
-                            f"{update!r:.200}; it must answer (replaced, block ids)",
+                            f"{shown(update)}; it must answer (replaced, block ids)",
                         )
                     ) from error  # fmt: skip
                 self._judge_worker_table(sequence, worker[group], group)

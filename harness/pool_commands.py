@@ -196,7 +196,7 @@ class PoolCommands:
                 Violation(
                     "ADM", Severity.CRASH,
                     f"allocate({len(expected)}) must answer a list of {len(expected)} blocks, "
-                    f"but answered {answer!r:.200}",
+                    f"but answered {shown(answer)}",
                 )
             )  # fmt: skip
         # Other integers (numpy's, say) are as good as Python's; what is none stays for I2 to name.
@@ -292,7 +292,7 @@ class PoolCommands:
                 Violation(
                     "I2", Severity.WRONG_DATA_OF_ONES_OWN,
                     f"{command} must answer one block for each of {len(command.block_ids)}, "
-                    f"but answered {answer!r:.200}",
+                    f"but answered {shown(answer)}",
                 )
             )  # fmt: skip
         for old, new, key in zip(command.block_ids, answer, command.hashes, strict=True):

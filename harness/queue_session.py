@@ -20,6 +20,7 @@ from poolproof.contract.commands import (
     Remove,
 )
 from poolproof.contract.observation import QueueLedger, QueueObservation
+from poolproof.contract.outside import shown
 from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.reading import read_blocks, read_count, read_neighbours
@@ -153,8 +154,8 @@ class QueueSession:
             raise ViolationError(
                 Violation(
                     "ORD", Severity.ORDER,
-                    f"{command} answered {answer!r:.200}, but the head of the queue is "
-                    f"{expected!r:.200}",
+                    f"{command} answered {shown(answer)}, but the head of the queue is "
+                    f"{shown(expected)}",
                 )
             )  # fmt: skip
 

@@ -12,6 +12,7 @@ from operator import index
 from typing import Any
 
 from poolproof.contract.observation import Neighbours
+from poolproof.contract.outside import shown
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.target_call import crash
 
@@ -79,6 +80,6 @@ def _no_answer(
     call = _shown(method, arguments)
     return ViolationError(
         Violation(
-            "CRASH", Severity.CRASH, f"{call} answered {answer!r:.200}; it must answer {expected}"
+            "CRASH", Severity.CRASH, f"{call} answered {shown(answer)}; it must answer {expected}"
         )
     )

@@ -6,6 +6,7 @@ manager level.
 
 from __future__ import annotations
 
+from poolproof.contract.outside import shown
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import number_of_blocks
 
@@ -28,5 +29,5 @@ def accepted_too_much(count: int, num_free: int, answer: object) -> Violation:
         "ADM",
         Severity.WRONG_DATA_OF_ANOTHER,
         f"allocate({count}) must be refused, since only {number_of_blocks(num_free, 'are')} free, "
-        f"but it answered {answer!r:.200}",
+        f"but it answered {shown(answer)}",
     )

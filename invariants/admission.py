@@ -7,6 +7,7 @@ nothing else. How many blocks a sequence needs is the model's knowledge and is p
 from __future__ import annotations
 
 from poolproof.contract.commands import Command
+from poolproof.contract.outside import shown
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import number_of_blocks
 
@@ -61,5 +62,5 @@ def passes_watermark(command: Command, left: int, watermark: int) -> Violation:
 def no_answer(command: Command, answer: object, expected: str) -> Violation:
     """An answer that means nothing."""
     return Violation(
-        "CRASH", Severity.CRASH, f"{command} answered {answer!r:.200}; it must answer {expected}"
+        "CRASH", Severity.CRASH, f"{command} answered {shown(answer)}; it must answer {expected}"
     )

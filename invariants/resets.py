@@ -7,6 +7,7 @@ done what it had to refuse (ATOM).
 
 from __future__ import annotations
 
+from poolproof.contract.outside import shown
 from poolproof.contract.violation import Severity, Violation
 
 __all__ = ["wrong_reset"]
@@ -21,7 +22,7 @@ def wrong_reset(answer: object, *, nobody_holds: bool) -> Violation | None:
         return Violation(
             "CRASH",
             Severity.CRASH,
-            f"reset() answered {answer!r:.200}; it must answer {nobody_holds}, since {why}",
+            f"reset() answered {shown(answer)}; it must answer {nobody_holds}, since {why}",
         )
     if nobody_holds:
         return Violation(

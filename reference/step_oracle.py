@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poolproof.contract.manager_profile import CacheGroup
+from poolproof.contract.outside import shown
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.reference.content_names import Content, ContentNames
@@ -171,7 +172,7 @@ class StepOracle:
             if entry >= len(table) or not 0 <= table[entry] < num_blocks:
                 raise ValueError(
                     f"request {part.request_id} has no block in group {group} for position "
-                    f"{max(first, entry * size)}: its table is {table!r:.200} of {num_blocks} "
+                    f"{max(first, entry * size)}: its table is {shown(table)} of {num_blocks} "
                     "blocks"
                 )
 

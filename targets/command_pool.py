@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from poolproof.contract.outside import shown
 from poolproof.contract.tapes import TapeDivergedError
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.targets.command_messages import Hello, short, texts_of
@@ -121,7 +122,7 @@ class CommandPool:
             carriers = answer["lookups"]
             if not isinstance(carriers, list) or len(carriers) != len(self._named):
                 raise _broken(
-                    f'"lookups" is {carriers!r:.200}; it has an entry for each of the '
+                    f'"lookups" is {shown(carriers)}; it has an entry for each of the '
                     f"{len(self._named)} hashes named in this run"
                 )
             self._carriers = dict(zip(self._named, carriers, strict=True))
@@ -130,7 +131,7 @@ class CommandPool:
 
     def _see_list(self, part: str, shown: Any) -> None:
         if not isinstance(shown, list):
-            raise _broken(f'"{part}" is no list but {shown!r:.200}')
+            raise _broken(f'"{part}" is no list but {shown(shown)}')
         if part == "free_order":
             return
         if len(shown) != self._num_blocks:
@@ -252,14 +253,14 @@ def _hash_in(value: Any) -> bytes | None:
                 _KNOWN.clear()
             known = _KNOWN[value] = bytes.fromhex(value)
     except (TypeError, ValueError) as error:
-        raise _broken(f"a hash is hexadecimal text or null, not {value!r:.200}") from error
+        raise _broken(f"a hash is hexadecimal text or null, not {shown(value)}") from error
     return known
 
 
 def _event(event: Any) -> dict[str, Any]:
     if not isinstance(event, dict) or not isinstance(event.get("hashes", []), list):
         raise _broken(
-            f'an event is {{"type": ..., "hashes": [...], "group": 0}}, not {event!r:.200}'
+            f'an event is {{"type": ..., "hashes": [...], "group": 0}}, not {shown(event)}'
         )
     return {**event, "hashes": [_hash_in(value) for value in event.get("hashes", [])]}
 
