@@ -137,12 +137,13 @@ def rules_broken(one: Input, ended: Ended, folder: Path) -> Iterator[tuple[str, 
         yield "bug of ours", last
     if "\x1b" in ended.output or len(ended.output) > 1_000_000:
         yield "output not made safe", f"{len(ended.output):,} characters"
-    if not ended.output.strip() and ended.status != 0:
+    lost = [name for name in one.outputs if not (folder / name).is_file()]
+    said = ended.output.strip() or (one.outputs and not lost)
+    if not said and ended.status != 0:
         yield "no message", ""
     if ended.status in {0, 1}:
-        for name in one.outputs:
-            if not (folder / name).is_file():
-                yield "output lost", name
+        for name in lost:
+            yield "output lost", name
     if ended.left:
         yield "left running", f"{ended.left} processes"
 
