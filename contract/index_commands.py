@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from poolproof.contract.commands import Command
+from poolproof.contract.outside import shown
 
 __all__ = [
     "KEY_KINDS",
@@ -139,4 +140,4 @@ def index_key_from_json(value: Any) -> IndexKey:
         block_hash, group = value
         if isinstance(block_hash, str) and _is_number(group):
             return bytes.fromhex(block_hash), group
-    raise TypeError(f"{value!r:.80} is no key of an index")
+    raise TypeError(f"{shown(value, 80)} is no key of an index")

@@ -24,6 +24,7 @@ from poolproof.contract.index_commands import (
     index_key_text,
 )
 from poolproof.contract.observation import IndexObservation
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
@@ -272,6 +273,6 @@ def _raise_if(violation: Violation | None) -> None:
 def _no_answer(what: str, answer: Any, expected: str) -> ViolationError:
     return ViolationError(
         Violation(
-            "CRASH", Severity.CRASH, f"{what} answered {answer!r:.200}; it must answer {expected}"
+            "CRASH", Severity.CRASH, f"{what} answered {shown(answer)}; it must answer {expected}"
         )
     )

@@ -174,7 +174,7 @@ def test_every_form_can_be_written_whatever_a_target_says_of_itself(samples, tmp
     assert Certificate.from_json(json.loads(files["json"].read_text())) == judged
     assert parsed(files["xml"].read_text()).find(".//failure") is not None
     texts = [*files.values(), *out.iterdir()]
-    assert len(texts) == 9
+    assert len(texts) >= 9
     for path in texts:
         text = path.read_text(encoding="utf-8")
         assert not {"\x1b", "\u202e", "\x00", "\r"} & set(text)
