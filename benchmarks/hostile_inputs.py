@@ -184,7 +184,9 @@ def command(arguments: list[str] | None = None) -> int:
         began = time.monotonic()
         broken, statuses, longest_s = try_kind(
             kind, asked.count, asked.seed,
-            lambda one: print(f"  {one.kind} {one.number} {one.name}: {one.rule}: {one.detail}"),
+            lambda one: print(
+                f"  {one.kind} {one.number} {one.name}: {one.rule}: {one.detail}", flush=True
+            ),
         )  # fmt: skip
         total += len(broken)
         seconds = time.monotonic() - began
