@@ -139,7 +139,7 @@ class CarefulSession(PoolSession):
             if len(answer) != len(copy) or any(
                 now is not was and now != was for now, was in zip(answer, copy, strict=True)
             ):
-                raise ViolationError(list_changed_later(answered, _shown(copy), _shown(answer)))
+                raise ViolationError(list_changed_later(answered, shown(copy), shown(answer)))
         changed = getattr(self.target, "poolproof_changed_answer", None)
         found = changed() if callable(changed) else None
         if found is not None:
@@ -149,19 +149,19 @@ class CarefulSession(PoolSession):
         """Raises ViolationError for what is no integer, by its type and by what it equals."""
         if type(item) is int:
             return
-        shown = _shown(item)
+        text = shown(item)
         if isinstance(item, bool):
-            raise ViolationError(no_plain_answer(answered, shown, "a truth value"))
+            raise ViolationError(no_plain_answer(answered, text, "a truth value"))
         try:
             number, again = index(item), index(item)
         except Exception as error:
             raise ViolationError(
-                no_plain_answer(answered, shown, f"a {type(item).__name__}")
+                no_plain_answer(answered, text, f"a {type(item).__name__}")
             ) from error
         self._require_own_equality(answered, item)
         if number != again or not bool(item == number) or bool(item == number + 1):
             raise ViolationError(
-                no_plain_answer(answered, shown, "an object that is not the number it stands for")
+                no_plain_answer(answered, text, "an object that is not the number it stands for")
             )
         self.remarks.add(
             f"block ids are {type(item).__module__}.{type(item).__name__}: taken as the integers "
@@ -171,7 +171,7 @@ class CarefulSession(PoolSession):
     def _require_own_equality(self, answered: str, item: Any) -> None:
         if item is not None and _is_true(item == _NOTHING):
             raise ViolationError(
-                no_plain_answer(answered, _shown(item), "an object that equals everything")
+                no_plain_answer(answered, shown(item), "an object that equals everything")
             )
 
     def _listen_beside(self) -> None:
@@ -210,14 +210,6 @@ def _is_true(answer: Any) -> bool:
         return bool(answer)
     except Exception:  # an array has no truth value, and equals nothing as a whole
         return False
-
-
-def _shown(value: Any) -> str:
-    """At most 200 characters of what it says of itself."""
-    try:
-        return f"{shown(value)}"
-    except Exception:
-        return f"a {type(value).__name__} that cannot be shown"
 
 
 def open_pool_session(

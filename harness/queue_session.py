@@ -100,7 +100,7 @@ class QueueSession:
         """Raises ViolationError when a list that was answered has changed since."""
         for answered, answer, copy in self._kept:
             if answer != copy:
-                raise ViolationError(list_changed_later(answered, f"{copy}", f"{answer}"))
+                raise ViolationError(list_changed_later(answered, shown(copy), shown(answer)))
 
     def _touched_pass(self) -> bool:
         """Whether the counter and the links of the blocks that were named are right."""

@@ -89,7 +89,6 @@ def _group_words(group: dict[str, object]) -> str:
     return ":".join([str(group["kind"]), *shown])
 
 
-
 def shortened(items: Sequence[str]) -> str:
     """Everything while it is short; of more, both ends and how many there are."""
     if not items:
