@@ -28,14 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hostile_samples import KINDS, Input
-from record import surroundings, write_record
+from record import add_destination, surroundings, write_record
 
 # Imported once, and not in each forked command.
 from poolproof.certify import certify  # noqa: F401 -- see above
 from poolproof.command_line import main
 from poolproof.harness.isolation.process_tree import adopt_orphans, children_of, end_tree
 
-RESULTS = Path(__file__).parent / "results" / "hostile_inputs.json"
 PATIENCE_S = 300.0
 
 
@@ -176,7 +175,7 @@ def command(arguments: list[str] | None = None) -> int:
     parser.add_argument("kinds", nargs="*", choices=[[], *KINDS], default=[])
     parser.add_argument("--count", type=int, default=20, help="inputs of each kind")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--record", action="store_true", help=f"keep the figures in {RESULTS}")
+    add_destination(parser, "hostile_inputs")
     asked = parser.parse_args(arguments)
     found = {}
     total = 0
@@ -203,9 +202,8 @@ def command(arguments: list[str] | None = None) -> int:
             "longest_s": round(longest_s, 1),
             "seconds": round(seconds, 1),
         }
-    if asked.record:
-        write_record(RESULTS, {**surroundings(), "seed": asked.seed, "kinds": found})
-    return 1 if total else 0
+    written = write_record(asked.json, {**surroundings(), "seed": asked.seed, "kinds": found})
+    return 1 if total or not written else 0
 
 
 if __name__ == "__main__":

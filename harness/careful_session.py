@@ -33,6 +33,8 @@ __all__ = ["CAREFUL", "CarefulSession", "open_pool_session"]
 CAREFUL = "careful"
 """The option of a trace whose session is careful."""
 
+ONE_AT_A_TIME = "the target serves one instance at a time: what two of them share was not looked at"
+
 MOST_KEPT = 64
 """So many of the latest lists are kept; a target that reuses one does so soon."""
 
@@ -72,6 +74,9 @@ class CarefulSession(PoolSession):
         found = super().first_look()
         if found is not None:
             return found
+        if getattr(self.target, "poolproof_one_at_a_time", False):
+            self.remarks.add(ONE_AT_A_TIME)
+            return None
         reference = self.reference
         other = self._make(reference.num_blocks, reference.enable_caching)
         self._neighbour = PoolSession(

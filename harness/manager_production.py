@@ -88,6 +88,11 @@ class ManagerSizes:
         return range(self.rounds * len(self.scripts_for(profile)))
 
     @property
+    def most_runs(self) -> int:
+        """The runs of a manager for which no script is left out."""
+        return self.rounds * len(SCRIPTS)
+
+    @property
     def num_steps(self) -> int:
         """About how many commands the runs of one layout have, for progress that is shown."""
         per_round = 20 * self.num_giant_steps + 14 * self.num_sequences + 5 * self.num_repeats

@@ -59,6 +59,11 @@ class ProductionSizes:
     most_references: int
 
     @property
+    def most_runs(self) -> int:
+        """The runs of any target."""
+        return self.num_runs
+
+    @property
     def num_runs(self) -> int:
         """Runs in all."""
         return self.short_runs + self.long_runs

@@ -41,7 +41,7 @@ def changed_beside(found: Violation) -> Violation:
     """Another instance was driven, and this one broke: the finding in the idle one's words."""
     return replace(
         found,
-        sentence=f"two pools share state: one that nobody called since changed with the other's "
+        sentence=f"two instances share state: one that nobody called changed with the other's "
         f"calls; of the idle one, {found.sentence}",
     )
 
@@ -59,6 +59,6 @@ def changed_by_neighbour(found: Violation) -> Violation:
     """A pool was whole until another instance was built and used."""
     return replace(
         found,
-        sentence=f"two pools share state: building and using another one changed this one; "
+        sentence=f"two instances share state: building and using another one changed this one; "
         f"{found.sentence}",
     )

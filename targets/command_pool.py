@@ -38,6 +38,9 @@ class Answers(Protocol):
 class CommandPool:
     """One instance of the target; it has the verbs and observers that the program announced."""
 
+    poolproof_one_at_a_time = True
+    """A program plays one run after another: a second instance would end the first."""
+
     def __init__(
         self, hello: Hello, num_blocks: int, answers: Answers, state: Mapping[str, Any] | None
     ) -> None:

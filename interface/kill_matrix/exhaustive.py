@@ -10,6 +10,7 @@ from poolproof.certificate import Outcome as StageOutcome
 from poolproof.certify_exploration import Exploring
 from poolproof.contract.trace import Trace
 from poolproof.description import describe
+from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.isolation import Beacon, Finished
 from poolproof.kill_matrix.detector import Detector, Outcome
 from poolproof.kill_matrix.drivers import minimised_length
@@ -37,13 +38,16 @@ class _InThisWorker:
 
 
 class _FirstTrace:
-    """The interface of a finding collector: keeps the first trace and forgets the others."""
+    """The interface of a finding collector: keeps the first trace, and the kinds of all."""
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
+        self.kinds: frozenset[FailureKind] = frozenset()
 
     def add(self, _stage: str, trace: Trace, _num_runs: int = 1) -> None:
         self.trace = self.trace or trace
+        assert trace.violation is not None
+        self.kinds |= {failure_kind(trace.violation, trace.commands)}
 
 
 def explore(subject: Subject, level: str, seed: int, beacon: Beacon) -> tuple[int, Trace | None]:

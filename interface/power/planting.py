@@ -16,6 +16,7 @@ from types import CodeType
 from poolproof.power.compiled import Place, code_lines, compiled, functions_of, same_code
 from poolproof.power.expression_operators import Edit, expression_edits
 from poolproof.power.mutation import Mutation, Source, changed_lines, spliced
+from poolproof.power.size_operators import size_edits, size_statement_edits
 from poolproof.power.statement_operators import body_edits, is_talk, statement_edits
 
 __all__ = ["Sample", "candidates", "changed_functions", "sample"]
@@ -36,8 +37,11 @@ class Sample:
     num_equivalent: int
 
 
-def candidates(source: Source, functions: Collection[Place]) -> list[Mutation]:
-    """Every edit of these functions, in the order of the file."""
+def candidates(
+    source: Source, functions: Collection[Place], *, of_size: bool = False
+) -> list[Mutation]:
+    """Every edit of these functions, in the order of the file; of size: `size_operators.py`."""
+    edits_of = _size_edits_of if of_size else _edits_of
     tree = ast.parse(source.text)
     with_code = code_lines(compiled(source.text, source.path))
     found = []
@@ -45,7 +49,7 @@ def candidates(source: Source, functions: Collection[Place]) -> list[Mutation]:
         first = min([function.lineno, *(entry.lineno for entry in function.decorator_list)])
         if (function.name, first) not in functions or function.name in _SILENT:
             continue
-        for statement, edit in _edits_of(function, source):
+        for statement, edit in edits_of(function, source):
             found.append(_mutation(source, name, statement, edit, with_code))
     return list(dict.fromkeys(found))
 
@@ -148,6 +152,23 @@ def _edits_in(
                 yield statement, edit
         for inner in _bodies(statement):
             yield from _edits_in(inner, source, last)
+
+
+def _size_edits_of(function: _Function, source: Source) -> Iterator[tuple[ast.stmt, Edit]]:
+    return _size_edits_in(function.body, source)
+
+
+def _size_edits_in(body: Sequence[ast.stmt], source: Source) -> Iterator[tuple[ast.stmt, Edit]]:
+    for statement in body:
+        if is_talk(statement) or isinstance(statement, ast.Assert | ast.ClassDef | ast.Raise):
+            continue
+        for edit in size_statement_edits(statement, source):
+            yield statement, edit
+        for node in _expressions(statement):
+            for edit in size_edits(node, source):
+                yield statement, edit
+        for inner in _bodies(statement):
+            yield from _size_edits_in(inner, source)
 
 
 def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

@@ -23,10 +23,12 @@ class PowerOptions:
 
     `most_mutants` None is all, and `own_mutants` None as many; `modules` empty is what the
     target's class needs. `also` are targets that judge what the target lets pass. `results` is
-    the file in which verdicts are kept.
+    the file in which verdicts are kept. `of_size`: mutants that begin to be wrong at some size, in
+    place of the usual ones.
     """
 
     most_mutants: int | None = 100
+    of_size: bool = False
     modules: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     own_tests: str | None = None
@@ -55,6 +57,11 @@ def power_options(command: F) -> F:
             default="100",
             show_default=True,
             help="With --power: how many mutants, drawn by the seed.",
+        ),
+        click.option(
+            "--power-sizes",
+            is_flag=True,
+            help="With --power: mutants that are right in small and wrong from some size on.",
         ),
         click.option(
             "--power-modules",
@@ -96,6 +103,7 @@ def power_request(
     *,
     power: bool,
     mutants: int | None,
+    power_sizes: bool,
     power_modules: str | None,
     power_also: tuple[str, ...],
     power_results: Path | None,
@@ -109,6 +117,7 @@ def power_request(
     """
     if not power:
         given = {
+            "--power-sizes": power_sizes,
             "--power-modules": power_modules is not None,
             "--power-also": bool(power_also),
             "--power-results": power_results is not None,
@@ -137,6 +146,7 @@ def power_request(
     return PowerOptions(
         most_mutants=mutants,
         modules=names,
+        of_size=power_sizes,
         also=power_also,
         own_tests=own_tests,
         own_mutants=own_mutants,

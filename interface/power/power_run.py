@@ -95,7 +95,7 @@ class PowerRun:
         began = time.monotonic()
         about, options, tests = self._about[0], self._options, self._tests
         surveys = self._survey()
-        modules, found = _candidates(self._sources, surveys)
+        modules, found = _candidates(self._sources, surveys, of_size=self._power.of_size)
         if not found:
             raise TargetError(
                 f"{about.name}: no run enters a function of "
@@ -224,7 +224,7 @@ def _reaching(mutation: Mutation, surveys: Sequence[Survey]) -> tuple[Survey, ..
 
 
 def _candidates(
-    sources: Sequence[Source], surveys: Sequence[Survey]
+    sources: Sequence[Source], surveys: Sequence[Survey], *, of_size: bool
 ) -> tuple[list[MutatedModule], list[Mutation]]:
     """The mutated modules, and every edit of the functions that some stage of the target enters.
 
@@ -241,7 +241,7 @@ def _candidates(
             for name, code in functions_of(compiled(source.text, source.path))
             if (code.co_name, code.co_firstlineno) not in places
         ]
-        edits = candidates(source, places)
+        edits = candidates(source, places, of_size=of_size)
         num_functions = len(functions_of(compiled(source.text, source.path))) - len(never)
         modules.append(
             MutatedModule(

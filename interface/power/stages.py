@@ -19,6 +19,7 @@ from poolproof.contract.violation import Violation
 from poolproof.description import Description
 from poolproof.finding_collector import FindingCollector
 from poolproof.harness.isolation import Beacon, Finished, Outcome
+from poolproof.harness.manager_production import ManagerSizes
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.options import LEVELS
 from poolproof.progress import SilentProgress
@@ -115,7 +116,17 @@ def stages_of(kinds: Collection[RunKind], level: str, seed: int) -> list[Stage]:
             thorough.append(Stage("machine", kind, step, seed, tuple(kinds)))
             if kind != CHAINS:
                 thorough.append(Stage("explored", kind, step, seed, tuple(kinds)))
-        stages += plain + thorough
+        stages += plain + _at_production_sizes(kinds, step, seed) + thorough
+    return stages
+
+
+def _at_production_sizes(kinds: Collection[RunKind], level: str, seed: int) -> list[Stage]:
+    stages = []
+    for kind in kinds:
+        sizes = BUDGETS[level].production_of(kind, tuple(kinds))
+        if sizes is not None:
+            large = kind.at_production_sizes(sizes)
+            stages.append(Stage("plain", large, level, seed, tuple(kinds), 0, sizes.most_runs))
     return stages
 
 
@@ -125,7 +136,11 @@ def stages_beside(
     """The stages of a target that judges mutants which the first one lets pass."""
     if POOL in kinds:
         kinds = [kind for kind in kinds if kind not in (QUEUE, INDEX)]  # the first has driven them
-    plain = [stage for stage in stages_of(kinds, level, seed) if stage.driver == "plain"]
+    plain = [
+        stage
+        for stage in stages_of(kinds, level, seed)
+        if stage.driver == "plain" and stage.kind.production is None
+    ]
     return [
         replace(
             stage,
@@ -155,11 +170,20 @@ def failures_of(
 
 def _plain(target: Target, stage: Stage, beacon: Beacon) -> Iterator[Failure]:
     campaign = campaign_of(target, Chunk(stage.kind, stage.seed, stage.first, stage.count))
-    for number in range(stage.first, stage.first + stage.count):
+    for number in _numbers(target, stage):
         beacon.bump()
         run = campaign.run(number, beacon.bump)
         if run.trace is not None:
             yield _failure(run.trace, number)
+
+
+def _numbers(target: Target, stage: Stage) -> range:
+    """The numbers of the stage's plain runs."""
+    sizes, layout = stage.kind.production, stage.kind.layout
+    if isinstance(sizes, ManagerSizes) and layout is not None:
+        profile = target.layout(layout).profile
+        return sizes.runs(profile)[stage.first : stage.first + stage.count]
+    return range(stage.first, stage.first + stage.count)
 
 
 def _explored(

@@ -212,7 +212,7 @@ def test_a_target_that_cannot_be_built_or_is_broken_from_the_start_is_a_finding(
             super().__init__(*arguments, **options)
 
     found = checked(lambda n, c=True: Unbuilt(n, enable_caching=c), Profile(), Scope(2))
-    assert "CRASH" in found.failures
+    assert {kind.invariant for kind in found.failures} == {"CRASH"}
 
     class Miscounts(CleanPool):
         def num_free(self):

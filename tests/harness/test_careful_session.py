@@ -119,7 +119,7 @@ class Shared(Pool):
 
 def test_two_instances_share_nothing():
     trace = first_careful_failure(Shared)
-    assert trace.violation.sentence.startswith("two pools share state: ")
+    assert trace.violation.sentence.startswith("two instances share state: ")
 
 
 @pytest.mark.parametrize("cls", [ClearsLater, Truths, Shared])

@@ -92,7 +92,8 @@ def test_a_stale_index_is_refused_with_the_shortest_trace() -> None:
     assert finding.violation.severity is Severity.WRONG_DATA_OF_ANOTHER
     assert finding.violation.invariant == "IDX"
     assert finding.num_commands <= 4
-    assert "D1" in {specimen.specimen_id for found in findings for specimen in found.similar}
+    forms = [form for found in findings for form in found.each_form]
+    assert "D1" in {specimen.specimen_id for form in forms for specimen in form.similar}
 
 
 def test_an_order_that_is_another_profile_is_named() -> None:

@@ -207,13 +207,14 @@ def test_blocks_that_the_profile_leaves_open_are_named_as_the_target_chose_them(
      [{"free": None, "held": [[0, "device"]], "answer": None}],
      [{"free": None, "held": [], "answer": {}}], [{"free": [0.5], "held": [], "answer": None}]],
 )  # fmt: skip
-def test_a_trace_whose_shown_states_are_damaged_is_refused(shown):
+def test_a_trace_whose_shown_states_are_damaged_is_refused(shown, tmp_path):
     *lines, last = stale().lines()
     record = json.loads(last)
     record["violation"]["shown"] = shown
-    Path("damaged.jsonl").write_text("\n".join([*lines, json.dumps(record)]))
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_text("\n".join([*lines, json.dumps(record)]))
     with pytest.raises(TraceError, match="line 6: what the target showed is damaged"):
-        read_trace(Path("damaged.jsonl"))
+        read_trace(damaged)
 
 
 def test_shown_states_of_a_very_large_run_are_not_kept():
