@@ -38,6 +38,7 @@ from exploration_tables import (
 )
 from figures import FigureError, figures, trace_lengths
 from kernel_tables import faulty_kernels, kernel_figures, kernel_findings, kernel_targets
+from limit_tables import limits, never_tried
 from mutation_tables import equivalent_mutants, mutation_scores
 from power_tables import power_by_operator, power_survivors, power_systems
 from proof_tables import contracts, needed_invariants, planted_steps, proof_speed, proved_models
@@ -84,10 +85,12 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "kernel targets": kernel_targets,
     "lessons": lessons,
     "levels": levels,
+    "limits": limits,
     "lone detectors": lone_detectors,
     "manager workloads": manager_workloads,
     "mutation scores": mutation_scores,
     "needed invariants": needed_invariants,
+    "never tried": never_tried,
     "oddities at levels": oddities_at_levels,
     "oddities seen": oddities_seen,
     "planted steps": planted_steps,

@@ -3,9 +3,10 @@
 The first two and `campaign` are what a terminal shows, `discovery` is a chart of that campaign's
 page; the last is drawn from benchmarks/results/survival.json.
 
-Usage: python docs/make_pictures.py             write docs/pictures/*.svg
-       python docs/make_pictures.py survival    that one alone
-       python docs/make_pictures.py campaign    those of the campaign alone
+Usage: python docs/make_pictures.py                 write docs/pictures/*.svg
+       python docs/make_pictures.py certificates    the certificate and the finding alone
+       python docs/make_pictures.py survival        that one alone
+       python docs/make_pictures.py campaign        those of the campaign alone
 """
 
 from __future__ import annotations
@@ -95,7 +96,16 @@ def draw_campaign() -> None:
     print("docs/pictures/discovery.svg")
 
 
-ALONE = {"survival": draw_survival, "campaign": draw_campaign}
+def draw_certificates() -> None:
+    """Write the certificate of a correct pool, and the finding of one that is not."""
+    correct = "examples/simple_pool.py:Pool"
+    command = f"poolproof certify {correct} --level quick"
+    draw("certificate", command, text_certificate(certificate_of(correct)))
+    finding = certificate_of("examples/stale_index.py:Pool").findings[0]
+    draw("finding", f"poolproof show {finding.fingerprint}", finding_report(finding))
+
+
+ALONE = {"certificates": draw_certificates, "survival": draw_survival, "campaign": draw_campaign}
 
 
 def main() -> None:
@@ -106,11 +116,7 @@ def main() -> None:
         ALONE[sys.argv[1]]()
         return
     PICTURES.mkdir(exist_ok=True)
-    correct = "examples/simple_pool.py:Pool"
-    command = f"poolproof certify {correct} --level quick"
-    draw("certificate", command, text_certificate(certificate_of(correct)))
-    finding = certificate_of("examples/stale_index.py:Pool").findings[0]
-    draw("finding", f"poolproof show {finding.fingerprint}", finding_report(finding))
+    draw_certificates()
     draw_campaign()
     draw_survival()
 

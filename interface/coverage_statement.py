@@ -18,7 +18,7 @@ from poolproof.manager_coverage import manager_not_covered
 from poolproof.options import CertifyOptions
 from poolproof.run_plan import layouts_not_run
 
-__all__ = ["not_covered", "not_run"]
+__all__ = ["NEVER_TRIED", "not_covered", "not_run"]
 
 _INFERRED = {
     "free_order": "the target shows no free_order(): I1 and ORD are inferred from what allocate() "
@@ -29,11 +29,15 @@ _INFERRED = {
 }
 
 
-_NEVER_TRIED = (
-    "what no stage tries: calls from several threads or processes, a call that is interrupted, "
-    "time (clocks, entries that expire), instances that are copied, pickled or restarted, more "
-    "than two instances at once, a machine out of memory"
+NEVER_TRIED = (
+    "calls from several threads or processes",
+    "a call that is interrupted",
+    "time (clocks, entries that expire)",
+    "instances that are copied, pickled or restarted",
+    "more than two instances at once",
+    "a machine out of memory",
 )
+"""What no stage does at any level, whatever the target is."""
 
 
 def not_covered(
@@ -45,7 +49,8 @@ def not_covered(
     """
     if about.can is None:
         return ("nothing was driven: the target could not be constructed",)
-    return (*_by_level(about, options), *beyond(stages), _NEVER_TRIED)
+    never = f"what no stage tries: {', '.join(NEVER_TRIED)}"
+    return (*_by_level(about, options), *beyond(stages), never)
 
 
 def beyond(stages: Sequence[StageResult]) -> Iterator[str]:
