@@ -23,7 +23,9 @@ KEEPS = HEAD + (
 @pytest.fixture(autouse=True)
 def small_budgets(monkeypatch):
     """Forked workers inherit them; what is compared here differs within a few commands."""
-    small = replace(BUDGETS["quick"], pool_chunks=1, chain_chunks=1, queue_chunks=1)
+    small = replace(
+        BUDGETS["quick"], pool_chunks=1, chain_chunks=1, queue_chunks=1, production=None
+    )
     monkeypatch.setitem(BUDGETS, "quick", replace(small, shortest_states=100))
     monkeypatch.setitem(EXAMPLES, "quick", 5)
     monkeypatch.setattr(comparison, "_CHUNKS_ALONE", 1)

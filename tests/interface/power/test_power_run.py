@@ -40,8 +40,9 @@ def only(monkeypatch):
     """Leaves the mutants of some lines alone, for each mutant costs its seconds."""
 
     def keep(*befores):
-        def chosen(source, places):
-            return [m for m in candidates(source, places) if m.before in befores]
+        def chosen(source, places, *, of_size):
+            found = candidates(source, places, of_size=of_size)
+            return [m for m in found if m.before in befores]
 
         monkeypatch.setattr("poolproof.power.power_run.candidates", chosen)
 
