@@ -71,6 +71,11 @@ _MOST_STARTS = 10
 second: after so many the chunk ends."""
 
 
+PARTS = (QUEUE, INDEX)
+_SHARE_OF_PARTS = 3
+"""Parts of a pool have few operations, and every state of small ones is visited."""
+
+
 class Campaign(Protocol):
     """A numbered family of runs."""
 
@@ -272,7 +277,7 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
         make = machines[machine.kind]
     return run_machine(
         lambda log: make(campaign, log),
-        machine_settings(machine.level),
+        machine_settings(machine.level, share=_SHARE_OF_PARTS if machine.kind in PARTS else 1),
         seed=machine.seed,
         log=log,
     )
