@@ -9,7 +9,7 @@
 #ifndef POOLPROOF_SERVE_H
 #define POOLPROOF_SERVE_H
 
-enum { PP_MOST_HASH_BYTES = 32, PP_NONE = -1 };
+enum { PP_MOST_HASH_BYTES = 64, PP_NONE = -1 };
 
 /* A block hash; a length of 0 is no hash. */
 typedef struct {

@@ -9,7 +9,7 @@ import ctypes
 import os
 from pathlib import Path
 
-_MOST_HASH_BYTES = 32
+_MOST_HASH_BYTES = 64
 _NONE = -1
 
 

@@ -156,7 +156,7 @@ def test_extra_keys_that_collide_are_seen(target, monkeypatch):
     adapter = TokenChain(TOKENS, ("adapter", "/a"))
     violation = session.step(CacheChain(adapter, (2,), 0, 0))
     assert violation.invariant == "DATA"
-    assert "LoRA adapter 'adapter'" in violation.sentence
+    assert "only the adapter differs" in violation.sentence
 
 
 def test_a_collision_is_seen_by_lookup_too(target, monkeypatch):

@@ -30,7 +30,7 @@ pub struct BlockHash {
 
 impl BlockHash {
     /// Hashes are at most this long.
-    pub const MOST_BYTES: usize = 32;
+    pub const MOST_BYTES: usize = 64;
 
     pub(crate) fn from_hexadecimal(text: &str) -> Option<Self> {
         let length = text.len() / 2;
