@@ -274,8 +274,9 @@ def _role(roles: dict[str, Callable[[int], int | None]], block: int) -> Role:
 
 def _with_ids(command: Command, ids: tuple[int, ...]) -> Command:
     if hasattr(command, "block_ids"):
-        return replace(command, block_ids=ids)  # type: ignore[call-arg]
-    return replace(command, block_id=ids[0])  # type: ignore[call-arg]
+        # The base class of commands has none of these fields; who comes here has one.
+        return replace(command, block_ids=ids)  # type: ignore[call-arg]  # see above
+    return replace(command, block_id=ids[0])  # type: ignore[call-arg]  # see above
 
 
 def _ids(command: Command) -> tuple[int, ...]:

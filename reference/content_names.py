@@ -90,7 +90,7 @@ class ContentNames:
         items.reverse()
         lora, salt, group = item  # type: ignore[misc]  # as `root` put them in
         tokens = tuple(i if isinstance(i, int) else int(str(i[0])) for i in items)
-        return Prefix(tokens, lora, salt, tuple(_images(items)), group)  # type: ignore[arg-type]
+        return Prefix(tokens, lora, salt, tuple(_images(items)), group)  # type: ignore[arg-type]  # as in `root`
 
     def _named(self, parent: Content, item: Item) -> Content:
         name = self._names.get((parent, item))

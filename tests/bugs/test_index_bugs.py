@@ -46,7 +46,7 @@ def test_the_canaries_of_every_profile_are_caught(profile):
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.duplicates)
 @pytest.mark.parametrize("production", [None, SIZES])
 def test_the_clean_index_holds_under_every_profile(profile, production):
-    make = lambda _n, _c: CleanIndex(profile)  # noqa: E731
+    make = lambda _n, _c: CleanIndex(profile)  # noqa: E731 -- one expression
     campaign = IndexCampaign("clean", make, profile, production=production)
     assert not violations(campaign, SIZES.num_runs if production else RUNS)
 
