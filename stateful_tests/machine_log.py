@@ -17,7 +17,11 @@ __all__ = ["MachineLog"]
 
 
 class MachineLog:
-    """Counts and facts of all examples so far, and the shortest failure among them."""
+    """Counts and facts of all examples so far, and the shortest failure among them.
+
+    `measures_sizes` is False where sizes are formulas, not numbers: to compare two of them forks a
+    symbolic run, and fails once the run is over.
+    """
 
     def __init__(self) -> None:
         self.num_examples = 0
@@ -25,6 +29,7 @@ class MachineLog:
         self.facts: set[str] = set()
         self.failure: Trace | None = None
         self.extent = Extent()
+        self.measures_sizes = True
         self._setup: Trace | None = None
         self._commands: list[Command] = []
 
@@ -46,5 +51,5 @@ class MachineLog:
     def end(self, facts: Iterable[str]) -> None:
         """An example is over, and has seen these facts."""
         self.facts.update(facts)
-        if self._setup is not None:
+        if self._setup is not None and self.measures_sizes:
             self.extent.take_in(Extent.of_run(self._setup, self._commands))

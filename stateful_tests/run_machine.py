@@ -58,6 +58,8 @@ def run_machine(
     TargetError for a target that cannot be run at all.
     """
     heard = MachineLog() if log is None else log
+    # Every other backend of Hypothesis draws what may stand for many values.
+    heard.measures_sizes = settings.backend == "hypothesis"
 
     def machine() -> RuleBasedStateMachine:
         return make_machine(heard)
