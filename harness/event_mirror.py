@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from poolproof.contract.content import ContentKey
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.invariants.evt import events_give_index
+from poolproof.invariants.evt import events_give_index, stored_tells_content
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["EventMirror"]
@@ -23,6 +24,7 @@ class EventMirror:
 
     def __init__(self, profile: Profile) -> None:
         self._per_hash = profile.events == "per-hash"
+        self._skips_blocks = profile.null_in_lists == "ignored"
         self._copies: dict[Any, int] = {}
 
     def replay(self, events: Any) -> None:
@@ -55,6 +57,10 @@ class EventMirror:
             hashes, group = event["hashes"], event.get("group", 0)
             if isinstance(hashes, bytes | str):
                 raise TypeError("one hash stands where a list of hashes belongs")
+            if kind == "stored" and hashes and all(type(key) is ContentKey for key in hashes):
+                wrong = stored_tells_content(event, hashes, skips_blocks=self._skips_blocks)
+                if wrong is not None:
+                    raise ViolationError(wrong)
             for key in hashes:
                 # Opaque hashes are cached in group 0; content keys name their group themselves.
                 where = key if group == getattr(key, "group", 0) else (key, group)

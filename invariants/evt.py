@@ -1,19 +1,26 @@
-"""EVT: the event stream, replayed as the profile says, gives the index.
+"""EVT: the event stream, replayed as the profile says, gives the index, and tells the truth of it.
 
 `per-copy` replays a multiset keyed by hash and group, one stored and one removed event for each
 physical copy; `per-hash` a set, first copy in, last copy out. A re-announcement is a type of its
 own and changes nothing.
+
+A router or a second tier that sees nothing but events hangs each hash under its parent, by tokens
+and extra keys. Where a "stored" event tells these, they are those of the content that was cached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from poolproof.contract.content import Key
+from poolproof.contract.content import ContentKey, Key
+from poolproof.contract.outside import shown
+from poolproof.contract.prefix_words import listed
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import key_name
 
-__all__ = ["events_give_index"]
+__all__ = ["events_give_index", "stored_tells_content"]
 
 
 def events_give_index(replayed: Mapping[Key, int], expected: Mapping[Key, int]) -> Violation | None:
@@ -21,10 +28,111 @@ def events_give_index(replayed: Mapping[Key, int], expected: Mapping[Key, int]) 
     for key in {**replayed, **expected}:
         got, wanted = replayed.get(key, 0), expected.get(key, 0)
         if got != wanted:
-            return Violation(
-                "EVT",
-                Severity.EVENTS,
+            return _violation(
                 f"the event stream leaves {got} cop{'y' if got == 1 else 'ies'} of "
-                f"{key_name(key)}, the index has {wanted}",
+                f"{key_name(key)}, the index has {wanted}"
             )
     return None
+
+
+def stored_tells_content(
+    event: Mapping[str, Any], hashes: Sequence[ContentKey], *, skips_blocks: bool
+) -> Violation | None:
+    """A violation of EVT in what a "stored" event tells beside its hashes, or None.
+
+    `hashes` are the contents behind the event's hashes, at least one. Entries that do not stand
+    in the event are not compared. With `skips_blocks`, blocks without a hash may lie among and
+    behind those that have one.
+    """
+    return (
+        _wrong_place(event, hashes[0], skips_blocks=skips_blocks)
+        or _wrong_tokens(event, hashes, skips_blocks=skips_blocks)
+        or _wrong_extra_keys(event, hashes)
+    )
+
+
+def _wrong_place(
+    event: Mapping[str, Any], first: ContentKey, *, skips_blocks: bool
+) -> Violation | None:
+    """The first block begins where its parent ends, or whole skipped blocks later."""
+    if "block_size" not in event:
+        return None
+    size = event["block_size"]
+    if type(size) is not int or not 0 < size <= len(first.tokens):
+        return _violation(f"an event stores {key_name(first)} for a block of {shown(size)} tokens")
+    if "parent" not in event:
+        return None
+    begin, parent = len(first.tokens) - size, event["parent"]
+    end = _end_of_parent(parent, first)
+    if end is not None and begin >= end:
+        skipped, rest = divmod(begin - end, size)
+        if not rest and (skips_blocks or not skipped):
+            return None
+    named = "no parent" if parent is None else f"as parent {key_name(parent)}"
+    return _violation(
+        f"an event gives {key_name(first)} {named}, but its block of {size} tokens begins at "
+        f"token {begin}"
+    )
+
+
+def _wrong_tokens(
+    event: Mapping[str, Any], hashes: Sequence[ContentKey], *, skips_blocks: bool
+) -> Violation | None:
+    """The tokens go from the end of the parent to the end of the last hash."""
+    begin = _end_of_parent(event.get("parent"), hashes[0])
+    if "tokens" not in event or begin is None:
+        return None
+    told, real = list(event["tokens"]), list(hashes[-1].tokens[begin:])
+    if told == real or (skips_blocks and told[: len(real)] == real):
+        return None
+    return _violation(
+        f"an event that stores {key_name(hashes[-1])} tells the tokens {listed(told)} from "
+        f"position {begin} on, which are {listed(real)}"
+    )
+
+
+def _end_of_parent(parent: object, first: ContentKey) -> int | None:
+    """How many tokens the parent of `first` has; None where it is no beginning of it."""
+    if parent is None:
+        return 0
+    if not isinstance(parent, ContentKey) or parent == first:
+        return None
+    length = len(parent.tokens)
+    beginning = replace(
+        first,
+        tokens=first.tokens[:length],
+        images=tuple(image for image in first.images if image[1] < length),
+    )
+    return length if parent == beginning else None
+
+
+def _wrong_extra_keys(event: Mapping[str, Any], hashes: Sequence[ContentKey]) -> Violation | None:
+    """Each block has the adapter, the images that begin in it, and the salt if it is the first."""
+    if "extra_keys" not in event or "block_size" not in event:
+        return None
+    told, size = event["extra_keys"], event["block_size"]
+    if len(told) != len(hashes):
+        return _violation(
+            f"an event stores {len(hashes)} hashes and tells the extra keys of {len(told)}"
+        )
+    for extras, key in zip(told, hashes, strict=True):
+        begin = len(key.tokens) - size
+        wanted: set[tuple[Any, ...]] = {
+            ("image", *image) for image in key.images if image[1] >= begin
+        }
+        if key.lora is not None:
+            wanted.add(("lora", key.lora[0]))
+        if key.salt is not None and begin == 0:
+            wanted.add(("salt", key.salt))
+        # An image that begins in an earlier block may reach into this one.
+        allowed = wanted | {("image", *image) for image in key.images}
+        if not wanted <= set(extras) <= allowed:
+            return _violation(
+                f"an event stores {key_name(key)} with the extra keys {shown(list(extras))}; "
+                f"its block of {size} tokens has {shown(sorted(wanted))}"
+            )
+    return None
+
+
+def _violation(sentence: str) -> Violation:
+    return Violation("EVT", Severity.EVENTS, sentence)

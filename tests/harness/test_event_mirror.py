@@ -94,3 +94,29 @@ def test_what_is_no_event_is_named(wrong):
         EventMirror(Profile(events="per-copy")).replay([event("stored", A), wrong])
     assert caught.value.violation.invariant == "EVT"
     assert f"take_events() gave {wrong!r}; an event is a mapping" in str(caught.value)
+
+
+CHAIN = TokenChain((1, 2, 3, 4))
+
+
+def test_what_an_event_tells_of_its_content_is_compared():
+    told = {"parent": None, "tokens": [1, 2, 3, 4], "block_size": 2, "extra_keys": [[], []]}
+    keys = [CHAIN.prefix(2, 0), CHAIN.prefix(4, 0)]
+    EventMirror(Profile(events="per-copy")).replay([{**event("stored", *keys), **told}])
+    with pytest.raises(ViolationError, match=r"tells the tokens \[4, 3, 2, 1\] from position 0 on"):
+        EventMirror(Profile(events="per-copy")).replay(
+            [{**event("stored", *keys), **told, "tokens": [4, 3, 2, 1]}]
+        )
+
+
+def test_nothing_is_compared_beside_opaque_hashes():
+    EventMirror(Profile(events="per-copy")).replay(
+        [{**event("stored", A), "parent": B, "tokens": [], "block_size": 0}]
+    )
+
+
+@pytest.mark.parametrize("told", [{"tokens": 5}, {"extra_keys": None}, {"extra_keys": [[[]]]}])
+def test_what_cannot_be_read_is_named(told):
+    stored = {**event("stored", CHAIN.prefix(2, 0)), "parent": None, "block_size": 2, **told}
+    with pytest.raises(ViolationError, match=r"an event is a mapping"):
+        EventMirror(Profile(events="per-copy")).replay([stored])
