@@ -101,17 +101,25 @@ class ChainWorkload(PoolWorkload):
     def usage(self) -> Command:
         return Usage()
 
+    def _images(self, num_tokens: int) -> tuple[Image, ...]:
+        """One image or more, next to each other or with a gap: several may meet in a block."""
+        images: list[Image] = []
+        offset = self.below(num_tokens - 1)
+        while offset < num_tokens:
+            length = min(2, num_tokens - offset)
+            images.append(Image(f"image-{self.below(2)}", offset, length))
+            if self.below(2):
+                break
+            offset += length + self.below(3)
+        return tuple(images)
+
     def _chain(self) -> TokenChain:
         blocks = 1 + self.below(_BLOCKS_PER_CHAIN)
         tokens: list[int] = []
         for _ in range(blocks):
             symbol = self.below(2)
             tokens += [symbol] * (self.block_size - 1) + [self.below(2)]
-        images: tuple[Image, ...] = ()
-        if self.below(3) == 0:
-            offset = self.below(len(tokens) - 1)
-            length = min(2, len(tokens) - offset)
-            images = (Image(f"image-{self.below(2)}", offset, length),)
+        images = self._images(len(tokens)) if self.below(3) == 0 else ()
         plain = self.below(2)
         return TokenChain(
             tuple(tokens),
