@@ -6,7 +6,7 @@ A token chain becomes a real `vllm.v1.request.Request` with real LoRA, salt and 
 and vLLM's own hasher, so that its real hashes and extra keys are what is compared; for a class
 that was written without vLLM it becomes a stand-in whose hashes are SHA-256 over the content.
 
-Not covered: prompt embeddings, and requests that grow.
+Not covered: prompt embeddings.
 """
 
 from __future__ import annotations
@@ -58,8 +58,12 @@ def stand_in_requests(hash_block_size: int) -> RequestOf:
     return request_of
 
 
-def vllm_requests(hash_block_size: int) -> RequestOf:
-    """Requests of the vLLM that is installed here, hashed by it with SHA-256."""
+def vllm_requests(hash_block_size: int, *, grow: bool = False) -> RequestOf:
+    """Requests of the vLLM that is installed here, hashed by it with SHA-256.
+
+    With `grow`, requests of an odd sum of tokens have only the first of them as their prompt and
+    get the others as output: their hashes are computed piece by piece, and must be the same.
+    """
     utilities = importlib.import_module("vllm.v1.core.kv_cache_utils")
     request_class = importlib.import_module("vllm.v1.request").Request
     lora_class = importlib.import_module("vllm.lora.request").LoRARequest
@@ -86,9 +90,11 @@ def vllm_requests(hash_block_size: int) -> RequestOf:
             )
             for image in chain.images
         ]
-        return request_class(
+        tokens = list(chain.tokens)
+        prompt = _prompt_length(chain) if grow and sum(tokens) % 2 else len(tokens)
+        request = request_class(
             request_id="poolproof",
-            prompt_token_ids=list(chain.tokens),
+            prompt_token_ids=tokens[:prompt],
             sampling_params=sampling,
             pooling_params=None,
             mm_features=features,
@@ -96,8 +102,18 @@ def vllm_requests(hash_block_size: int) -> RequestOf:
             cache_salt=chain.salt,
             block_hasher=hasher,
         )
+        if prompt < len(tokens):
+            request.append_output_token_ids(tokens[prompt])
+            request.append_output_token_ids(tokens[prompt + 1 :])
+        return request
 
     return request_of
+
+
+def _prompt_length(chain: TokenChain) -> int:
+    """How many tokens are there at first: about half, and all images."""
+    images_end = max((image.offset + image.length for image in chain.images), default=1)
+    return max(images_end, len(chain.tokens) // 2)
 
 
 def prepare_vllm() -> None:

@@ -80,8 +80,9 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
 
     @cache
     def requests() -> RequestOf:
-        make_requests = vllm_requests if is_real else stand_in_requests
-        return make_requests(shape.hash_block_size)
+        if is_real:
+            return vllm_requests(shape.hash_block_size, grow=True)
+        return stand_in_requests(shape.hash_block_size)
 
     def make(num_blocks: int, enable_caching: bool) -> VllmPool:
         return VllmPool(

@@ -22,6 +22,7 @@ from poolproof.harness.random_driver import PoolCampaign
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
+from poolproof.targets.vllm_requests import vllm_requests
 
 pytestmark = pytest.mark.vllm
 
@@ -132,11 +133,25 @@ def test_events_name_contents(target):
     pool.reset()
     key = KEYED.prefix(4, 1)
     assert pool.take_events() == [
-        {"type": "stored", "hashes": [key], "group": 1},
+        {
+            "type": "stored", "hashes": [key], "group": 1,
+            "parent": None, "tokens": [0, 0, 0, 1], "block_size": 4,
+            "extra_keys": [[("lora", "adapter"), ("image", "cat", 3), ("salt", "tenant")]],
+        },
         {"type": "removed", "hashes": [key], "group": 1},
         {"type": "cleared", "hashes": [], "group": 0},
-    ]
+    ]  # fmt: skip
     assert pool.take_events() == []
+
+
+@pytest.mark.parametrize("chain", [PLAIN, KEYED])
+def test_a_request_that_grows_has_the_hashes_of_one_that_does_not(target, chain):
+    # The seed of all hashes is drawn when either of them is made.
+    whole_of, grown_of = vllm_requests(2), vllm_requests(2, grow=True)
+    whole, grown = whole_of(chain), grown_of(chain)
+    assert (whole.num_output_tokens, grown.num_output_tokens) == (0, 3 if chain.images else 4)
+    assert grown.block_hashes == whole.block_hashes
+    assert len(grown.block_hashes) == 4
 
 
 def test_shortened_hashes_in_events_are_not_judged(target, monkeypatch):
