@@ -1,4 +1,4 @@
-"""What all tests share: what Hypothesis draws depends on nothing that happens to be imported.
+"""What all tests share: draws that depend on nothing else, and signals that are heeded.
 
 Newer releases of Hypothesis mix constants into what they draw that they read from the source of
 every imported module of a checkout. So what a derandomised run does depended on which tests had run
@@ -8,6 +8,10 @@ tests every other interpreter, there are none of these constants.
 """
 
 import importlib
+import signal
+from collections.abc import Iterator
+
+import pytest
 
 
 def pytest_configure() -> None:
@@ -18,3 +22,20 @@ def pytest_configure() -> None:
     except (ImportError, AttributeError):
         return  # A release that reads none.
     providers._get_local_constants = lambda: none  # noqa: SLF001 - the same
+
+
+@pytest.fixture
+def heeded_signals() -> Iterator[None]:
+    """Signals that end a command are heeded here and in what is started, and not ignored.
+
+    A shell starts what it runs in the background with SIGINT ignored, and nohup with SIGHUP.
+    """
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.getsignal(getattr(signal, name)) for name in names}
+    for name in names:
+        usual = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+        if before[name] is signal.SIG_IGN:
+            signal.signal(getattr(signal, name), usual)
+    yield
+    for name, handler in before.items():
+        signal.signal(getattr(signal, name), handler)

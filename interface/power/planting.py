@@ -129,8 +129,10 @@ def _definitions(node: ast.AST, prefix: str) -> Iterator[tuple[str, _Function]]:
 
 
 def _edits_of(function: _Function, source: Source) -> Iterator[tuple[ast.stmt, Edit]]:
+    # A bare annotation, where an edit is put before it, is no line that a run could enter.
+    entered = next((s for s in function.body if not _is_bare_annotation(s)), function.body[0])
     for edit in body_edits(function, source):
-        yield function.body[0], edit
+        yield entered, edit
     yield from _edits_in(function.body, source, function.body[-1])
 
 
@@ -152,6 +154,10 @@ def _edits_in(
                 yield statement, edit
         for inner in _bodies(statement):
             yield from _edits_in(inner, source, last)
+
+
+def _is_bare_annotation(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.AnnAssign) and statement.value is None
 
 
 def _size_edits_of(function: _Function, source: Source) -> Iterator[tuple[ast.stmt, Edit]]:

@@ -8,6 +8,8 @@ import pytest
 
 from poolproof.harness.ending_signals import Ended, ending_signals_raise, signals_wait
 
+pytestmark = pytest.mark.usefixtures("heeded_signals")
+
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_that_ends_is_raised_by_its_name(name):

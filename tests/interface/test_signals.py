@@ -12,6 +12,8 @@ import pytest
 from poolproof.contract.profile import Profile
 from poolproof.harness.isolation.process_tree import FINDS_ALL, descendants_of
 
+pytestmark = pytest.mark.usefixtures("heeded_signals")
+
 POOL = """
 import time
 from poolproof.impl.block_pool import BlockPool
@@ -44,13 +46,20 @@ def end(folder, number, *arguments):
     (folder / "pool.py").write_text(POOL)
     command = [sys.executable, "-m", "poolproof", *arguments]
     with subprocess.Popen(
-        command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command,
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert wait_until(lambda: (folder / "driven").exists() or process.poll() is not None)
         time.sleep(0.5)
         below = descendants_of(process.pid) if FINDS_ALL else []
         process.send_signal(number)
-        output, error = process.communicate(timeout=60)
+        try:
+            output, error = process.communicate(timeout=120)
+        finally:
+            process.kill()
     assert wait_until(lambda: not any(map(is_alive, below)))
     return process.returncode, output, error
 

@@ -83,6 +83,7 @@ def test_the_next_session_minimises_what_waited(left_waiting, poolproof, buggy):
     assert left == {"f-"}
 
 
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 def test_a_signal_ends_a_campaign_of_what_holds_with_its_summary(poolproof, monkeypatch, name):
     shown = []

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from poolproof.fuzz.folder import FolderError, read_everything, read_findings, read_status
 
 TESTS = Path(__file__).parents[2]
@@ -86,6 +88,7 @@ def test_a_target_that_ends_its_process_is_a_finding_and_costs_no_node(
     assert any("exit status 7" in found.trace.violation.sentence for found in findings)
 
 
+@pytest.mark.usefixtures("heeded_signals")
 def test_nodes_and_workers_that_die_or_join_late_lose_nothing(nodes, fuzz_command, tmp_path):
     folder = tmp_path / "campaign"
     late = nodes.add()

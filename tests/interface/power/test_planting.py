@@ -29,6 +29,11 @@ class Queue(Base):
             return None
         return self.count
 
+    def second(self):
+        found: int
+        found = self.count - 2
+        return found
+
     def is_full(self):
         return self.count > 3 and True
 """
@@ -150,3 +155,17 @@ def test_what_cannot_be_mutated_is_said(target, names, said):
         prepare(lambda: load_target(target), names)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_stands_before_a_bare_annotation_is_entered_with_the_next_line(prepared):
+    """An annotation has no code, so no run was ever seen on its line."""
+    (source,) = prepared.sources
+    mutation = next(
+        m for m in all_of(source) if (m.function, m.operator) == ("Queue.second", "returned early")
+    )
+    first, last = mutation.lines
+    assert (
+        first
+        <= source.text.decode().splitlines().index("        found = self.count - 2") + 1
+        <= last
+    )
