@@ -152,6 +152,11 @@ class ManagerProfile(Profile):
                     f"profile key {shown(key)} must be a number from 0 on, not {shown(value)}"
                 )
             return value
+        if key == "hash_bytes" and value != "any":
+            raise ProfileError(
+                "profile key 'hash_bytes' is one of pools and indexes: a manager makes its hashes "
+                f"itself, from tokens; leave {shown(value)} out"
+            )
         allowed = _CHOICES.get(key)
         if allowed is None:
             # A dataclass with slots is made anew, so that super() without arguments finds another.

@@ -16,7 +16,7 @@ from poolproof.contract.outside import shown
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Profile", "ProfileError"]
+__all__ = ["MOST_HASH_BYTES", "USUAL_HASH_BYTES", "Profile", "ProfileError"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "eviction": ("lru", "unhashed-first", "lifo", "unspecified"),
@@ -31,6 +31,14 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
+USUAL_HASH_BYTES = 16
+"""How long most hashes are that a pool is driven with which takes any length."""
+
+MOST_HASH_BYTES = 256
+"""Four times the longest digest in use; traces write each hash out, two digits a byte. One byte is
+the least: that is 256 different hashes, and runs that want more do with those."""
+
+
 class ProfileError(ValueError):
     """A profile with an unknown key or value; the message names it and what is allowed."""
 
@@ -40,7 +48,8 @@ class Profile:
     """One value for each row of the profile table.
 
     `keys` may also be an integer: the number of lookahead tokens beyond the block that a key
-    covers. `assumed` names the rows that the target did not declare.
+    covers. `hash_bytes` is "any", or the one number of bytes that every hash has. `assumed` names
+    the rows that the target did not declare.
     """
 
     null_block: int | None = None
@@ -53,6 +62,7 @@ class Profile:
     events: str = "none"
     misuse: str = "raises"
     same_step_hit: str = "forbidden"
+    hash_bytes: str | int = "any"
     assumed: tuple[str, ...] = ()
 
     @classmethod
@@ -79,6 +89,16 @@ class Profile:
         _check_value(key, value)
         return value
 
+    @property
+    def fixed_hash_bytes(self) -> int | None:
+        """How many bytes every hash has; None where hashes of any length are taken."""
+        return None if isinstance(self.hash_bytes, str) else self.hash_bytes
+
+    @property
+    def usual_hash_bytes(self) -> int:
+        """How many bytes a hash has where nothing depends on its length."""
+        return self.fixed_hash_bytes or USUAL_HASH_BYTES
+
     def to_json(self) -> dict[str, Any]:
         """The rows as a mapping that `from_mapping` reads back."""
         return {field.name: getattr(self, field.name) for field in fields(self)
@@ -103,6 +123,13 @@ def _check_value(key: str, value: Any) -> None:
             )
         return
     if key == "keys" and is_number:
+        return
+    if key == "hash_bytes":
+        if value != "any" and not (is_number and 1 <= value <= MOST_HASH_BYTES):
+            raise ProfileError(
+                f"profile key 'hash_bytes' must be 'any' or a number of bytes from 1 to "
+                f"{MOST_HASH_BYTES}, not {shown(value)}"
+            )
         return
     allowed = _CHOICES[key]
     if value not in allowed:

@@ -27,6 +27,7 @@ from poolproof.explore.state_space import StateSpace
 from poolproof.explore.tape_check import TapeCheck, suits_tapes
 from poolproof.explore.watch import Watch
 from poolproof.harness.failure_kind import FailureKind, failure_kind
+from poolproof.harness.pool_workload import different_hashes
 
 __all__ = ["Part", "PartResult", "check_part", "parts_of", "scope_under", "why_not"]
 
@@ -159,7 +160,7 @@ def check_part(
     elif not part.wide and _suits_the_fast_form(part.scope, profile, can):
         fast = FastCheck(make, profile, part.scope)
     false_alarms = 0
-    for place, state in enumerate(_representatives(part, slow.blocks), 1):
+    for place, state in enumerate(_representatives(part, slow.blocks, profile), 1):
         mark(place)
         result.num_states += 1
         if fast is not None and false_alarms < _MOST_FALSE_ALARMS:
@@ -183,20 +184,23 @@ def _suits_the_fast_form(scope: Scope, profile: Profile, can: Capabilities) -> b
     )
 
 
-def _representatives(part: Part, blocks: Sequence[int]) -> Iterator[Representative]:
+def _representatives(
+    part: Part, blocks: Sequence[int], profile: Profile
+) -> Iterator[Representative]:
     assert isinstance(part.scope, Scope)
     if part.unreduced:
         space = StateSpace(part.scope)
         random = Random(part.seed)
         number = part.scope.num_hashes + part.scope.num_blocks
-        keys = [random.randbytes(16) for _ in range(number)]
+        keys = different_hashes(random, number, profile.usual_hash_bytes)
         for state in part.states:
             yield of_state(space, state, blocks, keys)
         return
     orbits = OrbitSpace(part.scope)
     for number, orbit in enumerate(part.states, part.first):
         # One generator a state: what becomes of it does not depend on how parts are cut.
-        yield of_orbit(orbits, orbit, blocks, Random(part.seed * 1_000_003 + number))
+        random = Random(part.seed * 1_000_003 + number)
+        yield of_orbit(orbits, orbit, blocks, random, profile.usual_hash_bytes)
 
 
 def _check_each(

@@ -15,7 +15,7 @@ from typing import Any
 
 from poolproof.contract.commands import Command
 from poolproof.contract.index_commands import Clear, Contains, Get, IndexKey, Insert, Pop
-from poolproof.contract.profile import Profile
+from poolproof.contract.profile import USUAL_HASH_BYTES, Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.explore.watch import Watch
@@ -37,9 +37,11 @@ class IndexScope:
     profile: Profile
 
 
-def plain_keys(key_kinds: Sequence[str], num_keys: int) -> list[IndexKey]:
+def plain_keys(
+    key_kinds: Sequence[str], num_keys: int, hash_bytes: int = USUAL_HASH_BYTES
+) -> list[IndexKey]:
     """Keys of the first of the kinds, as simple as they can be."""
-    hashes = [bytes([number]) * 16 for number in range(1, num_keys + 1)]
+    hashes = [bytes([number]) * hash_bytes for number in range(1, num_keys + 1)]
     if key_kinds[0] == "int":
         return list(range(1, num_keys + 1))
     return [(block_hash, 0) for block_hash in hashes] if key_kinds[0] == "pair" else list(hashes)
@@ -69,7 +71,8 @@ class IndexCheck:
         self.num_commands = 0
         self._make = make
         self._scope = scope
-        self._keys = plain_keys(scope.key_kinds, scope.num_keys)
+        hash_bytes = scope.profile.usual_hash_bytes
+        self._keys = plain_keys(scope.key_kinds, scope.num_keys, hash_bytes)
         self._watch = watch
         self._setup = Trace(name, "index", scope.profile, scope.num_blocks, True, ())
 

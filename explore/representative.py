@@ -14,12 +14,12 @@ from random import Random
 
 from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Touch
 from poolproof.contract.content import Key
+from poolproof.contract.profile import USUAL_HASH_BYTES
 from poolproof.explore.orbit_space import OrbitSpace
 from poolproof.explore.state_space import StateSpace
+from poolproof.harness.pool_workload import different_hashes
 
 __all__ = ["Representative", "of_orbit", "of_state"]
-
-_HASH_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,11 @@ class Representative:
 
 
 def of_orbit(
-    space: OrbitSpace, orbit: bytes, blocks: Sequence[int], random: Random
+    space: OrbitSpace,
+    orbit: bytes,
+    blocks: Sequence[int],
+    random: Random,
+    hash_bytes: int = USUAL_HASH_BYTES,
 ) -> Representative:
     """A representative that plays its parts with the given ids, shuffled, and with new hashes."""
     ids = list(blocks)
@@ -119,12 +123,14 @@ def of_orbit(
     free, held = ids[: len(queue)], ids[len(queue) :]
     kinds = [space.parts(code) for code in live]
     labels = [*queue, *(label for _, label in kinds)]
+    num_hashes = space.scope.num_hashes
+    hashes = different_hashes(random, num_hashes + len(queue), hash_bytes)
     return Representative(
         free=tuple(free),
         references={block: count for block, (count, _) in zip(held, kinds, strict=True)},
         label_of=dict(zip(ids, labels, strict=True)),
-        keys=tuple(random.randbytes(_HASH_BYTES) for _ in range(space.scope.num_hashes)),
-        spare_keys=tuple(random.randbytes(_HASH_BYTES) for _ in queue),
+        keys=tuple(hashes[:num_hashes]),
+        spare_keys=tuple(hashes[num_hashes:]),
         eviction=space.scope.eviction,
     )
 

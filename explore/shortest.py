@@ -130,7 +130,7 @@ def shortest_failure(
     hashes commands may name, or which ones. What fails and is not wanted is not followed further.
     """
     alphabet: Sequence[Key] = (
-        [bytes([number]) * 16 for number in range(1, hashes + 1)]
+        [bytes([number]) * profile.usual_hash_bytes for number in range(1, hashes + 1)]
         if isinstance(hashes, int)
         else hashes
     )

@@ -83,7 +83,7 @@ class StateCheck:
         ignored = self._profile.null_in_lists == "ignored"
         yield from narrow_tries(self._scope, state, null if ignored else None)
         if self._wide:
-            yield from wide_tries(state, null)
+            yield from wide_tries(state, null, self._profile.usual_hash_bytes)
 
     def _begin(self) -> _Session | Violation:
         self._watch.begin(self._setup)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import permutations, product
 
 from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Reset, Touch
+from poolproof.contract.profile import USUAL_HASH_BYTES
 from poolproof.explore.representative import Representative
 from poolproof.explore.scope import Scope
 
@@ -48,7 +49,9 @@ def narrow_tries(scope: Scope, state: Representative, null: int | None = None) -
         yield Reset(), state.restoring(num_free)
 
 
-def wide_tries(state: Representative, null: int | None = None) -> Iterator[Try]:
+def wide_tries(
+    state: Representative, null: int | None = None, hash_bytes: int = USUAL_HASH_BYTES
+) -> Iterator[Try]:
     """Calls for two blocks, the same one twice included, and misuse of each kind."""
     beside = [] if null is None else [null]
     held = [*state.references, *beside]
@@ -62,7 +65,7 @@ def wide_tries(state: Representative, null: int | None = None) -> Iterator[Try]:
     for pair, pair_keys in product(permutations(held, 2), product(keys, repeat=2)):
         yield Cache(pair, pair_keys), None
     beyond = (max([*state.label_of, *beside]) + 1,)
-    some = state.spare_keys[:1] or keys[:1] or (b"\1" * 16,)
+    some = state.spare_keys[:1] or keys[:1] or (b"\1" * hash_bytes,)
     yield Allocate(-1), _STAYS
     for misuse in (Touch(beyond), Free(beyond), Free((-1,)), Evict(beyond), Cache(beyond, some)):
         yield misuse, _STAYS

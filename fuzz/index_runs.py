@@ -74,7 +74,9 @@ class IndexRuns:
             unbuilt = crash(constructing("index", num_blocks), error)
             return TapeRun(0, set(), replace(setup, violation=unbuilt))
         self.facts_required = frozenset(required_index_facts(profile, session.can))
-        plan = IndexPlan(num_blocks, subject.settings.num_hashes, max_steps)
+        plan = IndexPlan(
+            num_blocks, subject.settings.num_hashes, max_steps, hash_bytes=profile.fixed_hash_bytes
+        )
         workload = IndexWorkload(choices, session.reference, session.can, plan)
         workload.bias()
         commands: list[Command] = []

@@ -88,7 +88,8 @@ class PoolRuns:
         except (Exception, SystemExit) as error:
             unbuilt = crash(constructing("target", subject.num_blocks), error)
             return TapeRun(0, set(), replace(setup, violation=unbuilt))
-        hashes = _alphabet(subject.settings.num_hashes, number)
+        length = subject.profile.usual_hash_bytes
+        hashes = _alphabet(subject.settings.num_hashes, number, length)
         run = PoolRun(session, hashes, choices, self._graph, visits=visits, announce=announce)
         violation = session.first_look() or run.drive(
             max_steps, has_bursts=has_bursts, guided=guided

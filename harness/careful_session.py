@@ -38,8 +38,6 @@ ONE_AT_A_TIME = "the target serves one instance at a time: what two of them shar
 MOST_KEPT = 64
 """So many of the latest lists are kept; a target that reuses one does so soon."""
 
-_NEIGHBOURS_KEY = b"\xab" * 16
-
 Make = Callable[[int, bool], Any]
 
 
@@ -82,8 +80,9 @@ class CarefulSession(PoolSession):
         self._neighbour = PoolSession(
             other, self.profile, reference.num_blocks, enable_caching=reference.enable_caching
         )
-        super().know((_NEIGHBOURS_KEY,))
-        if not _use_a_little(self._neighbour):
+        neighbours_key = b"\xab" * self.profile.usual_hash_bytes
+        super().know((neighbours_key,))
+        if not _use_a_little(self._neighbour, neighbours_key):
             self._neighbour = None  # broken by itself, which our own steps show as well
         found = super().first_look()
         return found and changed_by_neighbour(found)
@@ -199,7 +198,7 @@ class CarefulSession(PoolSession):
             raise ViolationError(changed_beside(found))
 
 
-def _use_a_little(session: PoolSession) -> bool:
+def _use_a_little(session: PoolSession, key: Key) -> bool:
     """Hold two blocks and cache one; whether that went well."""
     free = len(session.reference.free)
     if not free:
@@ -207,7 +206,7 @@ def _use_a_little(session: PoolSession) -> bool:
     if session.step(Allocate(min(free, 2))) is not None:
         return False
     held = session.taken[0]
-    return session.step(Cache((held,), (_NEIGHBOURS_KEY,))) is None
+    return session.step(Cache((held,), (key,))) is None
 
 
 def _is_true(answer: Any) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from poolproof.contract.command_json import command_to_json
+from poolproof.contract.profile import USUAL_HASH_BYTES, Profile
 from poolproof.contract.trace import Trace
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.weak_hashes import WEAK_HASHES
@@ -23,7 +24,6 @@ __all__ = ["fingerprint_of"]
 MOST_BLOCKS_OF_A_SMALL_POOL = 64
 """Beyond this a finding's name says how large its pool is, up to a power of two."""
 
-_USUAL_BYTES = 16
 _MANY_ZEROS = 2
 _SHARED = 4
 
@@ -42,7 +42,7 @@ def fingerprint_of(trace: Trace) -> str:
     def key(value: Any) -> int:
         text = json.dumps(value, sort_keys=True)
         if text not in keys:
-            traits[len(keys)] = _traits(value, keys)
+            traits[len(keys)] = _traits(value, keys, trace.profile)
         return keys.setdefault(text, len(keys))
 
     def sequence(seq_id: int) -> int:
@@ -83,17 +83,19 @@ def fingerprint_of(trace: Trace) -> str:
     return "f-" + hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _traits(value: Any, earlier: Iterable[str]) -> list[str]:
-    """What a hash has that one of 16 random bytes does not have."""
+def _traits(value: Any, earlier: Iterable[str], profile: Profile) -> list[str]:
+    """What a hash has that a random one of the usual length does not have."""
     try:
         key = bytes.fromhex(value)
     except (TypeError, ValueError):
         return []  # the key of a chain is made of its tokens
     others = [bytes.fromhex(json.loads(other)) for other in earlier]
+    # Where all hashes have one length, a long one has some zeros by chance; 16 bytes seldom two.
+    many_zeros = max(_MANY_ZEROS, (profile.fixed_hash_bytes or 0) * _MANY_ZEROS // USUAL_HASH_BYTES)
     found = {
-        f"{len(key)} bytes": len(key) != _USUAL_BYTES,
+        f"{len(key)} bytes": len(key) != profile.usual_hash_bytes,
         "nothing but zeros": not any(key),
-        "zeros": key.count(0) >= _MANY_ZEROS,
+        "zeros": key.count(0) >= many_zeros,
         "begins as another": any(_are_one(key, other, slice(_SHARED)) for other in others),
         "ends as another": any(_are_one(key, other, slice(-_SHARED, None)) for other in others),
     }

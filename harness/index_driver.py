@@ -49,9 +49,10 @@ class IndexCampaign:
 
     def plan(self, number: int) -> IndexPlan:
         """How large run number `number` is, and how long."""
+        hash_bytes = self.profile.fixed_hash_bytes
         if self.production is not None:
-            return production_index_plan(self.production, self.seed, number)
-        return small_index_plan(SeededChoices(f"index plan {self.seed}/{number}"))
+            return production_index_plan(self.production, self.seed, number, hash_bytes)
+        return small_index_plan(SeededChoices(f"index plan {self.seed}/{number}"), hash_bytes)
 
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` makes if it fails."""

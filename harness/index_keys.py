@@ -62,8 +62,9 @@ def _one_hash_in_groups(source: Random, length: int) -> Iterator[IndexKey]:
 
 
 def _same_when_added(source: Random, length: int) -> Iterator[IndexKey]:
-    total = max(source.getrandbits(8 * length - 1), 2**16)
-    return (((total - number).to_bytes(length, "big"), number) for number in range(2**16))
+    most = min(2**16, 256**length - 1)
+    total = max(source.getrandbits(8 * length - 1), most)
+    return (((total - number).to_bytes(length, "big"), number) for number in range(most))
 
 
 FAMILIES: dict[str, tuple[Family, ...]] = {

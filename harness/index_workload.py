@@ -58,17 +58,20 @@ class IndexPlan:
         return mixed_keys(choices, kind, self.num_keys, self.hash_bytes)
 
 
-def small_index_plan(choices: Choices) -> IndexPlan:
+def small_index_plan(choices: Choices, hash_bytes: int | None = None) -> IndexPlan:
     """1 to 8 blocks, 1 to 4 keys, 10 to 70 commands."""
-    return IndexPlan(1 + choices.below(8), 1 + choices.below(4), 10 + choices.below(61))
+    num_blocks, num_keys = 1 + choices.below(8), 1 + choices.below(4)
+    return IndexPlan(num_blocks, num_keys, 10 + choices.below(61), hash_bytes=hash_bytes)
 
 
-def production_index_plan(sizes: ProductionSizes, seed: int, number: int) -> IndexPlan:
+def production_index_plan(
+    sizes: ProductionSizes, seed: int, number: int, hash_bytes: int | None = None
+) -> IndexPlan:
     """As in a server: thousands of keys and, in every second long run, thousands of blocks for few.
 
     Block ids go on beyond those of pools, which cost memory: an index has the ids that it is given.
     """
-    run = sizes.run(seed, number)
+    run = sizes.run(seed, number, hash_bytes)
     place = number - sizes.short_runs
     if place < 0:
         return IndexPlan(run.num_blocks, run.num_hashes, run.num_steps, hash_bytes=run.hash_bytes)
@@ -97,10 +100,10 @@ def required_index_facts(
         facts.append("a key lost one of several blocks")
     if "clear" in can.verbs:
         facts.append("blocks lost their keys by a clear")
-    if is_large:
+    if is_large and 256**profile.usual_hash_bytes > MANY_KEYS:
         facts.append(f"blocks carried more than {MANY_KEYS:,} keys")
-        if profile.duplicates == "kept":
-            facts.append(f"one key had more than {MANY_CARRIERS} blocks")
+    if is_large and profile.duplicates == "kept":
+        facts.append(f"one key had more than {MANY_CARRIERS} blocks")
     return facts
 
 

@@ -216,6 +216,11 @@ def _smaller_prompts(best: Best) -> Iterator[Variant]:
         yield Variant(best.setup, candidate)
 
 
+def _plainer_keys_and_blocks(best: Best) -> Iterator[Variant]:
+    for candidate in simpler_index_traces(best.relative, best.setup.profile.fixed_hash_bytes):
+        yield Variant(best.setup, candidate)
+
+
 def _only_blocks_that_are_named(best: Best) -> Iterator[Variant]:
     """An index has no blocks of its own: no more of them than the trace names."""
     fewest = least_num_blocks(best.commands)
@@ -345,7 +350,7 @@ _LONG_PASSES_OF_MANAGERS: tuple[Pass, ...] = (
     *_SMALLER_PROMPTS,
 )
 _PLAINER_NAMES: tuple[Pass, ...] = (
-    Repeated("plainer keys and blocks", _of(simpler_index_traces)),
+    Repeated("plainer keys and blocks", _plainer_keys_and_blocks),
     Repeated("only blocks that are named", _only_blocks_that_are_named),
 )
 _PASSES_OF_INDEXES: tuple[Pass, ...] = (

@@ -23,26 +23,36 @@ from poolproof.contract.commands import (
     Touch,
 )
 from poolproof.contract.content import Key
-from poolproof.contract.profile import Profile
+from poolproof.contract.profile import USUAL_HASH_BYTES, Profile
 from poolproof.contract.target import Capabilities
 from poolproof.harness.choices import Choices
 from poolproof.reference.dict_pool import DictPool
 
-__all__ = ["PoolWorkload", "alphabet"]
+__all__ = ["PoolWorkload", "alphabet", "different_hashes"]
+
+_BYTES_SHOWN = 4
 
 LENGTHS = (1, 1, 1, 1, 1, 2, 2, 3)
 """How long the lists in commands are, each as likely as the others."""
 
 
-def alphabet(size: int, seed: int | str) -> list[Key]:
-    """`size` hashes of 16 random bytes each; a target that tests for one value gains nothing.
+def different_hashes(source: random.Random, number: int, length: int) -> list[bytes]:
+    """So many different hashes of `length` random bytes; fewer only where there are not so many."""
+    found: dict[bytes, None] = {}
+    while len(found) < min(number, 256**length):
+        found[source.randbytes(length)] = None
+    return list(found)
+
+
+def alphabet(size: int, seed: int | str, length: int = USUAL_HASH_BYTES) -> list[Key]:
+    """`size` hashes of `length` random bytes; a target that tests for one value gains nothing.
 
     The second differs from the first in four bytes alone, so that a target whose index keeps only
     the end of a hash takes the one for the other. These are the first bytes, which reports show.
     """
-    source = random.Random(f"alphabet {seed}")
-    hashes = [source.randbytes(16) for _ in range(size)]
-    hashes[1:2] = [key[:4] + hashes[0][4:] for key in hashes[1:2]]
+    hashes = different_hashes(random.Random(f"alphabet {seed}"), size, length)
+    if length > _BYTES_SHOWN:
+        hashes[1:2] = [key[:_BYTES_SHOWN] + hashes[0][_BYTES_SHOWN:] for key in hashes[1:2]]
     return [*hashes]
 
 

@@ -140,7 +140,9 @@ def plan_of(campaign: PoolCampaign, number: int) -> RunPlan:
     16 is careful (`careful_session.py`). At production sizes see `production.py`.
     """
     if campaign.production is not None:
-        return _production_plan(campaign.production.run(campaign.seed, number), campaign.profile)
+        hash_bytes = campaign.profile.fixed_hash_bytes
+        run = campaign.production.run(campaign.seed, number, hash_bytes)
+        return _production_plan(run, campaign.profile)
     seed = f"{campaign.seed}/{number}"
     choices = SeededChoices(f"plan {seed}")
     null = campaign.profile.null_block
@@ -280,7 +282,7 @@ def _workload(campaign: PoolCampaign, plan: RunPlan, session: PoolSession) -> Po
             block_size=campaign.chain_block_size,
             hash_block_size=campaign.hash_block_size,
         )
-    hashes = alphabet(plan.num_hashes, plan.seed)
+    hashes = alphabet(plan.num_hashes, plan.seed, campaign.profile.usual_hash_bytes)
     return campaign.workload(choices, session.reference, session.can, hashes)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from poolproof.contract.commands import Acquire, Allocate, Cache, Command, Free, Lookup, Touch
 from poolproof.contract.content import Key
-from poolproof.contract.profile import Profile
+from poolproof.contract.profile import USUAL_HASH_BYTES, Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.event_mirror import EventMirror
 from poolproof.harness.pool_session import SMALL_POOL, PoolSession
@@ -118,7 +118,8 @@ class _Caching:
 class CommandLog:
     """Every command of a replay, in memory for the blocks' ids but not for their hashes."""
 
-    def __init__(self) -> None:
+    def __init__(self, hash_bytes: int = USUAL_HASH_BYTES) -> None:
+        self._hash_bytes = hash_bytes
         self._entries: list[Command | _Lookups | _Caching] = []
 
     def add(self, command: Command) -> None:
@@ -137,10 +138,11 @@ class CommandLog:
         """All commands in order, one value each."""
         for entry in self._entries:
             if isinstance(entry, _Lookups):
-                yield from map(Lookup, block_hashes(entry.request, block_size)[: entry.count])
+                hashes = block_hashes(entry.request, block_size, self._hash_bytes)
+                yield from map(Lookup, hashes[: entry.count])
             elif isinstance(entry, _Caching):
-                hashes = block_hashes(entry.request, block_size)[entry.start :]
-                yield Cache(entry.block_ids, tuple(hashes))
+                hashes = block_hashes(entry.request, block_size, self._hash_bytes)
+                yield Cache(entry.block_ids, tuple(hashes[entry.start :]))
             else:
                 yield entry
 
@@ -165,7 +167,7 @@ class CheckedDriver:
     """
 
     def __init__(self, session: RequestSession, *, every: int, full_every: int) -> None:
-        self.log = CommandLog()
+        self.log = CommandLog(session.profile.usual_hash_bytes)
         self.evictions = 0
         self._session = session
         self._every = every

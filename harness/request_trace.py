@@ -8,10 +8,12 @@ other fields are ignored. What a pool is asked to do with the requests is in `re
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,11 @@ from typing import Any
 import xxhash
 
 from poolproof.contract.outside import shown
+from poolproof.contract.profile import USUAL_HASH_BYTES
 from poolproof.contract.trace import TraceError
 
 __all__ = [
+    "FEWEST_HASH_BYTES",
     "TOKENS_PER_ID",
     "Request",
     "RequestTraceError",
@@ -33,6 +37,9 @@ __all__ = [
 
 TOKENS_PER_ID = 512
 """How many tokens one id of a trace stands for."""
+
+FEWEST_HASH_BYTES = 8
+"""Of a million blocks two have the same 64 bits with a chance of one in 37 million."""
 
 _FIELDS = ("timestamp", "input_length", "output_length", "hash_ids")
 _ROOT = b"poolproof request trace"
@@ -61,18 +68,26 @@ def require_block_size(block_size: int) -> None:
         )
 
 
-def block_hashes(request: Request, block_size: int) -> list[bytes]:
-    """The hashes of the prompt's full blocks, 16 bytes each, every one chained to its parent.
+def block_hashes(
+    request: Request, block_size: int, hash_bytes: int = USUAL_HASH_BYTES
+) -> list[bytes]:
+    """The hashes of the prompt's full blocks, `hash_bytes` each, every one chained to its parent.
 
     An id becomes 512 / block_size hashes. A partial last block has none: it is never cached.
     """
     per_id = TOKENS_PER_ID // block_size
-    digest = xxhash.xxh3_128_digest
+    digest: Callable[[bytes], bytes] = xxhash.xxh3_128_digest
+    if hash_bytes != USUAL_HASH_BYTES:
+        digest = partial(_digest_of_length, hash_bytes)
     parent, found = _ROOT, []
     for position in range(request.input_length // block_size):
         parent = digest(parent + request.hash_ids[position // per_id].to_bytes(8, "little"))
         found.append(parent)
     return found
+
+
+def _digest_of_length(length: int, content: bytes) -> bytes:
+    return hashlib.shake_128(content).digest(length)
 
 
 def read_requests(path: Path, limit: int | None = None) -> list[Request]:

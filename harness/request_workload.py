@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from poolproof.contract.commands import Command
@@ -18,7 +19,12 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.request_checks import CheckedDriver, RequestSession
 from poolproof.harness.request_replay import NativeDriver, ReplayCounts, RequestReplay
-from poolproof.harness.request_trace import Request, block_hashes, require_block_size
+from poolproof.harness.request_trace import (
+    FEWEST_HASH_BYTES,
+    Request,
+    block_hashes,
+    require_block_size,
+)
 from poolproof.harness.target_call import constructing, crash, is_our_own_bug
 from poolproof.invariants.leak import all_free_at_end
 
@@ -52,14 +58,26 @@ class RequestWorkload:
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
 
+    def check(self, name: str, profile: Profile) -> None:
+        """Raises TargetError for a pool whose hashes cannot stand for requests."""
+        length = profile.usual_hash_bytes
+        if length < FEWEST_HASH_BYTES:
+            raise TargetError(
+                f"{name} has hash_bytes={length}, and among the blocks of many prompts hashes of "
+                f"fewer than {FEWEST_HASH_BYTES} bytes are equal by chance, so that different "
+                f"prompts would share blocks; replay requests on hashes of {FEWEST_HASH_BYTES} "
+                "bytes or more"
+            )
+
     def run(
         self, name: str, make: Make, profile: Profile, served: Callable[[], None] | None = None
     ) -> WorkloadResult:
         """Let a target serve the requests; `served` is called after each.
 
         What the target raises or breaks is in the result. Raises TargetError for a target that
-        lacks required methods.
+        lacks required methods, or whose hashes are too short.
         """
+        self.check(name, profile)
         result = WorkloadResult(name, profile, self.check_every)
         try:
             pool = make(self.num_blocks, True)
@@ -86,7 +104,7 @@ class RequestWorkload:
         try:
             driver = NativeDriver(pool, drain_events=drains)
             replay = self._replay(result, driver)
-            replay.run(self.requests, self._hashes, served)
+            replay.run(self.requests, partial(self._hashes, result.profile), served)
             result.violation = all_free_at_end(driver.num_free(), replay.capacity, 0)
             if shows_hashes and result.profile.duplicates == "kept":
                 carrying = sum(pool.block_hash(b) is not None for b in range(self.num_blocks))
@@ -106,7 +124,7 @@ class RequestWorkload:
         def hashes_of(request: Request) -> list[bytes]:
             assert driver is not None
             driver.begin(request)
-            return self._hashes(request)
+            return self._hashes(result.profile, request)
 
         try:
             session = RequestSession(pool, result.profile, self.num_blocks)
@@ -129,8 +147,8 @@ class RequestWorkload:
         result.counts, result.capacity = replay.counts, replay.capacity
         return replay
 
-    def _hashes(self, request: Request) -> list[bytes]:
-        return block_hashes(request, self.block_size)
+    def _hashes(self, profile: Profile, request: Request) -> list[bytes]:
+        return block_hashes(request, self.block_size, profile.usual_hash_bytes)
 
     def _found(self, error: BaseException, what: str) -> Violation:
         if isinstance(error, ViolationError):

@@ -20,14 +20,23 @@ __all__ = ["index_weight", "keys_of_index", "least_num_blocks", "simpler_index_t
 _MOST_NAMES = 24
 """In a trace that names more keys or blocks they are replaced all at once only."""
 
+_PLAIN_BYTES = 4
+"""The shortest hash that the contract has."""
+
 Simplify = Callable[[IndexKey], IndexKey]
 
 
-def simpler_index_traces(items: Sequence[RelativeCommand]) -> Iterator[list[RelativeCommand]]:
-    """The trace with one key or block less, then with simpler ones, the boldest change first."""
+def simpler_index_traces(
+    items: Sequence[RelativeCommand], hash_bytes: int | None = None
+) -> Iterator[list[RelativeCommand]]:
+    """The trace with one key or block less, then with simpler ones, the boldest change first.
+
+    With `hash_bytes` every hash keeps that length.
+    """
     commands = [item.command for item in items]
     keys, blocks = keys_of_index(commands), _blocks(commands)
-    yield _renamed(commands, {key: _plain(key, n) for n, key in enumerate(keys)}, {})
+    length = hash_bytes or _PLAIN_BYTES
+    yield _renamed(commands, {key: _plain(key, n, length) for n, key in enumerate(keys)}, {})
     yield _renamed(commands, {}, {block: n for n, block in enumerate(blocks)})
     if len(keys) <= _MOST_NAMES:
         for key in keys:
@@ -37,7 +46,7 @@ def simpler_index_traces(items: Sequence[RelativeCommand]) -> Iterator[list[Rela
         for block in blocks:
             for lower in _smaller_blocks(block, blocks):
                 yield _renamed(commands, {}, {block: lower})
-    for simplify in _simplifications(keys):
+    for simplify in _simplifications(keys, may_cut=hash_bytes is None):
         together = {key: simplify(key) for key in keys}
         yield _renamed(commands, together, {})
         if len(keys) <= _MOST_NAMES:
@@ -93,14 +102,14 @@ def _smaller_blocks(block: int, blocks: Sequence[int]) -> Iterator[int]:
             yield block - step
 
 
-def _simplifications(keys: Sequence[IndexKey]) -> Iterator[Simplify]:
-    """Ways to make every key shorter or plainer."""
+def _simplifications(keys: Sequence[IndexKey], *, may_cut: bool) -> Iterator[Simplify]:
+    """Ways to make every key plainer or, where it may be cut, shorter."""
     longest = max((len(h) for h in map(_hash_of, keys) if isinstance(h, bytes)), default=0)
     for length in (4, 8, 16, 32):
-        if length < longest:
+        if may_cut and length < longest:
             yield _on_hash(_sliced(0, length))
             yield _on_hash(_sliced(-length, None))
-    if longest > 1:
+    if may_cut and longest > 1:
         yield _on_hash(_sliced(0, -1))
         yield _on_hash(_sliced(1, None))
     for place in range(longest):
@@ -157,11 +166,11 @@ def _on_number(change: Callable[[int], int]) -> Simplify:
     return simplify
 
 
-def _plain(key: IndexKey, number: int) -> IndexKey:
+def _plain(key: IndexKey, number: int, length: int) -> IndexKey:
     """A key of the same kind that says nothing but its number."""
     if isinstance(key, tuple):
-        return number.to_bytes(4, "big"), key[1]
-    return number.to_bytes(4, "big") if isinstance(key, bytes) else number
+        return number.to_bytes(length, "big"), key[1]
+    return number.to_bytes(length, "big") if isinstance(key, bytes) else number
 
 
 def _renamed(

@@ -89,7 +89,8 @@ def _try_sequences(target: Target, job: SequenceJob, watch: Watch) -> ShortestRe
             announce=watch.announce,
         )
     if job.level == "index":
-        keys = plain_keys(capabilities_of(make(job.num_blocks, True)).key_kinds, bounds.num_hashes)
+        kinds = capabilities_of(make(job.num_blocks, True)).key_kinds
+        keys = plain_keys(kinds, bounds.num_hashes, profile.usual_hash_bytes)
         return shortest_index_failure(
             make,
             profile,

@@ -40,7 +40,6 @@ __all__ = ["program_in", "smoke"]
 
 _BLOCKS = 3
 _WIDTH = 400
-_KEYS = (b"\x01" * 16, b"\x02" * 16)
 
 
 def program_in(target: str) -> list[str]:
@@ -110,14 +109,15 @@ _ROUND = 6
 
 
 def _next_of_round(number: int, pool: PoolSession) -> Command | None:
+    keys = tuple(bytes([value]) * pool.profile.usual_hash_bytes for value in (1, 2))
     held = tuple(block for block, holders in pool.reference.holders.items() if holders)
     free = pool.reference.free
     steps: tuple[Command | None, ...] = (
         Allocate(2),
-        Cache(held, _KEYS) if len(held) == len(_KEYS) else None,
+        Cache(held, keys) if len(held) == len(keys) else None,
         Free(held[::-1]),
-        Lookup(_KEYS[0]) if "lookup" in pool.can.verbs else None,
-        Touch((next(reversed(free)),)) if "touch" in pool.can.verbs else Acquire(_KEYS),
+        Lookup(keys[0]) if "lookup" in pool.can.verbs else None,
+        Touch((next(reversed(free)),)) if "touch" in pool.can.verbs else Acquire(keys),
         Allocate(len(free) + 1),
     )
     command = steps[number]

@@ -155,6 +155,8 @@ def workload_command(
         )
     except ValueError as error:
         _stop(str(error))
+    for target in loaded:
+        workload.check(target.name, target.profile)
     results = _run_all(workload, loaded)
     text = workload_json(file, workload, results)
     _report(results, workload_report(workload, results), text, json_file, report_folder)

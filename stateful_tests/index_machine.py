@@ -37,7 +37,7 @@ class IndexMachine(SessionMachine[IndexSession]):
     def build(self, data: DataObject) -> None:
         """Choose the size, then build the target and a workload for it."""
         choices = HypothesisChoices(data)
-        plan = small_index_plan(choices)
+        plan = small_index_plan(choices, self.campaign.profile.fixed_hash_bytes)
         setup = Trace(
             target=self.campaign.name,
             level="index",

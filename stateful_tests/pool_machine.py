@@ -81,7 +81,9 @@ class PoolMachine(SessionMachine[PoolSession]):
 
     def make_workload(self, choices: Choices) -> PoolWorkload:
         """The grammar that chooses arguments; 2 to 4 hashes."""
-        hashes = alphabet(2 + choices.below(3), self.campaign.seed)
+        campaign = self.campaign
+        length = campaign.profile.usual_hash_bytes
+        hashes = alphabet(2 + choices.below(3), campaign.seed, length)
         return PoolWorkload(choices, self.session.reference, self.session.can, hashes)
 
     def execute_legal(self, choose: Callable[[], Command | None]) -> None:

@@ -55,7 +55,7 @@ def impl_pool(name: str, overrides: Mapping[str, Any]) -> Target:
         make=make,
         make_chained=make_chained,
         companion_queue=impl_queue("impl-queue", {}),
-        companion_index=impl_index("impl-index", {}),
+        companion_index=_index_of(profile),
         real_class=BlockPool,
         block_size=_BLOCK_SIZE,
         hash_block_size=_HASH_BLOCK_SIZE,
@@ -123,8 +123,17 @@ def impl_index(name: str, overrides: Mapping[str, Any]) -> Target:
     )
 
 
+def _index_of(profile: Profile) -> Target:
+    """The index beside a pool: its keys are the hashes of the pool."""
+    if profile.fixed_hash_bytes is None:
+        return impl_index("impl-index", {})
+    rows = {"hash_bytes": profile.hash_bytes}
+    return impl_index(f"impl-index[hash_bytes={profile.hash_bytes}]", rows)
+
+
 def _arguments(name: str, profile: Profile) -> dict[str, Any]:
     rows = profile.to_json()
+    del rows["hash_bytes"]  # impl takes hashes of any length
     for key, value in _FIXED.items():
         if rows.pop(key) != value:
             raise TargetError(f"{name}: impl has {key}={value} only; `reference` takes every row")

@@ -46,10 +46,10 @@ def installed_vllm_queue(name: str, declared: Mapping[str, Any]) -> Target:  # n
     return vllm_queue_target(name, queue, version_of_vllm())
 
 
-def installed_vllm_index(name: str, declared: Mapping[str, Any]) -> Target:  # noqa: ARG001 -- one signature for all built-ins
+def installed_vllm_index(name: str, declared: Mapping[str, Any]) -> Target:
     """The real `BlockHashToBlockMap`. Raises TargetError where vLLM cannot be imported."""
     index = import_of_vllm("vllm.v1.core.block_pool", "BlockHashToBlockMap")
-    return vllm_index_target(name, index, version_of_vllm())
+    return vllm_index_target(name, index, version_of_vllm(), declared)
 
 
 def import_of_vllm(module: str, name: str) -> type:

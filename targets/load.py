@@ -112,7 +112,8 @@ def load_target(text: str, *, api: str | None = None) -> Target:
     if shape == "queue" and has_queue_shape(cls):
         return vllm_queue_target(text, cls, version)
     if shape == "index" and has_index_shape(cls):
-        return vllm_index_target(text, cls, version)
+        declared = declared_profile(cls, "index")
+        return vllm_index_target(text, cls, version, {**declared, **overrides})
     if shape in MANAGER_SHAPES:
         return MANAGER_SHAPES[shape].build(text, cls, overrides, version)
     level = {"native": "pool", "native-manager": "manager"}.get(shape, shape)

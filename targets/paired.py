@@ -9,10 +9,12 @@ open (`poolproof diff` says whether it does).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from poolproof.contract.manager_target import MANAGER_METHODS, MANAGER_OBSERVERS
 from poolproof.contract.outside import shown
+from poolproof.contract.profile import Profile
 from poolproof.contract.target import (
     CHAIN_VERBS,
     INDEX_OBSERVERS,
@@ -112,7 +114,7 @@ Outcome = tuple[str, Any, BaseException | None]
 def paired_target(first: Target, second: Target) -> Target:
     """A target that is both, driven under the profile of the first.
 
-    Raises TargetError for targets of two levels.
+    Raises TargetError for targets of two levels, or without a length of hashes in common.
     """
     if first.level != second.level:
         raise TargetError(
@@ -144,7 +146,7 @@ def paired_target(first: Target, second: Target) -> Target:
         name=f"{first.name} | {second.name}",
         level=first.level,
         shape=first.shape,
-        profile=first.profile,
+        profile=_common_profile(first, second),
         version=first.version,
         source=first.source,
         make=pair(first.make, second.make),
@@ -153,6 +155,19 @@ def paired_target(first: Target, second: Target) -> Target:
         hash_block_size=first.hash_block_size,
         layouts=layouts,
     )
+
+
+def _common_profile(first: Target, second: Target) -> Profile:
+    """The profile of the first, with hashes that both take. Raises TargetError for no such."""
+    one, other = first.profile.fixed_hash_bytes, second.profile.fixed_hash_bytes
+    if one is None and other is not None:
+        return replace(first.profile, hash_bytes=other)
+    if other not in (None, one):
+        raise TargetError(
+            f"{first.name} takes hashes of {one} bytes and {second.name} of {other}: no hash can "
+            "be given to both; set hash_bytes of one of them to that of the other"
+        )
+    return first.profile
 
 
 def _outcome(method: Callable[..., Any], arguments: Any, named: dict[str, Any]) -> Outcome:

@@ -43,12 +43,20 @@ def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
         make=make,
         make_chained=make_chained,
         companion_queue=reference_queue("reference-queue", {}),
-        companion_index=reference_index("reference-index", {}),
+        companion_index=_index_of(profile),
         real_class=NativeDictPool,
         notes=("the keys of token chains are the contents themselves: nothing is hashed",),
         block_size=_BLOCK_SIZE,
         hash_block_size=2,
     )
+
+
+def _index_of(profile: Profile) -> Target:
+    """The index beside a pool: its keys are the hashes of the pool."""
+    if profile.fixed_hash_bytes is None:
+        return reference_index("reference-index", {})
+    rows = {"hash_bytes": profile.hash_bytes}
+    return reference_index(f"reference-index[hash_bytes={profile.hash_bytes}]", rows)
 
 
 def reference_queue(name: str, overrides: Mapping[str, Any]) -> Target:

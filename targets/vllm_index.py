@@ -8,10 +8,10 @@ that was inserted is a finding, since who gets it counts references on the wrong
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from poolproof.contract.profile import Profile
+from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.targets.target import Target, source_of
@@ -89,8 +89,13 @@ def index_beside(pool_class: type) -> type | None:
     return None
 
 
-def vllm_index_target(name: str, cls: type, version: str | None) -> Target:
-    """The index-level target of such a class. Raises TargetError for a class of another shape."""
+def vllm_index_target(
+    name: str, cls: type, version: str | None, rows: Mapping[str, Any] | None = None
+) -> Target:
+    """The index-level target of such a class; `rows` are those of its profile that were stated.
+
+    Raises TargetError for a class of another shape, and for a profile that does not exist.
+    """
     if not has_index_shape(cls):
         missing = [verb for verb in _SHAPE if not callable(getattr(cls, verb, None))]
         raise TargetError(
@@ -102,6 +107,13 @@ def vllm_index_target(name: str, cls: type, version: str | None) -> Target:
     block_class = next(filter(None, beside), None)
     notes = () if block_class else ("no block class stands beside it: stand-in blocks are used",)
 
+    try:
+        profile = Profile.from_mapping(
+            {**Profile().to_json(), "misuse": "undefined", **(rows or {})}
+        )
+    except ProfileError as error:
+        raise TargetError(f"{name}: {error}") from error
+
     def make(num_blocks: int, enable_caching: bool) -> VllmIndex:  # noqa: ARG001 -- a map has no size
         return VllmIndex(cls, block_class or PlainBlock)
 
@@ -109,7 +121,7 @@ def vllm_index_target(name: str, cls: type, version: str | None) -> Target:
         name=name,
         level="index",
         shape="index",
-        profile=Profile.from_mapping({**Profile().to_json(), "misuse": "undefined"}),
+        profile=profile,
         version=version,
         source=source_of(cls),
         make=make,

@@ -4,7 +4,8 @@ An opaque hash has no tokens behind it, so it travels in a `StandInRequest`, whi
 `block_hashes` and, at rest, every other attribute that published versions of these methods read.
 A token chain becomes a real `vllm.v1.request.Request` with real LoRA, salt and multimodal inputs
 and vLLM's own hasher, so that its real hashes and extra keys are what is compared; for a class
-that was written without vLLM it becomes a stand-in whose hashes are SHA-256 over the content.
+that was written without vLLM it becomes a stand-in whose hashes are SHA-256 over the content, or
+SHAKE256 where its hashes have another length.
 
 Not covered: prompt embeddings.
 """
@@ -20,7 +21,20 @@ from typing import Any
 
 from poolproof.contract.content import TokenChain
 
-__all__ = ["RequestOf", "StandInRequest", "prepare_vllm", "stand_in_requests", "vllm_requests"]
+__all__ = [
+    "BYTES_OF_VLLM_HASHES",
+    "FEWEST_BYTES_OF_CONTENTS",
+    "RequestOf",
+    "StandInRequest",
+    "prepare_vllm",
+    "stand_in_requests",
+    "vllm_requests",
+]
+
+BYTES_OF_VLLM_HASHES = 32
+
+FEWEST_BYTES_OF_CONTENTS = 8
+"""Shorter hashes of different contents are equal by chance within the runs of a certification."""
 
 RequestOf = Callable[[TokenChain], Any]
 """A request for a chain, with `block_hashes` at the grain of the hash block size."""
@@ -44,15 +58,20 @@ class StandInRequest:
         self.session_id = None
 
 
-def stand_in_requests(hash_block_size: int) -> RequestOf:
-    """Requests for a class that was written without vLLM."""
+def stand_in_requests(hash_block_size: int, hash_bytes: int | None = None) -> RequestOf:
+    """Requests for a class that was written without vLLM; with `hash_bytes` hashes are so long."""
+
+    def digest(content: bytes) -> bytes:
+        if hash_bytes is None:
+            return hashlib.sha256(content).digest()
+        return hashlib.shake_256(content).digest(hash_bytes)
 
     def request_of(chain: TokenChain) -> StandInRequest:
         contents = (
             chain.prefix(length, 0)
             for length in range(hash_block_size, len(chain.tokens) + 1, hash_block_size)
         )
-        hashes = [hashlib.sha256(repr(content).encode()).digest() for content in contents]
+        hashes = [digest(repr(content).encode()) for content in contents]
         return StandInRequest(hashes, chain.tokens)
 
     return request_of

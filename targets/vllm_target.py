@@ -21,6 +21,8 @@ from poolproof.targets.target import Target, source_of
 from poolproof.targets.vllm_index import index_beside, vllm_index_target
 from poolproof.targets.vllm_queue import queue_beside, vllm_queue_target
 from poolproof.targets.vllm_requests import (
+    BYTES_OF_VLLM_HASHES,
+    FEWEST_BYTES_OF_CONTENTS,
     RequestOf,
     prepare_vllm,
     stand_in_requests,
@@ -30,6 +32,9 @@ from poolproof.targets.vllm_shape import VLLM_REQUIRED, VllmShape, shape_of
 from poolproof.targets.vllm_v1 import VllmPool
 
 __all__ = ["vllm_target"]
+
+BYTES_OF_A_GROUP = 4
+"""vLLM packs the number of the cache group behind a hash, and the two are the key of its map."""
 
 _PUBLISHED: dict[str, Any] = {
     "null_block": 0,
@@ -42,6 +47,7 @@ _PUBLISHED: dict[str, Any] = {
     "events": "per-copy",
     "misuse": "undefined",
     "same_step_hit": "forbidden",
+    "hash_bytes": "any",
 }
 
 
@@ -62,10 +68,11 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
     if is_real:
         prepare_vllm()
     notes = list(shape.notes)
-    rows = {**_PUBLISHED, **_observed(shape, declared, notes), **declared}
-    if not shape.cache_partial:
-        rows["keys"] = declared.get("keys", "block")
     try:
+        length = Profile.from_mapping(declared).usual_hash_bytes
+        rows = {**_PUBLISHED, **_observed(shape, declared, notes, length), **declared}
+        if not shape.cache_partial:
+            rows["keys"] = declared.get("keys", "block")
         profile = Profile.from_mapping(rows)
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
@@ -78,11 +85,15 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
     if not is_real:
         notes.append("written without vLLM: token chains are hashed by SHA-256, not by an engine")
 
+    why_no_chains = _why_no_chains(profile, is_real=is_real)
+    if why_no_chains is not None:
+        notes.append(why_no_chains)
+
     @cache
     def requests() -> RequestOf:
         if is_real:
             return vllm_requests(shape.hash_block_size, grow=True)
-        return stand_in_requests(shape.hash_block_size)
+        return stand_in_requests(shape.hash_block_size, profile.fixed_hash_bytes)
 
     def make(num_blocks: int, enable_caching: bool) -> VllmPool:
         return VllmPool(
@@ -98,7 +109,10 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
     if queue_class is not None:
         queue = vllm_queue_target(_part_name(name, "queue", queue_class), queue_class, version)
     if index_class is not None:
-        index = vllm_index_target(_part_name(name, "index", index_class), index_class, version)
+        rows = _rows_of_index(shape, profile, index_class)
+        part_name = _part_name(name, "index", index_class)
+        part_name += "".join(f"[{row}={value}]" for row, value in rows.items())
+        index = vllm_index_target(part_name, index_class, version, rows)
     return Target(
         name=name,
         level="pool",
@@ -107,7 +121,7 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
         version=version,
         source=source_of(cls),
         make=make,
-        make_chained=make if shape.has_groups else None,
+        make_chained=make if shape.has_groups and why_no_chains is None else None,
         companion_queue=queue,
         companion_index=index,
         real_class=cls,
@@ -115,6 +129,28 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
         block_size=shape.block_size,
         hash_block_size=shape.hash_block_size,
     )
+
+
+def _why_no_chains(profile: Profile, *, is_real: bool) -> str | None:
+    """Why no tokens can be hashed for a pool whose hashes have one length; None if they can."""
+    length = profile.fixed_hash_bytes
+    if is_real and length not in (None, BYTES_OF_VLLM_HASHES):
+        return (
+            f"vLLM hashes tokens to {BYTES_OF_VLLM_HASHES} bytes, the profile says {length}: token "
+            "chains are not driven"
+        )
+    if length is not None and length < FEWEST_BYTES_OF_CONTENTS:
+        return f"hashes of {length} bytes collide by chance: token chains are not driven"
+    return None
+
+
+def _rows_of_index(shape: VllmShape, profile: Profile, index_class: type) -> dict[str, Any]:
+    """What the pool's profile says of the index beside it: how long its keys are."""
+    length = profile.fixed_hash_bytes
+    if length is None:
+        return {}
+    is_packed = shape.has_groups and "bytes" in getattr(index_class, "key_kinds", ("bytes",))
+    return {"hash_bytes": length + (BYTES_OF_A_GROUP if is_packed else 0)}
 
 
 def _part_name(name: str, level: str, part: type) -> str:
@@ -137,14 +173,16 @@ def _uses_vllm(cls: type) -> bool:
     return any(isinstance(origin, str) and origin.split(".")[0] == "vllm" for origin in origins)
 
 
-def _observed(shape: VllmShape, declared: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+def _observed(
+    shape: VllmShape, declared: Mapping[str, Any], notes: list[str], hash_bytes: int
+) -> dict[str, Any]:
     """The rows in which versions of the shape differ, seen on small instances."""
     if set(declared) >= {"null_block", "eviction", "events"}:
         return {}
     rows: dict[str, Any] = {}
     how = "is a guess, because a freed block went to no known place"
     try:
-        rows = apart(lambda: _look(shape))
+        rows = apart(lambda: _look(shape, hash_bytes))
     except NoAnswerError as error:
         how = f"is a guess, because looking at a small instance ended in {error}"
     if "eviction" in rows:
@@ -161,7 +199,7 @@ def _observed(shape: VllmShape, declared: Mapping[str, Any], notes: list[str]) -
     return rows
 
 
-def _look(shape: VllmShape) -> dict[str, Any]:
+def _look(shape: VllmShape, hash_bytes: int) -> dict[str, Any]:
     """What is seen on pools of six blocks; a row that cannot be told is left out."""
     pool: Any = shape.build(6, enable_caching=True)
     null = getattr(pool, "null_block", None)
@@ -169,7 +207,7 @@ def _look(shape: VllmShape) -> dict[str, Any]:
     eviction = _eviction_of(shape, null is not None)
     if eviction is not None:
         rows["eviction"] = eviction
-    if _has_events(shape) and not _events_are_whole(pool, shape):
+    if _has_events(shape) and not _events_are_whole(pool, shape, hash_bytes):
         rows["events"] = "none"
     return rows
 
@@ -192,11 +230,12 @@ def _has_events(shape: VllmShape) -> bool:
     return "enable_kv_cache_events" in shape.constructor and hasattr(shape.cls, "take_events")
 
 
-def _events_are_whole(pool: Any, shape: VllmShape) -> bool:
+def _events_are_whole(pool: Any, shape: VllmShape, hash_bytes: int) -> bool:
     """Whether the event of a cached block names its cache group and all of its hash."""
     blocks = pool.get_new_blocks(1)
-    shape.call_cache_full(pool, shape.opaque_request([bytes(16)]), blocks, 0, 0)
+    some_hash = bytes(hash_bytes)
+    shape.call_cache_full(pool, shape.opaque_request([some_hash]), blocks, 0, 0)
     events = pool.take_events()
     return bool(events) and all(
-        hasattr(event, "group_idx") and list(event.block_hashes) == [bytes(16)] for event in events
+        hasattr(event, "group_idx") and list(event.block_hashes) == [some_hash] for event in events
     )

@@ -11,8 +11,11 @@ __all__ = ["POOL_EXAMPLES"]
 POOL_EXAMPLES = Book()
 example = POOL_EXAMPLES.add
 
-FIRST, SECOND = b"\x01" * 16, b"\x02" * 16
-"""Two block hashes."""
+
+def two_hashes(rules: Rules) -> tuple[bytes, bytes]:
+    """Two block hashes."""
+    length = rules.usual_hash_bytes
+    return b"\x01" * length, b"\x02" * length
 
 
 def allocated(pool: Any, count: int) -> list[int]:
@@ -72,32 +75,35 @@ def freed_blocks_are_used_again(pool: Any, _rules: Rules) -> None:
 
 
 @example("lookup")
-def a_cached_block_is_found(pool: Any, _rules: Rules) -> None:
+def a_cached_block_is_found(pool: Any, rules: Rules) -> None:
     """Under its hash, and under no other."""
+    first, second = two_hashes(rules)
     (block,) = allocated(pool, 1)
-    pool.cache([block], [FIRST])
-    assert pool.lookup(FIRST) == block
-    assert pool.lookup(SECOND) is None
+    pool.cache([block], [first])
+    assert pool.lookup(first) == block
+    assert pool.lookup(second) is None
 
 
 @example("lookup", "touch", suits=keeps_what_is_free)
-def a_cached_block_is_revived(pool: Any, _rules: Rules) -> None:
+def a_cached_block_is_revived(pool: Any, rules: Rules) -> None:
     """It is found after it was freed, and is held again once it is touched."""
+    first, _ = two_hashes(rules)
     num_free = pool.num_free()
     (block,) = allocated(pool, 1)
-    pool.cache([block], [FIRST])
+    pool.cache([block], [first])
     pool.free([block])
-    assert pool.lookup(FIRST) == block
+    assert pool.lookup(first) == block
     pool.touch([block])
     assert pool.num_free() == num_free - 1
 
 
 @example("touch")
-def a_shared_block_waits_for_its_last_owner(pool: Any, _rules: Rules) -> None:
+def a_shared_block_waits_for_its_last_owner(pool: Any, rules: Rules) -> None:
     """Two references need two frees."""
+    first, _ = two_hashes(rules)
     num_free = pool.num_free()
     (block,) = allocated(pool, 1)
-    pool.cache([block], [FIRST])
+    pool.cache([block], [first])
     pool.touch([block])
     pool.free([block])
     assert pool.num_free() == num_free - 1
@@ -106,34 +112,37 @@ def a_shared_block_waits_for_its_last_owner(pool: Any, _rules: Rules) -> None:
 
 
 @example("lookup")
-def a_block_that_is_used_again_is_forgotten(pool: Any, _rules: Rules) -> None:
+def a_block_that_is_used_again_is_forgotten(pool: Any, rules: Rules) -> None:
     """Its hash spoke of what it held before."""
+    first, _ = two_hashes(rules)
     (block,) = allocated(pool, 1)
-    pool.cache([block], [FIRST])
+    pool.cache([block], [first])
     pool.free([block])
     allocated(pool, pool.num_free())
-    assert pool.lookup(FIRST) is None
+    assert pool.lookup(first) is None
 
 
 @example("lookup", "evict")
-def an_evicted_block_is_forgotten(pool: Any, _rules: Rules) -> None:
+def an_evicted_block_is_forgotten(pool: Any, rules: Rules) -> None:
     """It stays with whoever holds it."""
+    first, _ = two_hashes(rules)
     (block,) = allocated(pool, 1)
     num_free = pool.num_free()
-    pool.cache([block], [FIRST])
+    pool.cache([block], [first])
     pool.evict([block])
-    assert pool.lookup(FIRST) is None
+    assert pool.lookup(first) is None
     assert pool.num_free() == num_free
 
 
 @example("lookup", "reset")
-def a_reset_forgets_everything(pool: Any, _rules: Rules) -> None:
+def a_reset_forgets_everything(pool: Any, rules: Rules) -> None:
     """Once nobody holds anything."""
+    first, _ = two_hashes(rules)
     (block,) = allocated(pool, 1)
-    pool.cache([block], [FIRST])
+    pool.cache([block], [first])
     pool.free([block])
     assert pool.reset() is True
-    assert pool.lookup(FIRST) is None
+    assert pool.lookup(first) is None
 
 
 @example("reset")
