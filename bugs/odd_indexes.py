@@ -137,7 +137,29 @@ class LastTakesOver(FirstStays):
         self._block_of[key] = block_id
 
 
+class OneWidth(SmallestFirst):
+    """Packs each key into a fixed record: a hash of 20 bytes, with a group behind it or without."""
+
+    profile: ClassVar[dict[str, Any]] = {"hash_bytes": 20}
+    key_kinds = ("bytes", "pair")
+
+    def insert(self, key: IndexKey, block_id: int) -> bool:
+        return super().insert(self._record(key), block_id)
+
+    def pop(self, key: IndexKey, block_id: int) -> int | None:
+        return super().pop(self._record(key), block_id)
+
+    def get(self, key: IndexKey) -> int | None:
+        return super().get(self._record(key))
+
+    def _record(self, key: IndexKey) -> bytes:
+        block_hash, group = key if isinstance(key, tuple) else (key, -1)
+        if not isinstance(block_hash, bytes) or len(block_hash) != 20:
+            raise ValueError(f"a hash has 20 bytes, this one is {block_hash!r:.80}")
+        return block_hash + group.to_bytes(8, "little", signed=True)
+
+
 INDEX_ODDITIES: tuple[type, ...] = (
-    SmallestFirst, NewestFirst, Tombstones, FirstStays, LastTakesOver
+    SmallestFirst, NewestFirst, Tombstones, FirstStays, LastTakesOver, OneWidth
 )  # fmt: skip
 """In no order."""

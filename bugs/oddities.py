@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.odd_bookkeeping import ComparingPool, NumberedPool, RecountingPool
 from poolproof.bugs.odd_free_lists import HeapPool, OrderedDictPool, StackPool
+from poolproof.bugs.odd_hashes import FourWordsPool, IntegerKeyPool, WideRowsPool
 from poolproof.bugs.odd_misuse import PureValuePool, RollingBackPool
 from poolproof.bugs.odd_runs import BuddyPool
 from poolproof.contract.content import Key
@@ -214,4 +215,7 @@ ODDITIES: tuple[type, ...] = (
     RecountingPool,
     ComparingPool,
     NumberedPool,
+    WideRowsPool,
+    FourWordsPool,
+    IntegerKeyPool,
 )

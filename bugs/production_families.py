@@ -191,6 +191,17 @@ class _FirstBytes(_Cutting):
         return key[: self.limit]
 
 
+class _FirstOfThirtyTwoBytes(_FirstBytes):
+    """Takes hashes of one width, copies a whole one, and compares its beginning."""
+
+    profile: ClassVar[dict[str, Any]] = {**_Pool.profile, "hash_bytes": 32}
+
+    def part(self, key: Any) -> Any:
+        if len(key) != 32:
+            raise ValueError(f"a hash has 32 bytes, not {len(key)}")
+        return super().part(key)
+
+
 class _LastBytes(_Cutting):
     def part(self, key: Any) -> Any:
         return key[-self.limit :]
@@ -404,6 +415,7 @@ FAMILIES: tuple[Family, ...] = (
     _of("a pool of n blocks loses one", _OneSizeLosesABlock, 13, 16, 64, 65),
     _of("pools of more than n blocks lose one", _LargePoolsLoseABlock, 13, 100, 300, 2000),
     _of("the first n bytes of a hash count", _FirstBytes, 4, 6, 8, 16, 31),
+    _of("of hashes of one width the first n bytes count", _FirstOfThirtyTwoBytes, 4, 8, 16, 31),
     _of("the last n bytes of a hash count", _LastBytes, 4, 7, 8, 16, 31),
     _of("a hash ends at a byte of value n", _EndsAtAByte, 0, 10, 32, 255),
     _of("words of n bytes are added up", _SumOfWords, 1, 2, 4, 8),

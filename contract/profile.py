@@ -28,6 +28,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "events": ("none", "per-copy", "per-hash"),
     "misuse": ("raises", "ignores", "undefined"),
     "same_step_hit": ("forbidden", "allowed"),
+    "hash_bytes": ("any",),
 }
 
 
@@ -125,7 +126,8 @@ def _check_value(key: str, value: Any) -> None:
     if key == "keys" and is_number:
         return
     if key == "hash_bytes":
-        if value != "any" and not (is_number and 1 <= value <= MOST_HASH_BYTES):
+        is_length = is_number and 1 <= value <= MOST_HASH_BYTES
+        if value not in _CHOICES[key] and not is_length:
             raise ProfileError(
                 f"profile key 'hash_bytes' must be 'any' or a number of bytes from 1 to "
                 f"{MOST_HASH_BYTES}, not {shown(value)}"

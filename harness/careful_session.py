@@ -76,12 +76,15 @@ class CarefulSession(PoolSession):
             self.remarks.add(ONE_AT_A_TIME)
             return None
         reference = self.reference
+        neighbours_key = b"\xab" * self.profile.usual_hash_bytes
+        super().know((neighbours_key,))
+        found = super().first_look()
+        if found is not None and found.invariant == "CRASH":
+            return found  # it raises on a hash, and there is nobody beside it yet
         other = self._make(reference.num_blocks, reference.enable_caching)
         self._neighbour = PoolSession(
             other, self.profile, reference.num_blocks, enable_caching=reference.enable_caching
         )
-        neighbours_key = b"\xab" * self.profile.usual_hash_bytes
-        super().know((neighbours_key,))
         if not _use_a_little(self._neighbour, neighbours_key):
             self._neighbour = None  # broken by itself, which our own steps show as well
         found = super().first_look()

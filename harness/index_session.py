@@ -35,6 +35,7 @@ from poolproof.invariants.index_answers import (
     wrong_answer_to_pop,
 )
 from poolproof.reference.dict_index import DictIndex
+from poolproof.reference.legality import hash_of_other_length
 
 __all__ = ["MANY_CARRIERS", "MANY_KEYS", "IndexSession"]
 
@@ -92,8 +93,12 @@ class IndexSession:
     step_any = step
 
     def is_defined(self, command: Command) -> bool:
-        """Whether the target has the verb; every pair of key and block may be named."""
-        return command.verb in self.can.verbs
+        """Whether the target has the verb; every pair of key and block may be named.
+
+        But for hashes of another length than the profile gives to all.
+        """
+        is_fitting = hash_of_other_length(self.profile, command) is None
+        return command.verb in self.can.verbs and is_fitting
 
     def first_look(self) -> Violation | None:
         """Before any command: the fresh index must be empty."""

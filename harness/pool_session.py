@@ -25,7 +25,7 @@ from poolproof.invariants.catalogue import broken_in_state
 from poolproof.invariants.leak import all_free_at_end
 from poolproof.invariants.misuse import changed_by_misuse
 from poolproof.reference.dict_pool import DictPool
-from poolproof.reference.legality import misuse_of, undefined_in
+from poolproof.reference.legality import hash_of_other_length, misuse_of, undefined_in
 
 __all__ = ["EVENTS_EVERY", "SMALL_POOL", "PoolSession"]
 
@@ -132,6 +132,8 @@ class PoolSession(ChainCommands):
     def is_defined(self, command: Command) -> bool:
         """Whether the target has the verb and the profile says what it does in this state."""
         if command.verb not in self.can.verbs or type(command) not in self.apply:
+            return False
+        if hash_of_other_length(self.profile, command) is not None:
             return False
         if misuse_of(self.reference, command) is not None:
             return self.profile.misuse != "undefined"

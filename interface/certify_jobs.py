@@ -24,6 +24,7 @@ from poolproof.contract.trace import Trace
 from poolproof.description import part_of, public_methods
 from poolproof.harness.extent import Extent
 from poolproof.harness.failure_kind import FailureKind, failure_kind
+from poolproof.harness.hash_lengths import lengths_that_pass
 from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.manager_driver import ManagerCampaign
@@ -62,6 +63,7 @@ __all__ = [
     "run_hypothesis",
     "run_machine_with",
     "shrink_trace",
+    "try_hash_lengths",
     "watch_trace",
 ]
 
@@ -310,6 +312,11 @@ def shrink_trace(target: Target, task: Shrink, beacon: Beacon) -> Trace:
 def replay_trace(target: Target, trace: Trace, beacon: Beacon) -> Replay:
     """Replay a trace against the target."""
     return replay(trace, make_for(target, trace), beacon.bump)
+
+
+def try_hash_lengths(target: Target, trace: Trace, beacon: Beacon) -> tuple[int, ...]:
+    """The lengths of hashes with which a failing trace passes."""
+    return lengths_that_pass(trace, make_for(target, trace), beacon.bump)
 
 
 def watch_trace(target: Target, trace: Trace, beacon: Beacon) -> Watched:

@@ -7,11 +7,18 @@ first of the shortest, so that the fingerprint does not depend on who found it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from poolproof.certify_jobs import Shrink, make_for, replay_trace, shrink_trace, watch_trace
+from poolproof.certify_jobs import (
+    Shrink,
+    make_for,
+    replay_trace,
+    shrink_trace,
+    try_hash_lengths,
+    watch_trace,
+)
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import CHAIN_VERBS
@@ -28,6 +35,7 @@ from poolproof.finding import Finding, Specimen
 from poolproof.finding_groups import grouped
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
+from poolproof.harness.hash_lengths import length_of_hashes
 from poolproof.harness.isolation import Finished
 from poolproof.harness.smaller_index_traces import keys_of_index
 from poolproof.likeness import public_bugs_like
@@ -190,7 +198,7 @@ class FindingCollector:
             shortest_known=shortest_known,
             similar=_similar(minimal),
             ruled_out=_ruled_out(minimal),
-            remark=_remark(minimal),
+            remark=_remark(minimal) or self._about_hash_lengths(minimal),
         )
 
     def add_lost(self, stage: str, trace: Trace) -> None:
@@ -235,6 +243,23 @@ class FindingCollector:
         # Where it does not fail again when it is run alone, it is reported as it was seen.
         return trace if minimal.violation is None else minimal
 
+    def _about_hash_lengths(self, trace: Trace) -> str:
+        """How to say that hashes have one length, where the target raised because of that alone."""
+        assert trace.violation is not None
+        length = length_of_hashes(trace)
+        if trace.violation.invariant != "CRASH" or length is None:
+            return ""
+        outcome = self._run(try_hash_lengths, trace)
+        passing: tuple[int, ...] = outcome.value if isinstance(outcome, Finished) else ()
+        if not passing:
+            return ""
+        declared = passing[0] if len(passing) == 1 else "N"
+        return (
+            f"with hashes of {_ranges(passing)} bytes instead of {length} the same commands pass; "
+            "a pool or index whose hashes all have one length says so in its profile: "
+            f"hash_bytes={declared}"
+        )
+
     def _without_chains(self, trace: Trace) -> Trace:
         """A trace that met a bug of plain commands on the way with token chains, in plain form."""
         if (
@@ -266,6 +291,22 @@ class FindingCollector:
             return trace, f"breadth-first to length {found.depth}: none shorter, {grammar}"
         shorter = replace(trace, commands=found.commands, violation=found.violation)
         return shorter, f"breadth-first: no shorter trace fails in this way, {grammar}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers in words, as in "8, 16 to 20 and 32".
+
+    >>> _ranges((8, 16, 17, 18, 19, 20, 32))
+    '8, 16 to 20 and 32'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    *first, last = (f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _remark(trace: Trace) -> str:

@@ -28,10 +28,31 @@ from poolproof.contract.commands import (
     Touch,
 )
 from poolproof.contract.misuse import Misuse, MisuseKind
+from poolproof.contract.profile import Profile
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
 
-__all__ = ["misuse_of", "queue_misuse_of", "undefined_in"]
+__all__ = ["hash_of_other_length", "misuse_of", "queue_misuse_of", "undefined_in"]
+
+
+def hash_of_other_length(profile: Profile, command: Command) -> str | None:
+    """Which hash in the command has not the length that the profile gives to all; None if none.
+
+    It is never given, in a command of misuse neither: what takes one width has no answer to it.
+    """
+    length = profile.fixed_hash_bytes
+    if length is None:
+        return None
+    keys = (
+        *getattr(command, "hashes", ()),
+        getattr(command, "block_hash", None),
+        getattr(command, "key", None),
+    )
+    for key in keys:
+        found = key[0] if isinstance(key, tuple) else key
+        if isinstance(found, bytes) and len(found) != length:
+            return f"a hash has {len(found)} bytes, and the profile says hash_bytes={length}"
+    return None
 
 
 def misuse_of(pool: DictPool, command: Command) -> Misuse | None:
@@ -51,6 +72,8 @@ def misuse_of(pool: DictPool, command: Command) -> Misuse | None:
 
 def undefined_in(pool: DictPool, command: Command) -> str | None:
     """Why no profile defines what the command does in this state; None if one does."""
+    if other := hash_of_other_length(pool.profile, command):
+        return other
     # Without caching these calls do nothing, and promise nothing about what they are given.
     if not pool.enable_caching and (misuse := _misuse_of_cache(pool, command)):
         return misuse.words

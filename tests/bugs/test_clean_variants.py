@@ -39,7 +39,7 @@ def test_our_own_pool_passes(profile):
     if profile.eviction == "unspecified":
         pytest.skip("our pool always keeps an order")
     options = profile.to_json()
-    for row in ("retention", "same_step_hit"):
+    for row in ("retention", "same_step_hit", "hash_bytes"):
         del options[row]
     passes(
         "impl",

@@ -45,6 +45,16 @@ def test_a_wrong_value_is_refused_by_name(row, value):
     assert row in str(refusal.value) or "group" in str(refusal.value)
 
 
+def test_a_manager_makes_its_hashes_itself_so_their_length_is_no_row_of_it():
+    with pytest.raises(ProfileError) as refusal:
+        ManagerProfile.from_mapping({"hash_bytes": 32})
+    assert str(refusal.value) == (
+        "profile key 'hash_bytes' is one of pools and indexes: a manager makes its hashes itself, "
+        "from tokens; leave 32 out"
+    )
+    assert ManagerProfile.from_mapping({"hash_bytes": "any"}).hash_bytes == "any"
+
+
 def test_an_unknown_row_is_named_beside_the_known_ones():
     with pytest.raises(ProfileError, match="unknown profile key 'publish'") as refusal:
         ManagerProfile.from_mapping({"publish": "never"})

@@ -17,6 +17,7 @@ ROWS = {
     "events": ("none", "per-copy", "per-hash"),
     "misuse": ("raises", "ignores", "undefined"),
     "same_step_hit": ("forbidden", "allowed"),
+    "hash_bytes": ("any", 1, 32, 256),
 }
 
 
@@ -71,6 +72,21 @@ def test_keys_may_also_be_a_number_of_lookahead_tokens(value):
     with pytest.raises(ProfileError) as caught:
         Profile.from_mapping({"keys": value})
     assert ", or a number of lookahead tokens, not" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 257, True, "32", "all", 8.0, None, [32]])
+def test_hashes_have_any_length_or_a_number_of_bytes(value):
+    with pytest.raises(ProfileError) as caught:
+        Profile.from_mapping({"hash_bytes": value})
+    assert str(caught.value) == (
+        f"profile key 'hash_bytes' must be 'any' or a number of bytes from 1 to 256, not {value!r}"
+    )
+
+
+def test_a_hash_has_16_bytes_where_its_length_does_not_matter():
+    assert (Profile().fixed_hash_bytes, Profile().usual_hash_bytes) == (None, 16)
+    fixed = Profile(hash_bytes=32)
+    assert (fixed.fixed_hash_bytes, fixed.usual_hash_bytes) == (32, 32)
 
 
 def test_a_null_block_that_no_pool_should_need_is_refused_at_once():

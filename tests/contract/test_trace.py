@@ -1,5 +1,6 @@
 """Trace files: what was written comes back; what is damaged is refused by line and cause."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -72,6 +73,29 @@ def test_the_first_line_is_the_header_and_the_last_the_violation(path):
     assert (header["format"], header["version"]) == ("poolproof-trace", TRACE_VERSION)
     assert json.loads(lines[1]) == {"do": "allocate", "count": 2}
     assert json.loads(lines[-1])["violation"]["fingerprint"] == "f-01234567"
+
+
+@pytest.mark.parametrize("length", ["any", 1, 32])
+def test_the_length_of_hashes_comes_back(path, length):
+    profile = Profile.from_mapping({"hash_bytes": length})
+    trace = dataclasses.replace(TRACE, profile=profile)
+    write_trace(trace, path)
+    assert read_trace(path).profile == profile
+
+
+def test_a_trace_that_was_written_before_hashes_had_a_length_is_read(path):
+    rows = Profile().to_json()
+    del rows["hash_bytes"]
+    path.write_text(with_header(profile=rows, assumed=[]) + "\n", encoding="utf-8")
+    assert read_trace(path).profile == Profile()
+
+
+def test_a_length_that_no_hash_has_is_refused(path):
+    rows = {**Profile().to_json(), "hash_bytes": 257}
+    assert refused(path, with_header(profile=rows)) == (
+        "FILE line 1: profile key 'hash_bytes' must be 'any' or a number of bytes from 1 to 256, "
+        "not 257"
+    )
 
 
 def test_empty_lines_do_not_count_but_keep_line_numbers(path):

@@ -1,6 +1,7 @@
 """A whole workload: hit rates, evictions, violations and their traces."""
 
 from itertools import islice
+from typing import ClassVar
 
 import pytest
 
@@ -11,6 +12,7 @@ from poolproof.harness.replay import replay
 from poolproof.harness.request_generator import RequestMix, generate_requests
 from poolproof.harness.request_trace import Request
 from poolproof.harness.request_workload import RequestWorkload
+from poolproof.harness.smaller_traces import hashes_of
 from poolproof.impl.block_pool import BlockPool
 from poolproof.reference.native_pool import NativeDictPool
 
@@ -22,7 +24,7 @@ EVENTS = Profile(events="per-copy")
 def run(cls, profile=None, served=None, **options):
     profile = profile or Profile()
     rows = profile.to_json()
-    del rows["retention"], rows["same_step_hit"]
+    del rows["retention"], rows["same_step_hit"], rows["hash_bytes"]
 
     def make(num_blocks, enable_caching):
         if issubclass(cls, BlockPool):
@@ -33,6 +35,40 @@ def run(cls, profile=None, served=None, **options):
         **{"requests": REQUESTS, "num_blocks": 150, "block_size": 64, "concurrent": 8, **options}
     )
     return workload.run("target", make, profile, served)
+
+
+class ListensToHashes(NativeDictPool):
+    """Notes how long the hashes are that it is given."""
+
+    lengths: ClassVar[set[int]] = set()
+
+    def cache(self, block_ids, hashes):
+        self.lengths.update(map(len, hashes))
+        super().cache(block_ids, hashes)
+
+
+@pytest.mark.parametrize("length", [8, 20, 32, 200])
+@pytest.mark.parametrize("check_every", [1, None])
+def test_requests_get_hashes_of_the_one_length_that_a_pool_takes(length, check_every):
+    ListensToHashes.lengths.clear()
+    profile = Profile(hash_bytes=length)
+    result = run(ListensToHashes, profile, check_every=check_every)
+    assert result.violation is None
+    assert ListensToHashes.lengths == {length}
+    usual = run(NativeDictPool, check_every=check_every)
+    assert result.counts.blocks_hit == usual.counts.blocks_hit > 0
+
+
+def test_the_trace_of_a_violation_has_those_hashes_again():
+    result = run(KeepsEvictedHash, Profile(hash_bytes=32))
+    assert result.violation is not None
+    hashes = {len(key) for command in result.trace.commands for key in hashes_of(command)}
+    assert hashes == {32}
+
+
+def test_hashes_that_would_collide_stand_for_no_requests():
+    with pytest.raises(TargetError, match="target has hash_bytes=4, and among the blocks"):
+        run(NativeDictPool, Profile(hash_bytes=4))
 
 
 class LosesLinks(BlockPool):

@@ -36,6 +36,12 @@ def test_smoke_shows_each_line_of_a_right_program():
     assert lines[-1].startswith("fine")
 
 
+def test_smoke_gives_hashes_of_the_length_that_the_program_says():
+    result = run("smoke", f"{SERVE} 'impl[hash_bytes=5]'")
+    assert result.exit_code == 0, result.output
+    assert '"hashes":["0101010101","0202020202"]' in result.output
+
+
 def test_smoke_converses_with_a_queue():
     result = run("smoke", f"{SERVE} impl-queue")
     assert result.exit_code == 0, result.output

@@ -23,6 +23,8 @@ PROFILES = [
     "[misuse=undefined,keys=partial,recache=forbidden]",
     "[keys=partial]",
     "[events=none]",
+    "[hash_bytes=1]",
+    "[hash_bytes=32,duplicates=first]",
 ]
 CHAIN = TokenChain((0, 0, 0, 1, 1, 1, 1, 0), ("adapter", "/a"), "tenant", (Image("cat", 3, 2),))
 
@@ -58,6 +60,14 @@ def test_nothing_of_a_built_in_is_assumed():
         assert profile.assumed == ()
         assert (profile.eviction, profile.duplicates, profile.misuse) == ("lru", "kept", "raises")
         assert profile.events == "per-copy"
+
+
+@pytest.mark.parametrize("name", ["impl", "reference"])
+def test_the_index_beside_a_built_in_has_the_hashes_of_the_pool(name):
+    index = load_target(f"{name}[hash_bytes=20]").part_at("index")
+    assert index.profile.hash_bytes == 20
+    assert load_target(index.name).profile == index.profile
+    assert load_target(name).part_at("index").name == f"{name}-index"
 
 
 def test_the_native_factory_of_impl_gives_the_bare_pool():

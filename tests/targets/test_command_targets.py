@@ -41,6 +41,15 @@ def test_a_program_says_what_it_is(impl):
     assert capabilities_of(impl.make(4, True)).sees("take_events")
 
 
+def test_a_program_says_how_long_its_hashes_are():
+    target = load_target(f"{SERVE} 'impl[hash_bytes=32,events=none,keys=block]'")
+    assert target.profile.hash_bytes == 32
+    campaign = PoolCampaign(target.name, target.make, target.profile)
+    run = taped(campaign, target.tapes).run(3)
+    assert run.trace is None
+    assert run.extent.get("bytes of a hash") == (32, 32)
+
+
 def test_rows_of_the_profile_can_be_set_beside_a_program():
     target = load_target(f"{SERVE} reference[misuse=undefined]")
     assert target.profile.misuse == "undefined"

@@ -57,6 +57,19 @@ def test_what_only_one_raises_is_a_difference():
         both.lookup(b"12345678")
 
 
+def test_both_are_given_hashes_that_both_take():
+    both = paired_target(load_target("impl"), load_target("reference[hash_bytes=32]"))
+    assert both.profile.hash_bytes == 32
+    both = paired_target(load_target("impl[hash_bytes=32]"), load_target("reference"))
+    assert both.profile.hash_bytes == 32
+    with pytest.raises(TargetError) as refusal:
+        paired_target(load_target("impl[hash_bytes=32]"), load_target("impl[hash_bytes=16]"))
+    assert str(refusal.value) == (
+        "impl[hash_bytes=32] takes hashes of 32 bytes and impl[hash_bytes=16] of 16: no hash can "
+        "be given to both; set hash_bytes of one of them to that of the other"
+    )
+
+
 def test_a_method_that_only_one_has_is_left_out():
     class Blind(BlockPool):
         free_order = None

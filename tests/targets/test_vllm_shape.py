@@ -95,6 +95,37 @@ def test_an_override_is_laid_over_both():
     assert run(target)
 
 
+@pytest.mark.parametrize("length", [8, 20, 32])
+def test_hashes_of_one_length_are_given_with_and_without_tokens(length):
+    target = load_target(f"{TOY}:BlockPool[hash_bytes={length}]")
+    assert target.profile.hash_bytes == length
+    seen = set()
+
+    class Listens(vllm_target.VllmPool):
+        def _find(self, block_hash, groups):
+            seen.add(len(block_hash))
+            return super()._find(block_hash, groups)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vllm_target, "VllmPool", Listens)
+        target = load_target(f"{TOY}:BlockPool[hash_bytes={length}]")
+        assert run(target) == []  # token chains
+        campaign = PoolCampaign(target.name, target.make, target.profile)
+        assert [campaign.run(number).trace for number in range(20)] == [None] * 20
+    assert seen == {length}
+
+
+def test_tokens_are_not_hashed_to_so_few_bytes_that_they_collide():
+    target = load_target(f"{TOY}:BlockPool[hash_bytes=4]")
+    assert target.make_chained is None
+    assert "hashes of 4 bytes collide by chance: token chains are not driven" in target.notes
+
+
+def test_a_length_that_no_hash_has_is_refused():
+    with pytest.raises(TargetError, match="'hash_bytes' must be 'any' or a number of bytes"):
+        load_target(f"{TOY}:BlockPool[hash_bytes=0]")
+
+
 def test_an_unknown_required_argument_is_named():
     with pytest.raises(TargetError) as caught:
         toy("NeedsMore")
