@@ -13,7 +13,7 @@ __all__ = ["INDEX_ODDITIES"]
 class SmallestFirst:
     """Keeps the carriers of a key as a sorted list, and answers the smallest."""
 
-    key_kinds = ("bytes", "int", "pair")
+    key_kinds: ClassVar[tuple[str, ...]] = ("bytes", "int", "pair")
 
     def __init__(self) -> None:
         self._sorted: dict[IndexKey, list[int]] = {}

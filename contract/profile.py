@@ -16,7 +16,13 @@ from poolproof.contract.outside import shown
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["MOST_HASH_BYTES", "USUAL_HASH_BYTES", "Profile", "ProfileError"]
+__all__ = [
+    "FEWEST_BYTES_OF_CONTENTS",
+    "MOST_HASH_BYTES",
+    "USUAL_HASH_BYTES",
+    "Profile",
+    "ProfileError",
+]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "eviction": ("lru", "unhashed-first", "lifo", "unspecified"),
@@ -34,6 +40,10 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 USUAL_HASH_BYTES = 16
 """How long most hashes are that a pool is driven with which takes any length."""
+
+FEWEST_BYTES_OF_CONTENTS = 8
+"""Shorter hashes of different contents (tokens, prompts) are equal by chance within a long run. Of
+a million blocks two have the same 64 bits with a chance of one in 37 million."""
 
 MOST_HASH_BYTES = 256
 """Four times the longest digest in use; traces write each hash out, two digits a byte. One byte is

@@ -25,7 +25,6 @@ from poolproof.contract.profile import USUAL_HASH_BYTES
 from poolproof.contract.trace import TraceError
 
 __all__ = [
-    "FEWEST_HASH_BYTES",
     "TOKENS_PER_ID",
     "Request",
     "RequestTraceError",
@@ -37,9 +36,6 @@ __all__ = [
 
 TOKENS_PER_ID = 512
 """How many tokens one id of a trace stands for."""
-
-FEWEST_HASH_BYTES = 8
-"""Of a million blocks two have the same 64 bits with a chance of one in 37 million."""
 
 _FIELDS = ("timestamp", "input_length", "output_length", "hash_ids")
 _ROOT = b"poolproof request trace"

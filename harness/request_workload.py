@@ -13,14 +13,13 @@ from functools import partial
 from typing import Any
 
 from poolproof.contract.commands import Command
-from poolproof.contract.profile import Profile
+from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS, Profile
 from poolproof.contract.target import TargetError, capabilities_of
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.request_checks import CheckedDriver, RequestSession
 from poolproof.harness.request_replay import NativeDriver, ReplayCounts, RequestReplay
 from poolproof.harness.request_trace import (
-    FEWEST_HASH_BYTES,
     Request,
     block_hashes,
     require_block_size,
@@ -61,12 +60,12 @@ class RequestWorkload:
     def check(self, name: str, profile: Profile) -> None:
         """Raises TargetError for a pool whose hashes cannot stand for requests."""
         length = profile.usual_hash_bytes
-        if length < FEWEST_HASH_BYTES:
+        if length < FEWEST_BYTES_OF_CONTENTS:
+            fewest = FEWEST_BYTES_OF_CONTENTS
             raise TargetError(
                 f"{name} has hash_bytes={length}, and among the blocks of many prompts hashes of "
-                f"fewer than {FEWEST_HASH_BYTES} bytes are equal by chance, so that different "
-                f"prompts would share blocks; replay requests on hashes of {FEWEST_HASH_BYTES} "
-                "bytes or more"
+                f"fewer than {fewest} bytes are equal by chance, so that different prompts would "
+                f"share blocks; replay requests on hashes of {fewest} bytes or more"
             )
 
     def run(

@@ -17,6 +17,7 @@ from typing import Any
 
 from poolproof.certificate import Outcome, StageResult
 from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS
 from poolproof.contract.trace import Trace
 from poolproof.description import Description
 from poolproof.driving import Driving, raise_if_ours
@@ -69,6 +70,8 @@ def why_no_attention(about: Description, options: CertifyOptions) -> str | None:
         return "an index alone serves nobody"
     if about.level == "pool" and not {"lookup", "touch"} <= about.can.verbs:
         return "the pool has acquire() in the place of lookup() and touch()"
+    if about.level == "pool" and about.profile.usual_hash_bytes < FEWEST_BYTES_OF_CONTENTS:
+        return f"hashes of {about.profile.hash_bytes} bytes collide by chance"
     if not options.in_process and options.limits.memory_mib < LEAST_MEMORY_MIB:
         return f"torch needs --memory-limit {LEAST_MEMORY_MIB}"
     return None

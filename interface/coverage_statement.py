@@ -112,7 +112,9 @@ def not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]
     if about.level == "pool" and not about.has_index:
         left_out.append(("index level", "the target has no index of its own to be driven"))
     if about.level == "pool" and not about.takes_chains:
-        left_out.append(("token chains", "the target hashes no tokens; hashes were opaque"))
+        length = about.profile.fixed_hash_bytes
+        hashed = "the target hashes no tokens" + (f" to {length} bytes" if length else "")
+        left_out.append(("token chains", f"{hashed}; hashes were opaque"))
     reason = reason_not_explored(about, BUDGETS[options.level].scopes)
     if about.level == "pool" and reason is not None:
         left_out.append(("every state", reason))

@@ -23,7 +23,6 @@ from poolproof.contract.content import TokenChain
 
 __all__ = [
     "BYTES_OF_VLLM_HASHES",
-    "FEWEST_BYTES_OF_CONTENTS",
     "RequestOf",
     "StandInRequest",
     "prepare_vllm",
@@ -32,9 +31,6 @@ __all__ = [
 ]
 
 BYTES_OF_VLLM_HASHES = 32
-
-FEWEST_BYTES_OF_CONTENTS = 8
-"""Shorter hashes of different contents are equal by chance within the runs of a certification."""
 
 RequestOf = Callable[[TokenChain], Any]
 """A request for a chain, with `block_hashes` at the grain of the hash block size."""

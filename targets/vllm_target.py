@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS, Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.target import Target, source_of
@@ -22,7 +22,6 @@ from poolproof.targets.vllm_index import index_beside, vllm_index_target
 from poolproof.targets.vllm_queue import queue_beside, vllm_queue_target
 from poolproof.targets.vllm_requests import (
     BYTES_OF_VLLM_HASHES,
-    FEWEST_BYTES_OF_CONTENTS,
     RequestOf,
     prepare_vllm,
     stand_in_requests,

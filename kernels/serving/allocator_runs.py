@@ -55,7 +55,12 @@ def serve_pool(setup: Trace, make: Make, seed: str, bump: Bump) -> AllocatorRun:
         return make(num_blocks, True)
 
     built: list[int] = []
-    session = ServingSession(gather_target("cpu"), build, random.Random(seed).randrange)
+    session = ServingSession(
+        gather_target("cpu"),
+        build,
+        random.Random(seed).randrange,
+        hash_bytes=setup.profile.usual_hash_bytes,
+    )
 
     def drive() -> None:
         for _ in range(OPERATIONS):

@@ -11,6 +11,7 @@ from typing import Any
 
 from poolproof.contract.commands import Allocate, Cache, Command, Free, Lookup, Touch
 from poolproof.contract.content import TokenChain
+from poolproof.contract.profile import USUAL_HASH_BYTES
 from poolproof.kernels.serving.forward import ForwardPass, Part
 from poolproof.kernels.serving.memory import CacheMemory
 from poolproof.kernels.serving.model import TinyModel
@@ -35,9 +36,17 @@ class Engine:
     """
 
     def __init__(
-        self, target: KernelTarget, pool: Any, num_blocks: int, block_size: int, model: TinyModel
+        self,
+        target: KernelTarget,
+        pool: Any,
+        num_blocks: int,
+        block_size: int,
+        model: TinyModel,
+        *,
+        hash_bytes: int = USUAL_HASH_BYTES,
     ) -> None:
         self.pool = pool
+        self._hash_bytes = hash_bytes
         self.block_size = block_size
         self.requests: dict[int, Request] = {}
         self.preempted: list[list[int]] = []
@@ -59,7 +68,7 @@ class Engine:
         """A new request, with the cached prefix of its prompt; None where there is no room."""
         blocks: list[int] = []
         # The last token is always computed: it gives the first output.
-        for block_hash in block_hashes(tokens[:-1], self.block_size):
+        for block_hash in block_hashes(tokens[:-1], self.block_size, self._hash_bytes):
             block = self._call(Lookup(block_hash), block_hash)
             if block is None:
                 break
@@ -164,7 +173,8 @@ class Engine:
     def _cache(self, request: Request) -> None:
         full = request.computed // self.block_size
         if full > request.hashed:
-            hashes = block_hashes(request.tokens[: request.computed], self.block_size)
+            computed = request.tokens[: request.computed]
+            hashes = block_hashes(computed, self.block_size, self._hash_bytes)
             blocks, new = request.blocks[request.hashed : full], hashes[request.hashed : full]
             held = self._call(Cache(tuple(blocks), tuple(new)), blocks, new)
             # A pool that merges duplicates says which blocks the request holds from now on.

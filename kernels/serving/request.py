@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from poolproof.contract.profile import USUAL_HASH_BYTES
+
 __all__ = ["Request", "block_hashes"]
 
 
@@ -24,13 +26,19 @@ class Request:
     host: list[int] | None = None
 
 
-def block_hashes(tokens: Sequence[int], block_size: int) -> list[bytes]:
+def block_hashes(
+    tokens: Sequence[int], block_size: int, hash_bytes: int = USUAL_HASH_BYTES
+) -> list[bytes]:
     """One hash for each full block, of its tokens and of all blocks before it."""
     hashes: list[bytes] = []
     parent = b""
     for end in range(block_size, len(tokens) + 1, block_size):
-        parent = hashlib.blake2b(
-            parent + bytes(tokens[end - block_size : end]), digest_size=16
-        ).digest()
+        parent = _digest(parent + bytes(tokens[end - block_size : end]), hash_bytes)
         hashes.append(parent)
     return hashes
+
+
+def _digest(content: bytes, length: int) -> bytes:
+    if length == USUAL_HASH_BYTES:
+        return hashlib.blake2b(content, digest_size=length).digest()
+    return hashlib.shake_128(content).digest(length)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from poolproof.contract.profile import USUAL_HASH_BYTES
 from poolproof.kernels.grammar import Choose
 from poolproof.kernels.serving.engine import Engine
 from poolproof.kernels.serving.model import TinyModel
@@ -34,13 +35,15 @@ class ServingSession:
         head_size: int = 16,
         num_kv_heads: int = 1,
         queries_per_kv_head: int = 2,
+        hash_bytes: int = USUAL_HASH_BYTES,
     ) -> None:
         self.choose = choose
         num_blocks = 6 + choose(6)
         model = TinyModel.random(
             num_kv_heads * queries_per_kv_head, num_kv_heads, head_size, seed=choose(100)
         )
-        self.engine = Engine(target, make_pool(num_blocks), num_blocks, block_size, model)
+        pool = make_pool(num_blocks)
+        self.engine = Engine(target, pool, num_blocks, block_size, model, hash_bytes=hash_bytes)
 
     def run(self, operations: int) -> None:
         """So many operations, each a random one. Raises what `Engine` raises."""

@@ -73,6 +73,8 @@ def test_without_torch_it_is_listed_as_not_run(monkeypatch):
     [
         ("impl", OPTIONS, None),
         ("impl-nano", OPTIONS, None),
+        ("impl[hash_bytes=8]", OPTIONS, None),
+        ("impl[hash_bytes=7]", OPTIONS, "hashes of 7 bytes collide by chance"),
         ("impl-queue", OPTIONS, "a free queue alone"),
         ("impl", CertifyOptions(limits=Limits(memory_mib=64)), "torch needs --memory-limit 1024"),
     ],

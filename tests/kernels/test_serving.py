@@ -8,8 +8,11 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.contract.commands import Cache
+from poolproof.contract.profile import Profile
+from poolproof.contract.trace import Trace
 from poolproof.impl.block_pool import BlockPool
 from poolproof.kernels.builtin import gather_target, paged_target
+from poolproof.kernels.serving.allocator_runs import serve_pool
 from poolproof.kernels.serving.engine import AllocatorBrokeError, Engine
 from poolproof.kernels.serving.forward import WrongOutputError
 from poolproof.kernels.serving.machine import machine_for
@@ -38,6 +41,22 @@ def test_a_clean_pool_gives_dense_attention_and_everything_happens():
         shared += driven.engine.shared
         preempted += len(driven.engine.preempted)
     assert min(steps, compared, shared, preempted) > 10
+
+
+@pytest.mark.parametrize("length", [8, 16, 32, 256])
+def test_a_pool_of_one_width_is_given_hashes_of_that_width(length):
+    profile = Profile(hash_bytes=length)
+    setup = Trace("it", "pool", profile, 1, True, ())
+
+    class OneWidth(BlockPool):
+        def cache(self, block_ids, hashes):
+            if any(len(key) != length for key in hashes):
+                raise ValueError
+            super().cache(block_ids, hashes)
+
+    runs = [serve_pool(setup, lambda n, _: OneWidth(n), str(seed), int) for seed in range(8)]
+    assert [run.trace.violation for run in runs] == [None] * 8
+    assert sum(run.shared for run in runs) > 4
 
 
 def test_our_kernels_give_it_too():
