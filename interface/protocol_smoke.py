@@ -7,6 +7,8 @@ way, by the same checks as everywhere, but so few commands say little about it.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -42,22 +44,26 @@ _BLOCKS = 3
 _WIDTH = 400
 
 
-def program_in(target: str) -> list[str]:
-    """The program that a target string names, with its arguments. Raises TargetError."""
-    base, _ = split_overrides(target.strip())
+def program_in(target: str) -> tuple[list[str], Mapping[str, Any]]:
+    """The program that a target string names, with its arguments, and the rows in brackets.
+
+    Raises TargetError.
+    """
+    base, rows = split_overrides(target.strip())
     if not base.startswith(PREFIX):
         raise TargetError(
             f"{target!r} is no program; write '{PREFIX}./program arguments'. A Python class is "
             f"served by '{PREFIX}python -m poolproof.targets.serve file.py:Class'"
         )
-    return words_of(base.removeprefix(PREFIX))
+    return words_of(base.removeprefix(PREFIX)), rows
 
 
 def smoke(target: str, timeout_s: float) -> int:
     """Hold the conversation, print it, and give the exit status. Raises TargetError."""
-    session = CommandSession(program_in(target), timeout_s=timeout_s, heard=_show)
+    words, rows = program_in(target)
+    session = CommandSession(words, timeout_s=timeout_s, heard=_show)
     with nobody_left_behind(), contextlib.closing(session):
-        wrong = _converse(session, timeout_s)
+        wrong = _converse(session, rows, timeout_s)
     if wrong is not None:
         click.echo(f"wrong     {printable(wrong)}")
         return 1
@@ -70,12 +76,12 @@ def _show(direction: str, line: str) -> None:
     click.echo(f"{direction:9} {printable(shown)}")
 
 
-def _converse(session: CommandSession, timeout_s: float) -> str | None:
+def _converse(session: CommandSession, rows: Mapping[str, Any], timeout_s: float) -> str | None:
     """What is wrong, or None. Raises TargetError."""
     try:
         hello = session.hello(timeout_s)
         check_hello(hello)
-        profile = Profile.from_mapping(hello.profile)
+        profile = Profile.from_mapping({**hello.profile, **rows})
         is_queue = hello.level == "queue"
         wrong = _drive_queue(session, hello) if is_queue else _drive_pool(session, hello, profile)
     except (ProcessEndedError, ProtocolError, ProfileError) as error:

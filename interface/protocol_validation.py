@@ -7,6 +7,7 @@ Lines of both sides are checked, so that a mistake of ours shows as well. The sc
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -86,11 +87,11 @@ class SchemaChecker:
 
 def validate(target: str, num_tapes: int, timeout_s: float) -> int:
     """Drive the program, check each line, print what was wrong, give the exit status."""
-    words = program_in(target)
+    words, rows = program_in(target)
     checker = SchemaChecker()
     session = CommandSession(words, timeout_s=timeout_s, heard=checker.hear)
     try:
-        wrong = _converse(session, num_tapes, timeout_s)
+        wrong = _converse(session, rows, num_tapes, timeout_s)
     finally:
         session.close()
     for fault in checker.faults[:_MOST_SHOWN]:
@@ -105,12 +106,14 @@ def validate(target: str, num_tapes: int, timeout_s: float) -> int:
     return 0
 
 
-def _converse(session: CommandSession, num_tapes: int, timeout_s: float) -> str | None:
+def _converse(
+    session: CommandSession, rows: Mapping[str, Any], num_tapes: int, timeout_s: float
+) -> str | None:
     """Runs of the plain driver, alternately on tapes and command by command; what is wrong."""
     try:
         hello = session.hello(timeout_s)
         check_hello(hello)
-        profile = Profile.from_mapping(hello.profile)
+        profile = Profile.from_mapping({**hello.profile, **rows})
     except (ProcessEndedError, ProtocolError, ProfileError) as error:
         return str(error)
     campaign = _campaign(session, hello, profile)

@@ -82,7 +82,8 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
     if is_real and profile.events != "none":
         notes.append("events carry whole hashes here, where vLLM by default publishes 64 bits")
     if not is_real:
-        notes.append("written without vLLM: token chains are hashed by SHA-256, not by an engine")
+        by = "SHA-256" if profile.fixed_hash_bytes is None else "SHAKE256"
+        notes.append(f"written without vLLM: token chains are hashed by {by}, not by an engine")
 
     why_no_chains = _why_no_chains(profile, is_real=is_real)
     if why_no_chains is not None:

@@ -42,6 +42,14 @@ def test_smoke_gives_hashes_of_the_length_that_the_program_says():
     assert '"hashes":["0101010101","0202020202"]' in result.output
 
 
+@pytest.mark.parametrize("how", ["smoke", "validate"])
+def test_a_row_in_brackets_counts_where_the_program_does_not_say_it(how):
+    program = f"{SERVE} 'poolproof.bugs.odd_hashes:WideRowsPool[hash_bytes=any]'"
+    assert run(how, program).exit_code == 1
+    result = run(how, f"{program}[hash_bytes=32]")
+    assert result.exit_code == 0, result.output
+
+
 def test_smoke_converses_with_a_queue():
     result = run("smoke", f"{SERVE} impl-queue")
     assert result.exit_code == 0, result.output
