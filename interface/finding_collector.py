@@ -7,7 +7,7 @@ first of the shortest, so that the fingerprint does not depend on who found it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -254,8 +254,10 @@ class FindingCollector:
         if not passing:
             return ""
         declared = passing[0] if len(passing) == 1 else "N"
+        *first, last = map(str, passing)
+        lengths = f"{', '.join(first)} or {last}" if first else last
         return (
-            f"with hashes of {_ranges(passing)} bytes instead of {length} the same commands pass; "
+            f"with hashes of {lengths} bytes instead of {length} the same commands pass; "
             "a pool or index whose hashes all have one length says so in its profile: "
             f"hash_bytes={declared}"
         )
@@ -291,22 +293,6 @@ class FindingCollector:
             return trace, f"breadth-first to length {found.depth}: none shorter, {grammar}"
         shorter = replace(trace, commands=found.commands, violation=found.violation)
         return shorter, f"breadth-first: no shorter trace fails in this way, {grammar}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers in words, as in "8, 16 to 20 and 32".
-
-    >>> _ranges((8, 16, 17, 18, 19, 20, 32))
-    '8, 16 to 20 and 32'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    *first, last = (f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _remark(trace: Trace) -> str:

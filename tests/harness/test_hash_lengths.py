@@ -50,7 +50,7 @@ def test_the_width_of_a_pool_is_found(own, width):
 
 def test_a_pool_that_takes_short_hashes_alone_passes_with_all_of_these():
     make = pool_that_raises_on(lambda key: len(key) > 20)
-    assert passing(failing(make, Lookup(b"a" * 33)), make) == tuple(range(1, 21))
+    assert passing(failing(make, Lookup(b"a" * 33)), make) == (1, 2, 4, 8, 12, 16, 20)
 
 
 def test_a_hash_that_is_special_by_its_bytes_says_nothing_of_lengths():
