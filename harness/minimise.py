@@ -84,13 +84,15 @@ class Cursor:
     """How far a minimisation has come with its best trace.
 
     Everything before `place` in the pass named `pass_name` was tried. `has_improved` says that
-    this round of passes found something smaller, so that another one follows. `size_at_first` is
-    the work of the trace as it came.
+    this round of passes found something smaller, so that another one follows. `gained_in` is the
+    last pass that did: those after it have tried the trace that is now the best, so that the next
+    round may end with that pass. `size_at_first` is the work of the trace as it came.
     """
 
     pass_name: str = ""
     place: Place = ()
     has_improved: bool = False
+    gained_in: str = ""
     attempts: int = 0
     work: int = 0
     size_at_first: int = 0
@@ -208,6 +210,7 @@ class _Search:
         self._kind = failure_kind(first.violation, first.commands)
         self._execute = execute
         self._effort = effort
+        self._passes: Sequence[Pass] | None = None
         self._has_begun = False
 
     def run(self, go_on: Callable[[], bool]) -> None:
@@ -215,8 +218,10 @@ class _Search:
         try:
             while True:
                 self._round(go_on)
-                if not self._cursor.has_improved and not self._fails_with_caching():
-                    break
+                if not self._cursor.has_improved:
+                    if not self._fails_with_caching():
+                        break
+                    self._cursor = replace(self._cursor, gained_in="")
                 self._cursor = replace(self._cursor, pass_name="", place=(), has_improved=False)
                 if self._is_spent():
                     break
@@ -229,7 +234,8 @@ class _Search:
         best = self._best
         if self._cursor.is_finished and self._trace.level == "manager":
             # Sequences are A, B, C in the order of their appearance.
-            named = self._execute(self._trace, sequences_renamed(best.commands))
+            renamed = tuple(sequences_renamed(best.commands))
+            named = best if renamed == best.commands else self._execute(self._trace, renamed)
             if named.violation is not None:
                 best = named
         trace = replace(
@@ -238,9 +244,12 @@ class _Search:
         return Progress(trace, self._cursor, best)
 
     def _round(self, go_on: Callable[[], bool]) -> None:
-        """Every pass once, from the one that the cursor names."""
+        """Every pass once, from the one that the cursor names, as far as it is new to the best."""
         self._use_names_of_small_pools()
         passes = passes_for(self._now())
+        if self._passes is not None and passes is not self._passes:
+            self._cursor = replace(self._cursor, gained_in="")
+        self._passes = passes
         names = [each.name for each in passes]
         if self._cursor.pass_name not in names:
             # The trace has become short on the way, or a newer version has other passes.
@@ -249,6 +258,8 @@ class _Search:
             if each.name != self._cursor.pass_name:
                 self._cursor = replace(self._cursor, pass_name=each.name, place=())
             self._exhaust(each, go_on)
+            if each.name == self._cursor.gained_in and not self._cursor.has_improved:
+                break
 
     def _exhaust(self, one: Pass, go_on: Callable[[], bool]) -> None:
         """Take what is smaller, as long as the pass has anything to try."""
@@ -265,7 +276,9 @@ class _Search:
                 has_succeeded = self._try(variant)
                 if has_succeeded:
                     after = one.after_success(place)
-                    self._cursor = replace(self._cursor, place=after, has_improved=True)
+                    self._cursor = replace(
+                        self._cursor, place=after, has_improved=True, gained_in=one.name
+                    )
                     break
 
     def _now(self) -> Best:
@@ -320,6 +333,7 @@ class _Search:
             again = self._attempt(self._trace, self._best.commands)
             if self._is_same_failure(again):
                 self._best = again
+                self._cursor = replace(self._cursor, gained_in="")
 
 
 def _setup_size(setup: Trace) -> tuple[bool, int]:

@@ -20,6 +20,7 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.minimise import execute_in_process, minimise, run_candidate
+from poolproof.harness.minimising_passes import Repeated, Variant
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import replay
@@ -368,6 +369,26 @@ def test_references_that_do_not_matter_go_with_what_gives_them_back():
     )
     small = minimise(trace, execute_in_process(campaign_of(KeepsAnIndexEntry).make))
     assert small.commands == (Allocate(1), Cache((0,), (A,)), Free((0,)), Allocate(1))
+
+
+def test_a_round_ends_where_the_passes_have_tried_the_best_already(monkeypatch):
+    begun = []
+
+    def named(name, variants):
+        return Repeated(name, lambda best: begun.append(name) or variants(best))
+
+    def first_left_out(best):
+        return [Variant(best.setup, best.relative[1:])] if len(best.relative) > 3 else []
+
+    passes = (
+        named("before", lambda _: []), named("helps", first_left_out), named("after", lambda _: [])
+    )  # fmt: skip
+    monkeypatch.setattr("poolproof.harness.minimise.passes_for", lambda _: passes)
+    commands = (Lookup(A), Allocate(1), Touch((0,)), Free((0, 0)))
+    trace = Trace("double", "pool", Profile(), 1, True, commands)
+    small = minimise(trace, execute_in_process(campaign_of(QueuesTwice).make))
+    assert small.commands == commands[1:]
+    assert begun == ["before", "helps", "helps", "after", "before", "helps"]
 
 
 def test_long_traces_are_not_searched_for_pairs():
