@@ -2,8 +2,7 @@
 
 A run that hung, died or ate all memory leaves a number behind. It is repeated with a journal
 (`harness/lost_run.py`), and its trace is minimised with every candidate in a worker that may be
-lost as well. What a candidate's commands were is then learnt from the reference, which
-answers as the target had to.
+lost as well (`lost_candidates.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from poolproof.harness.isolation import Beacon, Died, Failed, Finished, Isolatio
 from poolproof.harness.lost_run import Again, Journal, as_violation, find_culprit
 from poolproof.harness.minimise import Attempt, Effort, Progress, improved, run_candidate
 from poolproof.harness.relative import RelativeCommand
-from poolproof.right_target import right_target
+from poolproof.lost_candidates import LostCandidates
 from poolproof.run_kinds import RunKind
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.targets.target import Target
@@ -87,20 +86,21 @@ def improved_lost(
     A hang shows only when the time limit is over, so with `is_hang` fewer candidates are tried.
     """
     limit_s = min(CANDIDATE_TIMEOUT_S, isolation.limits.call_timeout_s)
+    losses = LostCandidates()
     with isolation.serve(_attempt, call_timeout_s=limit_s) as server:
 
         def execute(setup: Trace, candidate: Sequence[RelativeCommand | Command]) -> Attempt:
+            foretold = losses.foretold(setup, candidate)
+            if foretold is not None:
+                return foretold
             outcome = server(_Candidate(setup, tuple(candidate)))
             if isinstance(outcome, Finished):
                 attempt: Attempt = outcome.value
                 return attempt
             if isinstance(outcome, Failed):
                 raise RuntimeError(f"an attempt failed:\n{outcome.traceback}")
-            known = _on_reference(setup, candidate)
             # The beacon was bumped for each command before it was applied.
-            reached = known.commands[: outcome.progress]
-            violation = as_violation(setup.with_commands(reached), outcome)
-            return Attempt(known.relative[: outcome.progress], reached, violation)
+            return losses.lost(setup, candidate, outcome.progress, outcome)
 
         effort = Effort(attempts=_ATTEMPTS_AT_HANGS if is_hang else _ATTEMPTS_AT_DEATHS)
         return improved(progress, execute, effort, go_on)
@@ -152,11 +152,6 @@ def _repeat_machine(target: Target, again: Again[Machine], beacon: Beacon) -> No
 def _attempt(target: Target, candidate: _Candidate, beacon: Beacon) -> Attempt:
     make = make_for(target, candidate.trace)
     return run_candidate(candidate.trace, candidate.commands, make, beacon.bump)
-
-
-def _on_reference(trace: Trace, candidate: Sequence[RelativeCommand | Command]) -> Attempt:
-    """What the candidate's commands are, with the reference in place of the target."""
-    return run_candidate(trace, candidate, right_target(trace))
 
 
 def _setup(about: Description, kind: RunKind) -> Trace:

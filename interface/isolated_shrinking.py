@@ -1,7 +1,6 @@
 """Minimises a trace whose target may hang, die or eat memory at any of the attempts.
 
-Each attempt runs in a worker. When a worker is lost, only the number of the command is known that
-it was lost at; which commands those were is found by carrying out the attempt on the reference.
+Each attempt runs in a worker, and may cost it (`lost_candidates.py`).
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ from dataclasses import replace
 
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
-from poolproof.harness.isolation import Beacon, Limits, Lost
-from poolproof.harness.lost_run import as_violation
+from poolproof.harness.isolation import Beacon, Limits
 from poolproof.harness.minimise import Attempt, minimise, run_candidate
 from poolproof.harness.relative import RelativeCommand
 from poolproof.isolated_target import finished_or_lost, serving
-from poolproof.right_target import right_target
+from poolproof.lost_candidates import LostCandidates
 from poolproof.targets.target import Target
 from poolproof.trace_files import load_target_of, maker_for
 
@@ -35,7 +33,7 @@ def shrink_isolated(
 
     Raises TargetError.
     """
-    lost_workers = 0
+    lost_workers, losses = 0, LostCandidates()
 
     def load() -> Target:
         return load_target_of(trace, instead)
@@ -44,13 +42,16 @@ def shrink_isolated(
 
         def execute(setup: Trace, candidate: Candidate) -> Attempt:
             nonlocal lost_workers
+            foretold = losses.foretold(setup, candidate)
+            if foretold is not None:
+                return foretold
             if lost_workers >= _MOST_LOST:
                 return Attempt((), (), None)
             found = finished_or_lost(call((setup, tuple(candidate))))
             if isinstance(found, Attempt):
                 return found
             lost_workers += 1
-            return _as_far_as(setup, candidate, found)
+            return losses.lost(setup, candidate, found.mark, found)
 
         return replace(minimise(trace, execute), target=instead or trace.target)
 
@@ -67,10 +68,3 @@ def _execute(target: Target, task: tuple[Trace, Candidate], beacon: Beacon) -> A
 
     beacon.bump()
     return run_candidate(trace, candidate, maker_for(trace, target), announce)
-
-
-def _as_far_as(trace: Trace, candidate: Candidate, lost: Lost) -> Attempt:
-    whole = run_candidate(trace, candidate, right_target(trace))
-    commands = whole.commands[: lost.mark]
-    violation = as_violation(trace.with_commands(commands), lost)
-    return Attempt(whole.relative[: lost.mark], commands, violation)
