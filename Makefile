@@ -126,6 +126,10 @@ setup-dev: $(VENV)/.installed-dev
 certify: $(VENV)/.installed-test
 	$(POOLPROOF) certify $(TARGET) $(ARGS)
 
+# Without bytecode each process of a test compiles all that it imports, and pytest rewrites every
+# test file in each of its own.  As in .ci/run.
+unexport PYTHONDONTWRITEBYTECODE
+
 # On all cores, but on no more than eight: tests start processes of their own.  A later -n replaces
 # an earlier one: ARGS="-n 0 --pdb -k pool" runs them in one process.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal

@@ -1,12 +1,14 @@
-"""What all tests share: draws that depend on nothing else, and signals that are heeded.
+"""What all tests share: draws, signals that are heeded, and what the collector looks at.
 
-Newer releases of Hypothesis mix constants into what they draw that they read from the source of
-every imported module of a checkout. So what a derandomised run does depended on which tests had run
-before in the same process, and each process that was forked to certify something read the whole
-checkout first, for more than a second. Beside an installed Poolproof, as users have it and as CI
-tests every other interpreter, there are none of these constants.
+What is drawn depends on nothing that happens to be imported. Newer releases of Hypothesis mix
+constants into what they draw that they read from the source of every imported module of a checkout.
+So what a derandomised run does depended on which tests had run before in the same process, and each
+process that was forked to certify something read the whole checkout first, for more than a second.
+Beside an installed Poolproof, as users have it and as CI tests every other interpreter, there are
+none of these constants.
 """
 
+import gc
 import importlib
 import signal
 from collections.abc import Iterator
@@ -22,6 +24,16 @@ def pytest_configure() -> None:
     except (ImportError, AttributeError):
         return  # A release that reads none.
     providers._get_local_constants = lambda: none  # noqa: SLF001 - the same
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: no collector need look through it again.
+
+    Thousands of tests cost a full collection more than a tenth of a second, in this process and in
+    each one that is forked from it; every isolated target has one before it starts.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
