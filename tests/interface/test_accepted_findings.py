@@ -43,7 +43,8 @@ UNSEEN = """
 def _small_budget() -> Iterator[None]:
     small = replace(
         BUDGETS["quick"],
-        pool_chunks=6, chain_chunks=1, queue_chunks=1, shortest_states=300,
+        pool_chunks=3, chain_chunks=1, queue_chunks=1, shortest_states=300,
+        more_chunks_after_failure=1, production=None,
         scopes=(), sequences=(), queue_blocks=0,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
@@ -106,7 +107,7 @@ def test_the_bug_alone_is_refused() -> None:
 def test_what_is_accepted_passes_and_does_not_shorten_the_search() -> None:
     again = certified(ACCEPTED, options=("--baseline", "main.json"), output="again.json")
     assert again.exit_code == 0, again.output
-    assert plain_driver("main.json")["runs"] < plain_driver("again.json")["runs"] == 600
+    assert plain_driver("main.json")["runs"] < plain_driver("again.json")["runs"] == 300
     assert plain_driver("main.json")["facts_required"] == []
     assert plain_driver("again.json")["facts_required"]
 

@@ -194,7 +194,7 @@ class Pool(CleanPool):
 def hanging(folder: Path, *, evict: bool, free: bool) -> Isolation:
     (folder / "hangs.py").write_text(HANGS.replace("EVICT", str(evict)).replace("FREE", str(free)))
     # Each attempt to make a trace shorter may hang as well, and costs the limit.
-    limits = Limits(call_timeout_s=1, memory_mib=300)
+    limits = Limits(call_timeout_s=0.5, memory_mib=300)
     return Isolation(lambda: load_target("hangs.py:Pool"), limits, workers=1)
 
 

@@ -25,15 +25,15 @@ from poolproof.verdict import Rules, judge
 HOSTILE = Path(__file__).with_name("hostile_managers.py")
 
 
-@pytest.fixture(autouse=True)
-def _small_budget(request, monkeypatch):
-    if "deep" in request.keywords:
-        return
+@pytest.fixture(autouse=True, scope="module")
+def _small_budget():
     small = Budget(
         pool_chunks=1, chain_chunks=1, queue_chunks=1, manager_chunks=1, shortest_states=500
     )
-    monkeypatch.setitem(BUDGETS, "quick", small)
-    monkeypatch.setitem(settings.EXAMPLES, "quick", 15)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(BUDGETS, "quick", small)
+        patch.setitem(settings.EXAMPLES, "quick", 15)
+        yield
 
 
 def certified(target, *, layouts=(), in_process=False, hardening=False, limits=None):
@@ -53,6 +53,12 @@ def refused(name, **options):
     certificate = certified(f"{HOSTILE}:{name}", **options)
     assert certificate.verdict is Verdict.REFUSED
     return certificate
+
+
+@pytest.fixture(scope="module")
+def stale(_small_budget):
+    """The certificate of a manager that finds blocks by keys of what they held before."""
+    return refused("KeepsStaleKeys")
 
 
 def test_a_right_manager_holds_in_each_layout_that_is_asked_for():
@@ -93,16 +99,15 @@ def test_a_layout_that_is_not_run_is_listed_with_its_reason():
         certified(load, layouts=("mamba",))
 
 
-def test_a_certificate_of_a_manager_is_read_back():
-    certificate = certified(f"{HOSTILE}:KeepsStaleKeys")
-    again = Certificate.from_json(certificate.to_json())
-    assert again.profile == certificate.profile
+def test_a_certificate_of_a_manager_is_read_back(stale):
+    again = Certificate.from_json(stale.to_json())
+    assert again.profile == stale.profile
     assert isinstance(again.profile, ManagerProfile)
-    assert [f.trace for f in again.findings] == [f.trace for f in certificate.findings]
+    assert [f.trace for f in again.findings] == [f.trace for f in stale.findings]
 
 
-def test_a_stale_key_is_refused_with_a_short_trace_and_what_was_shown():
-    finding = refused("KeepsStaleKeys").findings[0]
+def test_a_stale_key_is_refused_with_a_short_trace_and_what_was_shown(stale):
+    finding = stale.findings[0]
     assert finding.violation.invariant == "IDX"
     assert finding.level == "manager"
     assert finding.num_commands <= 5
@@ -125,10 +130,9 @@ def test_a_right_black_box_holds():
     assert not certificate.canaries_missed
 
 
-def test_in_process_finds_the_same():
-    apart = refused("KeepsStaleKeys")
+def test_in_process_finds_the_same(stale):
     together = certified(f"{HOSTILE}:KeepsStaleKeys", in_process=True)
-    assert [f.fingerprint for f in apart.findings] == [f.fingerprint for f in together.findings]
+    assert [f.fingerprint for f in stale.findings] == [f.fingerprint for f in together.findings]
     assert "isolation" in {skipped.what for skipped in together.not_run}
 
 
