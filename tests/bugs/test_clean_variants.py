@@ -27,7 +27,7 @@ def clean_under(profile):
 
 
 def test_the_clean_pool_passes(profile):
-    passes("clean", clean_under(profile), profile, 200)
+    passes("clean", clean_under(profile), profile, 100)
 
 
 @pytest.mark.deep
@@ -45,7 +45,7 @@ def test_our_own_pool_passes(profile):
         "impl",
         lambda num_blocks, caching: BlockPool(num_blocks, enable_caching=caching, **options),
         profile,
-        200,
+        100,
     )
 
 

@@ -27,15 +27,27 @@ from poolproof.explore.state_commands import narrow_tries
 from poolproof.explore.state_space import StateSpace
 from poolproof.explore.watch import Watch
 from poolproof.harness.pool_session import PoolSession
+from poolproof.stateful_tests.profile_pairs import all_pairs
 
 DEAF = Watch(lambda _: None, lambda _: None)
+ROWS = {
+    "eviction": ("lru", "lifo", "unhashed-first"),
+    "duplicates": ("kept", "first"),
+    "recache": ("replace", "forbidden"),
+    "events": ("none", "per-copy"),
+}
+PRODUCT = [Profile(**dict(zip(ROWS, values, strict=True))) for values in product(*ROWS.values())]
+PAIRS = [Profile(**rows) for rows in all_pairs(ROWS)]
+
+
+def rest_is_deep(profiles):
+    """Those in which every two values of rows stand together, and the others in deep runs."""
+    deep = pytest.mark.deep
+    return [one if one in PAIRS else pytest.param(one, marks=deep) for one in profiles]
+
+
 PROFILES = [
-    Profile(eviction=eviction, duplicates=duplicates, recache=recache, events=events)
-    for eviction, duplicates, recache, events in product(
-        ("lru", "lifo", "unhashed-first"), ("kept", "first"), ("replace", "forbidden"),
-        ("none", "per-copy"),
-    )
-] + [
+    *rest_is_deep(PRODUCT),
     Profile(null_block=0, null_in_lists="ignored", events="per-hash"),
     Profile(null_block=2, misuse="ignores", duplicates="last"),
     Profile(eviction="unspecified"),
@@ -127,7 +139,12 @@ class Spy(CleanPool):
 
 
 @pytest.mark.parametrize(
-    "profile", [profile for profile in PROFILES if profile.duplicates == "kept"][:-1], ids=named
+    "profile",
+    [
+        *rest_is_deep(profile for profile in PRODUCT if profile.duplicates == "kept"),
+        Profile(null_block=0, null_in_lists="ignored", events="per-hash"),
+    ],
+    ids=named,
 )
 def test_the_fast_form_makes_the_calls_of_the_sessions(profile):
     def make(num_blocks, enable_caching):

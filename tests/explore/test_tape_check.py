@@ -17,18 +17,22 @@ from poolproof.explore.representative import of_orbit
 from poolproof.explore.scope import Scope
 from poolproof.explore.tape_check import TapeCheck, suits_tapes
 from poolproof.explore.watch import Watch
+from poolproof.stateful_tests.profile_pairs import all_pairs
 from poolproof.targets.command_messages import answers_in, hello_in, run_text, start_text
 from poolproof.targets.command_tape import CommandTapes
 from poolproof.targets.serve import Server
 from poolproof.targets.target import Target
 
 DEAF = Watch(lambda _: None, lambda _: None)
-PROFILES = [
-    Profile(eviction=eviction, duplicates=duplicates, recache=recache)
-    for eviction, duplicates, recache in product(
-        ("lru", "lifo", "unhashed-first"), ("kept", "first", "last"), ("replace", "forbidden")
-    )
-] + [
+ROWS = {
+    "eviction": ("lru", "lifo", "unhashed-first"),
+    "duplicates": ("kept", "first", "last"),
+    "recache": ("replace", "forbidden"),
+}
+PAIRS = [Profile(**rows) for rows in all_pairs(ROWS)]
+PRODUCT = [Profile(**dict(zip(ROWS, values, strict=True))) for values in product(*ROWS.values())]
+PROFILES = [one if one in PAIRS else pytest.param(one, marks=pytest.mark.deep) for one in PRODUCT]
+PROFILES += [
     Profile(null_block=0, null_in_lists="ignored"),
     Profile(null_block=2, misuse="ignores"),
     Profile(misuse="undefined"),

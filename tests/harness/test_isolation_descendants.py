@@ -30,7 +30,7 @@ def is_alive(pid):
     """Whether the process runs; a zombie that nobody waits for does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in "ZX"
 
