@@ -60,10 +60,13 @@ def test_a_clean_manager_passes_long_campaigns(cls, rows, passing_facts):
 
 
 @pytest.mark.parametrize("cls", MANAGER_ODDITIES, ids=lambda cls: cls.__name__)
-def test_an_oddity_passes_under_twenty_seeds(cls, passing_facts):
-    facts = passing_facts(cls, range(20), 3)
+def test_an_oddity_passes_under_several_seeds_and_reaches_every_fact(cls, passing_facts):
     profile = ManagerProfile.from_mapping(cls.profile)
-    assert set(required_manager_facts(profile, manager_capabilities_of(cls(8, 4)))) <= facts
+    required = set(required_manager_facts(profile, manager_capabilities_of(cls(8, 4))))
+    facts = passing_facts(cls, range(6), 3)
+    if not required <= facts:  # some are rare
+        facts |= passing_facts(cls, range(6, 20), 3)
+    assert required <= facts
 
 
 @pytest.mark.deep
