@@ -92,7 +92,7 @@ def process(*arguments: str) -> tuple[float, float, int]:
     """Wall and processor seconds of a whole process of Poolproof, and the MiB that it reports."""
     began, used = time.perf_counter(), os.times()
     done = subprocess.run(
-        [sys.executable, "-m", "poolproof", "explore", *arguments],
+        [sys.executable, "-m", "poolproof", "explore", "specification", *arguments],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     found = re.search(r"([\d,]+) MiB", done.stdout)

@@ -55,6 +55,11 @@ class PlaysTapes(Protocol):
         """Which verbs it has and what it shows."""
         ...
 
+    @property
+    def num_lost(self) -> int:
+        """How often the target was lost until now, with a tape or between two commands."""
+        ...
+
     def play(
         self, num_blocks: int, enable_caching: bool, commands: Sequence[Command], /
     ) -> PlayedTape:

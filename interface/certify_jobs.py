@@ -72,6 +72,9 @@ _MOST_STARTS = 10
 """A program that cannot be talked to any more is started anew for the next run, which may take a
 second: after so many the chunk ends."""
 
+_ENOUGH_IN_VAIN = 3
+"""So many runs that all lost the program at their first command: there is no talking to it."""
+
 
 PARTS = (QUEUE, INDEX)
 _SHARE_OF_PARTS = 3
@@ -108,9 +111,10 @@ class Chunk:
 class ChunkResult:
     """What the runs of a chunk did: the shortest failing trace for each kind of failure.
 
-    `lost` is the trace of a run that cost the worker. `num_collisions` are the runs that went wrong
-    because two hashes were made equal, in a manager that trusts its hashes. `extent` is how far the
-    runs went, `remarks` what the certificate should say of the target.
+    `lost` is the trace of a run that cost the worker, `in_vain` says that no command was answered,
+    since the program behind the target was lost at the first of each run. `num_collisions` are the
+    runs that went wrong because two hashes were made equal, in a manager that trusts its hashes.
+    `extent` is how far the runs went, `remarks` what the certificate should say of the target.
     """
 
     num_steps: int = 0
@@ -121,6 +125,7 @@ class ChunkResult:
     num_failing_runs: int = 0
     num_collisions: int = 0
     lost: Trace | None = None
+    in_vain: bool = False
     extent: Extent = field(default_factory=Extent)
     remarks: set[str] = field(default_factory=set)
 
@@ -208,9 +213,10 @@ def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
     """Run the chunk's runs; `beacon.mark` holds the number of the run in progress, plus one."""
     campaign = taped(campaign_of(target, chunk), target.tapes)
     result = ChunkResult()
-    starts_left = _MOST_STARTS
+    num_lost = 0
     for number in chunk.numbers:
         beacon.mark(number + 1)
+        lost_before = target.tapes.num_lost if target.tapes is not None else 0
         run = campaign.run(number, beacon.bump)
         result.num_runs += 1
         result.num_steps += run.num_steps
@@ -221,10 +227,11 @@ def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
         if run.trace is not None:
             result.num_failing_runs += 1
             result.add(run.trace)
-            assert run.trace.violation is not None
-            starts_left -= target.tapes is not None and run.trace.violation.invariant == "CRASH"
-            if not starts_left:
-                break
+        num_lost += target.tapes is not None and target.tapes.num_lost > lost_before
+        in_all = num_lost == result.num_runs == _ENOUGH_IN_VAIN
+        result.in_vain = in_all and result.num_steps <= _ENOUGH_IN_VAIN
+        if result.in_vain or num_lost == _MOST_STARTS:
+            break
     return result
 
 

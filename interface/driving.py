@@ -238,10 +238,13 @@ class Driving:
             left -= 1
             if result.lost is not None:
                 self.collector.add_lost(stage, result.lost)
-                # Each lost worker costs a time limit or a minimisation; one is enough to refuse.
-                if total.is_refused or total.num_lost > _MOST_ACCEPTED_LOSSES:
-                    self.lost.add(kind)
-                    break
+            # Each lost worker costs a time limit or a minimisation, and so does a program that
+            # breaks off each conversation; one is enough to refuse.
+            if (result.lost is not None or result.in_vain) and (
+                total.is_refused or total.num_lost > _MOST_ACCEPTED_LOSSES
+            ):
+                self.lost.add(kind)
+                break
             if total.is_refused:
                 left = min(left, self._budget.more_chunks_after_failure)
             if not left:
@@ -303,8 +306,8 @@ class Tally:
         self.remarks |= result.remarks
         self.extent.take_in(result.extent)
         self._runs_of_kind += result.runs_of_kind
+        self.num_lost += result.lost is not None or result.in_vain
         if result.lost is not None:
-            self.num_lost += 1
             self.is_refused |= not self.accepts(result.lost)
         for kind, trace in result.failures.items():
             self._shortest.setdefault(kind, []).append(trace)

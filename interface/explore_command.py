@@ -1,4 +1,4 @@
-"""`poolproof explore [TARGET]`: every state of a small pool, of the reference or of a target.
+"""`poolproof explore TARGET`: every state of a small pool, of a target or of the specification.
 
 Bounds, files and memory are checked before anything is explored.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from poolproof.certify_command import usable_processors, with_rows
-from poolproof.target_argument import not_empty
+from poolproof.target_argument import target_argument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,18 +28,21 @@ _PATH = click.Path(path_type=Path)
 _ENOUGH_FOR_PROCESSES = 200_000
 """Below so many states, starting processes costs more than they save."""
 
+SPECIFICATION = "specification"
+"""Named like a target, so that a name that was left out is never taken for it."""
+
 
 @click.command("explore")
-@click.argument("target", required=False, callback=not_empty)
+@target_argument(also=f"{SPECIFICATION} (the rules alone, beside no target)")
 @click.option(
     "--blocks",
     type=click.IntRange(min=1),
-    help="Blocks; 6 by default, 4 with TARGET, 3 a cache group with a manager.",
+    help="Blocks; 4 by default, 6 of the specification, 3 a cache group with a manager.",
 )
 @click.option("--hashes", type=click.IntRange(min=0), default=2, show_default=True)
 @click.option("--references", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--no-symmetry", is_flag=True, help="Every state, and not one of each orbit.")
-@click.option("--pairs", is_flag=True, help="With TARGET: calls for two blocks and misuse too.")
+@click.option("--pairs", is_flag=True, help="Calls for two blocks and misuse too.")
 @click.option(
     "--commands",
     type=click.IntRange(min=1),
@@ -50,10 +53,16 @@ _ENOUGH_FOR_PROCESSES = 200_000
     "--layout", "layouts", multiple=True, metavar="NAME", help="A layout of a manager; else all."
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
-@click.option("--max-depth", type=click.IntRange(min=0), help="Stop so many transitions away.")
-@click.option("--dot", type=_PATH, help="Write the graph of a small scope for Graphviz.")
-@click.option("--json", "json_file", type=_PATH, help="Write the graph of a small scope as JSON.")
-@click.option("--resume", type=_PATH, help="Folder that keeps the work, to be continued from.")
+@click.option(
+    "--max-depth",
+    type=click.IntRange(min=0),
+    help="Specification: stop so many transitions away.",
+)
+@click.option("--dot", type=_PATH, help="Specification: write a small graph for Graphviz.")
+@click.option("--json", "json_file", type=_PATH, help="Specification: write a small graph as JSON.")
+@click.option(
+    "--resume", type=_PATH, help="Specification: folder that keeps the work, to be continued from."
+)
 @click.option(
     "--memory-limit",
     type=click.IntRange(min=1),
@@ -64,11 +73,11 @@ _ENOUGH_FOR_PROCESSES = 200_000
     "--workers", type=click.IntRange(min=1), help="Processes; one a processor where it pays."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--in-process", is_flag=True, help="With TARGET: no child processes, no limits.")
-@click.option("--cross-check", is_flag=True, help="Compare the counts with TLC and SPIN.")
+@click.option("--in-process", is_flag=True, help="No child processes, no limits.")
+@click.option("--cross-check", is_flag=True, help="Specification: compare with TLC and SPIN.")
 def explore_command(
     *,
-    target: str | None,
+    target: str,
     blocks: int | None,
     hashes: int,
     references: int,
@@ -87,9 +96,10 @@ def explore_command(
     in_process: bool,
     cross_check: bool,
 ) -> None:
-    """Visit every state of a small pool: of the reference, or of TARGET beside the reference.
+    """Visit every state of a small pool: of TARGET, beside the specification.
 
     Of a manager: try every workload of up to so many commands, beside its model and shadow memory.
+    With `specification` for TARGET: count the states of the rules alone.
 
     Exit status: 0 everything as it must be, 1 TARGET breaks something, 2 not carried out, or
     interrupted.
@@ -97,10 +107,11 @@ def explore_command(
     from poolproof.explore.memory import check_memory, usable_mib
     from poolproof.explore.scope import Scope
 
-    scope = Scope(blocks or (4 if target else 6), hashes, references)
+    is_alone = target == SPECIFICATION
+    scope = Scope(blocks or (6 if is_alone else 4), hashes, references)
     limit_mib = memory_limit or usable_mib()
     check_memory(scope, limit_mib, symmetry=not no_symmetry)
-    if target is not None:
+    if not is_alone:
         _refuse_beside_target(max_depth, dot, json_file, resume, cross_check)
         from poolproof.explore_target import Workloads, explore_target
 
@@ -118,7 +129,8 @@ def explore_command(
         )
     if pairs or in_process or commands or layouts:
         raise click.UsageError(
-            "--pairs, --commands, --layout and --in-process are for a TARGET; name one"
+            "--pairs, --commands, --layout and --in-process are for allocators, and the "
+            f"{SPECIFICATION} is none; name another TARGET"
         )
     if cross_check:
         sys.exit(_cross_check(scope))
@@ -209,8 +221,8 @@ def _check_outputs(
 def _refuse_beside_target(*options: object) -> None:
     if any(option not in {None, False} for option in options):
         raise click.UsageError(
-            "--max-depth, --dot, --json, --resume and --cross-check are for the reference alone; "
-            "leave out TARGET"
+            "--max-depth, --dot, --json, --resume and --cross-check are for the rules alone; "
+            f"say {SPECIFICATION} instead of the TARGET"
         )
 
 

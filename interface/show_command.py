@@ -38,7 +38,8 @@ def show_command(trace: str, form: str, output: str | None) -> None:
 
     if output is not None:
         check_file(Path(output))
-    if is_campaign(Path(trace)):
+    # An empty name is no folder, though Path takes it for this one.
+    if trace.strip() and is_campaign(Path(trace)):
         sys.exit(_show_campaign(Path(trace), form, output))
     _, found = find_trace(trace)
     if form == "pytest":

@@ -16,15 +16,21 @@ __all__ = ["known_kernels", "known_targets", "not_empty", "require", "target_arg
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 
-def target_argument(name: str = "target") -> Callable[[AnyCommand], AnyCommand]:
-    """The argument of a command that cannot do without a target: left out or empty is status 2."""
-    return click.argument(name, required=False, callback=_required)
+def target_argument(
+    name: str = "target", *, also: str | None = None
+) -> Callable[[AnyCommand], AnyCommand]:
+    """The argument of a command that cannot do without a target: left out or empty is status 2.
 
+    `also` is what this command takes besides targets, for the list that it then prints.
+    """
 
-def _required(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if not ctx.resilient_parsing:
-        require(value, _label(param), known_targets())
-    return value
+    def required(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        if not ctx.resilient_parsing:
+            known = known_targets()
+            require(value, _label(param), known if also is None else f"{known}; or {also}")
+        return value
+
+    return click.argument(name, required=False, callback=required)
 
 
 def require(value: str | None, label: str, known: str) -> None:

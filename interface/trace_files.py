@@ -26,6 +26,11 @@ DEFAULT_FOLDER = Path(".poolproof", "findings")
 
 def find_trace(text: str) -> tuple[Path, Trace]:
     """The trace that the user named, and its file. Raises TraceError."""
+    if not text.strip():
+        raise TraceError(
+            "TRACE is empty (is a variable unset?); give a trace file or the fingerprint "
+            "of a finding"
+        )
     path = Path(text)
     if re.fullmatch(r"[fp]-[0-9a-f]{1,8}", text) and not path.exists():
         path = _by_fingerprint(text)

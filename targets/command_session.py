@@ -58,6 +58,7 @@ class CommandSession:
         self._owner = 0
         self._seq = 0
         self.run_number = 0
+        self.num_lost = 0
 
     def hello(self, timeout_s: float | None = None) -> Hello:
         """Start the program anew and let it introduce itself.
@@ -154,4 +155,5 @@ class CommandSession:
     def _broken(self, what: str) -> ViolationError:
         """The finding that the program cannot be talked to; the next run starts another."""
         self.close()
+        self.num_lost += 1
         return ViolationError(Violation("CRASH", Severity.CRASH, f"{self.name}: {what}"))

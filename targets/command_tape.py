@@ -26,6 +26,11 @@ class CommandTapes:
         self._hello = hello
         self._session = session
 
+    @property
+    def num_lost(self) -> int:
+        """How often a conversation broke off, whatever was said in it."""
+        return self._session.num_lost
+
     def play(
         self, num_blocks: int, enable_caching: bool, commands: Sequence[Command]
     ) -> PlayedTape:

@@ -44,7 +44,7 @@ class Tapes:
     """A target that takes tapes, and loses them if it is told to."""
 
     def __init__(self, pool_class=NativeDictPool, *, loses=False):
-        self.can = capabilities_of(pool_class(1))
+        self.can, self.num_lost = capabilities_of(pool_class(1)), 0
         self.pool_class, self.loses = pool_class, loses
         self.heard = []
 

@@ -16,7 +16,7 @@ HOSTILE = Path(__file__).with_name("hostile_targets.py")
 
 
 def test_the_reference_is_explored_and_counted(poolproof):
-    result = poolproof("explore", "--blocks", 4)
+    result = poolproof("explore", "specification", "--blocks", 4)
     assert result.exit_code == 0
     assert "explored    378 orbits = 13,608 states" in result.stdout
     assert "transitions 140,160, 3,464 up to symmetry" in result.stdout
@@ -27,14 +27,14 @@ def test_the_reference_is_explored_and_counted(poolproof):
 
 
 def test_without_symmetry_every_state_is_explored(poolproof):
-    result = poolproof("explore", "--blocks", 3, "--no-symmetry", "--workers", 2)
+    result = poolproof("explore", "specification", "--blocks", 3, "--no-symmetry", "--workers", 2)
     assert result.exit_code == 0
     assert "explored    1,026 states, unreduced" in result.stdout
     assert "2 processes" in result.stdout
 
 
 def test_rules_without_a_closed_form_say_so(poolproof):
-    result = poolproof("explore", "--blocks", 3, "--profile", "duplicates=last")
+    result = poolproof("explore", "specification", "--blocks", 3, "--profile", "duplicates=last")
     assert result.exit_code == 0
     assert "duplicates=last" in result.stdout
     assert "closed form none for these rules" in result.stdout
@@ -55,25 +55,29 @@ def test_a_count_that_is_not_as_predicted_is_shown():
 
 
 def test_a_depth_truncates(poolproof):
-    result = poolproof("explore", "--blocks", 4, "--max-depth", 2)
+    result = poolproof("explore", "specification", "--blocks", 4, "--max-depth", 2)
     assert result.exit_code == 0
     assert "truncated   at depth 2, as asked for" in result.stdout
     assert "% of the closed form)" in result.stdout
 
 
 def test_graphs_are_written(poolproof, folder):
-    result = poolproof("explore", "--blocks", 2, "--dot", "g.dot", "--json", "g.json")
+    result = poolproof(
+        "explore", "specification", "--blocks", 2, "--dot", "g.dot", "--json", "g.json"
+    )
     assert result.exit_code == 0
     assert (folder / "g.dot").read_text().startswith("digraph pool {")
     assert len(json.loads((folder / "g.json").read_text())["nodes"]) == 28
 
 
 def test_work_is_kept_and_continued(poolproof):
-    first = poolproof("explore", "--blocks", 4, "--resume", "kept", "--max-depth", 5)
-    again = poolproof("explore", "--blocks", 4, "--resume", "kept", "--workers", 2)
+    first = poolproof(
+        "explore", "specification", "--blocks", 4, "--resume", "kept", "--max-depth", 5
+    )
+    again = poolproof("explore", "specification", "--blocks", 4, "--resume", "kept", "--workers", 2)
     assert "continuing behind" in again.stderr
-    complete = poolproof("explore", "--blocks", 4, "--resume", "kept")
-    whole = poolproof("explore", "--blocks", 4)
+    complete = poolproof("explore", "specification", "--blocks", 4, "--resume", "kept")
+    whole = poolproof("explore", "specification", "--blocks", 4)
     assert first.exit_code == again.exit_code == complete.exit_code == 0
     counts = [result.stdout.rpartition("took")[0] for result in (again, complete, whole)]
     assert counts[0] == counts[1] == counts[2]
@@ -86,7 +90,7 @@ def test_an_interruption_says_what_was_covered(poolproof, monkeypatch):
         return found
 
     monkeypatch.setattr("poolproof.explore.breadth_first.explore", interrupted)
-    result = poolproof("explore", "--blocks", 4)
+    result = poolproof("explore", "specification", "--blocks", 4)
     assert result.exit_code == 2
     assert "truncated   interrupted: covered is everything up to 3 transitions" in result.stdout
 
@@ -94,18 +98,20 @@ def test_an_interruption_says_what_was_covered(poolproof, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--blocks", 40), "MiB may be used; ask for fewer"),
-        (("--blocks", 10, "--memory-limit", 50), "335,112 orbits, about"),
-        (("--hashes", 6), "at most 5 hashes"),
-        (("--profile", "eviction=unspecified"), "no one transition relation"),
-        (("--profile", "eviction"), "is not KEY=VALUE"),
-        (("--profile", "colour=red"), "unknown profile key 'colour'"),
-        (("--dot", "g.dot"), "up to 2,000"),
-        (("--blocks", 2, "--json", "no/where/g.json"), "there is no folder"),
-        (("--pairs",), "--layout and --in-process are for a TARGET"),
-        (("--commands", 2), "are for a TARGET"),
-        (("impl", "--max-depth", 3), "leave out TARGET"),
-        (("impl", "--cross-check"), "leave out TARGET"),
+        ((), "TARGET is missing"),
+        (("--blocks", 4), "or specification (the rules alone"),
+        (("specification", "--blocks", 40), "MiB may be used; ask for fewer"),
+        (("specification", "--blocks", 10, "--memory-limit", 50), "335,112 orbits, about"),
+        (("specification", "--hashes", 6), "at most 5 hashes"),
+        (("specification", "--profile", "eviction=unspecified"), "no one transition relation"),
+        (("specification", "--profile", "eviction"), "is not KEY=VALUE"),
+        (("specification", "--profile", "colour=red"), "unknown profile key 'colour'"),
+        (("specification", "--dot", "g.dot"), "up to 2,000"),
+        (("specification", "--blocks", 2, "--json", "no/where/g.json"), "there is no folder"),
+        (("specification", "--pairs"), "are for allocators"),
+        (("specification", "--commands", 2), "name another TARGET"),
+        (("impl", "--max-depth", 3), "say specification instead of the TARGET"),
+        (("impl", "--cross-check"), "say specification instead of the TARGET"),
         (("nothing",), "unknown target 'nothing'"),
         (("nothing", "--in-process"), "unknown target 'nothing'"),
         (("reference[retention=may-drop]",), "vanish at any time"),
@@ -185,7 +191,7 @@ def checks(*counted):
 )
 def test_a_cross_check_has_the_status_of_its_worst(poolproof, monkeypatch, counted, status, says):
     monkeypatch.setattr(cross, "cross_check", lambda _: checks(*counted))
-    result = poolproof("explore", "--blocks", 3, "--cross-check")
+    result = poolproof("explore", "specification", "--blocks", 3, "--cross-check")
     assert result.exit_code == status
     assert says in result.stdout
 
@@ -193,4 +199,4 @@ def test_a_cross_check_has_the_status_of_its_worst(poolproof, monkeypatch, count
 def test_many_states_are_shared_by_the_processors(poolproof, monkeypatch):
     monkeypatch.setattr(command, "_ENOUGH_FOR_PROCESSES", 10)
     monkeypatch.setattr(command, "usable_processors", lambda: 2)
-    assert "2 processes" in poolproof("explore", "--blocks", 3).stdout
+    assert "2 processes" in poolproof("explore", "specification", "--blocks", 3).stdout

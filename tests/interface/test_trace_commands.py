@@ -11,6 +11,8 @@ from poolproof.contract.commands import Allocate, Cache, CacheChain, Free, Looku
 from poolproof.contract.content import TokenChain
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import read_trace, write_trace
+from poolproof.fuzz.folder import CampaignFolder
+from poolproof.fuzz.settings import CampaignSettings
 
 HASH = bytes.fromhex("41f041f0")
 REPAIR = """\
@@ -276,6 +278,14 @@ def test_shrink_minimises_a_hang(poolproof, failing):
     assert "did not return within 0.3 s" in result.output
     verbs = [command.verb for command in read_trace(Path("small.jsonl")).commands]
     assert verbs == ["allocate", "cache", "free"]
+
+
+@pytest.mark.parametrize("verb", ["show", "replay", "shrink"])
+def test_an_empty_name_is_no_trace_and_no_folder(poolproof, verb):
+    CampaignFolder(Path(), CampaignSettings("impl", "pool", 3)).close()
+    result = poolproof(verb, "")
+    assert result.exit_code == 2
+    assert "TRACE is empty (is a variable unset?)" in result.output
 
 
 @pytest.mark.parametrize("verb", ["show", "replay", "shrink"])

@@ -61,6 +61,8 @@ def answer_run(how: str, seq: int, message: dict[str, Any]) -> None:
         write({"seq": seq, "state": {"num_free": len(free)}, "answers": []})
     else:
         answers = [answer_command(how) for _ in commands]
+        if how == "no-answers":
+            answers = []
         write({"seq": seq, "state": state, "answers": answers})
     if how == "twice":
         write({"seq": seq, "answers": []})
@@ -121,7 +123,7 @@ def main() -> None:
             write({"seq": seq + 1, "answers": [{}]})
         elif how == "late":
             write({"seq": seq - 1, "answers": [{}]})
-        elif how == "too-few":
+        elif how in {"too-few", "no-answers"}:
             write({"seq": seq, "answers": []})
         elif how == "no-object":
             write([seq])
