@@ -36,7 +36,7 @@ _MOST_STDERR_BYTES = 1 << 20
 _TAIL_CHARACTERS = 300
 _PATIENCE_S = 2.0
 _LEAVING_S = 0.5
-_LOOK_EVERY_S = 0.25
+_LOOK_EVERY_S = 0.05
 _LOOK_EVERY_EXCHANGES = 256
 
 
@@ -100,10 +100,9 @@ class CommandProcess:
             self._read(deadline)
         found, _, self._received = self._received.partition(b"\n")
         self._exchanges += 1
+        self._cut_errors()
         if self._exchanges % _LOOK_EVERY_EXCHANGES == 0:
             self._check_memory()
-            if os.fstat(self._errors.fileno()).st_size > _MOST_STDERR_BYTES:
-                self._errors.truncate(0)
         return found
 
     def wait(self, timeout_s: float) -> int | None:
@@ -165,9 +164,15 @@ class CommandProcess:
             if readable or writable:
                 return readable
             self._check_memory()
+            self._cut_errors()
             if deadline is not None and time.monotonic() >= deadline:
                 self.close()
                 raise ProcessEndedError("it did not answer within the time limit")
+
+    def _cut_errors(self) -> None:
+        """Empty the file of what it complains of once that is long: it would fill the disk."""
+        if os.fstat(self._errors.fileno()).st_size > _MOST_STDERR_BYTES:
+            self._errors.truncate(0)
 
     def _check_memory(self) -> None:
         """Look at the memory that the program uses, where that can be read."""

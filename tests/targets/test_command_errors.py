@@ -1,5 +1,6 @@
 """Programs that are not there, do not introduce themselves, or misbehave while they are driven."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from poolproof.contract.violation import ViolationError
 from poolproof.harness.isolation import Hung
 from poolproof.harness.lost_run import as_violation
 from poolproof.targets.command_messages import ProtocolError, read_line
-from poolproof.targets.command_process import ProcessEndedError, words_of
+from poolproof.targets.command_process import CommandProcess, ProcessEndedError, words_of
 from poolproof.targets.command_session import CommandSession
 from poolproof.targets.load import load_target
 
@@ -258,3 +259,23 @@ def test_a_tape_that_is_not_answered_is_lost():
 def test_a_line_that_is_nested_without_end():
     with pytest.raises(ProtocolError, match=r"nested too deeply|is not JSON"):
         read_line(b"[" * 100_000, 1)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_what_a_program_complains_of_does_not_fill_the_disk(answers):
+    script = "while read line; do head -c 8388608 /dev/zero >&2; " + (
+        "echo {}; done" if answers else "exec sleep 600; done"
+    )
+    process = CommandProcess(["sh", "-c", script])
+    # The process's own is closed with it.
+    errors = os.dup(process._errors.fileno())
+    try:
+        if answers:
+            assert process.exchange("{}") == b"{}"
+        else:
+            with pytest.raises(ProcessEndedError, match="did not answer within"):
+                process.exchange("{}", timeout_s=1.0)
+        assert os.fstat(errors).st_size <= 1 << 20
+    finally:
+        os.close(errors)
+        process.close()
