@@ -95,7 +95,12 @@ class _Certification:
         try:
             return self._drive(about, driving, kinds)
         except KeyboardInterrupt as interrupt:
-            return self._interrupted(about, driving, str(interrupt))
+            self.was_interrupted = True
+            by = f" by {interrupt}" if str(interrupt) else ""
+            return self._cut_short(about, driving, f"interrupted{by}")
+        except ImporterError as error:
+            # A target that is out to do so can end whatever stands between it and us.
+            return self._cut_short(about, driving, str(error))
 
     def _drive(self, about: Description, driving: Driving, kinds: list[RunKind]) -> Certificate:
         if about.unbuilt is not None:
@@ -127,19 +132,17 @@ class _Certification:
         self._progress.end()
         return certificate
 
-    def _interrupted(self, about: Description, driving: Driving, signal_name: str) -> Certificate:
-        """What was found until a signal ended the run, which concludes nothing."""
+    def _cut_short(self, about: Description, driving: Driving, why: str) -> Certificate:
+        """What was found until the run ended too early, which concludes nothing."""
         self._progress.end()
-        by = f" by {signal_name}" if signal_name else ""
         number = len(driving.collector.findings)
         rest = StageResult(
             level=about.level,
             stage="the rest",
             outcome=Outcome.INCONCLUSIVE,
-            note=f"interrupted{by}, {number} finding{'s' * (number != 1)} until then",
+            note=f"{why}, {number} finding{'s' * (number != 1)} until then",
         )
         so_far = self._certificate(about, driving)
-        self.was_interrupted = True
         return replace(so_far, stages=(*so_far.stages, rest))
 
     def _explore(self, about: Description, driving: Driving, kinds: list[RunKind]) -> None:

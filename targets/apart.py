@@ -1,8 +1,9 @@
 """Asks one question of a target's instance in a process of its own, with limits.
 
 Some of what must be known before a run is seen only on an instance, and a constructor may hang,
-eat memory or exit. Here such a thing costs a few seconds and an answer, never the command; that
-it is a finding about the target is said by the run, which meets it again with its own limits.
+eat memory, exit, kill its parent or leave a daemon behind. Here such a thing costs a few seconds
+and an answer, never the command; that it is a finding about the target is said by the run, which
+meets it again with its own limits.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import pickle
 import resource
 import select
 import signal
+import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +28,7 @@ _Answer = TypeVar("_Answer")
 
 _SECONDS = 10.0
 _BYTES = 2 << 30
+_LENGTH = struct.Struct("!Q")
 
 
 class NoAnswerError(Exception):
@@ -34,26 +38,42 @@ class NoAnswerError(Exception):
 def apart(question: Callable[[], _Answer]) -> _Answer:
     """The answer to `question`, computed in a forked process; it must be picklable.
 
-    Raises NoAnswerError where the process raised, exited, hung or ran out of memory, and
-    TargetError where the question raised that.
+    Between that and this process stands another, which is what the question has for a parent, in a
+    session of the two. Raises NoAnswerError where the process raised, exited, hung or ran out of
+    memory, and TargetError where the question raised that.
     """
     read_end, write_end = os.pipe()
     process = os.fork()
     if process == 0:
         os.close(read_end)
-        _answer(question, write_end)
+        _stand_between(question, write_end)
     os.close(write_end)
     try:
         kind, value = _receive(read_end)
     finally:
         os.close(read_end)
-        with suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+        for kill in (os.killpg, os.kill):
+            # It may have ended, or not come as far as its session.
+            with suppress(ProcessLookupError, PermissionError):
+                kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
     if kind == "answer":
         answer: _Answer = value
         return answer
     raise TargetError(value) if kind == "target error" else NoAnswerError(value)
+
+
+def _stand_between(question: Callable[[], Any], write_end: int) -> NoReturn:
+    """The parent of the question, and nothing else; never returns into its own parent's code."""
+    try:
+        os.setsid()
+        process = os.fork()
+        if process == 0:
+            _answer(question, write_end)
+        os.close(write_end)
+        os.waitpid(process, 0)
+    finally:
+        os._exit(0)
 
 
 def _answer(question: Callable[[], Any], write_end: int) -> NoReturn:
@@ -67,21 +87,34 @@ def _answer(question: Callable[[], Any], write_end: int) -> NoReturn:
         except BaseException as error:
             packed = pickle.dumps(("no answer", type(error).__name__))
         with os.fdopen(write_end, "wb") as stream:
-            stream.write(packed)
+            stream.write(_LENGTH.pack(len(packed)) + packed)
     finally:
         # Not sys.exit: the parent's buffers and exit handlers are not the child's to run.
         os._exit(0)
 
 
 def _receive(read_end: int) -> tuple[str, Any]:
-    if not select.select([read_end], [], [], _SECONDS)[0]:
-        return "no answer", f"no end within {_SECONDS:.0f} seconds"
-    with os.fdopen(os.dup(read_end), "rb") as stream:
-        packed = stream.read()
-    if not packed:
-        return "no answer", "the end of its process"
+    """By its length, for who left a daemon behind has left the pipe open as well."""
+    until = time.monotonic() + _SECONDS
+    received = b""
+    while not _is_whole(received):
+        left_s = max(0.0, until - time.monotonic())
+        if not select.select([read_end], [], [], left_s)[0]:
+            return "no answer", f"no end within {_SECONDS:.0f} seconds"
+        part = os.read(read_end, 1 << 16)
+        if not part:
+            return "no answer", "the end of its process"
+        received += part
+    packed = received[_LENGTH.size :]
     kind, value = pickle.loads(packed)  # noqa: S301 -- written by our own fork, a moment ago
     return kind, value
+
+
+def _is_whole(received: bytes) -> bool:
+    if len(received) < _LENGTH.size:
+        return False
+    (length,) = _LENGTH.unpack_from(received)
+    return len(received) >= _LENGTH.size + int(length)
 
 
 def _limit_memory() -> None:

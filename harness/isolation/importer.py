@@ -245,7 +245,7 @@ class Importer:
         if not busy:
             for worker in workers.values():
                 worker.close()
-            raise ImporterError(died, "the process that imported the target") from None
+            raise ImporterError(died, was_imported=True) from None
         self._begin()
 
     def _how_it_ended(self) -> Died:

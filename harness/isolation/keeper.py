@@ -139,8 +139,11 @@ def _until_the_end(below: int, line: Connection[int, int], bell: int) -> int | N
         rung = wait([line, bell])
         if bell in rung:
             os.read(bell, 4096)
-        ended, status = os.waitpid(below, os.WNOHANG)
-        if ended:
+        ended, status = os.waitpid(below, os.WNOHANG | os.WUNTRACED)
+        if ended and os.WIFSTOPPED(status):
+            # By the target's hand; stopped, it would watch over nothing for ever.
+            os.kill(below, signal.SIGCONT)
+        elif ended:
             return status
         if line in rung:
             return None

@@ -182,11 +182,14 @@ Outcome = Finished[R] | Verdict
 class ImporterError(Exception):
     """The target could not be imported, or its importer was lost later; `outcome` says how."""
 
-    def __init__(self, outcome: Verdict, what: str = "importing the target") -> None:
-        if isinstance(outcome, Failed):
-            text = f"{what} raised {outcome.exception_type}: {outcome.message}"
+    def __init__(self, outcome: Verdict, *, was_imported: bool = False) -> None:
+        if was_imported:
+            how = f" ({outcome.how})" if isinstance(outcome, Died) else ""
+            text = f"the process that imported the target and watches over it ended{how}"
+        elif isinstance(outcome, Failed):
+            text = f"importing the target raised {outcome.exception_type}: {outcome.message}"
         else:
-            text = outcome.sentence(what)
+            text = outcome.sentence("importing the target")
         super().__init__(text)
         self.outcome = outcome
 

@@ -13,6 +13,7 @@ import pytest
 from poolproof.harness.isolation import (
     Finished,
     Forked,
+    Hung,
     ImporterError,
     Isolation,
     Limits,
@@ -274,3 +275,23 @@ def test_nobody_stays_behind_however_poolproof_is_ended(tmp_path, way, end):
     assert pids
     for pid in pids:
         assert wait_until(lambda pid=pid: not is_alive(pid))
+
+
+def stop_watchman(context, argument, beacon):
+    for _ in range(3):
+        os.kill(os.getppid(), signal.SIGSTOP)
+        beacon.bump()
+    return "went on"
+
+
+def hang(context, argument, beacon):
+    os.kill(os.getppid(), signal.SIGSTOP)
+    while True:
+        time.sleep(1)
+
+
+def test_a_watchman_that_the_target_stops_goes_on():
+    with Isolation(lambda: None, Limits(call_timeout_s=0.5)) as isolation:
+        assert list(isolation.map(stop_watchman, [None])) == [Finished("went on")]
+        (outcome,) = isolation.map(hang, [None])
+        assert isinstance(outcome, Hung)

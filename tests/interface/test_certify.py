@@ -16,7 +16,7 @@ from poolproof.certificate import Certificate, Outcome, Verdict
 from poolproof.certify import certify
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity
-from poolproof.harness.isolation import Limits
+from poolproof.harness.isolation import Died, ImporterError, Limits
 from poolproof.levels import BUDGETS, Budget
 from poolproof.options import CertifyOptions
 from poolproof.progress import SilentProgress
@@ -185,3 +185,17 @@ def test_each_planted_bug_is_refused(specimen_id: str) -> None:
     certificate = judge(certify(lambda: target, options, SilentProgress()), Rules())
     assert certificate.verdict is Verdict.REFUSED
     assert {f.violation.invariant for f in certificate.findings} & set(specimen.invariants)
+
+
+def test_what_was_found_is_kept_when_the_watching_process_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def end(*_: object) -> None:
+        raise ImporterError(Died(status=-9), was_imported=True)
+
+    monkeypatch.setattr("poolproof.certify._Certification._explore", end)
+    last = refused("KeepsStaleHashes").stages[-1]
+    assert last.outcome is Outcome.INCONCLUSIVE
+    ended = "the process that imported the target and watches over it ended (killed by SIGKILL), "
+    assert last.note.startswith(ended)
+    assert certified("impl").verdict is Verdict.INCONCLUSIVE

@@ -203,7 +203,15 @@ def test_a_constructor_that_raises_is_left_for_the_run(write):
         target.make(2, True)
 
 
-@pytest.mark.parametrize("body", ["while True: pass", "raise SystemExit(3)", "x = [0] * 10**12"])
+VICIOUS = [
+    "while True: pass", "raise SystemExit(3)", "x = [0] * 10**12",
+    "import os; os.kill(os.getppid(), 9); os._exit(1)", "import os; os.kill(0, 9)",
+    # A daemon holds open what its parent had open.
+    "import os, time; os.fork() or (os.setsid(), time.sleep(3), os._exit(0)); os._exit(1)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", VICIOUS)
 def test_a_vicious_constructor_costs_no_command(write, monkeypatch, body):
     monkeypatch.setattr(apart, "_SECONDS", 0.3)
     text = GOOD.replace('profile = {"eviction": "lru"}', "x = 0").replace("def touch", "def pin")
