@@ -37,6 +37,9 @@ from poolproof.harness.isolation.process_tree import adopt_orphans, children_of,
 
 PATIENCE_S = 300.0
 
+_ORDERS = frozenset(map(chr, (*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0), 0x202E)))
+"""What a terminal obeys, but for tabs and ends of lines."""
+
 
 @dataclass(frozen=True, slots=True)
 class Broken:
@@ -134,8 +137,11 @@ def rules_broken(one: Input, ended: Ended, folder: Path) -> Iterator[tuple[str, 
         yield "traceback", last
     if "this is a bug in Poolproof" in ended.output:
         yield "bug of ours", last
-    if "\x1b" in ended.output or len(ended.output) > 1_000_000:
-        yield "output not made safe", f"{len(ended.output):,} characters"
+    written = [folder / name for name in one.outputs if (folder / name).is_file()]
+    for name, text in [("the screen", ended.output), *map(_name_and_text, written)]:
+        # The usual report of a certification has 20,000 characters.
+        if len(text) > 1_000_000 or not _ORDERS.isdisjoint(text):
+            yield "output not made safe", f"{name}: {len(text):,} characters"
     lost = [name for name in one.outputs if not (folder / name).is_file()]
     said = ended.output.strip() or (one.outputs and not lost)
     if not said and ended.status != 0:
@@ -145,6 +151,10 @@ def rules_broken(one: Input, ended: Ended, folder: Path) -> Iterator[tuple[str, 
             yield "output lost", name
     if ended.left:
         yield "left running", f"{ended.left} processes"
+
+
+def _name_and_text(path: Path) -> tuple[str, str]:
+    return path.name, path.read_text(encoding="utf-8", errors="backslashreplace")
 
 
 def try_kind(

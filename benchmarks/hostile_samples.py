@@ -5,12 +5,14 @@ Everything is drawn from the generator that is handed in, so that an input has a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shlex
+import sqlite3
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,15 @@ from poolproof.contract.commands import Allocate, Cache, Evict, Free, Lookup, Re
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.finding import Finding
+from poolproof.finding import Finding as CertifiedFinding
+from poolproof.fuzz.findings import Finding, Pending
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.folder_tables import DATABASE
+from poolproof.fuzz.merge import CampaignState, News
+from poolproof.fuzz.messages import CorpusTape
 from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.state_numbers import pack
+from poolproof.fuzz.status import CampaignStatus, CurvePoint
 
 __all__ = ["KINDS", "Input"]
 
@@ -218,7 +225,7 @@ def known(rng: random.Random, number: int, folder: Path) -> Input:
 def _certificate() -> dict[str, Any]:
     found = _trace()
     assert found.violation is not None
-    finding = Finding(
+    finding = CertifiedFinding(
         fingerprint="f-0123abcd", violation=found.violation, trace=found, stages=("plain driver",),
         first_seen_steps=3,
     )  # fmt: skip
@@ -247,46 +254,166 @@ def workload(rng: random.Random, number: int, folder: Path) -> Input:
         for n in range(4)
     ]
     way = _write(rng, number, folder / "r.jsonl", requests, _as_lines)
-    arguments = ("workload", "r.jsonl", "--json", "w.json", "--block-size", "512")
+    arguments = (
+        "workload", "r.jsonl", "--target", "impl", "--blocks", "2000", "--json", "w.json",
+        "--block-size", "512",
+    )  # fmt: skip
     return Input(way, arguments, ANY, ("w.json",))
 
 
-def campaign(rng: random.Random, number: int, folder: Path) -> Input:
-    """Folders of campaigns."""
-    path = folder / "campaign"
-    with CampaignFolder(path, CampaignSettings("impl", "pool", 3)) as held:
-        if number % 3:
-            held.begin_session("0/0")
-    file = path / DATABASE
-    ways = ["bytes", "no database", "a value", "damaged text", "another file", "nothing"]
-    way = ways[number % len(ways)]
-    if way == "bytes":
-        file.write_bytes(_damaged(rng, file.read_bytes()))
-    elif way == "no database":
-        file.unlink()
-        if number % 2:
-            file.mkdir()
-    elif way in {"a value", "damaged text"}:
-        import sqlite3
+_CAMPAIGN = CampaignSettings("pool.py:Pool", "pool", 3)
+_STALE = """
+from poolproof.impl.block_pool import BlockPool
 
-        database = sqlite3.connect(file)
-        with database:
+class Pool(BlockPool):
+    def evict(self, ids): pass
+"""
+_TABLES = {
+    "findings": ("fingerprint", "kind", "trace", "tape", "steps", "seconds"),
+    "forms": ("fingerprint", "finding", "kind", "trace", "tape", "steps", "seconds"),
+    "pending": ("name", "trace", "tape", "steps", "seconds", "was_lost"),
+    "examinations": ("name", "trace", "progress"),
+    "tapes": ("name", "tape", "states", "num_steps", "origin"),
+    "states": ("packed",),
+    "sessions": ("stream",),
+}
+_CELLS: tuple[Any, ...] = (
+    None, "", "x" * 100_000, "\ud83d", "\x1b[2J\x1b]0;owned\x07", "../../etc/passwd", -1, 2**62,
+    1e308, b"", b"\xff\xfe", b"\x00" * 17, "f-00000000", "[" * 2_000, "9" * 5_000, "{}",
+    '{"a": NaN}',
+)  # fmt: skip
+
+
+def _filled(path: Path, settings: CampaignSettings) -> None:
+    """A folder with something in every table, as a campaign leaves it."""
+    found = _trace("pool.py:Pool", num_blocks=3, commands=_COMMANDS[:3], options={})
+    finding = Finding("f-0123abcd", "IDX", found, b"tape", 40, 0.5)
+    form = replace(
+        finding, fingerprint="f-89abcdef", trace=replace(found, fingerprint="f-89abcdef")
+    )
+    waiting = Pending(replace(found, fingerprint=None), b"other", 70, 0.9)
+    state = CampaignState(num_steps=900, num_runs=9, worker_seconds=1.0)
+    state.num_failing_runs_of["IDX"] = 2
+    tapes = tuple(CorpusTape(bytes([n]) * 9, pack([n, n + 1]), 9, "fresh") for n in range(4))
+    status = CampaignStatus(
+        target=settings.target, level="pool", scope="3 blocks", activity="done", seconds=1.0,
+        num_steps=900, num_runs=9, num_states=5, num_possible=1_026, corpus_size=4, stability=1.0,
+        curve=(CurvePoint(100, 0.1, 2), CurvePoint(900, 1.0, 5)), num_states_by_depth={0: 1, 3: 4},
+        runs_of_strategy={"fresh": 9}, seeds=("0/0",),
+    )  # fmt: skip
+    with CampaignFolder(path, settings) as held:
+        held.begin_session("0/0")
+        held.record(News(pack(range(5)), tapes), state, status, [waiting])
+        held.add_finding(finding)
+        held.add_finding(form, finding)
+        held.record_examination(waiting)
+
+
+def _change_campaign(rng: random.Random, file: Path, way: str) -> None:
+    """Damage one thing, and leave everything else as it is."""
+    database = sqlite3.connect(file)
+    # Both halves of a pair of surrogates do not go into SQLite; bytes that are no text do.
+    cell = rng.choice(_CELLS)
+    cell = cell.encode("utf-8", "surrogatepass") if cell == "\ud83d" else cell
+    with database:
+        if way in {"a value", "damaged text"}:
             rows = database.execute("SELECT key, value FROM about ORDER BY key").fetchall()
             key, value = rng.choice(rows)
             text = json.dumps(_changed(rng, [json.loads(value)]))[1:-1]
             if way == "damaged text":
                 text = _damaged(rng, value.encode()).decode("utf-8", errors="replace")
             database.execute("UPDATE about SET value = ? WHERE key = ?", (text, key))
-        database.close()
-    elif way == "another file":
-        file.write_text(rng.choice(_TEXTS))
+        elif way == "a cell":
+            table = rng.choice(sorted(_TABLES))
+            column = rng.choice(_TABLES[table])
+            with contextlib.suppress(sqlite3.IntegrityError):
+                database.execute(f"UPDATE {table} SET {column} = ?", (cell,))  # noqa: S608 -- names of ours
+        elif way == "a trace":
+            table = rng.choice(["findings", "forms", "pending", "examinations"])
+            (text,) = database.execute(f"SELECT trace FROM {table}").fetchone()  # noqa: S608 -- names of ours
+            lines = [json.loads(line) for line in text.splitlines()]
+            at = rng.randrange(len(lines))
+            lines[at] = _changed(rng, lines[at])
+            changed = _as_lines(lines).encode("utf-8", "surrogatepass")
+            if rng.random() < 0.4:
+                changed = _damaged(rng, changed)
+            shown = changed.decode("utf-8", errors="replace")
+            database.execute(f"UPDATE {table} SET trace = ?", (shown,))  # noqa: S608 -- names of ours
+        elif way == "no table":
+            database.execute(f"DROP TABLE {rng.choice(sorted(_TABLES))}")
+        elif way == "no rows":
+            table = rng.choice([*sorted(_TABLES), "about"])
+            database.execute(f"DELETE FROM {table}")  # noqa: S608 -- names of ours
+    database.close()
+
+
+def campaign(rng: random.Random, number: int, folder: Path) -> Input:
+    """Folders of campaigns: most are damaged in one place, and the rest of them can be used."""
+    (folder / "pool.py").write_text(_STALE)
+    path = folder / "campaign"
+    _filled(path, _CAMPAIGN)
+    file = path / DATABASE
+    ways = (
+        "a cell", "a trace", "a value", "neighbours", "bytes of a page", "damaged text", "no table",
+        "cut short", "no rows", "bytes", "unchanged", "gone",
+    )  # fmt: skip
+    way = ways[number % len(ways)]
+    if way == "bytes":
+        file.write_bytes(_damaged(rng, file.read_bytes()))
+    elif way == "bytes of a page":
+        data = bytearray(file.read_bytes())
+        # The first page says what tables there are.
+        at = rng.randrange(4_096, len(data) - 64)
+        data[at : at + 64] = bytes(rng.randrange(256) for _ in range(64))
+        file.write_bytes(data)
+    elif way == "cut short":
+        data = file.read_bytes()
+        file.write_bytes(data[: rng.randrange(4_096, len(data))])
+    elif way == "neighbours":
+        _put_beside(rng, path)
+    elif way == "gone":
+        _make_way_for(rng, file)
+    elif way != "unchanged":
+        _change_campaign(rng, file, way)
+    fuzz = ("fuzz", "pool.py:Pool", "--blocks", "3", "--steps", "300", "--workers", "1", "--time",
+            "5", "--call-timeout", "2", "--quiet", "--folder")  # fmt: skip
     arguments, outputs = rng.choice([
         (("show", "campaign"), ()),
         (("show", "campaign", "--as", "html", "-o", "o.html"), ("o.html",)),
-        (("fuzz", "impl", "--blocks", "3", "--folder", "campaign", "--steps", "500",
-          "--workers", "1", "--quiet"), ()),
+        ((*fuzz, "campaign", "--report", "o.html"), ("o.html",)),
+        ((*fuzz, "new", "--merge", "campaign"), ()),
     ])  # fmt: skip
-    return Input(f"{way}, {arguments[0]}", arguments, ANY, outputs)
+    # Its target is broken, and something of that is left in each folder but in few.
+    return Input(f"{way}, {arguments[0]}", arguments, frozenset({1, 2}), outputs)
+
+
+def _put_beside(rng: random.Random, path: Path) -> None:
+    """What is of no campaign, in its folder."""
+    way = rng.randrange(5)
+    if way == 0:
+        (path / "campaign.lock").unlink()
+        (path / "campaign.lock").symlink_to("nowhere/at/all")
+    elif way == 1:
+        (path / f"{DATABASE}-wal").write_bytes(bytes(rng.randrange(256) for _ in range(5_000)))
+    elif way == 2:
+        (path / f"{DATABASE}-shm").mkdir()
+    elif way == 3:
+        (path / "\x1b[2J\n.jsonl").write_text("x")
+    else:
+        (path / DATABASE).rename(path / "elsewhere")
+        (path / DATABASE).symlink_to("elsewhere")
+
+
+def _make_way_for(rng: random.Random, file: Path) -> None:
+    """No database, or something else under its name."""
+    way = rng.randrange(4)
+    file.unlink()
+    if way == 0:
+        file.mkdir()
+    elif way == 1:
+        file.symlink_to(file.name)
+    elif way == 2:
+        file.write_text(rng.choice(_TEXTS))
 
 
 _PROGRAM = """
@@ -296,6 +423,9 @@ HOW = "THE-WAY"
 HELLO = {"protocol": 1, "name": "hostile", "level": "pool", "profile": {},
          "verbs": ["allocate", "touch", "free", "cache", "lookup"], "observers": ["free_order"]}
 STRANGE = [None, -1, 10**400, float("nan"), "", "\\ud83d\\x1b[2J", "x" * 100_000, [], {}, True]
+
+EVIL = (b"\x1b]0;owned\x07\x1b[2J\x00\xff\xfe\xed\xa0\x80 <script>alert(1)</script> ]]> & "
+        b"\xe2\x80\xae \x9b31m \r | a | `b`\n")
 
 def changed(value):
     if isinstance(value, dict) and value and rng.random() < 0.8:
@@ -312,6 +442,7 @@ def say(message):
         text = text[:rng.randrange(len(text))]
     if HOW == "noise" and rng.random() < 0.3:
         os.write(1, bytes(rng.randrange(256) for _ in range(100)) + b"\\n")
+    if HOW == "evil noise": os.write(1, EVIL)
     if HOW == "long" and rng.random() < 0.3:
         text += " " * 3_000_000
     sys.stdout.write(text + "\\n")
@@ -334,6 +465,13 @@ for line in sys.stdin:
     late = asked["do"] != "start"
     if HOW == "changed" and rng.random() < 0.4: answer = changed(answer)
     if late and HOW == "exits": sys.exit(3)
+    if late and HOW == "evil last words": os.write(2, EVIL * 9); sys.exit(3)
+    if late and HOW == "evil errors": answer["answers"] = [
+        {"error": EVIL.decode("latin-1")} for _ in asked.get("commands", ())]
+    while late and HOW == "talks without end": os.write(1, b"x" * 65536)
+    while late and HOW == "writes lines without end": os.write(1, b"x\n" * 32768)
+    while late and HOW == "complains without end": os.write(2, b"x" * 65536)
+    if late and HOW == "slow": time.sleep(0.4); answer["answers"] = []
     if late and HOW == "dies": os.kill(os.getpid(), signal.SIGSEGV)
     if late and HOW == "forks" and os.fork() and rng.random() < 0.5: os._exit(0)
     if late and HOW == "kills": os.kill(os.getppid(), signal.SIGKILL)
@@ -345,7 +483,8 @@ for line in sys.stdin:
 """
 _WAYS_OF_PROGRAMS = (
     "changed", "cut", "noise", "long", "daemon", "none", "exits", "dies", "forks", "kills", "stops",
-    "hangs", "ignores",
+    "hangs", "ignores", "evil noise", "evil last words", "evil errors", "talks without end",
+    "writes lines without end", "complains without end", "slow",
 )  # fmt: skip
 
 
@@ -361,6 +500,8 @@ def program(rng: random.Random, number: int, folder: Path) -> Input:
     replay = ("replay", "t.jsonl", "--call-timeout", "2")
     # A program that kills who started it kills the command itself where nothing is between them.
     chosen = rng.choice([smoke, replay]) if way != "kills" else replay
+    if number // len(_WAYS_OF_PROGRAMS) % 4 == 3:
+        return Input(f"{way}, certify", _certification(target), ANY, _FORMS)
     return Input(f"{way}, {chosen[0]}", chosen, ANY)
 
 
@@ -413,6 +554,10 @@ _ACTS = (
     "[os.fork() for _ in range(12)]", "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
     "globals().clear()", "sys.modules.clear()", "os.kill(os.getpid(), signal.SIGSTOP)",
     "raise MemoryError", "raise StopIteration", "raise GeneratorExit", "raise RecursionError",
+    "exec('while True: print(0)')", "exec('while True: sys.stderr.write(str(9) * 99_999)')",
+    "os.write(2, b'\\x1b]0;owned\\x07\\x00\\xff\\xed\\xa0\\x80' * 999); os._exit(7)",
+    "sys.stderr.write('z' * 100_000_000)", "daemon(); os.kill(os.getppid(), signal.SIGKILL)",
+    "os.kill(os.getppid(), signal.SIGSTOP)", "os.killpg(os.getpgid(os.getppid()), signal.SIGKILL)",
 )  # fmt: skip
 _ANSWERS = (
     "Liar()", "Endless([1])", "[Liar()] * 3", "'x' * 50_000_000", "10 ** 5000", "None", "type",
@@ -432,6 +577,13 @@ _METHODS = (
 )
 
 
+def _certification(target: str) -> tuple[str, ...]:
+    return (
+        "certify", target, "--level", "quick", "--workers", "2", "--json", "c.json", "--junit",
+        "c.xml", "--md", "c.md", "--report", "out", "--memory-limit", "512", "--call-timeout", "2",
+    )  # fmt: skip
+
+
 def target(rng: random.Random, number: int, folder: Path) -> Input:
     """Classes in Python."""
     act = _ACTS[number % len(_ACTS)]
@@ -441,16 +593,12 @@ def target(rng: random.Random, number: int, folder: Path) -> Input:
     (folder / "pool.py").write_text(text)
     trace = _trace("pool.py:Pool", violation=None, fingerprint=None)
     (folder / "t.jsonl").write_text("\n".join(trace.lines()))
-    limits = ("--call-timeout", "2")
     name = f"{method}: {act}; {answer}"
-    if number % 8 != 7:
+    # So that each act comes to be certified, and not always the same.
+    if (number + number // len(_ACTS)) % 8 != 7:
         chosen = rng.choice(["replay", "shrink"])
-        return Input(f"{chosen} {name}", (chosen, "t.jsonl", *limits), ANY)
-    arguments = (
-        "certify", "pool.py:Pool", "--level", "quick", "--workers", "2", "--json", "c.json",
-        "--junit", "c.xml", "--md", "c.md", "--report", "out", "--memory-limit", "512", *limits,
-    )  # fmt: skip
-    return Input(f"certify {name}", arguments, ANY, _FORMS)
+        return Input(f"{chosen} {name}", (chosen, "t.jsonl", "--call-timeout", "2"), ANY)
+    return Input(f"certify {name}", _certification("pool.py:Pool"), ANY, _FORMS)
 
 
 KINDS: dict[str, Callable[[random.Random, int, Path], Input]] = {

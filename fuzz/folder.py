@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
 
-from poolproof.contract.trace import TraceError
 from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.findings import Finding, Pending
 from poolproof.fuzz.folder_tables import (
@@ -31,6 +30,8 @@ from poolproof.fuzz.folder_tables import (
     FORMAT,
     FORMS,
     SCHEMA,
+    UNREADABLE,
+    Damage,
     FolderError,
     connected,
     coverage_in,
@@ -46,6 +47,7 @@ from poolproof.fuzz.folder_tables import (
     settings_in,
     status_in,
     tables,
+    text_from,
 )
 from poolproof.fuzz.merge import CampaignState, News, name_of
 from poolproof.fuzz.settings import CampaignSettings
@@ -65,15 +67,21 @@ __all__ = [
 ]
 
 
+_MOST_MISSING = 1 << 30
+"""Bytes at the end of a file that was cut short; beyond this its first page is damaged."""
+
+
 class CampaignFolder:
     """The folder of one campaign, held by this process; a context manager.
 
     `path` None keeps everything in memory. Raises FolderError, also for settings that are not
-    those of the campaign which the folder holds.
+    those of the campaign which the folder holds. What else of it cannot be read is passed over
+    and stands in `damage`.
     """
 
     def __init__(self, path: Path | None, settings: CampaignSettings) -> None:
         self.path = path
+        self.damage = Damage()
         self._lock: int | None = None
         where = ":memory:"
         if path is not None:
@@ -120,13 +128,13 @@ class CampaignFolder:
         """What earlier sessions have found."""
         state = CampaignState()
         with self._explained():
-            load_into(self._database, state)
+            load_into(self._database, state, self.damage)
         return state
 
     def status(self) -> CampaignStatus | None:
         """The last status that was recorded; None in a new folder."""
         with self._explained():
-            return status_in(self._database)
+            return status_in(self._database, self.damage)
 
     def begin_session(self, stream: str) -> int:
         """Note a session by its random stream; returns its number, from 0."""
@@ -174,7 +182,7 @@ class CampaignFolder:
         """
         with self._explained(), self._database as database:
             database.execute("BEGIN IMMEDIATE")
-            is_new = _insert(database, finding, known)
+            is_new = self._insert(finding, known)
             database.execute("DELETE FROM pending WHERE name = ?", (pending.name,))
             database.execute("DELETE FROM examinations WHERE name = ?", (pending.name,))
         return is_new
@@ -189,33 +197,41 @@ class CampaignFolder:
         """Take in a finding, or a form of a known one, from elsewhere; whether it was not known."""
         with self._explained(), self._database as database:
             database.execute("BEGIN IMMEDIATE")
-            return _insert(database, finding, known)
+            return self._insert(finding, known)
 
     def pending(self) -> list[Pending]:
         """Failing runs that no session came to minimise."""
         with self._explained():
-            return pending_in(self._database)
+            return pending_in(self._database, self.damage)
 
     def findings(self) -> list[Finding]:
         """All findings, in the order in which they were found."""
         with self._explained():
-            return findings_in(self._database)
+            return findings_in(self._database, self.damage)
 
     def forms(self) -> dict[str, list[Finding]]:
         """By the fingerprint of a finding the other forms in which it was met."""
         with self._explained():
-            return forms_in(self._database)
+            return forms_in(self._database, self.damage)
 
     def coverage(self) -> CodeCoverage | None:
         """The code coverage that was measured last."""
         with self._explained():
-            return coverage_in(self._database)
+            return coverage_in(self._database, self.damage)
 
     def record_coverage(self, coverage: CodeCoverage) -> None:
         """Keep what the corpus runs of the target's code."""
         with self._explained(), self._database as database:
             database.execute("BEGIN IMMEDIATE")
             self._set("coverage", coverage.to_json())
+
+    def _insert(self, finding: Finding, known: Finding | None) -> bool:
+        if known is None:
+            is_damaged = finding.fingerprint in self.damage.failures
+            return insert_finding(self._database, finding, instead=is_damaged)
+        if finding.fingerprint != known.fingerprint:
+            insert_form(self._database, finding, known.fingerprint)
+        return False
 
     def _set(self, key: str, value: object) -> None:
         self._database.execute(
@@ -226,8 +242,14 @@ class CampaignFolder:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError, ValueError, KeyError, TypeError, TraceError) as error:
-            raise FolderError(explanation(self.path, error)) from error
+        except (sqlite3.Error, OSError, *UNREADABLE) as error:
+            told = explanation(self.path, error)
+            if "malformed" in told:
+                told += (
+                    "; what can be read of it is shown by `poolproof show` and taken over by "
+                    "`poolproof fuzz ... --folder NEW --merge` of it"
+                )
+            raise FolderError(told) from error
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -251,56 +273,52 @@ class CampaignFolder:
         self.close()
 
 
-def read_status(path: Path) -> tuple[CampaignSettings, CampaignStatus | None]:
+def read_status(
+    path: Path, damage: Damage | None = None
+) -> tuple[CampaignSettings, CampaignStatus | None]:
     """What a folder holds and how it stood last, also beside the campaign that works on it.
 
-    Raises FolderError.
+    Here and below: what cannot be read of it is passed over, and noted in `damage`. Raises
+    FolderError for what holds no campaign, or one whose settings cannot be read.
     """
     with _looking_into(path) as database:
-        return settings_in(database, path), status_in(database)
+        return settings_in(database, path), status_in(database, damage or Damage(of_file=True))
 
 
-def read_coverage(path: Path) -> CodeCoverage | None:
+def read_coverage(path: Path, damage: Damage | None = None) -> CodeCoverage | None:
     """The code coverage that was measured last. Raises FolderError."""
     with _looking_into(path) as database:
-        return coverage_in(database)
+        return coverage_in(database, damage or Damage(of_file=True))
 
 
-def read_findings(path: Path) -> list[Finding]:
+def read_findings(path: Path, damage: Damage | None = None) -> list[Finding]:
     """The findings in a folder, in the order in which they were found. Raises FolderError."""
     with _looking_into(path) as database:
-        return findings_in(database)
+        return findings_in(database, damage or Damage(of_file=True))
 
 
-def read_forms(path: Path) -> dict[str, list[Finding]]:
+def read_forms(path: Path, damage: Damage | None = None) -> dict[str, list[Finding]]:
     """The forms of findings in a folder, as `CampaignFolder.forms` has them. Raises FolderError."""
     with _looking_into(path) as database:
-        return forms_in(database)
+        return forms_in(database, damage or Damage(of_file=True))
 
 
-def _insert(database: sqlite3.Connection, finding: Finding, known: Finding | None) -> bool:
-    if known is None:
-        return insert_finding(database, finding)
-    if finding.fingerprint != known.fingerprint:
-        insert_form(database, finding, known.fingerprint)
-    return False
-
-
-def read_pending(path: Path) -> list[Pending]:
+def read_pending(path: Path, damage: Damage | None = None) -> list[Pending]:
     """The failing runs in a folder that wait to be minimised. Raises FolderError."""
     with _looking_into(path) as database:
-        return pending_in(database)
+        return pending_in(database, damage or Damage(of_file=True))
 
 
 def read_everything(
-    path: Path,
+    path: Path, damage: Damage | None = None
 ) -> tuple[CampaignSettings, CampaignState, list[Finding], list[Pending]]:
     """All that a folder's campaign knows; forms of findings apart. Raises FolderError."""
     state = CampaignState()
+    damage = damage or Damage(of_file=True)
     with _looking_into(path) as database:
-        load_into(database, state)
+        load_into(database, state, damage)
         settings = settings_in(database, path)
-        return settings, state, findings_in(database), pending_in(database)
+        return settings, state, findings_in(database, damage), pending_in(database, damage)
 
 
 @contextlib.contextmanager
@@ -308,10 +326,18 @@ def _looking_into(path: Path) -> Iterator[sqlite3.Connection]:
     if not (path / DATABASE).is_file():
         raise FolderError(f"{path} holds no campaign: there is no {DATABASE} in it")
     try:
-        with _opened(path) as database:
-            settings_in(database, path)
+        with contextlib.ExitStack() as stack:
+            try:
+                database = stack.enter_context(_opened(path))
+                settings_in(database, path)
+            except sqlite3.DatabaseError:
+                whole = stack.enter_context(_lengthened(path))
+                if whole is None:
+                    raise
+                database = whole
+                settings_in(database, path)
             yield database
-    except (sqlite3.Error, ValueError, KeyError, TypeError, TraceError) as error:
+    except (sqlite3.Error, *UNREADABLE) as error:
         raise FolderError(explanation(path, error)) from error
 
 
@@ -332,7 +358,27 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
             # Nobody can write here, so that nothing changes while it is read.
             where = f"file:{quote(str(file.resolve()))}?immutable=1"
             database = sqlite3.connect(where, uri=True, isolation_level=None)
+            database.text_factory = text_from
         yield stack.enter_context(contextlib.closing(database))
+
+
+@contextlib.contextmanager
+def _lengthened(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """Of a file that was cut short a copy with empty pages at its end; None for any other.
+
+    SQLite reads nothing of a file that is shorter than its first page says.
+    """
+    data = (path / DATABASE).read_bytes()
+    size = int.from_bytes(data[16:18], "big")
+    missing = (1 << 16 if size == 1 else size) * int.from_bytes(data[28:32], "big") - len(data)
+    if not 0 < missing < _MOST_MISSING:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="poolproof-") as folder:
+        copy = Path(folder, DATABASE)
+        copy.write_bytes(data + bytes(missing))
+        with contextlib.closing(connected(str(copy))) as database:
+            yield database
 
 
 def _is_writable(path: Path) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from poolproof.fuzz.findings import Finding, alike
 from poolproof.fuzz.folder import CampaignFolder, FolderError, read_everything, read_forms
+from poolproof.fuzz.folder_tables import Damage
 from poolproof.fuzz.merge import News, name_of
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
@@ -21,18 +22,20 @@ __all__ = ["Merged", "merge_folder"]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """How much of the other folder was new."""
+    """How much of the other folder was new, and what of it could not be read."""
 
     num_states: int
     num_tapes: int
     num_findings: int
+    damage: Damage
 
 
 def merge_folder(
     own: CampaignFolder, settings: CampaignSettings, status: CampaignStatus, path: Path
 ) -> Merged:
     """Take everything from the folder at `path`. Raises FolderError."""
-    theirs, other, findings, pending = read_everything(path)
+    damage = Damage(of_file=True)
+    theirs, other, findings, pending = read_everything(path, damage)
     differs = settings.differs_from(theirs)
     if differs is not None:
         raise FolderError(f"{path} cannot be merged: {differs}")
@@ -43,9 +46,9 @@ def merge_folder(
     state.corpus.update({name_of(tape.tape): tape for tape in tapes})
     state.facts |= other.facts
     state.facts_required |= other.facts_required
-    num_findings = _merge_findings(own, findings, read_forms(path))
+    num_findings = _merge_findings(own, findings, read_forms(path, damage))
     own.record(News(pack(sorted(states)), tapes), state, status, pending)
-    return Merged(len(states), len(tapes), num_findings)
+    return Merged(len(states), len(tapes), num_findings, damage)
 
 
 def _merge_findings(

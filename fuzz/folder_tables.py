@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from poolproof.contract.outside import cut, printable, said_by
+from poolproof.contract.trace import TraceError
 from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.findings import Examination, Finding, Pending
-from poolproof.fuzz.merge import CampaignState
+from poolproof.fuzz.merge import CampaignState, name_of
 from poolproof.fuzz.messages import CorpusTape, StrategyCount
+from poolproof.fuzz.plain_fields import checked
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import unpack
 from poolproof.fuzz.status import CampaignStatus
@@ -22,6 +31,8 @@ __all__ = [
     "FORMAT",
     "FORMS",
     "SCHEMA",
+    "UNREADABLE",
+    "Damage",
     "FolderError",
     "connected",
     "coverage_in",
@@ -70,14 +81,73 @@ CREATE TABLE IF NOT EXISTS examinations (name TEXT PRIMARY KEY, trace TEXT NOT N
 """What a folder of version 2 lacks."""
 
 
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, TraceError)
+"""What reading a row raises whose values are not those that were written."""
+
+
 class FolderError(Exception):
     """A folder that cannot be used, or used any longer; the message says why and what to do."""
+
+
+class Damage:
+    """What in a folder cannot be read, in words; all else is read all the same.
+
+    With `of_file` pages of the file may be damaged as well, so that a table ends too early: for
+    readers alone, since nothing can be written into such a file. `failures` are the names of what
+    was broken and cannot be read any more: it counts as broken.
+    """
+
+    def __init__(self, *, of_file: bool = False) -> None:
+        self._of_file = of_file
+        self._sentences: dict[str, None] = {}
+        self.failures: set[str] = set()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Each thing once, in the order in which it was met."""
+        return tuple(self._sentences)
+
+    def note(self, what: str, error: Exception) -> None:
+        """Something cannot be read."""
+        why = said_by(error, 200).replace("\n", " ")
+        self._sentences[f"{what} cannot be read: {why or type(error).__name__}"] = None
+
+    @contextlib.contextmanager
+    def passed_over(self, what: str, failure: object = None) -> Iterator[None]:
+        """Whatever is wrong with a row stays in the block; `failure` is what it told of."""
+        try:
+            yield
+        except UNREADABLE as error:
+            self.note(f"{what} {_shown_name(failure)}" if failure is not None else what, error)
+            if failure is not None:
+                self.failures.add(_shown_name(failure))
+
+    def rows(
+        self, database: sqlite3.Connection, columns: str, table: str, *, of_failures: bool = False
+    ) -> Iterator[tuple[Any, ...]]:
+        """The rows of a table, in the order in which they were inserted, as far as it goes."""
+        try:
+            cursor = database.execute(f"SELECT {columns} FROM {table}")  # noqa: S608 -- of our own
+            while (row := cursor.fetchone()) is not None:
+                yield row
+        except sqlite3.DatabaseError as error:
+            is_locked = isinstance(error, sqlite3.OperationalError) and "no such" not in str(error)
+            if not self._of_file or is_locked:
+                raise
+            self.note(f"the rest of the table {table}", error)
+            if of_failures:
+                self.failures.add(f"the rest of the table {table}")
+
+
+def _shown_name(name: object) -> str:
+    return cut(name, 40).replace("\n", " ") if isinstance(name, str) else type(name).__name__
 
 
 def connected(where: str) -> sqlite3.Connection:
     """A connection whose commits are on disk when they return."""
     # Transactions begin and end where this file says so, not where the module guesses.
     database = sqlite3.connect(where, isolation_level=None, timeout=30.0)
+    database.text_factory = text_from
     try:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=FULL")
@@ -86,6 +156,11 @@ def connected(where: str) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def text_from(data: bytes) -> str:
+    """Text of a database, be it damaged: one value that is not UTF-8 must not hide the others."""
+    return data.decode("utf-8", errors="surrogateescape")
 
 
 def tables(database: sqlite3.Connection) -> int:
@@ -98,6 +173,16 @@ def settings_in(database: sqlite3.Connection, path: Path | None) -> CampaignSett
     about = {}
     if tables(database):
         about = dict(database.execute("SELECT key, value FROM about"))
+    try:
+        return _settings_of(about, path)
+    except UNREADABLE as error:
+        raise FolderError(
+            f"{path}: which campaign it holds cannot be read any more ({said_by(error, 200)}); "
+            "nothing was changed, name another --folder"
+        ) from error
+
+
+def _settings_of(about: dict[str, str], path: Path | None) -> CampaignSettings:
     if json.loads(about.get("format", "null")) != FORMAT:
         raise FolderError(f"{path} holds no campaign: its {DATABASE} was not written by Poolproof")
     version = json.loads(about["version"])
@@ -106,32 +191,74 @@ def settings_in(database: sqlite3.Connection, path: Path | None) -> CampaignSett
             f"{path} has campaign version {version}, this Poolproof reads up to {FOLDER_VERSION}; "
             "upgrade Poolproof to go on with it"
         )
-    return CampaignSettings.from_json(json.loads(about["settings"]))
+    return checked(CampaignSettings.from_json(json.loads(about["settings"])))
 
 
-def status_in(database: sqlite3.Connection) -> CampaignStatus | None:
+def status_in(database: sqlite3.Connection, damage: Damage) -> CampaignStatus | None:
     """The last status that was recorded."""
-    row = database.execute("SELECT value FROM about WHERE key = 'status'").fetchone()
-    return None if row is None else CampaignStatus.from_json(json.loads(row[0]))
+    with damage.passed_over("the status"):
+        for (value,) in _about(database, damage, "status"):
+            return checked(CampaignStatus.from_json(json.loads(value)))
+    return None
 
 
-def coverage_in(database: sqlite3.Connection) -> CodeCoverage | None:
+def coverage_in(database: sqlite3.Connection, damage: Damage) -> CodeCoverage | None:
     """The last code coverage that was measured."""
-    row = database.execute("SELECT value FROM about WHERE key = 'coverage'").fetchone()
-    return None if row is None else CodeCoverage.from_json(json.loads(row[0]))
+    with damage.passed_over("the code coverage"):
+        for (value,) in _about(database, damage, "coverage"):
+            # A branch that leaves its function has a negative line.
+            return checked(CodeCoverage.from_json(json.loads(value)), lowest=-(1 << 32))
+    return None
 
 
-def findings_in(database: sqlite3.Connection) -> list[Finding]:
+def _about(database: sqlite3.Connection, damage: Damage, key: str) -> Iterator[tuple[Any, ...]]:
+    return damage.rows(database, "value", f"about WHERE key = '{key}'")
+
+
+def findings_in(database: sqlite3.Connection, damage: Damage) -> list[Finding]:
     """All findings, in the order in which they were found."""
-    rows = database.execute(
-        "SELECT fingerprint, kind, trace, tape, steps, seconds FROM findings "
-        "ORDER BY steps, fingerprint"
-    ).fetchall()
-    return [Finding(row[0], row[1], trace_of(row[2]), *row[3:]) for row in rows]
+    columns = "fingerprint, kind, trace, tape, steps, seconds"
+    found = []
+    for row in damage.rows(database, columns, "findings", of_failures=True):
+        with damage.passed_over("the finding", row[0]):
+            found.append(_finding_of(row))
+    return sorted(found, key=_when_found)
 
 
-def insert_finding(database: sqlite3.Connection, finding: Finding) -> bool:
-    """Add a finding; whether its fingerprint was not there."""
+def _finding_of(row: tuple[Any, ...]) -> Finding:
+    """The finding of a row. Raises what `UNREADABLE` has."""
+    fingerprint, kind, trace, *plain = row
+    finding = Finding(fingerprint, _text(kind), trace_of(_text(trace)), *_plain(*plain))
+    if finding.trace.violation is None or finding.trace.fingerprint != finding.fingerprint:
+        raise ValueError("its trace is another one")
+    return finding
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("there is no text where some must be")
+    return value
+
+
+def _plain(tape: object, steps: object, seconds: object) -> tuple[bytes, int, float]:
+    """The tape of a failing run, and when it was found. Raises TypeError."""
+    if not isinstance(tape, bytes) or not isinstance(steps, int) or steps < 0:
+        raise TypeError("its tape or its steps are none")
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise TypeError("its seconds are none")
+    return tape, steps, seconds
+
+
+def _when_found(finding: Finding) -> tuple[int, str]:
+    return finding.steps, finding.fingerprint
+
+
+def insert_finding(
+    database: sqlite3.Connection, finding: Finding, *, instead: bool = False
+) -> bool:
+    """Add a finding; whether its fingerprint was not there. `instead` of one that is damaged."""
+    if instead:
+        database.execute("DELETE FROM findings WHERE fingerprint = ?", (finding.fingerprint,))
     cursor = database.execute(
         "INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)", _row(finding)
     )
@@ -144,18 +271,16 @@ def _row(finding: Finding, *of: str) -> tuple[object, ...]:
     return (finding.fingerprint, *of, *values)
 
 
-def forms_in(database: sqlite3.Connection) -> dict[str, list[Finding]]:
+def forms_in(database: sqlite3.Connection, damage: Damage) -> dict[str, list[Finding]]:
     """Further forms of findings, by the fingerprint of the finding."""
     if not _has_table(database, "forms"):
         return {}
+    columns = "finding, fingerprint, kind, trace, tape, steps, seconds"
     forms: dict[str, list[Finding]] = {}
-    for row in database.execute(
-        "SELECT finding, fingerprint, kind, trace, tape, steps, seconds FROM forms "
-        "ORDER BY steps, fingerprint"
-    ):
-        form = Finding(row[1], row[2], trace_of(row[3]), *row[4:])
-        forms.setdefault(row[0], []).append(form)
-    return forms
+    for row in damage.rows(database, columns, "forms", of_failures=True):
+        with damage.passed_over("the form", row[1]):
+            forms.setdefault(row[0], []).append(_finding_of(row[1:]))
+    return {finding: sorted(of_it, key=_when_found) for finding, of_it in forms.items()}
 
 
 def insert_form(database: sqlite3.Connection, finding: Finding, of: str) -> None:
@@ -163,23 +288,25 @@ def insert_form(database: sqlite3.Connection, finding: Finding, of: str) -> None
     database.execute("INSERT OR IGNORE INTO forms VALUES (?, ?, ?, ?, ?, ?, ?)", _row(finding, of))
 
 
-def pending_in(database: sqlite3.Connection) -> list[Pending]:
+def pending_in(database: sqlite3.Connection, damage: Damage) -> list[Pending]:
     """Failing runs that wait to be minimised, with how far that has come."""
     begun = {}
     if _has_table(database, "examinations"):
-        begun = {
-            name: Examination.from_json(trace_of(trace), json.loads(progress))
-            for name, trace, progress in database.execute(
-                "SELECT name, trace, progress FROM examinations"
-            )
-        }
-    rows = database.execute(
-        "SELECT name, trace, tape, steps, seconds, was_lost FROM pending ORDER BY steps, name"
-    ).fetchall()
-    return [
-        Pending(trace_of(trace), tape, steps, seconds, bool(was_lost), begun.get(name))
-        for name, trace, tape, steps, seconds, was_lost in rows
-    ]
+        for name, trace, progress in damage.rows(database, "name, trace, progress", "examinations"):
+            with damage.passed_over(f"how far {_shown_name(name)} was minimised"):
+                examination = Examination.from_json(trace_of(_text(trace)), json.loads(progress))
+                checked(examination.progress.cursor)
+                begun[name] = examination
+    columns = "name, trace, tape, steps, seconds, was_lost"
+    waiting = []
+    for row in damage.rows(database, columns, "pending", of_failures=True):
+        with damage.passed_over("the failing run", row[0]):
+            name, trace, *plain, was_lost = row
+            pending = Pending(trace_of(_text(trace)), *_plain(*plain), bool(was_lost))
+            if pending.trace.violation is None or pending.name != name:
+                raise ValueError("its trace is another one")
+            waiting.append(replace(pending, examination=begun.get(name)))
+    return sorted(waiting, key=lambda pending: (pending.steps, pending.name))
 
 
 def insert_examination(database: sqlite3.Connection, pending: Pending) -> None:
@@ -196,28 +323,42 @@ def _has_table(database: sqlite3.Connection, name: str) -> bool:
     return found.fetchone() is not None
 
 
-def load_into(database: sqlite3.Connection, state: CampaignState) -> None:
+def load_into(database: sqlite3.Connection, state: CampaignState, damage: Damage) -> None:
     """Add all that the database knows to an empty state."""
-    for (packed,) in database.execute("SELECT packed FROM states"):
-        state.states.update(unpack(packed))
-    for row in database.execute(
-        "SELECT name, tape, states, num_steps, origin FROM tapes ORDER BY rowid"
-    ):
-        state.corpus[row[0]] = CorpusTape(*row[1:])
-    row = database.execute("SELECT value FROM about WHERE key = 'progress'").fetchone()
-    if row is None:
-        return
-    progress = json.loads(row[0])
-    state.num_steps = progress["num_steps"]
-    state.num_runs = progress["num_runs"]
-    state.worker_seconds = progress["worker_seconds"]
-    state.num_states_by_depth.update({int(k): v for k, v in progress["depths"].items()})
-    state.num_failing_runs_of.update(progress["failing"])
-    state.facts.update(progress["facts"])
-    state.facts_required.update(progress["facts_required"])
-    for name, counts in progress["strategies"].items():
-        state.strategies[name] = StrategyCount(*counts)
-    state.num_stable, state.num_unstable = progress["repeated"]
+    for (packed,) in damage.rows(database, "packed", "states"):
+        with damage.passed_over("a row of states"):
+            state.states.update(unpack(packed))
+    columns = "name, tape, states, num_steps, origin"
+    for name, *rest in damage.rows(database, columns, "tapes"):
+        with damage.passed_over(f"the tape {_shown_name(name)}"):
+            tape = checked(CorpusTape(*rest))
+            unpack(tape.states)
+            if name_of(tape.tape) != name:
+                raise ValueError("it is another one")
+            state.corpus[name] = tape
+    with damage.passed_over("what was counted"):
+        for (value,) in _about(database, damage, "progress"):
+            _count_into(state, json.loads(value))
+
+
+def _count_into(state: CampaignState, progress: Any) -> None:
+    """Add counters that `progress_of` wrote: all of them, or none where some cannot be read."""
+    stable, unstable = progress["repeated"]
+    read = CampaignState(
+        num_steps=progress["num_steps"],
+        num_runs=progress["num_runs"],
+        worker_seconds=progress["worker_seconds"],
+        num_states_by_depth=Counter({int(k): v for k, v in progress["depths"].items()}),
+        num_failing_runs_of=Counter(progress["failing"]),
+        facts=set(progress["facts"]),
+        facts_required=set(progress["facts_required"]),
+        strategies={n: StrategyCount(*counts) for n, counts in progress["strategies"].items()},
+        num_stable=stable,
+        num_unstable=unstable,
+    )
+    checked(read)
+    read.states, read.corpus = state.states, state.corpus
+    vars(state).update(vars(read))
 
 
 def progress_of(state: CampaignState) -> dict[str, object]:
@@ -255,4 +396,4 @@ def explanation(path: Path | None, error: Exception) -> str:
             f"{where}: the campaign's database cannot be opened where nothing may be written; "
             "copy the folder to a place where something may"
         )
-    return f"{where}: the campaign's database cannot be used: {text}"
+    return f"{where}: the campaign's database cannot be used: {printable(text)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from poolproof.contract.trace import Trace, read_trace
+from poolproof.contract.trace import Trace, TraceError, read_trace
 
 __all__ = ["text_of", "trace_of"]
 
@@ -16,8 +16,11 @@ def text_of(trace: Trace) -> str:
 
 
 def trace_of(text: str) -> Trace:
-    """What `text_of` wrote, checked as a file is. Raises TraceError."""
+    """What `text_of` wrote, checked as a file is. Raises TraceError, ValueError for no text."""
     with tempfile.TemporaryDirectory(prefix="poolproof-") as folder:
         path = Path(folder, "trace")
         path.write_text(text, encoding="utf-8")
-        return read_trace(path)
+        try:
+            return read_trace(path)
+        except TraceError as error:
+            raise TraceError(str(error).replace(str(path), "its trace")) from error

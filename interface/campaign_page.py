@@ -42,7 +42,7 @@ def campaign_page(record: CampaignRecord) -> str:
         settings=record.settings,
         target=printable(record.settings.target),
         verdict=_verdict(record),
-        rows=_rows(record.status) if record.status else [],
+        rows=(_rows(record.status) if record.status else []) + _damage_rows(record),
         waiting=[(line, severity_words(Severity(line.severity))) for line in record.waiting],
         waiting_words=waiting_words,
         findings=[(line, severity_words(Severity(line.severity))) for line in record.findings],
@@ -62,6 +62,10 @@ def campaign_page(record: CampaignRecord) -> str:
 def _verdict(record: CampaignRecord) -> str:
     words = "nothing has been driven yet" if record.status is None else verdict_words(record.status)
     return words[:1].upper() + words[1:]
+
+
+def _damage_rows(record: CampaignRecord) -> list[tuple[str, str]]:
+    return [("damaged", printable(sentence)) for sentence in record.damage]
 
 
 def _rows(status: CampaignStatus) -> list[tuple[str, str]]:

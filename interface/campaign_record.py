@@ -20,7 +20,7 @@ from poolproof.fuzz.folder import (
     read_pending,
     read_status,
 )
-from poolproof.fuzz.folder_tables import DATABASE
+from poolproof.fuzz.folder_tables import DATABASE, Damage
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus, CurvePoint, FindingLine, WaitingLine
 
@@ -29,17 +29,25 @@ __all__ = ["CampaignRecord", "is_campaign", "read_record", "record_in"]
 
 @dataclass(frozen=True, slots=True)
 class CampaignRecord:
-    """A campaign as it was recorded last; no status before its first report."""
+    """A campaign as it was recorded last; no status before its first report.
+
+    `damage` says what cannot be read any more, `is_failure_lost` whether something broken is among
+    it.
+    """
 
     settings: CampaignSettings
     status: CampaignStatus | None
     findings: tuple[FindingLine, ...]
     waiting: tuple[WaitingLine, ...] = ()
     coverage: CodeCoverage | None = None
+    damage: tuple[str, ...] = ()
+    is_failure_lost: bool = False
 
     @property
     def exit_status(self) -> int:
         """That of the campaign: 1 where something was broken, 2 where nothing was concluded."""
+        if self.is_failure_lost:
+            return 1
         if self.status is not None:
             return self.status.exit_status
         return 1 if self.findings or self.waiting else 2
@@ -61,15 +69,21 @@ def is_campaign(path: Path) -> bool:
 
 def read_record(path: Path) -> CampaignRecord:
     """The record in a folder that nobody has to hold. Raises FolderError."""
-    settings, status = read_status(path)
-    record = _record(settings, status, read_findings(path), read_forms(path), read_pending(path))
-    return replace(record, coverage=read_coverage(path))
+    damage = Damage(of_file=True)
+    settings, status = read_status(path, damage)
+    findings, forms = read_findings(path, damage), read_forms(path, damage)
+    record = _record(settings, status, findings, forms, read_pending(path, damage))
+    return _with_damage(replace(record, coverage=read_coverage(path, damage)), damage)
 
 
 def record_in(folder: CampaignFolder, settings: CampaignSettings) -> CampaignRecord:
     """The record in a folder that this process holds, be it in memory. Raises FolderError."""
     record = _record(settings, folder.status(), folder.findings(), folder.forms(), folder.pending())
-    return replace(record, coverage=folder.coverage())
+    return _with_damage(replace(record, coverage=folder.coverage()), folder.damage)
+
+
+def _with_damage(record: CampaignRecord, damage: Damage) -> CampaignRecord:
+    return replace(record, damage=damage.sentences, is_failure_lost=bool(damage.failures))
 
 
 def _record(

@@ -27,6 +27,7 @@ def campaign_summary(record: CampaignRecord) -> str:
     if record.coverage is not None:
         lines += coverage_lines(record.coverage)
     lines += [_finding_line(line) for line in record.findings]
+    lines += [f"damaged    {printable(sentence)}" for sentence in record.damage]
     return "\n".join(lines) + "\n"
 
 

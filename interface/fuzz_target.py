@@ -155,6 +155,9 @@ def _run(
             f"merged     {path}: {merged.num_states:,} states, {merged.num_tapes:,} tapes and "
             f"{merged.num_findings:,} findings were new"
         )
+        for sentence in merged.damage.sentences:
+            click.echo(f"damaged    {path}: {sentence}", err=True)
+        folder.damage.failures |= merged.damage.failures
     imported = _imported(options.examples, settings)
     earlier = folder.findings()
     for finding in earlier:
@@ -206,7 +209,10 @@ def _run(
     named = last.findings[0].fingerprint if last.findings else ""
     if named or last.waiting:
         click.echo(f"next       poolproof show {named or last.waiting[0].name}")
-    return last.exit_status
+    for sentence in folder.damage.sentences:
+        click.echo(f"damaged    {folder.path}: {sentence}", err=True)
+    # What was broken and cannot be read any more is broken all the same.
+    return 1 if folder.damage.failures else last.exit_status
 
 
 def _saying(display: Display) -> Callable[[Finding], None]:
