@@ -424,8 +424,8 @@ HELLO = {"protocol": 1, "name": "hostile", "level": "pool", "profile": {},
          "verbs": ["allocate", "touch", "free", "cache", "lookup"], "observers": ["free_order"]}
 STRANGE = [None, -1, 10**400, float("nan"), "", "\\ud83d\\x1b[2J", "x" * 100_000, [], {}, True]
 
-EVIL = (b"\x1b]0;owned\x07\x1b[2J\x00\xff\xfe\xed\xa0\x80 <script>alert(1)</script> ]]> & "
-        b"\xe2\x80\xae \x9b31m \r | a | `b`\n")
+EVIL = (b"\\x1b]0;owned\\x07\\x1b[2J\\x00\\xff\\xfe\\xed\\xa0\\x80 <script>alert(1)</script> ]]> & "
+        b"\\xe2\\x80\\xae \\x9b31m \\r | a | `b`\\n")
 
 def changed(value):
     if isinstance(value, dict) and value and rng.random() < 0.8:
@@ -469,7 +469,7 @@ for line in sys.stdin:
     if late and HOW == "evil errors": answer["answers"] = [
         {"error": EVIL.decode("latin-1")} for _ in asked.get("commands", ())]
     while late and HOW == "talks without end": os.write(1, b"x" * 65536)
-    while late and HOW == "writes lines without end": os.write(1, b"x\n" * 32768)
+    while late and HOW == "writes lines without end": os.write(1, b"x\\n" * 32768)
     while late and HOW == "complains without end": os.write(2, b"x" * 65536)
     if late and HOW == "slow": time.sleep(0.4); answer["answers"] = []
     if late and HOW == "dies": os.kill(os.getpid(), signal.SIGSEGV)
