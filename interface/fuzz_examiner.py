@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poolproof.certify_jobs import make_for, replay_trace
+from poolproof.certify_jobs import make_for, replay_trace, watch_trace
 from poolproof.certify_losses import confirmed_lost, improved_lost
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
@@ -99,6 +99,10 @@ class TargetExaminer:
         return self._named(culprit_of(self._isolation, LostTape(self._settings, tape), lost))
 
     def examined(self, so_far: Examination, seconds: float) -> Examination:
+        further = self._further(so_far, seconds)
+        return self._watched(further) if further.is_done else further
+
+    def _further(self, so_far: Examination, seconds: float) -> Examination:
         named = replace(so_far.progress, trace=self._named(so_far.progress.trace))
         so_far = replace(so_far, progress=named)
         if so_far.is_minimised:
@@ -168,6 +172,20 @@ class TargetExaminer:
             last = confirmed_lost(self._isolation, trace, progress.trace)
             progress = replace(progress, trace=last, attempt=None)
         return replace(so_far, progress=progress, is_done=progress.cursor.is_finished)
+
+    def _watched(self, so_far: Examination) -> Examination:
+        """With what a manager showed, as a certification keeps it; or without, if it cannot be had.
+
+        Where each attempt costs a worker there is nothing to be watched.
+        """
+        trace = so_far.trace
+        if trace.level != "manager" or trace.violation is None or so_far.is_apart:
+            return so_far
+        (outcome,) = self._isolation.map(watch_trace, [trace])
+        if not isinstance(outcome, Finished):
+            return so_far
+        shown = replace(trace, shown=outcome.value.shown)
+        return replace(so_far, progress=replace(so_far.progress, trace=shown))
 
     def _named(self, trace: Trace) -> Trace:
         """With the name by which the target is found again."""

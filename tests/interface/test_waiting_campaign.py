@@ -9,6 +9,7 @@ from poolproof.campaign_page import campaign_page
 from poolproof.campaign_record import read_record
 from poolproof.contract.trace import read_trace
 from poolproof.fuzz.findings import Examination
+from poolproof.fuzz.folder import read_findings
 from poolproof.fuzz_examiner import TargetExaminer
 from poolproof.fuzz_lines import PlainDisplay
 
@@ -119,3 +120,16 @@ def test_failing_runs_of_which_nothing_is_left_are_no_clean_end(tmp_path, campai
     assert shown.exit_code == 1
     assert "1 failing run, of which no trace was kept" in shown.stdout
     assert "Nothing was broken" not in campaign_page(read_record(tmp_path))
+
+
+def test_a_finding_of_a_manager_keeps_what_the_manager_showed(poolproof):
+    managers = Path(__file__).with_name("hostile_managers.py")
+    result = poolproof(
+        *("fuzz", f"{managers}:ReusesNewestFirst", "--steps", 600, "--in-process"),
+        *("--folder", "c", "--quiet"),
+    )
+    assert result.exit_code == 1, result.output
+    findings = read_findings(Path("c"))
+    assert findings
+    for finding in findings:
+        assert len(finding.trace.shown) == len(finding.trace.commands) + 1
