@@ -37,6 +37,8 @@ MOST_OUTPUT_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 15
 _STACK_SIGNAL = getattr(signal, "SIGUSR1", None)
 _STACK_PATIENCE_S = 0.5
+_STACK_HEADER = b"Stack (most recent call first):"
+_MOST_BEFORE_STACK_BYTES = 1 << 24
 _PR_SET_PDEATHSIG = 1
 # Loaded here and not after the fork, where a lock of the loader could be held for ever.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -119,7 +121,10 @@ def read_tail(output: BinaryIO) -> str:
 
 
 def print_stack(pid: int, output: int) -> None:
-    """Make a child print its stack into `output`, even from within a call that never returns."""
+    """Make a child print its stack into `output`, even from within a call that never returns.
+
+    One that prints without end is stopped, for who asks for its stack is about to kill it.
+    """
     if _STACK_SIGNAL is None:
         return  # pragma: no cover - the tests of processes run on Linux
     size = before = os.fstat(output).st_size
@@ -129,9 +134,22 @@ def print_stack(pid: int, output: int) -> None:
         time.sleep(0.002)
         size = os.fstat(output).st_size
     # The lines are written one by one, and on a busy machine with pauses.
+    start, until = before, time.monotonic() + _STACK_PATIENCE_S
     while size != before:
+        if time.monotonic() >= until:
+            os.kill(pid, signal.SIGSTOP)
+            _keep_stack(output, start)
+            return
         time.sleep(0.05)
         before, size = size, os.fstat(output).st_size
+
+
+def _keep_stack(output: int, start: int) -> None:
+    """Leave nothing but the stack, which stands near `start`, before much that came after it."""
+    said = os.pread(output, _MOST_BEFORE_STACK_BYTES, start)
+    stack = said[max(0, said.rfind(_STACK_HEADER)) :][:_TAIL_BYTES]
+    os.ftruncate(output, 0)
+    os.write(output, stack)
 
 
 def kill_session(pid: int) -> None:

@@ -287,3 +287,16 @@ def read_standard_input(context, argument, beacon):
 
 def test_a_target_that_reads_standard_input_finds_it_empty():
     assert outcome_of(read_standard_input) == Finished(("", b""))
+
+
+def print_without_end(context, argument, beacon):
+    beacon.bump()
+    while True:
+        os.write(1, b"all is well " * 4096)
+
+
+def test_who_prints_without_end_is_ended_with_its_stack():
+    with Isolation(lambda: None, Limits(call_timeout_s=0.3)) as isolation:
+        (outcome,) = isolation.map(print_without_end, [None])
+    assert isinstance(outcome, Hung)
+    assert outcome.stack()[0][2] == "print_without_end"
