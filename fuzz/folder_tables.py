@@ -81,7 +81,9 @@ CREATE TABLE IF NOT EXISTS examinations (name TEXT PRIMARY KEY, trace TEXT NOT N
 """What a folder of version 2 lacks."""
 
 
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, TraceError)
+UNREADABLE = (
+    ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, TraceError,
+)  # fmt: skip
 """What reading a row raises whose values are not those that were written."""
 
 
@@ -113,14 +115,14 @@ class Damage:
         self._sentences[f"{what} cannot be read: {why or type(error).__name__}"] = None
 
     @contextlib.contextmanager
-    def passed_over(self, what: str, failure: object = None) -> Iterator[None]:
-        """Whatever is wrong with a row stays in the block; `failure` is what it told of."""
+    def passed_over(self, what: str, failure: str = "") -> Iterator[None]:
+        """Whatever is wrong with a row stays in the block; `failure` names what it told of."""
         try:
             yield
         except UNREADABLE as error:
-            self.note(f"{what} {_shown_name(failure)}" if failure is not None else what, error)
-            if failure is not None:
-                self.failures.add(_shown_name(failure))
+            self.note(f"{what} {failure}".strip(), error)
+            if failure:
+                self.failures.add(failure)
 
     def rows(
         self, database: sqlite3.Connection, columns: str, table: str, *, of_failures: bool = False
@@ -140,7 +142,9 @@ class Damage:
 
 
 def _shown_name(name: object) -> str:
-    return cut(name, 40).replace("\n", " ") if isinstance(name, str) else type(name).__name__
+    if not isinstance(name, str) or not name:
+        return "without a name"
+    return cut(name, 40).replace("\n", " ")
 
 
 def connected(where: str) -> sqlite3.Connection:
@@ -220,7 +224,7 @@ def findings_in(database: sqlite3.Connection, damage: Damage) -> list[Finding]:
     columns = "fingerprint, kind, trace, tape, steps, seconds"
     found = []
     for row in damage.rows(database, columns, "findings", of_failures=True):
-        with damage.passed_over("the finding", row[0]):
+        with damage.passed_over("the finding", _shown_name(row[0])):
             found.append(_finding_of(row))
     return sorted(found, key=_when_found)
 
@@ -278,7 +282,7 @@ def forms_in(database: sqlite3.Connection, damage: Damage) -> dict[str, list[Fin
     columns = "finding, fingerprint, kind, trace, tape, steps, seconds"
     forms: dict[str, list[Finding]] = {}
     for row in damage.rows(database, columns, "forms", of_failures=True):
-        with damage.passed_over("the form", row[1]):
+        with damage.passed_over("the form", _shown_name(row[1])):
             forms.setdefault(row[0], []).append(_finding_of(row[1:]))
     return {finding: sorted(of_it, key=_when_found) for finding, of_it in forms.items()}
 
@@ -300,7 +304,7 @@ def pending_in(database: sqlite3.Connection, damage: Damage) -> list[Pending]:
     columns = "name, trace, tape, steps, seconds, was_lost"
     waiting = []
     for row in damage.rows(database, columns, "pending", of_failures=True):
-        with damage.passed_over("the failing run", row[0]):
+        with damage.passed_over("the failing run", _shown_name(row[0])):
             name, trace, *plain, was_lost = row
             pending = Pending(trace_of(_text(trace)), *_plain(*plain), bool(was_lost))
             if pending.trace.violation is None or pending.name != name:

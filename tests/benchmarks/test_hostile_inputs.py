@@ -40,7 +40,7 @@ def test_hostile_inputs_end_as_they_should(script, kind, count):
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", ["program", "target"])
 def test_one_round_of_all_hostile_families(script, kind):
-    broken, _, _ = script.try_kind(kind, 32, seed=2)
+    broken, _, _ = script.try_kind(kind, 40, seed=2)
     assert broken == []
 
 

@@ -95,6 +95,7 @@ def test_a_finding_that_cannot_be_read_counts_as_broken(campaign):
         ("UPDATE tapes SET states = x'00' WHERE num_steps = 9", "the tape "),
         ("UPDATE states SET packed = x'00'", "a row of states"),
         ("UPDATE pending SET name = 'other'", "the failing run other"),
+        ("UPDATE pending SET name = NULL", "the failing run without a name"),
     ],
 )
 def test_a_campaign_goes_on_with_what_can_be_read(campaign, statement, what):
@@ -117,7 +118,7 @@ def test_a_damaged_finding_that_is_found_again_is_replaced(campaign):
 
 
 def test_a_status_of_other_types_is_not_shown(campaign):
-    for wrong in ('"many"', "1e400", "-1", "NaN", str(10**40)):
+    for wrong in ('"many"', "1e400", "-1", "NaN", str(10**40), "[" * 3_000):
         with CampaignFolder(campaign, SETTINGS) as folder:
             folder._set("status", STATUS.to_json())
         change(
