@@ -6,6 +6,7 @@ target really got is in its certificate.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -14,6 +15,7 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.coverage_statement import NEVER_TRIED
 from poolproof.harness.index_driver import IndexCampaign
+from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_production import SCRIPTS, ManagerSizes
 from poolproof.harness.production import ProductionRun, ProductionSizes
@@ -22,6 +24,7 @@ from poolproof.harness.random_driver import PoolCampaign, plan_of
 from poolproof.harness.token_collisions import LARGEST_TOKEN
 from poolproof.levels import BUDGETS, Budget, Sequences
 from poolproof.options import CertifyOptions
+from poolproof.targets.target import Layout
 
 __all__ = ["limits", "never_tried"]
 
@@ -140,6 +143,7 @@ def _manager_rows() -> list[Row]:
             "blocks of a long prompt, up to",
             lambda sizes: f"{SCRIPTS['long prompts'].num_blocks(sizes):,}",
         ),
+        ("tokens of a block", lambda _: _range(_block_sizes())),
         ("token ids", lambda _: f"0 to {LARGEST_TOKEN:,}"),
         _manager_row("different prompts cached, up to", lambda sizes: f"{sizes.num_prompts:,}"),
         _manager_row(
@@ -152,6 +156,11 @@ def _manager_rows() -> list[Row]:
         _manager_row("commands in one run, up to", lambda sizes: f"{sizes.num_commands:,}"),
         _manager_row("times that each script is played", lambda sizes: f"{sizes.rounds:,}"),
     ]
+
+
+def _block_sizes() -> tuple[int, ...]:
+    usual = inspect.signature(Layout).parameters["block_size"].default
+    return (usual, *other_block_sizes(ManagerProfile(), usual))
 
 
 def _manager_row(what: str, told: Callable[[ManagerSizes], str]) -> Row:

@@ -87,6 +87,7 @@ class Extent:
     @classmethod
     def _of_manager_run(cls, setup: Trace, commands: Iterable[Command]) -> Extent:
         extent = cls({"blocks": (setup.num_blocks, setup.num_blocks)})
+        extent.note("tokens of a block", int(setup.options["block_size"]))
         number = 0
         for command in commands:
             number += 1
@@ -109,6 +110,7 @@ _SMALL = {
     "entries in one list": 13,
     "hashes": 6,
     "commands between readings of events": 1,
+    "tokens of a block": 4,
     "tokens in a prompt": 64,
     "token id": 64,
 }

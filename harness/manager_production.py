@@ -42,7 +42,15 @@ from poolproof.harness.manager_workload import ManagerWorkload
 from poolproof.harness.token_collisions import LARGEST_TOKEN, ConfusablePrompts, Confusion
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
-__all__ = ["QUICK_SIZES", "SCRIPTS", "ManagerScript", "ManagerSizes", "required_script_facts"]
+__all__ = [
+    "QUICK_SIZES",
+    "SCRIPTS",
+    "ManagerScript",
+    "ManagerSizes",
+    "Plan",
+    "life",
+    "required_script_facts",
+]
 
 
 CONFUSED = "prompts that bad keys confuse were computed"
@@ -222,6 +230,14 @@ def parents(run: ManagerScript) -> Iterator[Command]:
     yield from run.confuse(run.confusable.of_parents(most))
 
 
+def depths(run: ManagerScript) -> Iterator[Command]:
+    """A block behind another parent than its own, at every depth of a long prompt."""
+    # A quarter of the pool: two prompts are cached, and a third is computed beside them.
+    for confusion in run.confusable.of_depths(run.most_tokens // run.unit // 4):
+        yield from run.compute(confusion.cached)
+        yield from run.ask(confusion.asked)
+
+
 def short_parents(run: ManagerScript) -> Iterator[Command]:
     """Parents of which only some bits are in the key."""
     confusion = run.confusable.of_short_parents(run.sizes.num_prompts // 2)
@@ -263,12 +279,16 @@ def long_prompts(run: ManagerScript) -> Iterator[Command]:
     while size < most:
         lengths |= {size - 1 + run.below(3), size + run.below(unit)}
         size *= 2
+    earlier: list[TokenChain] = []
     for length in sorted(length for length in lengths if 0 < length <= most):
         tokens = run.tokens(length)
         chain = TokenChain(tokens)
         yield run.admit(chain)
         if length >= 200 * unit and run.sequences:
             run.facts.add(LONG_PROMPT)
+        # Its blocks were taken from these, and nothing has been written into them yet.
+        yield from map(LookupPrefix, earlier[-3:])
+        earlier.append(chain)
         yield Step()
         yield from _grow(run, min(3, most - length))
         yield from run.end_all()
@@ -276,6 +296,9 @@ def long_prompts(run: ManagerScript) -> Iterator[Command]:
         changed = [_with_other_token(run, tokens, place) for place in _places(run, length)]
         yield from run.ask(changed[::-1])
         yield from run.compute(changed[:1])
+    for length in (most // 32, most // 3, 5 * most // 9):
+        if length > 1:
+            yield from life(run, length, 1 + run.below(length - 1))
     yield from run.compute([TokenChain(run.tokens(most))])
     limit = run.model.profile.max_tokens
     if not limit or most < limit:
@@ -284,6 +307,55 @@ def long_prompts(run: ManagerScript) -> Iterator[Command]:
             if not limit or most + further <= limit:
                 yield run.admit(TokenChain(run.tokens(most + unit + further)))
                 yield from run.end_all()
+
+
+def every_length(run: ManagerScript) -> Iterator[Command]:
+    """Two sequences grow by a block at a time, through every number of blocks, full or one over."""
+    unit = run.unit
+    most = run.most_tokens // 2 - unit
+    yield run.admit(TokenChain(run.tokens(unit)))
+    yield run.admit(TokenChain(run.tokens(1)))
+    yield Step()
+    while (running := run.running()) and min(s.num_tokens for s in running) + unit <= most:
+        for sequence in running:
+            yield AppendTokens(sequence.seq_id, run.tokens(unit))
+        yield Step()
+    chains = [sequence.chain for sequence in run.running()]
+    yield from run.end_all()
+    yield from run.compute(chains)
+
+
+def life(run: ManagerScript, length: int, cut: int) -> Iterator[Command]:
+    """A sequence of `length` tokens forks, grows, drafts, is cut to `cut`, and comes back."""
+    unit = run.unit
+    chain = TokenChain(run.tokens(length))
+    parent, child = run.admit(chain), run.new_id()
+    yield parent
+    yield Step()
+    yield Fork(parent.seq_id, child)
+    for seq_id in (child, parent.seq_id):
+        yield AppendTokens(seq_id, run.tokens(1))
+        yield Step()
+    # Over the ends of several blocks at once; the drafts end far behind what is accepted.
+    for count in (unit + 1, length // 2 + 1):
+        yield AppendTokens(parent.seq_id, run.tokens(count))
+        yield Step()
+    yield Draft(parent.seq_id, run.tokens(unit + 2))
+    yield Step()
+    yield Accept(parent.seq_id, 1 + run.below(unit))
+    yield AppendTokens(parent.seq_id, run.tokens(1))
+    yield Step()
+    yield Preempt(child)
+    yield Resume(child, 0)
+    yield Step()
+    yield Truncate(parent.seq_id, cut)
+    for count in (1, unit):
+        yield AppendTokens(parent.seq_id, run.tokens(count))
+        yield Step()
+    yield LookupPrefix(chain)
+    yield Finish(child)
+    yield from run.compute([chain])
+    yield from run.end_all()
 
 
 def _grow(run: ManagerScript, count: int) -> Iterator[Command]:
@@ -366,8 +438,12 @@ def many_references(run: ManagerScript) -> Iterator[Command]:
     yield parent
     yield Step()
     if "fork" in run.can.verbs:
-        for _ in range(count - 1):
-            yield Fork(parent.seq_id, run.new_id())
+        # Children of one, and now and then a child of the latest.
+        latest = parent.seq_id
+        for number in range(count - 1):
+            child = run.new_id()
+            yield Fork(latest if number % 4 == 0 else parent.seq_id, child)
+            latest = child
     else:
         for _ in range(count - 1):
             yield run.admit(TokenChain((*parent.chain.tokens[:-1], *run.tokens(1))))
@@ -631,6 +707,8 @@ SCRIPTS: dict[str, Plan] = {
         ),
     ),
     "parents": Plan(parents, lambda _: 1_023, _CONFUSED, _has_cache),
+    "depths": Plan(depths, lambda sizes: sizes.num_blocks, is_for=_has_cache),
+    "every length": Plan(every_length, lambda sizes: sizes.num_blocks // 2),
     "row width": Plan(
         row_width,
         lambda sizes: sizes.num_blocks,

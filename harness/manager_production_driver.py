@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from poolproof.contract.commands import Command
@@ -32,14 +32,18 @@ class ManagerProductionCampaign(ManagerCampaign):
 
     sizes: ManagerSizes = QUICK_SIZES
 
+    def plans(self) -> Mapping[str, Plan]:
+        """What the runs play, by name and in turn."""
+        return {name: SCRIPTS[name] for name in self.sizes.scripts_for(self.profile)}
+
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` makes if it fails.
 
         The scripts come in turn; the first round has the sizes as they are, later ones others.
         """
-        names = self.sizes.scripts_for(self.profile)
-        name = names[number % len(names)]
-        plan: Plan = SCRIPTS[name]
+        plans = self.plans()
+        name = list(plans)[number % len(plans)]
+        plan = plans[name]
         null = self.profile.null_block
         usable = plan.num_blocks(self.sizes) * len(self.profile.groups)
         setup = ManagerCampaign.setup(self, number)
@@ -60,7 +64,7 @@ class ManagerProductionCampaign(ManagerCampaign):
     ) -> Violation | None:
         model, can = session.model, session.can
         run = ManagerScript(str(setup.options["seed"]), model, can, self.sizes, session.facts)
-        for command in SCRIPTS[str(setup.options[SCRIPT])].script(run):
+        for command in self.plans()[str(setup.options[SCRIPT])].script(run):
             if command.verb not in can.verbs or undefined_for_manager(model, command) is not None:
                 continue
             commands.append(command)

@@ -17,6 +17,8 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import comb
+from operator import add
 
 from poolproof.contract.content import Image, TokenChain
 
@@ -28,16 +30,35 @@ LARGEST_TOKEN = 2**31 - 1
 Tokens = tuple[int, ...]
 Pair = tuple[Tokens, Tokens]
 
-_VOCABULARIES = (100_277, 128_256, 151_936, 152_064, 201_088, 256_000, 262_144, 1_000_003)
-"""Sizes of vocabularies, by which an id may be reduced, beyond what giant steps cover."""
+_VOCABULARIES = (
+    32_000, 32_064, 32_768, 49_152, 50_257, 50_304, 64_000, 65_024, 73_448, 92_544, 100_277,
+    100_352, 102_400, 128_000, 128_256, 129_280, 130_528, 131_072, 151_552, 151_643, 151_665,
+    151_669, 151_936, 152_064, 152_960, 163_840, 200_019, 200_064, 201_088, 202_048, 248_320,
+    250_880, 255_000, 256_000, 256_128, 256_206, 262_144, 262_208, 1_000_003,
+)  # fmt: skip
+"""Sizes of vocabularies: an id may be reduced by one, or two ids packed into one number."""
+
+_SPECIAL_IDS = (
+    2, 3, 29_871, 32_000, 32_007, 50_256, 100_257, 100_265, 128_000, 128_001, 128_004, 128_008,
+    128_009, 151_643, 151_644, 151_645, 151_655, 199_999, 200_002, 200_018, 255_999, 65_535,
+    LARGEST_TOKEN,
+)  # fmt: skip
+"""Ids that mark an end, a filling or an image, and that keys may leave out or put for none."""
 
 _LARGE_BASES = (
-    65_537, 65_599, 1_000_003, 16_777_619, 19_260_817, 998_244_353, 1_000_000_007,
-    1_664_525, 22_695_477, 1_103_515_245, 2_654_435_761,
+    65_537, 65_599, 69_069, 131_071, 524_287, 1_000_003, 12_582_917, 16_777_619, 19_260_817,
+    100_000_007, 201_326_611, 402_653_189, 805_306_457, 911_382_323, 998_244_353, 1_000_000_007,
+    1_000_000_009, 1_664_525, 22_695_477, 134_775_813, 1_103_515_245, 1_540_483_477,
+    1_566_083_941, 1_812_433_253, 2_246_822_519, 2_654_435_761, 2_654_435_769, 2_147_483_629,
+    3_266_489_917, 3_432_918_353, 4_294_967_291,
 )  # fmt: skip
-_MODULI = (2**31 - 1, 2**31, 2**32, 1_000_000_007, 998_244_353)
+"""Known multipliers beyond what giant steps cover."""
+_MODULI = (2**31 - 1, 2**31, 2**32, 1_000_000_007, 998_244_353, 972_663_749, 2**61 - 1)
 
 _TEXT_LENGTHS = (7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
+EVERY_DEPTH = 130
+"""Up to so many blocks behind the first every depth is tried, and some beyond."""
+
 _DISTANCES = (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
 """How many blocks lie between a block and the one before it that is left out of its key."""
 
@@ -133,6 +154,35 @@ class ConfusablePrompts:
                     (prompt(y, *between, z),),
                 )
 
+    def of_depths(self, most_blocks: int) -> Iterator[Confusion]:
+        """Prompts of up to `most_blocks` whose blocks change their parents at some depth.
+
+        Behind the first blocks of one prompt comes the next block of another, at many depths: a hit
+        ends at the first block that is not found, so that each is asked for alone. Then the same
+        behind a long beginning that both have, where a key may name the beginning alone.
+        """
+        depth = max(1, most_blocks)
+        powers = {2**bit + off for bit in range(7, depth.bit_length()) for off in (-1, 0, 1)}
+        some = {self._random.randrange(depth) for _ in range(8)}
+        depths = [*range(1, min(depth, EVERY_DEPTH)), *sorted({*powers, *some})]
+        one, other = ([self.block() for _ in range(depth)] for _ in range(2))
+        asked = [
+            self.prompt(*one[:at], other[at]) for at in dict.fromkeys(depths) if 0 < at < depth
+        ]
+        cached = self.prompt(*one), self.prompt(*other)
+        yield Confusion("a depth at which the parent is left out", cached, tuple(asked))
+        for at in sorted({0, 1, 2, *(2**bit for bit in range(2, 14)), depth - 1}):
+            if at < depth:
+                head, seen = self.prompt(*one[: at + 1]).tokens, at * self._size
+                chains = [TokenChain(head, images=(Image(i, seen, 1),)) for i in ("p", "q")]
+                yield Confusion("an image far behind", (chains[0],), (chains[1],))
+        for length in (depth // 8, depth // 3, depth - 2):
+            if length > 0:
+                x, y, z, v = (self.block() for _ in range(4))
+                head = one[:length]
+                pair = self.prompt(*head, x, z), self.prompt(*head, y, v)
+                yield Confusion("a parent behind a long head", pair, (self.prompt(*head, x, v),))
+
     def of_short_parents(self, count: int) -> Confusion:
         """`count` parents with one child, asked for behind `count` others: cut parent hashes."""
         child = self.block()
@@ -142,9 +192,43 @@ class ConfusablePrompts:
         asked = [self.prompt(parent, child) for parent in others]
         return Confusion("a few bits of the parent", tuple(cached), tuple(asked))
 
+    def of_places(self) -> Iterator[Confusion]:
+        """One block, and the same with another token at each of many places, or with two swapped.
+
+        Of a long block the places beside powers of two are tried, and some others.
+        """
+        size, block = self._size, self.block()
+        near = {place for bit in range(size.bit_length()) for place in (2**bit - 1, 2**bit)}
+        any_ = {self._random.randrange(size) for _ in range(16)}
+        places = range(size) if size <= 32 else sorted({*near, *any_, size - 1})
+        changed = []
+        for place in places:
+            if place < size:
+                changed.append((*block[:place], block[place] ^ 1, *block[place + 1 :]))
+            if 0 < place < size:
+                swapped = [*block]
+                swapped[place - 1], swapped[place] = swapped[place], swapped[place - 1]
+                changed.append(tuple(swapped))
+        asked = [self.prompt(other) for other in changed if other != block]
+        yield Confusion("one token of a block", (self.prompt(block),), tuple(asked))
+        behind = [self.prompt(self._common, other) for other in changed if other != block]
+        cached = self.prompt(self._common, block)
+        yield Confusion("one token of a later block", (cached,), tuple(behind))
+
     def of_chance(self, count: int) -> Confusion:
-        """`count` prompts that are cached, and as many others: hashes of few bits."""
-        cached, asked = ([self.prompt(self.block()) for _ in range(count)] for _ in range(2))
+        """`count` prompts that are cached, and as many others: hashes of few bits.
+
+        They differ in one token, so that a hash of each token by itself is told from as many.
+        """
+        block, place = self.block(), self._random.randrange(self._size)
+
+        def other() -> TokenChain:
+            token = self._random.randrange(LARGEST_TOKEN + 1)
+            return self.prompt((*block[:place], token, *block[place + 1 :]))
+
+        cached, asked = ([other() for _ in range(count)] for _ in range(2))
+        known = set(cached)
+        asked = [chain for chain in asked if chain not in known]
         return Confusion("a few bits of the hash", tuple(cached), tuple(asked))
 
     def of_keys(self) -> Iterator[Confusion]:
@@ -177,12 +261,16 @@ class ConfusablePrompts:
                    TokenChain(tokens, None, "ab"))  # fmt: skip
         yield pair("an adapter and a salt, joined", TokenChain(tokens, ("a", "b"), "c"),
                    TokenChain(tokens, ("a", "bc"), "d"))  # fmt: skip
+        yield pair("an image and a salt", TokenChain(tokens, images=(Image("ab", 0, 1),)),
+                   TokenChain(tokens, None, "ab"))  # fmt: skip
         yield pair("no salt and one of that name", plain, TokenChain(tokens, None, "None"))
         yield pair("no adapter and one of that name", plain, TokenChain(tokens, ("None", "None")))
         for salt, token in (("1", 23), ("7", 89)):
             other = TokenChain((int(str(token)[1:]), *tokens[1:]), None, salt + str(token)[0])
             yield pair("a salt and the first token", TokenChain((token, *tokens[1:]), None, salt),
                        other)  # fmt: skip
+        for first, second in self._one_of_several(tokens):
+            yield pair("one of several keys", first, second)
         if self._size > 1:
             first = TokenChain(tokens, images=(Image("ab", 0, 1), Image("c", 1, 1)))
             joined = TokenChain(tokens, images=(Image("a", 0, 1), Image("bc", 1, 1)))
@@ -193,6 +281,28 @@ class ConfusablePrompts:
                        TokenChain(tokens, images=(Image("p", 1, 1),)))  # fmt: skip
 
     @staticmethod
+    def _one_of_several(tokens: Tokens) -> Iterator[tuple[TokenChain, TokenChain]]:
+        """An adapter, a salt and an image at once, of which one or two differ or are missing."""
+        for mask in range(1, 7):
+            chains = []
+            for name in ("p", "q"):
+                lora, salt, image = (name if mask & bit else "r" for bit in (1, 2, 4))
+                chains.append(
+                    TokenChain(tokens, (lora, "at"), f"salt {salt}", (Image(f"i{image}", 0, 1),))
+                )
+            yield chains[0], chains[1]
+            kept = chains[0]
+            yield (
+                chains[0],
+                TokenChain(
+                    tokens,
+                    None if mask & 1 else kept.lora,
+                    None if mask & 2 else kept.salt,
+                    () if mask & 4 else kept.images,
+                ),
+            )
+
+    @staticmethod
     def _texts() -> Iterator[tuple[str, str]]:
         """Texts that short, careless or ordered comparisons take for one."""
         for length in _TEXT_LENGTHS:
@@ -200,6 +310,9 @@ class ConfusablePrompts:
             yield "1" + "s" * length, "2" + "s" * length
         # "Aa" and "BB" have one value in the polynomial of base 31.
         yield from (("ab", "ba"), ("Aa", "BB"), ("x", "X"), ("x", "x "), ("1", "01"), ("1", "1.0"))
+        yield from (("one/x", "two/x"), ("x.1", "x.2"), ("x-1", "x_1"), ("\u00e9", "\u00e8"))
+        # In djb2 (base 33) and sdbm; then with one CRC-32, and one Adler-32.
+        yield from (("bb", "cA"), ("plumless", "buckeroo"), ("aca", "bab"))
 
     def _at_end(self, tokens: Tokens) -> Tokens:
         """A block that ends with these tokens; the others are the same in all of them."""
@@ -221,6 +334,7 @@ class ConfusablePrompts:
         """Short runs of tokens that are one to somebody, and different."""
         yield from self._of_one_token()
         yield from self._of_order_and_sums()
+        yield from self._of_shifts_and_products()
         yield from self._of_text()
         yield from self._of_checksums()
         for base in _LARGE_BASES:
@@ -228,6 +342,8 @@ class ConfusablePrompts:
                 off = -base % modulus
                 off -= modulus * (off > modulus // 2)
                 first, second = max(0, -off), max(0, -off) + off
+                if max(first, second) > LARGEST_TOKEN:
+                    continue  # no two tokens are so far apart
                 pair = (0, first), (1, second)
                 yield "a polynomial with a large base", pair
                 yield "a polynomial with a large base", (pair[0][::-1], pair[1][::-1])
@@ -244,6 +360,13 @@ class ConfusablePrompts:
         yield "the upper bits of a token", ((LARGEST_TOKEN,), (LARGEST_TOKEN - 1,))
         for vocabulary in _VOCABULARIES:
             yield "a token modulo the vocabulary", ((17,), (17 + vocabulary,))
+            low = self._random.randrange(2**20)
+            yield "two tokens in one number", ((0, low + vocabulary), (1, low))
+            yield "two tokens in one number", ((low + vocabulary, 0), (low, 1))
+        for special in _SPECIAL_IDS:
+            other = self._random.randrange(2**20, 2**30)
+            yield "no token and one that marks something", ((0,), (special,))
+            yield "a token that is left out", ((special, other), (other, special))
         yield "the sign of a token", ((0,), (LARGEST_TOKEN,))
         yield "the first token ids", ((0,), (1,))
 
@@ -261,13 +384,38 @@ class ConfusablePrompts:
         for place in range(1, self._size):
             yield "a sum with places", ((x, y), (x + place + 1, y - place))
             yield "a sum with places from 0", ((x, y), (x + place, y - place + 1))
-        yield "a sum of sums", ((x, y, z), (x + 1, y - 2, z + 1))
+        # What is summed over and over forgets ever longer rows of a binomial: 1 -2 1, 1 -3 3 -1.
+        for order in range(2, min(self._size, 7)):
+            start = [draw(2**20, 2**30) for _ in range(order + 1)]
+            off = [(-1) ** place * comb(order, place) for place in range(order + 1)]
+            yield "a sum of sums", (
+                tuple(start), tuple(map(add, start, off))
+            )  # fmt: skip
         # Every token counts, wherever it stands; a hash of the first or last few forgets some.
         block = self.block()
         for place, token in enumerate(block):
             yield f"token {place} of a block", (
                 block, (*block[:place], token ^ 1, *block[place + 1 :])
             )  # fmt: skip
+
+    def _of_shifts_and_products(self) -> Iterator[tuple[str, Pair]]:
+        """Tokens that are shifted into one another, or whose upper bits a product loses.
+
+        In 32 bits every odd factor turns 2**30 into itself or its negative, and every even one
+        loses it in the end; an exclusive or beside it does as much in every second draw.
+        """
+        draw = self._random.randrange
+        for bits in range(1, 31):
+            yield "shifted tokens", ((0, 2**bits), (1, 0))
+            yield "shifted tokens", ((2**bits, 0), (0, 1))
+        top = 2**30
+        for _ in range(6):
+            x, y, z = draw(top), draw(top), draw(top)
+            yield "the upper bits of a product", ((x, y), (x + top, y + top))
+            yield "the upper bits of a product", ((x, y + top), (x + top, y))
+            yield "the upper bits of a product", ((x, y, z), (x + top, y, z + top))
+        x, *others = (draw(2**29) for _ in range(self._size))
+        yield "the upper bits of the first token", ((x, *others), (x + 2**29, *others))
 
     def _of_text(self) -> Iterator[tuple[str, Pair]]:
         """Tokens written one behind the other, plain or in fields of some width."""

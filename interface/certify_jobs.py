@@ -27,6 +27,7 @@ from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.hash_lengths import lengths_that_pass
 from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.isolation import Beacon
+from poolproof.harness.manager_block_sizes import BlockSizesCampaign
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_production import ManagerSizes
 from poolproof.harness.manager_production_driver import ManagerProductionCampaign
@@ -158,7 +159,7 @@ class Shrink:
 
 def campaign_of(
     target: Target, chunk: Chunk
-) -> PoolCampaign | QueueCampaign | IndexCampaign | ManagerCampaign:
+) -> PoolCampaign | QueueCampaign | IndexCampaign | ManagerCampaign | BlockSizesCampaign:
     """The campaign that a chunk belongs to."""
     if chunk.kind.layout is not None:
         return _manager_campaign(target, chunk.kind.layout, chunk)
@@ -192,7 +193,9 @@ def _pool_sizes(chunk: Chunk) -> ProductionSizes | None:
     return sizes
 
 
-def _manager_campaign(target: Target, layout_name: str, chunk: Chunk) -> ManagerCampaign:
+def _manager_campaign(
+    target: Target, layout_name: str, chunk: Chunk
+) -> ManagerCampaign | BlockSizesCampaign:
     layout = target.layout(layout_name)
     assert layout.make is not None
     profile = chunk.profile or layout.profile
@@ -203,6 +206,10 @@ def _manager_campaign(target: Target, layout_name: str, chunk: Chunk) -> Manager
         if "collisions" in profile.assumed:
             # Who never said that hits are compared is not called wrong for trusting hashes.
             profile = replace(profile, collisions="trusted")
+    if sizes := chunk.kind.block_sizes:
+        return BlockSizesCampaign(
+            target.name, layout.make_with, profile, sizes, chunk.seed, options
+        )
     about = (target.name, layout.make, profile, layout.block_size, chunk.seed, options)
     if isinstance(chunk.kind.production, ManagerSizes):
         return ManagerProductionCampaign(*about, sizes=chunk.kind.production)
@@ -297,9 +304,7 @@ def make_for(target: Target, trace: Trace) -> Make:
     if trace.level in ("queue", "index"):
         return part_of(target, trace.level).make
     if trace.level == "manager":
-        layout = target.layout(str(trace.options["layout"]))
-        assert layout.make is not None
-        return layout.make
+        return target.layout(str(trace.options["layout"])).make_with(trace.options["block_size"])
     if int(trace.options.get("block_size", 1)) > 1:
         assert target.make_chained is not None
         return target.make_chained

@@ -5,6 +5,7 @@ Found out in a worker, by building one small instance (one for each layout of a 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from poolproof.contract.manager_profile import ManagerProfile
@@ -15,6 +16,7 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.isolation import Beacon, Lost
 from poolproof.harness.lost_run import as_violation
+from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.target_call import constructing, crash
 from poolproof.run_kinds import RunKind, manager_kind
 from poolproof.targets.target import Layout, Target
@@ -43,6 +45,10 @@ class LayoutDescription:
     why_not: str = ""
     takes_hash: bool = False
     """Whether the manager lets its hash be replaced (`use_hash`)."""
+    block_sizes: tuple[int, ...] = ()
+    """With how many tokens a block it can be built beside the usual number, of those tried."""
+    refused_block_sizes: tuple[int, ...] = ()
+    """The others of those, with which building it raised something."""
 
     @property
     def kind(self) -> RunKind:
@@ -175,9 +181,34 @@ def _describe_layout(layout: Layout, lost: Lost | None, beacon: Beacon) -> Layou
             raise
         except (Exception, SystemExit):  # noqa: BLE001 -- see above
             can = None
+    built, refused = _block_sizes(layout, beacon) if can is not None else ((), ())
     return LayoutDescription(
-        layout.name, layout.profile, layout.block_size, can, layout.why_not, takes_hash
+        layout.name,
+        layout.profile,
+        layout.block_size,
+        can,
+        layout.why_not,
+        takes_hash,
+        built,
+        refused,
     )
+
+
+def _block_sizes(layout: Layout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes of blocks beside the usual one with which it can be built, and with which it cannot.
+
+    No contract says which sizes a manager must take, so that refusing one is no finding.
+    """
+    if layout.make_of is None:
+        return (), ()
+    tried = other_block_sizes(layout.profile, layout.block_size)
+    built = []
+    for size in tried:
+        beacon.bump()
+        with suppress(Exception, SystemExit):
+            layout.make_with(size)(_MANAGER_BLOCKS, True)
+            built.append(size)
+    return tuple(built), tuple(size for size in tried if size not in built)
 
 
 def part_of(target: Target, level: str) -> Target:

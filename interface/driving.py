@@ -49,6 +49,9 @@ __all__ = ["Driving", "Tally", "described", "raise_if_ours", "value_of"]
 
 _SHORT_RUNS_PER_CHUNK = 24
 
+_BLOCK_SIZE_SHARE = 10
+"""Runs with blocks of the usual size for one with others: most bugs have nothing to do with it."""
+
 _MOST_ACCEPTED_LOSSES = 2
 """So many workers a stage may lose to what is accepted, and go on."""
 
@@ -112,6 +115,10 @@ class Driving:
             layout = self._about.layout_of_kind(kind)
             if layout is not None and layout.takes_hash:
                 self._drive_randomly(kind.weakened())
+        for kind in kinds:
+            layout = self._about.layout_of_kind(kind)
+            if layout is not None and layout.block_sizes:
+                self._drive_randomly(kind.with_block_sizes(layout.block_sizes))
 
     def one(self, job: Any, argument: Any) -> Any:
         """Run one job in a worker and return its outcome, Finished or Lost."""
@@ -219,7 +226,8 @@ class Driving:
         if kind.hash_bits:
             # Collisions come in every run: where they are not seen in a hundred, they never are.
             return 1
-        return self._budget.chunks_of_layout(len(self._kinds))
+        chunks = self._budget.chunks_of_layout(len(self._kinds))
+        return -(-chunks // _BLOCK_SIZE_SHARE) if kind.block_sizes else chunks
 
     def _drive_randomly(self, kind: RunKind) -> None:
         """The plain driver; a few more chunks after the first failure, then it stops.
@@ -389,7 +397,7 @@ def _expected_steps(kind: RunKind, chunks: Sequence[Chunk]) -> int:
 
 
 def _required(kind: RunKind, about: Description) -> list[str]:
-    if kind.hash_bits:
+    if kind.hash_bits or kind.block_sizes:
         return []
     layout = about.layout_of_kind(kind)
     if layout is not None:

@@ -2,7 +2,8 @@
 
 A kind says which part of a target is driven, and how: with the small sizes at which most bugs
 have their shortest trace, at the sizes that servers run (`harness/production.py`), or with a
-manager's hashes cut to a few bits, so that they collide (`harness/weak_hashes.py`).
+manager's hashes cut to a few bits, so that they collide (`harness/weak_hashes.py`), or its blocks
+of other sizes (`harness/manager_block_sizes.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class RunKind:
     """To how many bits the runs cut a manager's hashes; 0: not at all."""
     production: ProductionSizes | ManagerSizes | None = None
     """The sizes of servers, up to which the runs go; None: the small usual ones."""
+    block_sizes: tuple[int, ...] = ()
+    """The tokens of a block, each in turn, where a manager is built with others than usual."""
 
     @property
     def level(self) -> str:
@@ -46,6 +49,8 @@ class RunKind:
         name = _STAGES[self.driven] if self.layout is None else self.layout
         if self.production:
             return f"{name}, production sizes"
+        if self.block_sizes:
+            return f"{name}, other block sizes"
         return f"{name}, weak hashes" if self.hash_bits else name
 
     @property
@@ -57,6 +62,11 @@ class RunKind:
         """The kind of a manager's runs in which its hashes collide."""
         assert self.layout is not None
         return replace(self, hash_bits=_HASH_BITS)
+
+    def with_block_sizes(self, block_sizes: tuple[int, ...]) -> RunKind:
+        """The kind of a manager's runs with blocks of other sizes."""
+        assert self.layout is not None
+        return replace(self, block_sizes=block_sizes)
 
     @property
     def has_production_sizes(self) -> bool:

@@ -42,7 +42,7 @@ def layouts_not_run(about: Description, options: CertifyOptions) -> list[tuple[s
 
 
 def layout_notes(about: Description) -> list[str]:
-    """In what the profiles of layouts differ from the one that is printed."""
+    """In what the profiles of layouts differ from the one printed; blocks that they do not take."""
     first = about.profile.to_json()
     notes = []
     for layout in about.layouts:
@@ -50,6 +50,9 @@ def layout_notes(about: Description) -> list[str]:
         differ = tuple(name for name in rows if rows[name] != first[name])
         if differ and not layout.why_not:
             notes.append(f"layout {layout.name}: {profile_words(layout.profile, differ)}")
+        if layout.refused_block_sizes:
+            sizes = ", ".join(map(str, layout.refused_block_sizes))
+            notes.append(f"layout {layout.name}: not built with {sizes} tokens a block, it raised")
     return notes
 
 

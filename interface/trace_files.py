@@ -15,6 +15,7 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace, TraceError, read_trace
 from poolproof.finding import Finding
 from poolproof.finding_report import finding_report, plain_text
+from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.output_files import write_if_possible
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Make, Target
@@ -92,13 +93,13 @@ def _layout_of(trace: Trace, target: Target) -> Make:
     known = any(layout.name == name for layout in target.layouts)
     layout = target.layout(name if known else only)
     block_size = trace.options["block_size"]
-    if layout.block_size != block_size:
+    others = other_block_sizes(layout.profile, layout.block_size) if layout.make_of else ()
+    if block_size not in (layout.block_size, *others):
         raise TargetError(
             f"the trace has {block_size} tokens a block, layout {layout.name} of {target.name} "
             f"{layout.block_size}; name another target with --target"
         )
-    assert layout.make is not None
-    return layout.make
+    return layout.make_with(block_size)
 
 
 def write_findings(folder: Path, findings: Sequence[Finding]) -> dict[str, str]:

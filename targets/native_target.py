@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from poolproof.contract.manager_profile import ManagerProfile
@@ -27,7 +28,7 @@ _A = {"manager": "a manager", "pool": "a pool", "queue": "a queue", "index": "an
 """The levels with their article."""
 
 _BLOCK_SIZE = 4
-"""Tokens a block that a native manager is built with."""
+"""Tokens a block that a native manager is built with, but for runs with other sizes."""
 
 
 def native_target(
@@ -48,7 +49,13 @@ def native_target(
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
     if isinstance(profile, ManagerProfile):
-        layout = Layout(profile.layout_name, profile, _maker(cls, level), _BLOCK_SIZE)
+        layout = Layout(
+            profile.layout_name,
+            profile,
+            _manager_maker(cls, _BLOCK_SIZE),
+            _BLOCK_SIZE,
+            make_of=partial(_manager_maker, cls),
+        )
         return manager_target(
             name, "native-manager", [layout], version=version, source=source_of(cls), real_class=cls
         )
@@ -93,10 +100,14 @@ def _maker(cls: type, level: str) -> Make:
             return lambda num_blocks, enable_caching: cls(num_blocks)  # noqa: ARG005 -- see Target.make
         return lambda num_blocks, enable_caching: cls()  # noqa: ARG005 -- see Target.make
     if level == "manager":
-        return lambda num_blocks, enable_caching: cls(
-            num_blocks, _BLOCK_SIZE, enable_caching=enable_caching
-        )
+        return _manager_maker(cls, _BLOCK_SIZE)
     return lambda num_blocks, enable_caching: cls(num_blocks, enable_caching=enable_caching)
+
+
+def _manager_maker(cls: type, block_size: int) -> Make:
+    return lambda num_blocks, enable_caching: cls(
+        num_blocks, block_size, enable_caching=enable_caching
+    )
 
 
 def _takes_num_blocks(cls: type) -> bool:

@@ -14,7 +14,7 @@ from poolproof.contract.target import TargetError
 from poolproof.reference.native_manager import NativeSequenceManager
 from poolproof.targets.builtin_profile import builtin_profile
 from poolproof.targets.manager_target import manager_target
-from poolproof.targets.target import Layout, Target, source_of
+from poolproof.targets.target import Layout, Make, Target, source_of
 
 __all__ = ["reference_manager"]
 
@@ -44,12 +44,12 @@ def _layout(name: str, rows: Mapping[str, Any]) -> Layout:
     if profile.layout_name != "full" and profile.null_block is None:
         raise TargetError(f"{name}: what slides out needs a null block in its place")
 
-    def make(num_blocks: int, enable_caching: bool) -> NativeSequenceManager:
-        return NativeSequenceManager(
-            num_blocks, _BLOCK_SIZE, enable_caching=enable_caching, profile=profile
+    def make_of(block_size: int) -> Make:
+        return lambda num_blocks, enable_caching: NativeSequenceManager(
+            num_blocks, block_size, enable_caching=enable_caching, profile=profile
         )
 
-    return Layout(profile.layout_name, profile, make, _BLOCK_SIZE)
+    return Layout(profile.layout_name, profile, make_of(_BLOCK_SIZE), _BLOCK_SIZE, make_of=make_of)
 
 
 def _own(rows: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,8 @@ Make = Callable[[int, bool], Any]
 class Layout:
     """One way in which a manager can be set up: its cache groups, and whatever else differs.
 
-    Without `make` the layout is not run, and `why_not` says why.
+    Without `make` the layout is not run, and `why_not` says why. `make_of` is there where instances
+    can be built with blocks of other sizes: it has what `make` is for each.
     """
 
     name: str
@@ -37,6 +38,18 @@ class Layout:
     make: Make | None
     block_size: int = 4
     why_not: str = ""
+    make_of: Callable[[int], Make] | None = None
+
+    def make_with(self, block_size: int) -> Make:
+        """What builds instances with blocks of that size. Raises TargetError if nothing does."""
+        assert self.make is not None
+        if block_size == self.block_size:
+            return self.make
+        if self.make_of is None:
+            raise TargetError(
+                f"layout {self.name} has {self.block_size} tokens a block and takes no other size"
+            )
+        return self.make_of(block_size)
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,7 @@ def test_the_extent_of_a_run_is_counted_from_its_commands():
     extent = Extent.of_run(setup, [prompt(0, 5, 7), Step(), AppendTokens(0, (2**31 - 1,))])
     assert dict(extent) == {
         "blocks": (9, 9),
+        "tokens of a block": (4, 4),
         "tokens in a prompt": (2, 2),
         "token id": (5, 2**31 - 1),
         "commands in a run": (3, 3),
