@@ -22,7 +22,7 @@ from poolproof.bugs.clean_manager_steps import Copies
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_sequence import CleanSequence
 
-__all__ = ["FAMILIES", "LOOK_ALIKES", "Family", "Variant"]
+__all__ = ["BLOCK_SIZES", "FAMILIES", "LOOK_ALIKES", "OF_BLOCK_SIZES", "Family", "Variant"]
 
 TokenHash = Callable[[Sequence[int]], object]
 """What a manager makes of the tokens of one block."""
@@ -94,6 +94,52 @@ def _exclusive_or_polynomial(base: int, start: int) -> type[CleanManager]:
         return value
 
     return _hashing(tokens)
+
+
+def _wide_polynomial(base: int, modulus: int) -> type[CleanManager]:
+    """Tokens are mixed in before the product, as in FNV-1a."""
+
+    def tokens(block: Sequence[int]) -> int:
+        value = 2_166_136_261
+        for token in block:
+            value = (value ^ token) * base % modulus
+        return value
+
+    return _hashing(tokens)
+
+
+def _shifted_in(bits: int, how: str) -> type[CleanManager]:
+    def tokens(block: Sequence[int]) -> int:
+        value = 0
+        for place, token in enumerate(block):
+            shifted = token << bits * place
+            value = value + shifted if how == "added" else value ^ shifted
+        return value
+
+    return _hashing(tokens)
+
+
+def _left_out(special: int) -> type[CleanManager]:
+    return _hashing(lambda block: [token for token in block if token != special])
+
+
+def _put_for_none(special: int) -> type[CleanManager]:
+    return _hashing(lambda block: [token or special for token in block])
+
+
+def _moments(order: int) -> type[CleanManager]:
+    def tokens(block: Sequence[int]) -> list[int]:
+        return [
+            sum(place**power * token for place, token in enumerate(block))
+            for power in range(order + 1)
+        ]
+
+    return _hashing(tokens)
+
+
+def _bits_of_each(bits: int) -> type[CleanManager]:
+    """Each token is hashed by itself, to a few bits."""
+    return _hashing(lambda block: [token * 2_654_435_761 % 2**32 >> (32 - bits) for token in block])
 
 
 def _masked(bits: int) -> type[CleanManager]:
@@ -187,6 +233,36 @@ def _last_blocks(count: int) -> type[CleanManager]:
     return LastBlocks
 
 
+def _with_parent(parent: Callable[[Sequence[bytes], int], object]) -> type[CleanManager]:
+    """A key of the block and of what `parent(keys before, entry)` says of those before it."""
+
+    class WithParent(CleanManager):
+        def _block_key(self, sequence: CleanSequence, entry: int) -> bytes:
+            size = self.block_size
+            tokens = sequence.tokens[entry * size : (entry + 1) * size]
+            extra = self._extra_keys(sequence.extra_keys or (), entry * size, (entry + 1) * size)
+            return self.digest(repr((parent(sequence.keys, entry), tokens, extra)).encode())
+
+    return WithParent
+
+
+def _no_parent_at(depth: int) -> type[CleanManager]:
+    return _with_parent(lambda keys, entry: keys[entry - 1] if entry not in (0, depth) else None)
+
+
+def _no_parent_every(count: int) -> type[CleanManager]:
+    return _with_parent(lambda keys, entry: keys[entry - 1] if entry % count else None)
+
+
+def _ancestor(depth: int) -> type[CleanManager]:
+    """Deeper blocks name the one at `depth`, and where they stand."""
+
+    def parent(keys: Sequence[bytes], entry: int) -> object:
+        return (entry, keys[min(entry - 1, depth)]) if entry else None
+
+    return _with_parent(parent)
+
+
 def _place_for_parent() -> type[CleanManager]:
     class PlaceForParent(CleanManager):
         def _block_key(self, sequence: CleanSequence, entry: int) -> bytes:
@@ -228,6 +304,45 @@ def _cut(value: Any, length: int) -> Any:
     if isinstance(value, tuple):
         return tuple(_cut(part, length) for part in value)
     return value[length:] if length < 0 else value[:length]
+
+
+def _images_up_to(depth: int) -> type[CleanManager]:
+    """Images in the blocks behind so many are in no key."""
+
+    class ImagesUpTo(CleanManager):
+        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
+            keys = super()._extra_keys(extra_keys, first, end)
+            return [key for key in keys if key[0] != "image" or first < depth * self.block_size]
+
+    return ImagesUpTo
+
+
+def _some_keys(which: str) -> type[CleanManager]:
+    """Of several extra keys of a block one is taken, or one hides another."""
+
+    def taken(keys: list[Any]) -> list[Any]:
+        if which in ("first", "last"):
+            return keys[:1] if which == "first" else keys[-1:]
+        hiding, hidden = which.split(" over ")
+        if any(kind == hiding for kind, *_ in keys):
+            return [key for key in keys if key[0] != hidden]
+        return keys
+
+    class SomeKeys(CleanManager):
+        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
+            return taken(super()._extra_keys(extra_keys, first, end))
+
+    return SomeKeys
+
+
+def _few_keys(count: int) -> type[CleanManager]:
+    """Of all extra keys of a sequence the first few."""
+
+    class FewKeys(CleanManager):
+        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
+            return super()._extra_keys(extra_keys[:count], first, end)
+
+    return FewKeys
 
 
 def _joined_texts(what: str) -> type[CleanManager]:
@@ -390,6 +505,119 @@ def _preempted_often(count: int) -> type[CleanManager]:
     return Preempted
 
 
+def _shared_up_to(count: int) -> type[CleanManager]:
+    """A fork counts its first so many blocks."""
+
+    class SharedUpTo(CleanManager):
+        def _share(self, parent: CleanSequence, child: CleanSequence) -> None:
+            computed = -(-parent.num_computed // self.block_size)
+            child.table = parent.table[:computed]
+            self._touch(child.table[:count])
+
+    return SharedUpTo
+
+
+def _written_beyond(count: int) -> type[CleanManager]:
+    """Behind so many blocks a shared one is written over and not copied."""
+
+    class WrittenBeyond(CleanManager):
+        def _is_shared(self, sequence: CleanSequence, position: int) -> bool:
+            is_near = position // self.block_size < count
+            return is_near and super()._is_shared(sequence, position)
+
+    return WrittenBeyond
+
+
+def _generations(count: int) -> type[CleanManager]:
+    """A fork of a fork, so many deep, is not counted."""
+
+    class Generations(CleanManager):
+        def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+            super().__init__(num_blocks, block_size, **options)
+            self.generation: dict[int, int] = {}
+
+        def fork(self, seq_id: int, child_id: int) -> Copies | str:
+            answer = super().fork(seq_id, child_id)
+            generation = self.generation.get(seq_id, 0) + 1
+            self.generation[child_id] = generation
+            if generation % count == 0 and answer != "later":
+                self.pool.free(self.sequences[child_id].table[-1:])
+            return answer
+
+    return Generations
+
+
+def _kept_stale(count: int) -> type[CleanManager]:
+    """What takes more than so many blocks at once leaves their old keys in the index."""
+
+    class BulkPool(CleanPool):
+        is_bulk = False
+
+        def allocate(self, n: int) -> list[int]:
+            self.is_bulk = n > count
+            return super().allocate(n)
+
+        def _recycle(self, block_id: int) -> None:
+            if not self.is_bulk:
+                super()._recycle(block_id)
+
+    class KeptStale(CleanManager):
+        pool_class = BulkPool
+
+    return KeptStale
+
+
+def _few_at_once(count: int) -> type[CleanManager]:
+    """A sequence that grows takes at most so many blocks."""
+
+    class FewAtOnce(CleanManager):
+        def _append(self, sequence: CleanSequence, tokens: list[int]) -> Copies:
+            before = len(sequence.table)
+            copies = super()._append(sequence, tokens)
+            if before and (further := sequence.table[before + count :]):
+                del sequence.table[before + count :]
+                self.pool.free(further[::-1])
+            return copies
+
+    return FewAtOnce
+
+
+def _one_short(blocks: int) -> type[CleanManager]:
+    """One block too many where a sequence fills exactly so many, or a multiple."""
+
+    class OneShort(CleanManager):
+        def _num_entries(self, sequence: CleanSequence) -> int:
+            covered = sequence.num_computed + sequence.num_scheduled
+            is_full = covered and covered % (self.block_size * blocks) == 0
+            return super()._num_entries(sequence) + bool(is_full)
+
+    return OneShort
+
+
+def _tokens_of_block(first: int, last: int) -> type[CleanManager]:
+    """A key of the first and the last tokens of a block, so many of each."""
+    return _hashing(lambda b: (b[:first], b[max(first, len(b) - last) :]))
+
+
+def _place_left_out(place: int) -> type[CleanManager]:
+    return _hashing(lambda block: [token for at, token in enumerate(block) if at != place])
+
+
+def _blocks_by_shift(smallest: int) -> type[CleanManager]:
+    """From some size of a block on it is taken for the power of two below it."""
+
+    class BlocksByShift(CleanManager):
+        def _num_entries(self, sequence: CleanSequence) -> int:
+            size = self.block_size
+            if size < smallest or not size & (size - 1):
+                return super()._num_entries(sequence)
+            covered = sequence.num_computed + sequence.num_scheduled
+            bits = size.bit_length() - 1
+            return max((covered + (1 << bits) - 1) >> bits, len(sequence.table))
+
+    return BlocksByShift
+
+
 def _long_growth(count: int) -> type[CleanManager]:
     """A sequence that has so many blocks is written over at its beginning when it grows."""
 
@@ -445,7 +673,52 @@ FAMILIES: dict[str, Family] = {
         Family("reused blocks", "long run", _stale_after, [500, 2_048], [15_000]),
         Family("calls", "long run", _worn_out, [4_096, 5_000], [20_000]),
         Family("preemptions", "preemptions", _preempted_often, [64, 100, 256]),
+        Family("two tokens in one number", "token values", _polynomial,
+               [(128_256, 2**64), (151_936, 2**64), (200_019, 2**64), (100_000_007, 2**64)]),
+        Family("any factor in 32 bits", "token values", _polynomial,
+               [(3_141_592_653, 2**32), (2_718_281_829, 2**32), (123_456_788, 2**32)]),
+        Family("a known factor in 64 bits", "token values", _polynomial,
+               [(6_364_136_223_846_793_005, 2**64), (0x9E3779B97F4A7C15, 2**64)]),
+        Family("product after exclusive or", "token values", _wide_polynomial,
+               [(16_777_619, 2**32), (0x5BD1E995, 2**32), (777_777_777, 2**32)]),
+        Family("shifted tokens", "token values", _shifted_in,
+               [(8, "exclusive"), (16, "added"), (17, "added"), (20, "exclusive"), (24, "added")]),
+        Family("special ids left out", "token values", _left_out,
+               [2, 50_256, 100_257, 128_009, 151_643]),
+        Family("special ids for none", "token values", _put_for_none, [50_256, 128_001]),
+        Family("moments", "token values", _moments, [1, 2]),
+        Family("bits of each token", "many prompts", _bits_of_each, [12, 16], [20, 22]),
+        Family("no parent at a depth", "depths", _no_parent_at, [3, 31, 100, 127, 513], [300, 450]),
+        Family("no parent at every so manyth", "depths", _no_parent_every, [3, 7, 64, 100],
+               [300]),
+        Family("an ancestor for the parent", "depths", _ancestor, [1, 16, 64, 100, 333, 800]),
+        Family("images up to a depth", "depths", _images_up_to, [1, 8, 64, 300, 512]),
+        Family("some of several keys", "extra keys", _some_keys,
+               ["first", "last", "lora over salt", "salt over lora", "image over salt",
+                "image over lora"]),
+        Family("the first keys", "extra keys", _few_keys, [1, 2, 4, 8, 16, 32]),
+        Family("blocks that a fork counts", "long prompts", _shared_up_to, [8, 64, 500]),
+        Family("blocks that are copied", "long prompts", _written_beyond, [16, 64, 256, 600]),
+        Family("generations of forks", "many references", _generations, [8, 20]),
+        Family("stale keys of a bulk", "long prompts", _kept_stale, [64, 100, 300, 500]),
+        Family("blocks in one growth", "long prompts", _few_at_once, [1, 2, 16, 64, 128]),
+        Family("exactly full", "every length", _one_short, [5, 64, 100, 300, 600, 1_000]),
         Family("blocks while growing", "long prompts", _long_growth, [32, 64, 256]),
+    )
+}  # fmt: skip
+"""By name."""
+
+BLOCK_SIZES = "block sizes"
+"""For members that show only in blocks of other sizes than the usual one: no script."""
+
+OF_BLOCK_SIZES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("tokens of a block", BLOCK_SIZES, _tokens_of_block,
+               [(5, 0), (8, 0), (15, 0), (63, 0), (200, 0), (0, 8), (0, 100), (4, 4), (32, 32)]),
+        Family("a place of a block", BLOCK_SIZES, _place_left_out,
+               [4, 7, 15, 31, 63, 64, 127, 255]),
+        Family("blocks by a shift", BLOCK_SIZES, _blocks_by_shift, [3, 5]),
     )
 }  # fmt: skip
 """By name."""
@@ -519,6 +792,15 @@ class DeclaredRows(CleanManager):
         return super().fork(seq_id, child_id) if self._has_row() else "later"
 
 
+class PowersOfTwo(CleanManager):
+    """It takes blocks of a power of two alone, from four tokens on."""
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        if block_size < 4 or block_size & (block_size - 1):
+            raise ValueError(f"blocks have a power of two of tokens, not {block_size}")
+        super().__init__(num_blocks, block_size, **options)
+
+
 LOOK_ALIKES: tuple[type[CleanManager], ...] = (
     CleanManager,
     HashesTheOtherWay,
@@ -526,5 +808,6 @@ LOOK_ALIKES: tuple[type[CleanManager], ...] = (
     ManyTables,
     GrowingRows,
     DeclaredRows,
+    PowersOfTwo,
 )
 """Correct, with what the families above get wrong."""

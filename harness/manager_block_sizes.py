@@ -34,6 +34,9 @@ _SCRIPT_EVERY = 8
 _NUM_BLOCKS = 96
 """Of a pool with long blocks."""
 
+_LONGEST_PROMPT = 2**16 + 300
+"""Tokens of the longest prompt, so that a count of 16 bits is too short for it."""
+
 
 def other_block_sizes(profile: ManagerProfile, usual: int) -> tuple[int, ...]:
     """The sizes that a layout of this profile may be built with, beside its `usual` one.
@@ -88,7 +91,8 @@ class _LongBlocksCampaign(ManagerProductionCampaign):
 
     def plans(self) -> Mapping[str, Plan]:
         """The one script."""
-        return {"long blocks": Plan(_long_blocks, lambda _: _NUM_BLOCKS)}
+        fits = 2 * _LONGEST_PROMPT // self.block_size if self.block_size == _LONG[-1] else 0
+        return {"long blocks": Plan(_long_blocks, lambda _: max(_NUM_BLOCKS, fits))}
 
 
 def _long_blocks(run: ManagerScript) -> Iterator[Command]:
@@ -98,3 +102,5 @@ def _long_blocks(run: ManagerScript) -> Iterator[Command]:
     yield from run.confuse(run.confusable.of_parents(min(24, run.most_tokens // unit)))
     for place in sorted({1, unit // 2, unit - 1, 1 + run.below(unit - 1), 1 + run.below(unit - 1)}):
         yield from life(run, 2 * unit + place, unit + place)
+    if run.most_tokens > _LONGEST_PROMPT:
+        yield from life(run, _LONGEST_PROMPT, 2**15)

@@ -70,9 +70,9 @@ class ManagerSizes:
     num_blocks: of the largest pools. num_prompts: different prompts that are cached, and as many
     asked for. num_giant_steps: see `ConfusablePrompts.of_bases`. num_sequences and num_references:
     alive at once, and in one block. num_repeats: refusals, preemptions, cuts and swaps in one run.
-    num_commands: of a long run. Each script is played `rounds` times, with other
-    tokens and lengths; of the layouts of one manager each plays one script in `every`, from the
-    `first` on.
+    num_depths: see `ConfusablePrompts.of_depths`. num_commands: of a long run. Each script is
+    played `rounds` times, with other tokens and lengths; of the layouts of one manager each plays
+    one script in `every`, from the `first` on.
     """
 
     num_blocks: int = 4_096
@@ -81,6 +81,7 @@ class ManagerSizes:
     num_sequences: int = 257
     num_references: int = 300
     num_repeats: int = 300
+    num_depths: int = 130
     num_commands: int = 10_000
     rounds: int = 1
     first: int = 0
@@ -233,7 +234,8 @@ def parents(run: ManagerScript) -> Iterator[Command]:
 def depths(run: ManagerScript) -> Iterator[Command]:
     """A block behind another parent than its own, at every depth of a long prompt."""
     # A quarter of the pool: two prompts are cached, and a third is computed beside them.
-    for confusion in run.confusable.of_depths(run.most_tokens // run.unit // 4):
+    most = run.most_tokens // run.unit // 4
+    for confusion in run.confusable.of_depths(most, run.sizes.num_depths):
         yield from run.compute(confusion.cached)
         yield from run.ask(confusion.asked)
 
@@ -296,7 +298,7 @@ def long_prompts(run: ManagerScript) -> Iterator[Command]:
         changed = [_with_other_token(run, tokens, place) for place in _places(run, length)]
         yield from run.ask(changed[::-1])
         yield from run.compute(changed[:1])
-    for length in (most // 32, most // 3, 5 * most // 9):
+    for length in (most // 32, most // 3, 2 * most // 3):
         if length > 1:
             yield from life(run, length, 1 + run.below(length - 1))
     yield from run.compute([TokenChain(run.tokens(most))])
@@ -337,7 +339,7 @@ def life(run: ManagerScript, length: int, cut: int) -> Iterator[Command]:
         yield AppendTokens(seq_id, run.tokens(1))
         yield Step()
     # Over the ends of several blocks at once; the drafts end far behind what is accepted.
-    for count in (unit + 1, length // 2 + 1):
+    for count in (unit + 1, length // 4 + 1):
         yield AppendTokens(parent.seq_id, run.tokens(count))
         yield Step()
     yield Draft(parent.seq_id, run.tokens(unit + 2))
@@ -441,9 +443,9 @@ def many_references(run: ManagerScript) -> Iterator[Command]:
         # Children of one, and now and then a child of the latest.
         latest = parent.seq_id
         for number in range(count - 1):
-            child = run.new_id()
-            yield Fork(latest if number % 4 == 0 else parent.seq_id, child)
-            latest = child
+            child, is_deeper = run.new_id(), number % 4 == 0
+            yield Fork(latest if is_deeper else parent.seq_id, child)
+            latest = child if is_deeper else latest
     else:
         for _ in range(count - 1):
             yield run.admit(TokenChain((*parent.chain.tokens[:-1], *run.tokens(1))))
@@ -473,8 +475,7 @@ def refusals(run: ManagerScript) -> Iterator[Command]:
     rows: list[Admit] = []
     # Some take all room, so that nothing fits.
     while len(rows) < 40:
-        left = len(run.model.pool.free) - run.model.profile.watermark_blocks
-        room = left // len(run.model.groups) * min(run.model.block_sizes)
+        room = _room(run)
         if room < 1 or run.model.has_no_row():
             break
         command = run.admit(TokenChain(run.tokens(min(most // 8 + 1, room))))
@@ -486,7 +487,7 @@ def refusals(run: ManagerScript) -> Iterator[Command]:
     waiting = run.admit(TokenChain(run.tokens(most // 2)))
     refused = 0
     for number in range(run.sizes.num_repeats):
-        again = number % 2 and waiting.seq_id not in run.sequences
+        again = number % 8 and waiting.seq_id not in run.sequences
         command = waiting if again else run.admit(TokenChain(run.tokens(2 * unit + number % unit)))
         yield command
         refused += command.seq_id not in run.sequences
@@ -502,7 +503,13 @@ def refusals(run: ManagerScript) -> Iterator[Command]:
             yield Abort(run.new_id())
     if refused >= run.sizes.num_repeats // 2:
         run.facts.add(MANY_REFUSALS)
+    # Those that were refused grow on as if nothing had been.
+    if len(rows) > 1:
+        yield Finish(rows[1].seq_id)
+        yield from _grow(run, 2)
+        yield from _short_of_room(run)
     yield from run.end_all()
+    yield from _short_because_of_hits(run)
     yield Reset()
     yield from run.compute([TokenChain(run.tokens(most))])
     for row in rows:
@@ -513,6 +520,38 @@ def refusals(run: ManagerScript) -> Iterator[Command]:
         if not run.model.has_no_row():
             yield run.admit(TokenChain(run.tokens(1)))
     yield from run.end_all(backwards=True)
+
+
+def _room(run: ManagerScript) -> int:
+    """So many tokens have blocks that are free."""
+    left = len(run.model.pool.free) - run.model.profile.watermark_blocks
+    return max(0, left // len(run.model.groups) * min(run.model.block_sizes))
+
+
+def _short_of_room(run: ManagerScript) -> Iterator[Command]:
+    """Growth by more blocks than are free, by one or by many; then by what fits."""
+    for sequence in run.running()[:2]:
+        for more in (run.unit, 2 * run.unit, 17 * run.unit):
+            yield AppendTokens(sequence.seq_id, run.tokens(_room(run) + more))
+            yield Draft(sequence.seq_id, run.tokens(_room(run) + more))
+            yield AppendTokens(sequence.seq_id, run.tokens(run.unit + 1))
+            yield Step()
+
+
+def _short_because_of_hits(run: ManagerScript) -> Iterator[Command]:
+    """Cached blocks that nobody holds are no room for what comes behind them."""
+    unit = run.unit
+    for blocks in (2, 8, 40, 100):
+        chain = TokenChain(run.tokens(blocks * unit + 1))
+        left = _room(run) - (blocks + 4) * unit
+        if left < len(chain.tokens):
+            break
+        yield from run.compute([chain])
+        yield run.admit(TokenChain(run.tokens(left)))
+        yield Step()
+        for more in (8 * unit, 4 * unit, 2 * unit):
+            yield run.admit(TokenChain((*chain.tokens, *run.tokens(more))))
+        yield from run.end_all()
 
 
 def preemptions(run: ManagerScript) -> Iterator[Command]:

@@ -16,6 +16,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from math import comb
 from operator import add
@@ -55,9 +56,18 @@ _LARGE_BASES = (
 """Known multipliers beyond what giant steps cover."""
 _MODULI = (2**31 - 1, 2**31, 2**32, 1_000_000_007, 998_244_353, 972_663_749, 2**61 - 1)
 
+_MULTIPLIERS_OF_64_BITS = (
+    6_364_136_223_846_793_005, 2_862_933_555_777_941_757, 3_202_034_522_624_059_733,
+    1_181_783_497_276_652_981, 0x9E3779B97F4A7C15, 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53,
+    0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x2545F4914F6CDD1D, 0x100000001B3,
+    11_400_714_785_074_694_791, 14_029_467_366_897_019_727, 1_609_587_929_392_839_161,
+    9_650_029_242_287_828_579, 2_870_177_450_012_600_261, 0x85EBCA6B, 0xC2B2AE35,
+)  # fmt: skip
+"""Those of known generators and hashes (Knuth, Fibonacci, MurmurHash, SplitMix, FNV, xxHash)."""
+
 _TEXT_LENGTHS = (7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
-EVERY_DEPTH = 130
-"""Up to so many blocks behind the first every depth is tried, and some beyond."""
+SHORTEST_RELATION = 4
+"""So many tokens have more values than 64 bits, so that some are one in any polynomial."""
 
 _DISTANCES = (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
 """How many blocks lie between a block and the one before it that is left out of its key."""
@@ -154,17 +164,18 @@ class ConfusablePrompts:
                     (prompt(y, *between, z),),
                 )
 
-    def of_depths(self, most_blocks: int) -> Iterator[Confusion]:
+    def of_depths(self, most_blocks: int, every: int = 130) -> Iterator[Confusion]:
         """Prompts of up to `most_blocks` whose blocks change their parents at some depth.
 
         Behind the first blocks of one prompt comes the next block of another, at many depths: a hit
         ends at the first block that is not found, so that each is asked for alone. Then the same
-        behind a long beginning that both have, where a key may name the beginning alone.
+        behind a long beginning that both have, where a key may name the beginning alone. Up to
+        `every` each depth is tried, and some beyond.
         """
         depth = max(1, most_blocks)
         powers = {2**bit + off for bit in range(7, depth.bit_length()) for off in (-1, 0, 1)}
         some = {self._random.randrange(depth) for _ in range(8)}
-        depths = [*range(1, min(depth, EVERY_DEPTH)), *sorted({*powers, *some})]
+        depths = [*range(1, min(depth, every)), *sorted({*powers, *some})]
         one, other = ([self.block() for _ in range(depth)] for _ in range(2))
         asked = [
             self.prompt(*one[:at], other[at]) for at in dict.fromkeys(depths) if 0 < at < depth
@@ -269,6 +280,14 @@ class ConfusablePrompts:
             other = TokenChain((int(str(token)[1:]), *tokens[1:]), None, salt + str(token)[0])
             yield pair("a salt and the first token", TokenChain((token, *tokens[1:]), None, salt),
                        other)  # fmt: skip
+        for count in (2, 3, 5, 9, 17, 33):
+            blocks = [self.block() for _ in range(-(-count // self._size))]
+            images = [Image(f"i{place}", place, 1) for place in range(count)]
+            chains = [
+                TokenChain(self.prompt(*blocks).tokens, images=(*images[:-1], last))
+                for last in (images[-1], Image("another", count - 1, 1))
+            ]
+            yield pair("the last of many images", *chains)
         for first, second in self._one_of_several(tokens):
             yield pair("one of several keys", first, second)
         if self._size > 1:
@@ -414,6 +433,11 @@ class ConfusablePrompts:
             yield "the upper bits of a product", ((x, y), (x + top, y + top))
             yield "the upper bits of a product", ((x, y + top), (x + top, y))
             yield "the upper bits of a product", ((x, y, z), (x + top, y, z + top))
+        if self._size >= SHORTEST_RELATION:
+            for base in _MULTIPLIERS_OF_64_BITS:
+                off = _relation(base, 2**64)
+                start = tuple(draw(2**29, 2**30) for _ in off)
+                yield "a polynomial of 64 bits", (start, tuple(map(add, start, off)))
         x, *others = (draw(2**29) for _ in range(self._size))
         yield "the upper bits of the first token", ((x, *others), (x + 2**29, *others))
 
@@ -451,6 +475,55 @@ class ConfusablePrompts:
             found = _equal_crc_of_text(count, separator)
             if found is not None:
                 yield "CRC-32 of the tokens as text", found
+
+
+@cache
+def _relation(base: int, modulus: int) -> Tokens:
+    """Small numbers, not all 0, that are 0 as a polynomial in this base.
+
+    They are a short vector of the lattice of all that are (Lenstra, Lenstra and Lovasz, 1982).
+    """
+    count = SHORTEST_RELATION
+    powers = [pow(base, count - 1 - place, modulus) for place in range(count)]
+    rows = [[int(row == place) for place in range(count)] for row in range(count)]
+    for row in rows[:-1]:
+        row[-1] = -powers[rows.index(row)] % modulus
+    rows[-1][-1] = modulus
+    return tuple(min(_reduced(rows), key=lambda row: max(map(abs, row))))
+
+
+def _reduced(rows: list[list[int]]) -> list[list[int]]:
+    """A basis of the same lattice with short rows; exact, but for what decides where to go on."""
+    place = 1
+    while place < len(rows):
+        for before in reversed(range(place)):
+            _, parts = _orthogonal(rows)
+            whole = round(parts[place][before])
+            rows[place] = [a - whole * b for a, b in zip(rows[place], rows[before], strict=True)]
+        squares, parts = _orthogonal(rows)
+        if squares[place] >= (0.75 - parts[place][place - 1] ** 2) * squares[place - 1]:
+            place += 1
+        else:
+            rows[place - 1], rows[place] = rows[place], rows[place - 1]
+            place = max(1, place - 1)
+    return rows
+
+
+def _orthogonal(rows: Sequence[Sequence[int]]) -> tuple[list[float], list[list[float]]]:
+    """Squared lengths of the rows made orthogonal one after the other, and what each took off."""
+    vectors: list[list[float]] = []
+    parts: list[list[float]] = []
+    squares: list[float] = []
+    for row in rows:
+        vector = list(map(float, row))
+        parts.append([])
+        for other, square in zip(vectors, squares, strict=True):
+            part = sum(a * b for a, b in zip(map(float, row), other, strict=True)) / square
+            parts[-1].append(part)
+            vector = [a - part * b for a, b in zip(vector, other, strict=True)]
+        vectors.append(vector)
+        squares.append(sum(a * a for a in vector))
+    return squares, parts
 
 
 def _joined(encode: Callable[[int], bytes], separator: bytes) -> Callable[[Sequence[int]], bytes]:

@@ -4,9 +4,10 @@ from functools import cache
 
 import pytest
 
-from poolproof.bugs.production_manager_families import FAMILIES, LOOK_ALIKES
+from poolproof.bugs.production_manager_families import FAMILIES, LOOK_ALIKES, OF_BLOCK_SIZES
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
+from poolproof.harness.manager_block_sizes import BlockSizesCampaign, other_block_sizes
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_production import QUICK_SIZES, required_script_facts
 from poolproof.harness.manager_production_driver import ManagerProductionCampaign
@@ -15,6 +16,7 @@ from poolproof.levels import BUDGETS
 
 VARIANTS = [variant for family in FAMILIES.values() for variant in family.values()]
 AT_QUICK = [variant for variant in VARIANTS if variant.level == "quick"]
+IN_OTHER_BLOCKS = [variant for family in OF_BLOCK_SIZES.values() for variant in family.values()]
 FIRST_OF_EACH = [next(iter(family.values())) for family in FAMILIES.values()]
 
 
@@ -47,6 +49,27 @@ def failure_of(variant, level, seed=0, script=None):
 @pytest.mark.parametrize("variant", AT_QUICK, ids=by_name)
 def test_a_member_is_refused_at_quick_by_the_script_that_is_made_for_it(variant):
     assert failure_of(variant, "quick", script=variant.script) is not None
+
+
+def block_sizes_of(cls):
+    profile = ManagerProfile.from_mapping(cls.profile)
+
+    def make_of(size):
+        return lambda n, on: cls(n, size, enable_caching=on)
+
+    return BlockSizesCampaign(cls.__name__, make_of, profile, other_block_sizes(profile, 4))
+
+
+@pytest.mark.parametrize("variant", IN_OTHER_BLOCKS, ids=by_name)
+def test_a_member_shows_in_blocks_of_another_size_and_not_of_the_usual_one(variant):
+    campaign = block_sizes_of(variant.cls)
+    traces = [campaign.run(number).trace for number in range(40)]
+    (first, *_) = [trace for trace in traces if trace is not None]
+    size = first.options["block_size"]
+    again = replay(first, lambda n, on: variant.cls(n, size, enable_caching=on))
+    assert again.violation is not None
+    assert size != 4
+    assert failure_of(variant, "quick", script="token values") is None
 
 
 @pytest.mark.deep
