@@ -582,6 +582,104 @@ def _few_at_once(count: int) -> type[CleanManager]:
     return FewAtOnce
 
 
+def _keys_kept(count: int) -> type[CleanManager]:
+    """A sequence that is cut forgets its last keys, so many of them and no more."""
+
+    class KeysKept(CleanManager):
+        def _forget_keys(self, sequence: CleanSequence, full: int) -> None:
+            kept = sequence.keys[: max(full, len(sequence.keys) - count)]
+            super()._forget_keys(sequence, full)
+            sequence.keys = kept
+
+    return KeysKept
+
+
+def _taken_at_a_refusal(blocks: int) -> type[CleanManager]:
+    """A growth by more than so many blocks that is refused keeps what was free."""
+
+    class TakenAtARefusal(CleanManager):
+        def append(self, seq_id: int, tokens: list[int]) -> Copies | str:
+            answer = super().append(seq_id, tokens)
+            free = self.pool.num_free()
+            if answer == "later" and len(tokens) > blocks * self.block_size:
+                self.sequences[seq_id].table += self.pool.allocate(free)
+            return answer
+
+    return TakenAtARefusal
+
+
+def _refused_often(count: int) -> type[CleanManager]:
+    """At every so manyth refused growth the first token is kept."""
+
+    class RefusedOften(CleanManager):
+        refusals = 0
+
+        def append(self, seq_id: int, tokens: list[int]) -> Copies | str:
+            answer = super().append(seq_id, tokens)
+            if answer == "later":
+                self.refusals += 1
+                if self.refusals % count == 0:
+                    self.sequences[seq_id].tokens.append(tokens[0])
+            return answer
+
+    return RefusedOften
+
+
+def _gives_up(count: int) -> type[CleanManager]:
+    """A sequence that was refused so often waits for three more turns, room or not."""
+
+    class GivesUp(CleanManager):
+        def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+            super().__init__(num_blocks, block_size, **options)
+            self.refusals: dict[int, int] = {}
+            self.turns = 0
+
+        def _admit(self, sequence: CleanSequence, num_tokens: int | None) -> int | str:
+            if self.turns:
+                self.turns -= 1
+                return "later"
+            answer = super()._admit(sequence, num_tokens)
+            if answer == "later":
+                seen = self.refusals.get(sequence.seq_id, 0) + 1
+                self.refusals[sequence.seq_id] = seen
+                self.turns = 3 * (seen >= count)
+            return answer
+
+    return GivesUp
+
+
+def _free_hits(count: int) -> type[CleanManager]:
+    """Of more than so many hits nobody asks whether they wait in the free queue."""
+
+    class FreeHits(CleanManager):
+        def _fits(self, needed: int, hits: list[int]) -> bool:
+            return super()._fits(needed, hits if len(hits) <= count else [])
+
+    return FreeHits
+
+
+def _short_count_of_tokens(bits: int) -> type[CleanManager]:
+    class ShortCount(CleanManager):
+        def _num_entries(self, sequence: CleanSequence) -> int:
+            covered = sequence.num_computed + sequence.num_scheduled
+            over = covered >> bits << bits
+            entries = super()._num_entries(sequence)
+            return entries - over // self.block_size if over else entries
+
+    return ShortCount
+
+
+def _few_drafts(count: int) -> type[CleanManager]:
+    """Of more than so many drafts that are accepted the others count as not computed."""
+
+    class FewDrafts(CleanManager):
+        def accept(self, seq_id: int, num_tokens: int) -> None:
+            super().accept(seq_id, num_tokens)
+            self.sequences[seq_id].num_computed -= max(0, num_tokens - count)
+
+    return FewDrafts
+
+
 def _one_short(blocks: int) -> type[CleanManager]:
     """One block too many where a sequence fills exactly so many, or a multiple."""
 
@@ -702,6 +800,12 @@ FAMILIES: dict[str, Family] = {
         Family("generations of forks", "many references", _generations, [8, 20]),
         Family("stale keys of a bulk", "long prompts", _kept_stale, [64, 100, 300, 500]),
         Family("blocks in one growth", "long prompts", _few_at_once, [1, 2, 16, 64, 128]),
+        Family("keys that a cut forgets", "long prompts", _keys_kept, [4, 16, 64, 128]),
+        Family("blocks of a refused growth", "refusals", _taken_at_a_refusal, [1, 4, 32]),
+        Family("refused growths", "refusals", _refused_often, [64, 100, 255]),
+        Family("refusals of one sequence", "refusals", _gives_up, [20, 100, 250]),
+        Family("hits that wait", "refusals", _free_hits, [4, 32, 64]),
+        Family("drafts that are accepted", "long prompts", _few_drafts, [17, 32, 64]),
         Family("exactly full", "every length", _one_short, [5, 64, 100, 300, 600, 1_000]),
         Family("blocks while growing", "long prompts", _long_growth, [32, 64, 256]),
     )
@@ -718,6 +822,7 @@ OF_BLOCK_SIZES: dict[str, Family] = {
                [(5, 0), (8, 0), (15, 0), (63, 0), (200, 0), (0, 8), (0, 100), (4, 4), (32, 32)]),
         Family("a place of a block", BLOCK_SIZES, _place_left_out,
                [4, 7, 15, 31, 63, 64, 127, 255]),
+        Family("bits of a count of tokens", BLOCK_SIZES, _short_count_of_tokens, [14, 15, 16]),
         Family("blocks by a shift", BLOCK_SIZES, _blocks_by_shift, [3, 5]),
     )
 }  # fmt: skip

@@ -140,7 +140,7 @@ class ManagerGrowth(ManagerAdmissions):
         sequence = self.model.sequences[command.seq_id]
         contents = sequence.contents[0]
         drafted = contents[sequence.num_tokens : sequence.num_tokens + command.num_tokens]
-        tokens = [self.model.names.tokens(content)[-1] for content in drafted]
+        tokens = [self.model.names.last_token(content) for content in drafted]
         if command.num_tokens < sequence.num_drafts:
             self.facts.add("drafts were rejected")
         self.call(command, sequence.seq_id, command.num_tokens)

@@ -342,11 +342,14 @@ def life(run: ManagerScript, length: int, cut: int) -> Iterator[Command]:
     for count in (unit + 1, length // 4 + 1):
         yield AppendTokens(parent.seq_id, run.tokens(count))
         yield Step()
-    yield Draft(parent.seq_id, run.tokens(unit + 2))
-    yield Step()
-    yield Accept(parent.seq_id, 1 + run.below(unit))
+    for drafts, accepted in ((unit + 2, 1 + run.below(unit)), (70, 70 - run.below(4)), (70, 0)):
+        yield AppendTokens(parent.seq_id, run.tokens(1))
+        yield Draft(parent.seq_id, run.tokens(drafts))
+        yield Step()
+        yield Accept(parent.seq_id, accepted)
     yield AppendTokens(parent.seq_id, run.tokens(1))
     yield Step()
+    yield from _look_up(run, parent.seq_id)
     yield Preempt(child)
     yield Resume(child, 0)
     yield Step()
@@ -354,10 +357,18 @@ def life(run: ManagerScript, length: int, cut: int) -> Iterator[Command]:
     for count in (1, unit):
         yield AppendTokens(parent.seq_id, run.tokens(count))
         yield Step()
+    # What was cut off, and what stands in its place.
     yield LookupPrefix(chain)
+    yield from _look_up(run, parent.seq_id)
     yield Finish(child)
     yield from run.compute([chain])
     yield from run.end_all()
+
+
+def _look_up(run: ManagerScript, seq_id: int) -> Iterator[Command]:
+    """What a sequence has computed by now is asked for, if it is alive."""
+    if seq_id in run.sequences:
+        yield LookupPrefix(run.sequences[seq_id].chain)
 
 
 def _grow(run: ManagerScript, count: int) -> Iterator[Command]:
@@ -504,10 +515,12 @@ def refusals(run: ManagerScript) -> Iterator[Command]:
     if refused >= run.sizes.num_repeats // 2:
         run.facts.add(MANY_REFUSALS)
     # Those that were refused grow on as if nothing had been.
-    if len(rows) > 1:
-        yield Finish(rows[1].seq_id)
+    if len(rows) > 2:
+        yield Finish(rows[2].seq_id)
         yield from _grow(run, 2)
         yield from _short_of_room(run)
+        for seq_id in list(run.sequences):
+            yield from _look_up(run, seq_id)
     yield from run.end_all()
     yield from _short_because_of_hits(run)
     yield Reset()
@@ -533,8 +546,8 @@ def _short_of_room(run: ManagerScript) -> Iterator[Command]:
     for sequence in run.running()[:2]:
         for more in (run.unit, 2 * run.unit, 17 * run.unit):
             yield AppendTokens(sequence.seq_id, run.tokens(_room(run) + more))
-            yield Draft(sequence.seq_id, run.tokens(_room(run) + more))
             yield AppendTokens(sequence.seq_id, run.tokens(run.unit + 1))
+            yield Draft(sequence.seq_id, run.tokens(_room(run) + more))
             yield Step()
 
 

@@ -77,7 +77,11 @@ class ContentNames:
             content, item = self._origins[content]
             if not content:
                 return tuple(reversed(tokens))
-            tokens.append(item if isinstance(item, int) else int(str(item[0])))
+            tokens.append(_token(item))
+
+    def last_token(self, content: Content) -> int:
+        """The token at the end of the prefix, which has one, that a name stands for."""
+        return _token(self._origins[content][1])
 
     def prefix(self, content: Content) -> Prefix:
         """The prefix that a name stands for, with all that tells it from others."""
@@ -89,7 +93,7 @@ class ContentNames:
             items.append(item)
         items.reverse()
         lora, salt, group = item  # type: ignore[misc]  # as `root` put them in
-        tokens = tuple(i if isinstance(i, int) else int(str(i[0])) for i in items)
+        tokens = tuple(map(_token, items))
         return Prefix(tokens, lora, salt, tuple(_images(items)), group)  # type: ignore[arg-type]  # as in `root`
 
     def _named(self, parent: Content, item: Item) -> Content:
@@ -99,6 +103,10 @@ class ContentNames:
             self._names[parent, item] = name
             self._origins[name] = (parent, item)
         return name
+
+
+def _token(item: Item) -> int:
+    return item if isinstance(item, int) else int(str(item[0]))
 
 
 def _images(items: Sequence[Item]) -> Iterator[Image]:
