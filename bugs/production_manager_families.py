@@ -680,6 +680,43 @@ def _few_drafts(count: int) -> type[CleanManager]:
     return FewDrafts
 
 
+def _few_carriers(count: int) -> type[CleanManager]:
+    """Of more than so many blocks with one key the index forgets the first."""
+
+    class FewCarriers(CleanPool):
+        def _index_insert(self, key: Any, block_id: int) -> None:
+            super()._index_insert(key, block_id)
+            del self.index[key][: len(self.index[key]) - count]
+
+        def _index_remove(self, key: Any, block_id: int) -> None:
+            if block_id in self.index.get(key, ()):
+                super()._index_remove(key, block_id)
+
+    class WithFewCarriers(CleanManager):
+        pool_class = FewCarriers
+
+    return WithFewCarriers
+
+
+def _half_reset(count: int) -> type[CleanManager]:
+    """A reset forgets so many keys and no more."""
+
+    class HalfReset(CleanPool):
+        def reset(self) -> bool:
+            kept = dict(list(self.index.items())[count:])
+            hashes = self.hashes
+            if not super().reset():
+                return False
+            self.index = kept
+            self.hashes = [key if key in kept else None for key in hashes]
+            return True
+
+    class WithHalfReset(CleanManager):
+        pool_class = HalfReset
+
+    return WithHalfReset
+
+
 def _one_short(blocks: int) -> type[CleanManager]:
     """One block too many where a sequence fills exactly so many, or a multiple."""
 
@@ -806,6 +843,8 @@ FAMILIES: dict[str, Family] = {
         Family("refusals of one sequence", "refusals", _gives_up, [20, 100, 250]),
         Family("hits that wait", "refusals", _free_hits, [4, 32, 64]),
         Family("drafts that are accepted", "long prompts", _few_drafts, [17, 32, 64]),
+        Family("blocks with one key", "duplicates", _few_carriers, [2, 4, 8, 64, 200]),
+        Family("keys that a reset forgets", "many prompts", _half_reset, [64, 500, 900]),
         Family("exactly full", "every length", _one_short, [5, 64, 100, 300, 600, 1_000]),
         Family("blocks while growing", "long prompts", _long_growth, [32, 64, 256]),
     )

@@ -263,6 +263,9 @@ def many_prompts(run: ManagerScript) -> Iterator[Command]:
     yield from run.compute(confusion.cached)
     yield from run.ask(confusion.asked)
     yield from run.ask(confusion.cached[::-9])
+    # Nothing of it is found any more, wherever it stands in an index.
+    yield Reset()
+    yield from run.ask(confusion.cached[::7])
 
 
 def extra_keys(run: ManagerScript) -> Iterator[Command]:
@@ -535,6 +538,27 @@ def refusals(run: ManagerScript) -> Iterator[Command]:
     yield from run.end_all(backwards=True)
 
 
+def duplicates(run: ManagerScript) -> Iterator[Command]:
+    """One prompt that many sequences compute in one step; the copy of one of them is the last."""
+    chain = TokenChain(run.tokens(run.unit + 1))
+    for count in (3, 5, 9, 17, 33, 65, 129, 257):
+        for kept in (0, -1, count // 2):
+            admitted = [run.admit(chain) for _ in range(count)]
+            yield from admitted
+            yield Step()
+            for command in admitted:
+                if command.seq_id != admitted[kept].seq_id:
+                    yield Finish(command.seq_id)
+            filling = run.admit(TokenChain(run.tokens(max(1, _room(run)))))
+            yield filling
+            yield Step()
+            yield Finish(filling.seq_id)
+            yield from _look_up(run, admitted[kept].seq_id)
+            yield LookupPrefix(chain)
+            yield from run.end_all()
+            yield Reset()
+
+
 def _room(run: ManagerScript) -> int:
     """So many tokens have blocks that are free."""
     left = len(run.model.pool.free) - run.model.profile.watermark_blocks
@@ -760,6 +784,7 @@ SCRIPTS: dict[str, Plan] = {
     ),
     "parents": Plan(parents, lambda _: 1_023, _CONFUSED, _has_cache),
     "depths": Plan(depths, lambda sizes: sizes.num_blocks, is_for=_has_cache),
+    "duplicates": Plan(duplicates, lambda _: 600, is_for=_has_cache),
     "every length": Plan(every_length, lambda sizes: sizes.num_blocks // 2),
     "row width": Plan(
         row_width,

@@ -34,6 +34,7 @@ def prompt(seq_id, *tokens):
 def test_every_confusable_prompt_has_legal_tokens_and_differs_from_its_twin(size):
     prompts = ConfusablePrompts("seed", size)
     found = [*prompts.of_tokens(), *prompts.of_bases(64), *prompts.of_parents(80)]
+    found += [*prompts.of_places(), *prompts.of_depths(40), prompts.of_chance(50)]
     for one in [*found, *prompts.of_keys()]:
         assert not set(one.cached) & set(one.asked), one.name
         for chain in (*one.cached, *one.asked):
@@ -53,6 +54,28 @@ def test_two_prompts_collide_in_a_polynomial_of_every_base_below_the_bound(base)
         one for one in confusions if {*map(value, one.cached)} & {*map(value, one.asked)}
     ]  # fmt: skip
     assert collide
+
+
+@pytest.mark.parametrize("base", [0x9E3779B97F4A7C15, 6_364_136_223_846_793_005])
+def test_tokens_of_one_value_are_found_for_a_known_factor_in_64_bits(base):
+    def value(chain):
+        total = 0
+        for token in chain.tokens[:-1]:
+            total = (total * base + token) % 2**64
+        return total
+
+    found = [one for one in ConfusablePrompts("seed", 4).of_tokens() if "64 bits" in one.name]
+    assert any(value(one.cached[0]) == value(one.asked[0]) for one in found)
+
+
+def test_every_place_of_a_short_block_is_changed():
+    block, *_ = ConfusablePrompts("seed", 8).of_places()
+    (first,) = block.cached
+    changed = [
+        [place for place in range(8) if first.tokens[place] != other.tokens[place]]
+        for other in block.asked
+    ]
+    assert [[place] for place in range(8)] == [places for places in changed if len(places) == 1]
 
 
 def test_the_checksums_of_confusable_tokens_are_equal():
