@@ -184,8 +184,8 @@ class ConfusablePrompts:
         yield Confusion("a depth at which the parent is left out", cached, tuple(asked))
         for at in sorted({0, 1, 2, *(2**bit for bit in range(2, 14)), depth - 1}):
             if at < depth:
-                head, seen = self.prompt(*one[: at + 1]).tokens, at * self._size
-                chains = [TokenChain(head, images=(Image(i, seen, 1),)) for i in ("p", "q")]
+                tokens, first = self.prompt(*one[: at + 1]).tokens, at * self._size
+                chains = [TokenChain(tokens, images=(Image(i, first, 1),)) for i in ("p", "q")]
                 yield Confusion("an image far behind", (chains[0],), (chains[1],))
         for length in (depth // 8, depth // 3, depth - 2):
             if length > 0:
@@ -281,10 +281,10 @@ class ConfusablePrompts:
             yield pair("a salt and the first token", TokenChain((token, *tokens[1:]), None, salt),
                        other)  # fmt: skip
         for count in (2, 3, 5, 9, 17, 33):
-            blocks = [self.block() for _ in range(-(-count // self._size))]
+            filled = [self.block() for _ in range(-(-count // self._size))]
             images = [Image(f"i{place}", place, 1) for place in range(count)]
             chains = [
-                TokenChain(self.prompt(*blocks).tokens, images=(*images[:-1], last))
+                TokenChain(self.prompt(*filled).tokens, images=(*images[:-1], last))
                 for last in (images[-1], Image("another", count - 1, 1))
             ]
             yield pair("the last of many images", *chains)
@@ -406,10 +406,8 @@ class ConfusablePrompts:
         # What is summed over and over forgets ever longer rows of a binomial: 1 -2 1, 1 -3 3 -1.
         for order in range(2, min(self._size, 7)):
             start = [draw(2**20, 2**30) for _ in range(order + 1)]
-            off = [(-1) ** place * comb(order, place) for place in range(order + 1)]
-            yield "a sum of sums", (
-                tuple(start), tuple(map(add, start, off))
-            )  # fmt: skip
+            row = [(-1) ** place * comb(order, place) for place in range(order + 1)]
+            yield "a sum of sums", (tuple(start), tuple(map(add, start, row)))
         # Every token counts, wherever it stands; a hash of the first or last few forgets some.
         block = self.block()
         for place, token in enumerate(block):

@@ -57,6 +57,7 @@ __all__ = [
     "Shrink",
     "TimedMachine",
     "campaign_of",
+    "effort_to_read",
     "make_for",
     "methods_entered",
     "replay_trace",
@@ -136,8 +137,13 @@ class ChunkResult:
         kind = failure_kind(trace.violation, trace.commands)
         self.runs_of_kind[kind] += 1
         known = self.failures.get(kind)
-        if known is None or len(trace.commands) < len(known.commands):
+        if known is None or effort_to_read(trace) < effort_to_read(known):
             self.failures[kind] = trace
+
+
+def effort_to_read(trace: Trace) -> tuple[int, int]:
+    """By what traces of one failure are compared: the smallest blocks first, then the length."""
+    return int(trace.options.get("block_size", 1)), len(trace.commands)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from poolproof.certify_jobs import (
     ChunkResult,
     Machine,
     TimedMachine,
+    effort_to_read,
     run_chunk,
     run_hypothesis,
 )
@@ -329,7 +330,7 @@ class Tally:
         """
         for kind, traces in self._shortest.items():
             most = _MOST_OF_AN_ACCEPTED_KIND if kind in self._accepted else 1
-            for place, trace in enumerate(sorted(traces, key=_length)[:most]):
+            for place, trace in enumerate(sorted(traces, key=effort_to_read)[:most]):
                 yield trace, self._runs_of_kind[kind] if place == 0 else 1
 
     def large_traces(self, found: Container[FailureKind]) -> Iterator[tuple[Trace, int]]:
@@ -341,13 +342,13 @@ class Tally:
         """
         shortest: dict[object, tuple[FailureKind, Trace]] = {}
         for kind, traces in self._shortest.items():
-            trace = min(traces, key=_length)
+            trace = min(traces, key=effort_to_read)
             if kind in self._accepted:
                 yield trace, self._runs_of_kind[kind]
             elif kind not in found:
                 alike = kind.promise, kind.severity, kind.misuse
                 _, known = shortest.get(alike, (kind, trace))
-                if _length(trace) <= _length(known):
+                if effort_to_read(trace) <= effort_to_read(known):
                     shortest[alike] = kind, trace
         for kind, trace in shortest.values():
             yield trace, self._runs_of_kind[kind]
@@ -365,10 +366,6 @@ class Tally:
         if kind.production is not None:
             return f"{self.num_steps / max(seconds, 0.001):,.0f} steps/s"
         return ""
-
-
-def _length(trace: Trace) -> int:
-    return len(trace.commands)
 
 
 def _kind_of(trace: Trace) -> FailureKind:
