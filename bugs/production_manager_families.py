@@ -717,6 +717,30 @@ def _half_reset(count: int) -> type[CleanManager]:
     return WithHalfReset
 
 
+def _lost_without_cache(count: int) -> type[CleanManager]:
+    """Without a cache a sequence of more than so many blocks keeps the last one."""
+
+    class LostWithoutCache(CleanManager):
+        def _give_back(self, sequence: CleanSequence) -> None:
+            if not self.enable_caching and len(sequence.table) > count:
+                del sequence.table[-1:]
+            super()._give_back(sequence)
+
+    return LostWithoutCache
+
+
+def _freed_while_loading(count: int) -> type[CleanManager]:
+    """A sequence that is ended gives back what a transfer of more than so many blocks writes."""
+
+    class FreedWhileLoading(CleanManager):
+        def _end(self, sequence: CleanSequence) -> None:
+            if sequence.loading > count * self.block_size:
+                sequence.loading = 0
+            super()._end(sequence)
+
+    return FreedWhileLoading
+
+
 def _one_short(blocks: int) -> type[CleanManager]:
     """One block too many where a sequence fills exactly so many, or a multiple."""
 
@@ -845,6 +869,9 @@ FAMILIES: dict[str, Family] = {
         Family("drafts that are accepted", "long prompts", _few_drafts, [17, 32, 64]),
         Family("blocks with one key", "duplicates", _few_carriers, [2, 4, 8, 64, 200]),
         Family("keys that a reset forgets", "many prompts", _half_reset, [64, 500, 900]),
+        Family("blocks that are lost without a cache", "without a cache", _lost_without_cache,
+               [30, 64, 300]),
+        Family("blocks of a transfer", "long prompts", _freed_while_loading, [30, 64, 200]),
         Family("exactly full", "every length", _one_short, [5, 64, 100, 300, 600, 1_000]),
         Family("blocks while growing", "long prompts", _long_growth, [32, 64, 256]),
     )

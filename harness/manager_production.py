@@ -304,6 +304,8 @@ def long_prompts(run: ManagerScript) -> Iterator[Command]:
     for length in (most // 32, most // 3, 2 * most // 3):
         if length > 1:
             yield from life(run, length, 1 + run.below(length - 1))
+            for _ in range(2):
+                yield from _transfer(run, length)
     yield from run.compute([TokenChain(run.tokens(most))])
     limit = run.model.profile.max_tokens
     if not limit or most < limit:
@@ -396,6 +398,15 @@ def _with_other_token(run: ManagerScript, tokens: Sequence[int], place: int) -> 
     """The prompt up to some tokens behind the one that is another."""
     other = (tokens[place] + 1 + run.below(1000)) % (LARGEST_TOKEN + 1)
     return TokenChain((*tokens[:place], other, *tokens[place + 1 : place + 3 * run.unit]))
+
+
+def without_cache(run: ManagerScript) -> Iterator[Command]:
+    """Long sequences of a manager that caches nothing, and all room is there again behind each."""
+    most = run.most_tokens
+    for length in (most // 32, most // 3, 2 * most // 3):
+        if length > 1:
+            yield from life(run, length, 1 + run.below(length - 1))
+            yield from run.compute([TokenChain(run.tokens(most))])
 
 
 def chunks(run: ManagerScript) -> Iterator[Command]:
@@ -731,6 +742,7 @@ class Plan:
     num_blocks: Callable[[ManagerSizes], int]
     facts: Callable[[ManagerProfile, Capabilities], tuple[str, ...]] = lambda *_: ()
     is_for: Callable[[ManagerProfile], bool] = lambda _: True
+    enable_caching: bool = True
 
 
 def _has_cache(profile: ManagerProfile) -> bool:
@@ -785,6 +797,9 @@ SCRIPTS: dict[str, Plan] = {
     "parents": Plan(parents, lambda _: 1_023, _CONFUSED, _has_cache),
     "depths": Plan(depths, lambda sizes: sizes.num_blocks, is_for=_has_cache),
     "duplicates": Plan(duplicates, lambda _: 600, is_for=_has_cache),
+    "without a cache": Plan(
+        without_cache, lambda sizes: sizes.num_blocks // 4, enable_caching=False
+    ),
     "every length": Plan(every_length, lambda sizes: sizes.num_blocks // 2),
     "row width": Plan(
         row_width,

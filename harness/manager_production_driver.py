@@ -51,7 +51,7 @@ class ManagerProductionCampaign(ManagerCampaign):
         return replace(
             setup,
             num_blocks=max(usable + (null is not None), 0 if null is None else null + 1),
-            enable_caching=True,
+            enable_caching=plan.enable_caching,
             options={**options, SCRIPT: name},
         )
 
