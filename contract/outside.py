@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import WrapperDescriptorType
 from typing import Any
 
@@ -78,8 +79,10 @@ def _shown(value: object, most: int, deeper: int) -> str:
             return text if cls is kind else f"{class_name(value)}({text})"
     # Past a metaclass, as above.
     if isinstance(type.__dict__["__dict__"].__get__(cls).get("__index__"), WrapperDescriptorType):
-        # A number of a compiled module, such as numpy's, whose method is no Python code.
-        return f"{class_name(value)}({operator.index(value)})"  # type: ignore[arg-type] # has it
+        # A number of a compiled module, such as numpy's, whose method is no Python code. An array
+        # has the method as well, and no number.
+        with suppress(TypeError, ValueError, OverflowError):
+            return f"{class_name(value)}({operator.index(value)})"  # type: ignore[arg-type] # has it
     return f"an object of class {class_name(value)}"
 
 

@@ -81,9 +81,11 @@ class CarefulSession(PoolSession):
         found = super().first_look()
         if found is not None and found.invariant == "CRASH":
             return found  # it raises on a hash, and there is nobody beside it yet
-        other = self._make(reference.num_blocks, reference.enable_caching)
+        # Of one size with ours or of another: what two share may depend on it either way.
+        num_blocks = reference.num_blocks + (3 if reference.num_blocks % 2 else 0)
+        other = self._make(num_blocks, reference.enable_caching)
         self._neighbour = PoolSession(
-            other, self.profile, reference.num_blocks, enable_caching=reference.enable_caching
+            other, self.profile, num_blocks, enable_caching=reference.enable_caching
         )
         if not _use_a_little(self._neighbour, neighbours_key):
             self._neighbour = None  # broken by itself, which our own steps show as well

@@ -68,7 +68,8 @@ class Extent:
         for command in commands:
             number += 1
             if isinstance(command, Allocate | PopLeftN):
-                counts = max(counts, command.count)
+                # Whoever asks for more than there is gets nothing.
+                counts = max(counts, min(command.count, setup.num_blocks))
                 continue
             ids = getattr(command, "block_ids", None)
             if ids is not None and len(ids) > lists:

@@ -28,8 +28,8 @@ __all__ = [
     "small_index_plan",
 ]
 
-MOST_BLOCKS = 2**16 + 1
-"""Block ids of the first long run: one more than 16 bits hold."""
+MOST_BLOCKS = 2**17
+"""Block ids of the first long run: each has another one that is equal in 16 bits."""
 
 _MANY_KEYS = 4_000
 _MOST_OF_ONE_FAMILY = 4
@@ -72,8 +72,8 @@ def production_index_plan(
     Block ids go on beyond those of pools, which cost memory: an index has the ids that it is given.
     """
     run = sizes.run(seed, number, hash_bytes)
-    place = number - sizes.short_runs
-    if place < 0:
+    place = sizes.place_of_long(number)
+    if place is None:
         return IndexPlan(run.num_blocks, run.num_hashes, run.num_steps, hash_bytes=run.hash_bytes)
     is_crowded = place % 2 == 1
     return IndexPlan(
@@ -159,7 +159,7 @@ class IndexWorkload:
         if self.below(8) == 0:
             pair = self._filed_pair()
             if pair is not None:
-                return Insert(*pair)
+                return Insert(*(self._beside(*pair) if self.plan.is_large else pair))
         return Insert(self._any_key(), self._any_block())
 
     def pop(self) -> Command:
@@ -185,6 +185,11 @@ class IndexWorkload:
         if self.plan.is_large and self.below(8) == 0:
             return size_near_a_border(self.choices, self.plan.num_blocks) - 1
         return self.below(self.plan.num_blocks)
+
+    def _beside(self, key: IndexKey, block: int) -> tuple[IndexKey, int]:
+        """Half of the time another block for the key, whose number differs in one bit."""
+        other = block ^ (1 << self.below(self.plan.num_blocks.bit_length()))
+        return key, (other if other < self.plan.num_blocks and self.below(2) else block)
 
     def _filed_pair(self) -> tuple[IndexKey, int] | None:
         """A key that is carried, with one of its blocks; None where a few draws find none."""

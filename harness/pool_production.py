@@ -3,7 +3,8 @@
 A server gives a pool one request after another: a prompt whose cached prefix is held and whose
 other blocks are taken and cached in one call, tokens one at a time, an end that gives everything
 back. Between them stand the extremes of the same calls: the whole pool in one list, hundreds of
-owners of one block or of carriers of one hash, hundreds of refusals, every count in turn. Daily
+owners of one block or of carriers of one hash, prompts of which a part is held and a part waits,
+hundreds of refusals, every count in turn. Daily
 commands of the small grammar fill the gaps (`pool_workload.py`).
 """
 
@@ -35,6 +36,9 @@ __all__ = ["ProductionWorkload", "required_production_facts"]
 MOST_IN_DAILY_LISTS = 64
 """Most lists stay below this."""
 
+SMALL_BLOCKS = 8
+"""In a pool of up to so many blocks all can be given back again and again."""
+
 LONG_LISTS_SHARE = 12
 """Lists beyond that may have so many entries in all for each command of the run: a step costs what
 its list is long, and a run of many steps shows more than one of a few huge ones."""
@@ -65,6 +69,7 @@ class ProductionWorkload(PoolWorkload):
         self._next_count = run.first_count
         self._entries_left = LONG_LISTS_SHARE * max(run.num_steps, 4 * pool.num_blocks)
         self._next_hash = 0
+        self._num_commands = 0
         touches = "touch" in can.verbs
         episodes: list[tuple[int, Episode, bool]] = [
             (6, self._request, True),
@@ -72,13 +77,14 @@ class ProductionWorkload(PoolWorkload):
             (5, self._end, True),
             (4, self._daily, True),
             (2, self._each_count, True),
+            (2, self._shared_prompt, True),
             (1, self._many_owners, touches),
             (1, self._many_carriers, True),
             (1, self._refusals, True),
             (1, self._whole_pool, True),
             (1, self._questions, "lookup" in can.verbs),
             (1, self._evictions, "evict" in can.verbs),
-            (1, self._reset_all, "reset" in can.verbs),
+            (3 if run.is_steady else 1, self._reset_all, "reset" in can.verbs),
         ]
         self._episodes = [
             episode for weight, episode, able in episodes if able for _ in range(weight)
@@ -90,6 +96,9 @@ class ProductionWorkload(PoolWorkload):
 
     def next(self) -> Command:
         """The next legal command."""
+        self._num_commands += 1
+        if self._run.is_steady and self._num_commands == self._run.num_steps // 4:
+            self.set_weights({"reset": 0})
         if self._taken_back is not None:
             command, self._taken_back = self._taken_back, None
             return command
@@ -99,7 +108,10 @@ class ProductionWorkload(PoolWorkload):
             self._episode = self._episodes[self.below(len(self._episodes))]()
 
     def drain(self) -> Command | None:
-        """As in small pools, in larger shares."""
+        """As in small pools, in larger shares; what was taken back gives its references first."""
+        taken_back, self._taken_back = self._taken_back, None
+        if isinstance(taken_back, Free):
+            return taken_back
         if not self.references:
             return None
         share = 1 + self.below(max(len(self.references) // 8, 4))
@@ -109,8 +121,22 @@ class ProductionWorkload(PoolWorkload):
         """The episode goes on as if the command had been applied, so it comes next."""
         self._taken_back = command
 
+    def _outside(self) -> int:
+        """Also ids that wrap around a list of Python's, or in 8, 16 or 32 bits."""
+        num_blocks = self.pool.num_blocks
+        some = self.below(num_blocks)
+        far = (num_blocks + some, 2**20 + some, 2**32 + some, -num_blocks, -1 - some)
+        kind = self.below(8)
+        return far[kind] if kind < len(far) else super()._outside()
+
+    def _held_beside_the_wrong_one(self) -> list[int]:
+        return self._distinct_held(2 if self.below(2) else MOST_IN_DAILY_LISTS)
+
     def _opening(self) -> Iterator[Command]:
         yield from self._whole_pool()
+        if "reset" in self.can.verbs and self.below(2):
+            yield from self._reset_all()
+        yield from self._shared_prompt()
         yield from self._request()
         if "touch" in self.can.verbs:
             yield from self._many_owners()
@@ -157,7 +183,33 @@ class ProductionWorkload(PoolWorkload):
             yield Allocate(len(missing))  # refused, as a server is when its pool is full
             return
         yield Allocate(len(missing))
-        yield from self._cache(self.references[-len(missing) :], missing)
+        yield from self._cache_in_parts(missing)
+
+    def _shared_prompt(self) -> Iterator[Command]:
+        """Several requests of one prompt, of which a part waits in the queue and a part is held."""
+        count = min(self._size(max(len(self.pool.free), 1)), len(self.pool.free))
+        if not count or not self._affords(6 * count):
+            return
+        hashes = self._prompt(count)
+        yield Allocate(len(hashes))
+        yield from self._cache_in_parts(hashes)
+        blocks = self.references[-len(hashes) :]
+        if gone := self.below(len(hashes) + 1):
+            yield self._give_back(gone, "last")
+            if self.below(2):
+                # The first ones wait, and the last ones are held.
+                blocks = blocks[::-1]
+        for _ in range(1 + self.below(4)):
+            again = [b for b in blocks if self.pool.holders[b] or self.pool.keys[b]]
+            if not again:
+                return
+            before = len(self.references)
+            if "acquire" in self.can.verbs:
+                yield Acquire(hashes)
+            elif "touch" in self.can.verbs:
+                yield Touch(tuple(again * 2 if self.below(8) == 0 else again))
+            if self.below(3) == 0 and len(self.references) > before:
+                yield self._give_back(len(self.references) - before, "last")
 
     def _decode(self) -> Iterator[Command]:
         """Tokens one at a time: a block now and then, cached when it is full."""
@@ -249,11 +301,23 @@ class ProductionWorkload(PoolWorkload):
         if "lookup" in self.can.verbs:
             yield Lookup(key[0])
         yield self._give_back(1 + self.below(count), "last")
+        if "evict" in self.can.verbs and self.below(2):
+            yield from self._fewer_carriers(key[0])
+
+    def _fewer_carriers(self, key: Key) -> Iterator[Command]:
+        """They are evicted until one is left: the first, the last, or any of them."""
+        kind = self.below(3)
+        while len(carriers := self.pool.lookup(key)) > 1:
+            some = len(carriers) - 1 if kind < 2 else max(len(carriers) // 8, 1)
+            first = (1, 0)[kind] if kind < 2 else self.below(len(carriers) - some)
+            yield Evict(tuple(carriers[first : first + some]))
 
     def _refusals(self) -> Iterator[Command]:
         """The same refusal again and again, and then what fits."""
         for _ in range(self._size(min(300, self._run.num_steps // 8) or 1)):
             yield Allocate(len(self.pool.free) + 1 + self.below(2))
+        most = self.pool.num_blocks
+        yield Allocate(len(self.pool.free) + (most, 2 * most, 2**16, 2**20)[self.below(4)])
         if self.pool.free:
             yield Allocate(len(self.pool.free))
             yield self._give_back(self._size(len(self.references)), "last")
@@ -270,14 +334,38 @@ class ProductionWorkload(PoolWorkload):
         if self.pool.null_block is not None:
             ids = [block for block in ids if block != self.pool.null_block]
         if ids:
+            held = self._held_with_hashes(ids)
             yield Evict(tuple(ids))
+            if self.below(2):
+                yield from self._cache(list(held), list(held.values()))
 
     def _reset_all(self) -> Iterator[Command]:
-        """Refused while a block is held; now and then everything is given back for it."""
+        """Refused while a block is held; now and then everything is given back for it.
+
+        What comes next takes blocks that had hashes, and gives them the same ones. A small pool
+        is reset many times, and a steady one never after its first quarter: there are counters of
+        resets, and counters that a reset clears.
+        """
+        is_small = self.pool.num_blocks <= SMALL_BLOCKS
+        if self._run.is_steady and self._num_commands >= self._run.num_steps // 4:
+            return
         yield Reset()
-        if self.references and self.below(4) == 0:
-            yield self._give_back(len(self.references), "any")
+        rounds = 1 + self.below(32 if self._run.is_steady else 8) if is_small else 1
+        for _ in range(rounds):
+            if self.references:
+                if not is_small and self.below(4):
+                    return
+                yield self._give_back(len(self.references), "any")
+            before = {block: keys[0] for block, keys in self.pool.keys.items() if keys}
             yield Reset()
+            count = min(len(self.pool.free), MOST_IN_DAILY_LISTS)
+            yield Allocate(count)
+            blocks = [block for block in self.references[-count:] if block in before]
+            yield from self._cache(blocks, [before[block] for block in blocks])
+
+    def _held_with_hashes(self, blocks: Sequence[int]) -> dict[int, Key]:
+        keys, holders = self.pool.keys, self.pool.holders
+        return {block: keys[block][0] for block in blocks if keys[block] and holders[block]}
 
     # --- their parts --------------------------------------------------------------------------
 
@@ -291,6 +379,21 @@ class ProductionWorkload(PoolWorkload):
             self._next_hash = (start + count) % len(self.hashes)
         twice = [*self.hashes[start : start + count]]
         return (*twice, *self.hashes[: count - len(twice)])
+
+    def _cache_in_parts(self, hashes: Sequence[Key]) -> Iterator[Command]:
+        """The blocks that were taken last get the hashes: at once, or a part of them first.
+
+        Who has cached a part of a prompt may name all of it when the rest is full.
+        """
+        count = len(hashes)
+        kind = self.below(6) if count > 1 and self.pool.enable_caching else 2
+        if kind < 2:
+            part = 1 + self.below(count - 1)
+            first, last = (0, part) if kind == 0 else (part, count)
+            yield from self._cache(self.references[-count:][first:last], hashes[first:last])
+        blocks = self.references[-count:]
+        if len(set(blocks)) == count:
+            yield from self._cache(blocks, hashes)
 
     def _cache(self, blocks: Sequence[int], hashes: Sequence[Key]) -> Iterator[Command]:
         """The blocks get the hashes, as many as there are of both, where the profile lets them."""

@@ -192,9 +192,8 @@ class PoolWorkload:
 
     def misuse(self) -> Command | None:
         """A command that the profile calls misuse (`legality.misuse_of` says why)."""
-        num_blocks = self.pool.num_blocks
-        outside = (num_blocks, num_blocks + 7, -1)[self.below(3)]
-        held = self._distinct_held(2)
+        outside = self._outside()
+        held = self._held_beside_the_wrong_one()
         free = next(reversed(self.pool.free), None)
         some = self.hashes[0]
         kinds: list[Command] = [
@@ -212,7 +211,7 @@ class PoolWorkload:
             if free is not None:
                 kinds += [Cache((free,), (some,)), Cache((*held, free), (some,) * (len(held) + 1))]
             if held:
-                kinds += [Cache((held[0],), ()), Cache((held[0], held[0]), (some, some))]
+                kinds += [Cache((held[0],), ()), Cache((*held, held[0]), (some,) * (len(held) + 1))]
             if "evict" in self.can.verbs:
                 kinds.append(Evict((*held, outside)))
         null = self.pool.null_block
@@ -222,6 +221,14 @@ class PoolWorkload:
                 kinds.append(Cache((null,), (some,)))
         command = kinds[self.below(len(kinds))]
         return command if command.verb in self.can.verbs else None
+
+    def _outside(self) -> int:
+        """The id of no block."""
+        return (self.pool.num_blocks, self.pool.num_blocks + 7, -1)[self.below(3)]
+
+    def _held_beside_the_wrong_one(self) -> list[int]:
+        """Held blocks that stand in a list of misuse before the wrong one."""
+        return self._distinct_held(2)
 
     def drain(self) -> Command | None:
         """The next `free` on the way to a pool that nobody holds."""

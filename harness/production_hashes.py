@@ -2,14 +2,15 @@
 
 Real hashes look random, and are not all that a server stores: four bytes for the cache group
 stand behind each, a test engine counts upwards, a key of a draft model begins like its parent's.
-An index that compares a part of a hash, ends it at a zero byte, adds its bytes up or takes one
-value for "none" meets two of these families within one run.
+An index that compares a part of a hash, ends it at a zero byte, adds its bytes up, keeps a checksum
+in its place or takes one value for "none" meets two of these families within one run.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count, permutations
 
 __all__ = ["HASH_FAMILIES", "hashes_that_look_alike"]
@@ -104,6 +105,105 @@ def _same_sum(source: random.Random, length: int) -> Iterator[bytes]:
             yield b"".join(words[place] for place in order) + b"".join(words[len(order) :])
 
 
+def _same_words(source: random.Random, length: int) -> Iterator[bytes]:
+    """The same two words in the other order, of any width: equal for who keeps a set of words."""
+    for number in count():
+        width = min((1, 2, 8, 16, 32)[number % 5], length // 2)
+        base = source.randbytes(length)
+        yield base
+        yield base[width : 2 * width] + base[:width] + base[2 * width :]
+
+
+_CRC_32 = (0x1_04C1_1DB7, 0x1_1EDC_6F41)
+"""Generators of CRC-32 and CRC-32C. Where a multiple of it is added, the checksum stays."""
+
+_BASES = (31, 33, 37, 65, 131, 251)
+"""Of polynomials over bytes, as `String.hashCode` and `djb2` are."""
+
+_MODULI = (65_521, 1_000_003, 998_244_353, 1_000_000_007, 2**31 - 1, 2**32 - 5, 2**61 - 1)
+"""Primes by which numbers are reduced, and that of Python's own `hash`."""
+
+_FNV_PRIME = 16_777_619
+
+
+def _same_checksum(source: random.Random, length: int) -> Iterator[bytes]:
+    """Pairs that agree in a checksum that others use for hashes of their own."""
+    if length < 2:
+        return
+    pairs = (_same_crc, _same_adler, _same_polynomial, _same_residue, _same_fnv)
+    for number in count(source.randrange(len(pairs))):
+        yield from pairs[number % len(pairs)](source, length)
+
+
+def _same_crc(source: random.Random, length: int) -> tuple[bytes, ...]:
+    generator = source.choice(_CRC_32)
+    added = sum(1 << place for place in range(33) if generator >> (32 - place) & 1)
+    if length < 5:
+        return ()
+    base, shift = int.from_bytes(source.randbytes(length), "little"), source.randrange(length - 4)
+    return tuple(n.to_bytes(length, "little") for n in (base, base ^ added << 8 * shift))
+
+
+def _same_adler(source: random.Random, length: int) -> tuple[bytes, ...]:
+    place = source.randrange(length - 2) if length > 2 else 0
+    return _moved(source, length, place, (1, -2, 1))
+
+
+def _same_polynomial(source: random.Random, length: int) -> tuple[bytes, ...]:
+    """From the first byte to the last, or the other way round."""
+    place = source.randrange(length - 1) if length > 1 else 0
+    base = source.choice(_BASES)
+    return _moved(source, length, place, source.choice(((1, -base), (-base, 1))))
+
+
+def _same_residue(source: random.Random, length: int) -> tuple[bytes, ...]:
+    modulus, order = source.choice(_MODULI), source.choice(("big", "little"))
+    if 8 * length <= modulus.bit_length():
+        return ()
+    base = source.randrange(256**length - modulus)
+    return tuple(n.to_bytes(length, order) for n in (base, base + modulus))  # type: ignore[arg-type]  # "big" or "little"
+
+
+def _same_fnv(source: random.Random, length: int) -> tuple[bytes, ...]:
+    """FNV-1a of 32 bits: beginnings that agree in all but the last byte, which the next mends."""
+    first, second, difference = _fnv_beginnings()
+    if length < len(first) + 1:
+        return ()
+    rest = source.randbytes(length - len(first))
+    return first + rest, second + bytes([rest[0] ^ difference]) + rest[1:]
+
+
+@cache
+def _fnv_beginnings() -> tuple[bytes, bytes, int]:
+    """Two of 4 bytes, and by what the next byte must differ."""
+    seen: dict[int, tuple[bytes, int]] = {}
+    source = random.Random("FNV-1a")
+    for _ in count():
+        beginning = source.randbytes(4)
+        state = 2_166_136_261
+        for byte in beginning:
+            state = ((state ^ byte) * _FNV_PRIME) & 0xFFFF_FFFF
+        other, low = seen.setdefault(state >> 8, (beginning, state & 255))
+        if other != beginning:
+            return other, beginning, low ^ state & 255
+    raise AssertionError("the numbers do not end")
+
+
+def _moved(
+    source: random.Random, length: int, place: int, by: tuple[int, ...]
+) -> tuple[bytes, ...]:
+    """A hash, and the same with these numbers added to the bytes from `place` on."""
+    if length < len(by):
+        return ()
+    base, other = bytearray(source.randbytes(length)), bytearray()
+    for at, number in enumerate(by, place):
+        base[at] = source.randrange(max(0, -number), min(256, 256 - number))
+    other[:] = base
+    for at, number in enumerate(by, place):
+        other[at] += number
+    return bytes(base), bytes(other)
+
+
 def _text(source: random.Random, length: int) -> Iterator[bytes]:
     """Letters and digits that differ in case, blanks or leading zeros, and no valid UTF-8."""
     for _ in count():
@@ -125,6 +225,8 @@ HASH_FAMILIES: tuple[Callable[[random.Random, int], Iterator[bytes]], ...] = (
     _groups,
     _counters,
     _same_sum,
+    _same_words,
+    _same_checksum,
     _text,
 )
 """From a source of randomness and a length in bytes to the hashes of a family."""

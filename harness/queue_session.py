@@ -191,13 +191,19 @@ class QueueSession:
 
     def _append_n(self, command: AppendN) -> None:
         self._joins(command.block_ids)
-        self._call(command, list(command.block_ids))
+        self._call_with_list(command)
         self.reference.append_n(command.block_ids)
 
     def _prepend_n(self, command: PrependN) -> None:
         self._joins(command.block_ids)
-        self._call(command, list(command.block_ids))
+        self._call_with_list(command)
         self.reference.prepend_n(command.block_ids)
+
+    def _call_with_list(self, command: AppendN | PrependN) -> None:
+        """The list is the caller's: it is emptied as soon as the call is over."""
+        blocks = list(command.block_ids)
+        self._call(command, blocks)
+        blocks.clear()
 
     def _joins(self, block_ids: tuple[int, ...]) -> None:
         self._touched = block_ids

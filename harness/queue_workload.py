@@ -160,8 +160,11 @@ class ProductionQueueWorkload(QueueWorkload):
         return command
 
     def _join(self, count: int) -> Iterator[Command]:
-        """Some blocks come back: in one call as a rule, in any order."""
+        """Some blocks come back: in one call as a rule, in any order, rising or falling too."""
         blocks = [self._drawn() for _ in range(min(count, len(self._gone)))]
+        order = self.below(8)
+        if order < 2:
+            blocks.sort(reverse=order == 1)
         lists: list[Callable[[tuple[int, ...]], Command]] = []
         lists += [AppendN] * ("append_n" in self.can.verbs)
         lists += [PrependN] * ("prepend_n" in self.can.verbs)

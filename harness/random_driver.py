@@ -166,6 +166,7 @@ def _production_plan(run: ProductionRun, profile: Profile) -> RunPlan:
         enable_caching=run.enable_caching,
         num_steps=run.num_steps,
         num_hashes=run.num_hashes,
+        careful=run.careful,
         production=run,
     )
 
@@ -196,7 +197,7 @@ def _run_pool(
             enable_caching=plan.enable_caching,
             options=setup.options,
             session_class=session_class,
-            full_every=campaign.full_every,
+            full_every=campaign.full_every or (plan.production and plan.production.full_every),
             checked=campaign.checked,
         )
     except TargetError:

@@ -48,7 +48,7 @@ from poolproof.run_kinds import CHAINS, RunKind
 
 __all__ = ["Driving", "Tally", "described", "raise_if_ours", "value_of"]
 
-_SHORT_RUNS_PER_CHUNK = 24
+_BRIEF_RUNS_PER_CHUNK = 24
 
 _BLOCK_SIZE_SHARE = 10
 """Runs with blocks of the usual size for one with others: most bugs have nothing to do with it."""
@@ -212,12 +212,8 @@ class Driving:
             assert layout is not None
             return [Chunk(kind, seed, number, 1) for number in kind.production.runs(layout.profile)]
         if kind.production is not None:
-            sizes = kind.production
-            short = range(0, sizes.short_runs, _SHORT_RUNS_PER_CHUNK)
-            return [
-                Chunk(kind, seed, first, min(_SHORT_RUNS_PER_CHUNK, sizes.short_runs - first))
-                for first in short
-            ] + [Chunk(kind, seed, number, 1) for number in range(sizes.short_runs, sizes.num_runs)]
+            groups = kind.production.groups(_BRIEF_RUNS_PER_CHUNK)
+            return [Chunk(kind, seed, numbers.start, len(numbers)) for numbers in groups]
         firsts = range(0, self._num_chunks(kind) * RUNS_PER_CHUNK, RUNS_PER_CHUNK)
         return [Chunk(kind, seed, first, RUNS_PER_CHUNK) for first in firsts]
 

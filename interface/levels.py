@@ -123,7 +123,7 @@ BUDGETS = {
         queue_blocks=4,
         index_blocks=2,
         workload_states=1_200,
-        production=ProductionSizes(48, 3, 10_000, 4_096, 4_200),
+        production=ProductionSizes(48, 3, 10_000, 4_096, 4_200, wide_runs=20, steady_runs=1),
         manager_production=QUICK_SIZES,
     ),
     "standard": Budget(
@@ -141,7 +141,7 @@ BUDGETS = {
         queue_blocks=5,
         index_blocks=3,
         workload_states=6_400,
-        production=ProductionSizes(400, 5, 75_000, 4_096, 4_200),
+        production=ProductionSizes(400, 5, 75_000, 4_096, 4_200, wide_runs=120, steady_runs=2),
         manager_production=ManagerSizes(
             num_prompts=4_000,
             num_giant_steps=1_024,
@@ -168,7 +168,9 @@ BUDGETS = {
         queue_blocks=6,
         index_blocks=4,
         workload_states=100_000,
-        production=ProductionSizes(4_000, 16, 200_000, 70_000, 66_000),
+        production=ProductionSizes(
+            4_000, 16, 200_000, 70_000, 66_000, wide_runs=600, steady_runs=6
+        ),
         manager_production=ManagerSizes(
             num_blocks=16_384,
             num_prompts=30_000,
