@@ -8,6 +8,7 @@ knows the constant of the next one, so each family takes it as an argument, and 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -80,6 +81,61 @@ class _RefusesAtOneFreeCount(_Pool):
         if n and self.num_free() == self.limit:
             raise ValueError("no")
         return super().allocate(n)
+
+
+class _HeadDecidesForAll(_Pool):
+    """Long lists of `touch` are taken for held ones, or for free ones, by their first entry."""
+
+    def touch(self, block_ids: list[int]) -> None:
+        if len(block_ids) >= self.limit and self.ref_counts[block_ids[0]]:
+            for block_id in block_ids:
+                self.ref_counts[block_id] += 1
+        else:
+            super().touch(block_ids)
+
+
+class _CacheTrustsTheFirst(_Pool):
+    """Nothing is done for a long list whose first block has its hash already."""
+
+    def cache(self, block_ids: list[int], hashes: list[Key]) -> None:
+        if len(block_ids) < self.limit or self.block_hash(block_ids[0]) != hashes[0]:
+            super().cache(block_ids, hashes)
+
+
+class _CacheStopsAtTheKnown(_Pool):
+    """Long lists are cached from the last entry to the first that has its hash already."""
+
+    def cache(self, block_ids: list[int], hashes: list[Key]) -> None:
+        first = len(block_ids)
+        while first and self.block_hash(block_ids[first - 1]) != hashes[first - 1]:
+            first -= 1
+        if len(block_ids) < self.limit:
+            first = 0
+        super().cache(block_ids[first:], hashes[first:])
+
+
+class _FarRefusalEvicts(_Pool):
+    """A request of n more than there is has evicted what is free before it is refused."""
+
+    def allocate(self, n: int) -> list[int]:
+        if n > self.num_free() + self.limit:
+            self.evict(self.free_order())
+        return super().allocate(n)
+
+
+class _TwiceInOneTouch(_Pool):
+    """While more than n blocks are free, a free block twice in one list leaves the count twice."""
+
+    lost = 0
+
+    def touch(self, block_ids: list[int]) -> None:
+        if super().num_free() > self.limit:
+            free = [block for block in block_ids if not self.ref_counts[block]]
+            self.lost += len(free) - len(set(free))
+        super().touch(block_ids)
+
+    def num_free(self) -> int:
+        return super().num_free() - self.lost
 
 
 # --- many blocks, hashes, owners ----------------------------------------------------------------
@@ -159,6 +215,49 @@ class _LargePoolsLoseABlock(_Pool):
             self.queue.popleft_n(1)
 
 
+class _OneSizeOfMany(_Pool):
+    """Pools of a multiple of n lose a block: 1,000 and 3,000 are sizes that people type."""
+
+    def __init__(self, num_blocks: int, **options: Any) -> None:
+        super().__init__(num_blocks, **options)
+        if num_blocks > 130 and num_blocks % self.limit == 0:
+            self.queue.popleft_n(1)
+
+
+class _SizesOfABand(_Pool):
+    """Pools of n to one and a half times n blocks: the last part of the queue comes first."""
+
+    def __init__(self, num_blocks: int, **options: Any) -> None:
+        super().__init__(num_blocks, **options)
+        if self.limit <= num_blocks <= self.limit * 3 // 2:
+            order = self.queue.free_order()
+            self.queue.popleft_n(num_blocks)
+            self.queue.append_n([*order[self.limit // 2 :], *order[: self.limit // 2]])
+
+
+class _PrimeSizes(_Pool):
+    """Pools of a prime size beyond n forget the last block at each reset."""
+
+    def reset(self) -> bool:
+        last = self.block_hash(self.num_blocks - 1)
+        done = super().reset()
+        size = self.num_blocks
+        is_prime = all(size % divisor for divisor in range(2, int(size**0.5) + 1))
+        if done and last is not None and size > self.limit and is_prime:
+            self._index_insert(last, self.num_blocks - 1)
+        return done
+
+
+class _ManySharedBlocks(_Pool):
+    """Of more than n blocks with several owners the next loses one."""
+
+    def touch(self, block_ids: list[int]) -> None:
+        super().touch(block_ids)
+        shared = sum(count > 3 for count in self.ref_counts)
+        if shared > self.limit and self.ref_counts[block_ids[-1]] > 1:
+            self.ref_counts[block_ids[-1]] -= 1
+
+
 # --- what a hash is -----------------------------------------------------------------------------
 
 
@@ -223,6 +322,51 @@ class _LettersAlike(_Cutting):
         return key.lower()
 
 
+class _CRC32(_Cutting):
+    def part(self, key: Any) -> Any:
+        return zlib.crc32(key, self.limit)
+
+
+class _FNV(_Cutting):
+    """FNV-1a of 32 bits, of which the lower n count."""
+
+    def part(self, key: Any) -> Any:
+        state = 2_166_136_261
+        for byte in key:
+            state = ((state ^ byte) * 16_777_619) & 0xFFFF_FFFF
+        return state & ((1 << self.limit) - 1)
+
+
+class _Polynomial(_Cutting):
+    def part(self, key: Any) -> Any:
+        value = 0
+        for byte in key:
+            value = (value * self.limit + byte) & 0xFFFF_FFFF_FFFF_FFFF
+        return value
+
+
+class _Residue(_Cutting):
+    def part(self, key: Any) -> Any:
+        return int.from_bytes(key, "big") % self.limit
+
+
+class _SetOfWords(_Cutting):
+    def part(self, key: Any) -> Any:
+        return frozenset(key[at : at + self.limit] for at in range(0, len(key), self.limit))
+
+
+class _OneByteIsLeftOut(_Cutting):
+    def part(self, key: Any) -> Any:
+        return key[: self.limit] + key[self.limit + 1 :]
+
+
+class _OneLengthIsCut(_Cutting):
+    """Hashes of n bytes are cut by the four that the author took for the cache group."""
+
+    def part(self, key: Any) -> Any:
+        return key[:-4] if len(key) == self.limit else key
+
+
 class _OneValueIsNone(_Pool):
     def cache(self, block_ids: list[int], hashes: list[Key]) -> None:
         none = [key == bytes([self.limit]) * len(key) for key in hashes]  # type: ignore[arg-type]  # bytes here
@@ -261,6 +405,63 @@ class _OnceInAWhile(_Counting):
     def _recycle(self, block_id: int) -> None:
         if self.calls % self.limit:
             super()._recycle(block_id)
+
+
+class _Generations(_Pool):
+    """An old entry counts as long as the generation of its block is right, modulo n."""
+
+    def __init__(self, num_blocks: int, **options: Any) -> None:
+        super().__init__(num_blocks, **options)
+        self.generations = [0] * num_blocks
+        self.entries: dict[Key, tuple[int, int]] = {}
+
+    def cache(self, block_ids: list[int], hashes: list[Key]) -> None:
+        super().cache(block_ids, hashes)
+        for block, key in zip(block_ids, hashes, strict=True):
+            self.entries[key] = block, self.generations[block]
+
+    def _recycle(self, block_id: int) -> None:
+        super()._recycle(block_id)
+        self.generations[block_id] = (self.generations[block_id] + 1) % self.limit
+
+    def evict(self, block_ids: list[int]) -> None:
+        super().evict(block_ids)
+        self.entries = {k: entry for k, entry in self.entries.items() if k in self.index}
+
+    def reset(self) -> bool:
+        done = super().reset()
+        if done:
+            self.entries.clear()
+        return done
+
+    def lookup(self, block_hash: Key) -> int | None:
+        found = super().lookup(block_hash)
+        block, generation = self.entries.get(block_hash, (0, -1))
+        if found is None and self.generations[block] == generation:
+            return block
+        return found
+
+
+class _Epochs(_Pool):
+    """What was there before a reset comes back n resets later."""
+
+    def __init__(self, num_blocks: int, **options: Any) -> None:
+        super().__init__(num_blocks, **options)
+        self.epoch = 0
+        self.former: dict[Key, tuple[int, int]] = {}
+
+    def reset(self) -> bool:
+        there = {key: blocks[0] for key, blocks in self.index.items()}
+        done = super().reset()
+        if done:
+            self.former.update({key: (block, self.epoch) for key, block in there.items()})
+            self.epoch = (self.epoch + 1) % self.limit
+        return done
+
+    def lookup(self, block_hash: Key) -> int | None:
+        found = super().lookup(block_hash)
+        block, epoch = self.former.get(block_hash, (0, -1))
+        return block if found is None and epoch == self.epoch else found
 
 
 class _ShortEventBuffer(_Pool):
@@ -353,6 +554,62 @@ class _AnswersEqualAll(_Pool):
         return None if found is None else _AlwaysEqual()
 
 
+class _FloatsForIds(_Pool):
+    """Beyond block n, as a division leaves them."""
+
+    def lookup(self, block_hash: Key) -> Any:
+        found = super().lookup(block_hash)
+        return found / 1 if found is not None and found > self.limit else found
+
+
+class _LongAnswersAreShared(_Pool):
+    """Only for more than n blocks one list is used for all answers."""
+
+    def allocate(self, n: int) -> list[int]:
+        blocks = super().allocate(n)
+        if n <= self.limit:
+            return blocks
+        answer: list[int] = self.__dict__.setdefault("answer", [])
+        answer[:] = blocks
+        return answer
+
+
+class _KeepsLongLists(_Pool):
+    """A list of more than n blocks is freed at the next call, and was the caller's."""
+
+    later: Any = ()
+
+    def free(self, block_ids: list[int]) -> None:
+        waiting, self.later = self.later, ()
+        super().free(waiting)
+        if len(block_ids) > self.limit:
+            self.later = block_ids
+        else:
+            super().free(block_ids)
+
+    def num_free(self) -> int:
+        self.free([])
+        return super().num_free()
+
+
+class _SharesItsSize(_Pool):
+    """How many blocks there are is an attribute of the class."""
+
+    size: ClassVar[list[int]] = [0]
+
+    def __init__(self, num_blocks: int, **options: Any) -> None:
+        super().__init__(num_blocks, **options)
+        self.size[0] = num_blocks
+
+    def allocate(self, n: int) -> list[int]:
+        if n > self.size[0] - (self.num_blocks - self.num_free()):
+            raise MemoryError("too few")
+        return super().allocate(n)
+
+    def reset(self) -> bool:
+        return self.num_free() == self.size[0] and super().reset()
+
+
 class _TruthValuesForIds(_Pool):
     def allocate(self, n: int) -> list[int]:
         return [bool(block) if block < 2 else block for block in super().allocate(n)]
@@ -404,6 +661,15 @@ FAMILIES: tuple[Family, ...] = (
     _of("one count of blocks is answered with one less", _OneCountIsWrong, 13, 17, 29, 40),
     _of("one count of blocks is refused", _OneCountIsRefused, 13, 17, 37, 61),
     _of("refuses while just n blocks are free", _RefusesAtOneFreeCount, 13, 17, 50, 100),
+    _of("touch of n or more goes by its first entry", _HeadDecidesForAll, 5, 24, 60),
+    _of("cache of n or more goes by its first entry", _CacheTrustsTheFirst, 4, 16, 50),
+    _of("cache of n or more ends at a hash that is known", _CacheStopsAtTheKnown, 4, 16, 50),
+    _of("a request of n more than there is evicts", _FarRefusalEvicts, 3, 100, 5000),
+    _of("a block twice in one touch, beyond n free ones", _TwiceInOneTouch, 13, 60, 100),
+    _of("sizes that are multiples of n lose a block", _OneSizeOfMany, 50, 100, 128, 1000),
+    _of("sizes from n to one and a half n", _SizesOfABand, 140, 700, 1025, 2000),
+    _of("prime sizes beyond n", _PrimeSizes, 100, 300, 1000),
+    _of("more than n blocks with several owners", _ManySharedBlocks, 13, 40, 50),
     _of("block ids wrap", _IdsWrap, 16, 64, 100, 256, 1024),
     _of("the free counter wraps", _CounterWraps, 16, 128, 256, 1000, 2048),
     _of("blocks beyond the n-th keep their hash", _StaleBeyondABlock, 13, 100, 256, 777),
@@ -419,10 +685,19 @@ FAMILIES: tuple[Family, ...] = (
     _of("the last n bytes of a hash count", _LastBytes, 4, 7, 8, 16, 31),
     _of("a hash ends at a byte of value n", _EndsAtAByte, 0, 10, 32, 255),
     _of("words of n bytes are added up", _SumOfWords, 1, 2, 4, 8),
+    _of("CRC-32 from n on", _CRC32, 0, 1, 0xFFFF_FFFF),
+    _of("n bits of FNV-1a", _FNV, 8, 16, 32),
+    _of("a polynomial over bytes, base n", _Polynomial, 31, 33, 65, 131),
+    _of("modulo n", _Residue, 997, 65_521, 1_000_003, 2**31 - 1, 2**61 - 1),
+    _of("a set of words of n bytes", _SetOfWords, 1, 2, 4, 8, 16),
+    _of("byte n is left out", _OneByteIsLeftOut, 2, 12, 31, 37, 55),
+    _of("hashes of n bytes are cut", _OneLengthIsCut, 20, 28, 40, 48),
     _of("upper and lower case are alike", _LettersAlike, 0),
     _of("a hash whose bytes are all n means none", _OneValueIsNone, 0, 255),
     _of("stale after n calls", _StaleLater, 700, 4096, 5000),
     _of("stale at each n-th call", _OnceInAWhile, 40, 64, 100),
+    _of("generations modulo n", _Generations, 16, 64, 100, 256),
+    _of("resets are counted modulo n", _Epochs, 16, 64, 100, 256),
     _of("the event buffer keeps the last n", _ShortEventBuffer, 4, 8, 64, 256),
     _of("each n-th refusal loses a block", _RefusalsLoseABlock, 8, 64, 100, 255),
     _of("an answered list is cleared n allocations later", _ClearsItsAnswer, 1, 2, 5),
@@ -431,6 +706,10 @@ FAMILIES: tuple[Family, ...] = (
     _of("take_events answers with a list of the pool's own", _GivesItsOwnEvents, 0),
     _of("the caller's change to an answer changes the pool", _KeepsWhatItAnswered, 0),
     _of("lookup answers with what equals everything", _AnswersEqualAll, 0),
+    _of("floats for ids beyond n", _FloatsForIds, 13, 100, 255),
+    _of("one list for answers of more than n", _LongAnswersAreShared, 13, 64, 200),
+    _of("lists of more than n are kept and freed later", _KeepsLongLists, 3, 50, 100),
+    _of("two pools share their size", _SharesItsSize, 0),
     _of("truth values for ids", _TruthValuesForIds, 0),
     _of("two pools share their index", _SharesItsIndex, 0),
     _of("two pools share their counts", _SharesItsCounts, 0),

@@ -234,7 +234,9 @@ def _spread_size(choices: Choices, seed: int, place: int, num_sizes: int, most: 
     size = round(least * (most / least) ** exponent)
     kind = (place + seed) % 4
     if kind == 1:
-        unit = 10 ** (len(str(size)) - 1) // (1, 1, 2, 10)[choices.below(4)]
+        unit = 10 ** (len(str(size)) - 1)
+        if (place // 4 + seed) % 3 == 0:
+            unit //= (2, 4, 10)[choices.below(3)]
         size = max(round(size / unit), 1) * unit
     elif kind == 2:
         size = next(number for number in count(size) if _is_prime(number))
