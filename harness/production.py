@@ -33,7 +33,7 @@ SHORT_COMMANDS = 250
 WIDE_COMMANDS = 24
 """Wide runs have so many commands or some more: the opening, and a little of a server's day."""
 
-CAREFUL_BLOCKS = range(257, 701)
+CAREFUL_BLOCKS = range(257, 513)
 """Every second wide run of such a size is careful (`careful_session.py`): ids are beyond a byte,
 and reading the whole pool after each command is still cheap."""
 
