@@ -160,17 +160,19 @@ class ProductionSizes:
     def _wide(self, seed: int, number: int, place: int) -> ProductionRun:
         name, choices = _begin(seed, number)
         num_blocks = _spread_size(choices, seed, place, self.wide_runs, self.most_blocks)
+        careful = place % 2 == 0 and num_blocks in CAREFUL_BLOCKS
         return ProductionRun(
             seed=name,
             num_blocks=num_blocks,
             num_steps=WIDE_COMMANDS + choices.below(2 * WIDE_COMMANDS),
             enable_caching=True,
             num_hashes=num_blocks + 64,
-            hash_bytes=_length_of_hashes(seed, number),
+            # The neighbour's hash has the usual length, and all hashes of a run have one.
+            hash_bytes=HASH_BYTES[0] if careful else _length_of_hashes(seed, number),
             most_references=300,
             events_every=1 + choices.below(WIDE_COMMANDS),
             first_count=1 + choices.below(MOST_SWEPT),
-            careful=place % 2 == 0 and num_blocks in CAREFUL_BLOCKS,
+            careful=careful,
         )
 
     def _steady(self, seed: int, number: int) -> ProductionRun:
@@ -234,7 +236,7 @@ def _spread_size(choices: Choices, seed: int, place: int, num_sizes: int, most: 
     size = round(least * (most / least) ** exponent)
     kind = (place + seed) % 4
     if kind == 1:
-        unit = 10 ** (len(str(size)) - 1)
+        unit = int("1".ljust(len(str(size)), "0"))
         if (place // 4 + seed) % 3 == 0:
             unit //= (2, 4, 10)[choices.below(3)]
         size = max(round(size / unit), 1) * unit

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import zlib
+from functools import reduce
+from itertools import pairwise
+
 import pytest
 
 from poolproof.contract.commands import Allocate, Cache, Free, Touch
 from poolproof.contract.profile import Profile
+from poolproof.contract.target import capabilities_of
 from poolproof.harness.choices import SeededChoices
 from poolproof.harness.extent import Extent
+from poolproof.harness.pool_production import ProductionWorkload
 from poolproof.harness.production import ProductionSizes, size_near_a_border
 from poolproof.harness.production_hashes import hashes_that_look_alike
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.levels import BUDGETS
+from poolproof.reference.dict_pool import DictPool
 from poolproof.targets.load import load_target
 
 SMALL = ProductionSizes(20, 2, 2_000, 600, 400)
@@ -43,10 +50,15 @@ def test_there_are_no_more_hashes_than_their_length_has():
         pytest.param(bytes.rstrip, id="blanks left out"),
         pytest.param(lambda key: int.from_bytes(key, "big") & 0xFFFFFFFF, id="the last 32 bits"),
         pytest.param(lambda key: key[:-4], id="the cache group left out"),
+        pytest.param(zlib.crc32, id="CRC-32"),
+        pytest.param(zlib.adler32, id="Adler-32"),
+        pytest.param(lambda key: int.from_bytes(key, "big") % (2**61 - 1), id="hash of a number"),
+        pytest.param(lambda key: reduce(lambda h, b: h * 31 + b, key), id="a polynomial, base 31"),
+        pytest.param(lambda key: frozenset((key[:8], key[8:])), id="a set of words"),
     ],
 )
 def test_some_hashes_of_a_run_are_alike_in_any_part(part):
-    hashes = hashes_that_look_alike(400, 16, "a seed")
+    hashes = hashes_that_look_alike(1_200, 16, "a seed")
     assert len({part(key) for key in hashes}) < len(hashes)
 
 
@@ -71,6 +83,42 @@ def test_each_level_reaches_the_sizes_that_it_promises(level):
     assert max(run.most_references for run in runs) > (65_535 if level == "deep" else 4_096)
     assert {4, 16, 64} <= {run.hash_bytes for run in runs}
     assert max(run.events_every for run in runs) > 1_000
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_quick_meets_sizes_of_every_kind_between_the_small_and_the_largest(seed):
+    sizes = BUDGETS["quick"].production
+    blocks = sorted({sizes.run(seed, number).num_blocks for number in range(sizes.num_runs)})
+    between = [size for size in blocks if size > 130]
+    assert any(size % 1_000 == 0 for size in between)
+    assert any(size & (size + 1) == 0 for size in between)
+    assert any(all(size % d for d in range(2, 65)) for size in between)
+    steps = [larger / smaller for smaller, larger in pairwise([130, *between, 4_096])]
+    assert max(steps) < 1.6
+
+
+def test_every_run_belongs_to_one_group_and_long_ones_are_alone():
+    sizes = ProductionSizes(50, 2, 1_000, 600, 400, wide_runs=30, steady_runs=1)
+    groups = sizes.groups(24)
+    assert sorted(number for group in groups for number in group) == list(range(sizes.num_runs))
+    assert [len(g) for g in groups if sizes.place_of_long(g.start) is not None] == [1, 1]
+    assert [sizes.run(0, g.start).is_steady for g in groups].count(True) == 1
+
+
+def test_standard_meets_hashes_of_every_length():
+    sizes = BUDGETS["standard"].production
+    lengths = {sizes.run(0, number).hash_bytes for number in range(sizes.num_runs)}
+    assert lengths == set(range(4, 65))
+
+
+def test_what_was_taken_back_for_misuse_at_the_end_of_a_run_gives_its_references():
+    pool = DictPool(8)
+    can = capabilities_of(load_target("impl").make(8, True))
+    workload = ProductionWorkload(SeededChoices("it"), pool, can, [b"hash"], SMALL.run(0, 7))
+    pool.allocate(2)
+    workload.put_back(Free((0, 1)))
+    assert workload.drain() == Free((0, 1))
+    assert workload.drain() is None
 
 
 def test_a_run_follows_from_seed_and_number():

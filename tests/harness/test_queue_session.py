@@ -38,6 +38,25 @@ def test_a_right_queue_passes_every_command():
     assert session.step_any(Append(1)) is None
 
 
+class KeepsTheCallersList(NativeDictQueue):
+    """Takes a list over when the next block is popped."""
+
+    waiting = ()
+
+    def append_n(self, block_ids):
+        self.waiting = block_ids
+
+    def num_free(self):
+        waiting, self.waiting = self.waiting, ()
+        super().append_n(waiting)
+        return super().num_free()
+
+
+def test_a_list_that_was_passed_belongs_to_the_caller():
+    found = after(session_of(KeepsTheCallersList), PopLeftN(2), AppendN((1, 0)))
+    assert found is not None
+
+
 class PopsTheTail(NativeDictQueue):
     def popleft(self):
         block = self.free_order()[-1]
