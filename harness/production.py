@@ -10,9 +10,9 @@ that wraps belongs to a small pool that lives long, so one of one to three block
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import count
-from math import isqrt
 
 from poolproof.harness.choices import Choices, SeededChoices
 
@@ -233,7 +233,7 @@ def _spread_size(choices: Choices, seed: int, place: int, num_sizes: int, most: 
     """
     least = min(SHORT_BLOCKS, most)
     exponent = (place + choices.below(100) / 100) / num_sizes
-    size = round(least * (most / least) ** exponent)
+    size = round(least * math.pow(most / least, exponent))
     kind = (place + seed) % 4
     if kind == 1:
         unit = int("1".ljust(len(str(size)), "0"))
@@ -248,7 +248,7 @@ def _spread_size(choices: Choices, seed: int, place: int, num_sizes: int, most: 
 
 
 def _is_prime(number: int) -> bool:
-    return number > 1 and all(number % divisor for divisor in range(2, isqrt(number) + 1))
+    return number > 1 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
 def size_near_a_border(choices: Choices, most: int) -> int:
