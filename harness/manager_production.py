@@ -72,7 +72,7 @@ class ManagerSizes:
     alive at once, and in one block. num_repeats: refusals, preemptions, cuts and swaps in one run.
     num_depths: see `ConfusablePrompts.of_depths`. num_commands: of a long run. Each script is
     played `rounds` times, with other tokens and lengths; of the layouts of one manager each plays
-    one script in `every`, from the `first` on.
+    one script in `every`, from the `first` on, which is at most `most_shares`.
     """
 
     num_blocks: int = 4_096
@@ -86,6 +86,7 @@ class ManagerSizes:
     rounds: int = 1
     first: int = 0
     every: int = 1
+    most_shares: int = 4
 
     def scripts_for(self, profile: ManagerProfile) -> list[str]:
         """The names of the scripts that mean something under the profile, in their order."""
@@ -111,10 +112,12 @@ class ManagerSizes:
         """The sizes for one of several layouts: the first plays everything, the others share."""
         if place == 0:
             return self
-        return replace(self, first=place, every=min(num_layouts, 4))
+        every = max(2, min(num_layouts - 1, self.most_shares))
+        return replace(self, first=place - 1, every=every)
 
 
-QUICK_SIZES = ManagerSizes()
+# Engines have many layouts, vLLM 17: together these play everything twice.
+QUICK_SIZES = ManagerSizes(most_shares=16)
 
 
 class ManagerScript:

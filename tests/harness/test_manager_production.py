@@ -186,9 +186,12 @@ def test_a_pair_of_values_that_collides_shrinks_to_the_smallest_one():
     assert tokens == {0, 256}
 
 
-def test_layouts_share_the_scripts_and_the_first_plays_them_all():
+@pytest.mark.parametrize("num_layouts", [3, 5, 13, 17, 40])
+def test_layouts_share_the_scripts_and_the_first_plays_them_all(num_layouts):
     profile = ManagerProfile()
-    parts = [QUICK_SIZES.shared(place, 13).scripts_for(profile) for place in range(5)]
+    parts = [
+        QUICK_SIZES.shared(place, num_layouts).scripts_for(profile) for place in range(num_layouts)
+    ]
     assert parts[0] == [name for name, plan in SCRIPTS.items() if plan.is_for(profile)]
     assert {name for part in parts[1:] for name in part} == set(parts[0])
     assert all(part for part in parts)
