@@ -116,7 +116,7 @@ SYSTEMS = (
         "vllm",
         "vLLM's `block_pool.py` and `kv_cache_utils.py`",
         "vllm",
-        "24",
+        "320",
         modules="vllm.v1.core.block_pool,vllm.v1.core.kv_cache_utils",
         needs=("vllm",),
         variable="POOLPROOF_VLLM_TESTS",
