@@ -259,6 +259,7 @@ with Isolation(dict) as isolation:
 """
 
 
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("way", range(len(WAYS)))
 @pytest.mark.parametrize("end", ["target", signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_nobody_stays_behind_however_poolproof_is_ended(tmp_path, way, end):

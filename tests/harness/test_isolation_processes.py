@@ -263,6 +263,7 @@ def end_by_signal(folder, number, busy):
     return [file.read_text() for file in folder.iterdir()]
 
 
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_when_poolproof_is_ended_by_a_signal_nobody_stays_behind(tmp_path, number):
     for pid in end_by_signal(tmp_path, number, "worker"):
