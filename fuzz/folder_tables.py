@@ -233,7 +233,8 @@ def _finding_of(row: tuple[Any, ...]) -> Finding:
     """The finding of a row. Raises what `UNREADABLE` has."""
     fingerprint, kind, trace, *plain = row
     finding = Finding(fingerprint, _text(kind), trace_of(_text(trace)), *_plain(*plain))
-    if finding.trace.violation is None or finding.trace.fingerprint != finding.fingerprint:
+    # A trace may do without a name; one that has it has the finding's.
+    if finding.trace.violation is None or finding.trace.fingerprint not in (None, "", fingerprint):
         raise ValueError("its trace is another one")
     return finding
 

@@ -84,8 +84,13 @@ def family_of(choices: Choices, kind: str, most: int, length: int | None = None)
     family = families[choices.below(len(families))]
     # Of a source only the seed is chosen, so that a key costs a tape two bytes.
     source = Random(choices.below(2**16))
-    made = family(source, length or HASH_BYTES[choices.below(len(HASH_BYTES))])
-    return list(dict.fromkeys(islice(made, _MOST_TRIES * most)))[:most]
+    length = length or HASH_BYTES[choices.below(len(HASH_BYTES))]
+    # Hashes of a byte or two are too short for some families.
+    for each in (family, families[0]):
+        keys = dict.fromkeys(islice(each(source, length), _MOST_TRIES * most))
+        if keys:
+            break
+    return list(keys)[:most]
 
 
 def mixed_keys(choices: Choices, kind: str, num_keys: int, length: int) -> list[IndexKey]:

@@ -399,9 +399,9 @@ def test_a_trace_is_replayed_on_another_target_of_the_same_layout(poolproof):
     write_trace(replace(stale(), options={"block_size": 4, "layout": "other"}), Path("t.jsonl"))
     only = "reference-manager[groups=full]"
     assert poolproof("replay", "t.jsonl", "--target", only).exit_code == 0
-    write_trace(replace(stale(), options={"block_size": 8, "layout": "full"}), Path("t.jsonl"))
+    write_trace(replace(stale(), options={"block_size": 7, "layout": "full"}), Path("t.jsonl"))
     sizes = poolproof("replay", "t.jsonl", "--target", "reference-manager")
-    assert "8 tokens a block, layout full of reference-manager 4" in sizes.stderr
+    assert "7 tokens a block, layout full of reference-manager 4" in sizes.stderr
     write_trace(replace(stale(), options={"block_size": 4, "layout": "other"}), Path("t.jsonl"))
     layouts = poolproof("replay", "t.jsonl", "--target", "reference-manager")
     assert "reference-manager has no layout 'other'" in layouts.stderr
