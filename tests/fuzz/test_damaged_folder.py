@@ -63,8 +63,10 @@ OF_THE_FIRST = [
     "UPDATE findings SET steps = 'many' WHERE fingerprint = 'f-00000001'",
     "UPDATE findings SET seconds = 9e999 WHERE fingerprint = 'f-00000001'",
     "UPDATE findings SET tape = 'text' WHERE fingerprint = 'f-00000001'",
-    "UPDATE findings SET trace = (SELECT trace FROM findings WHERE fingerprint = 'f-00000002')"
-    " WHERE fingerprint = 'f-00000001'",
+    (
+        "UPDATE findings SET trace = (SELECT trace FROM findings WHERE fingerprint = 'f-00000002')"
+        " WHERE fingerprint = 'f-00000001'"
+    ),
 ]
 
 
