@@ -122,10 +122,13 @@ class ProductionWorkload(PoolWorkload):
         self._taken_back = command
 
     def _outside(self) -> int:
-        """Also ids that wrap around a list of Python's, or in 8, 16 or 32 bits."""
+        """Also ids that wrap around a list of Python's, or in 8 or 16 bits.
+
+        None is beyond an int32, which is what programs in other languages read.
+        """
         num_blocks = self.pool.num_blocks
         some = self.below(num_blocks)
-        far = (num_blocks + some, 2**20 + some, 2**32 + some, -num_blocks, -1 - some)
+        far = (num_blocks + some, 2**20 + some, 2**31 - 1 - some, -num_blocks, -1 - some)
         kind = self.below(8)
         return far[kind] if kind < len(far) else super()._outside()
 

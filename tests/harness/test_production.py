@@ -121,6 +121,17 @@ def test_what_was_taken_back_for_misuse_at_the_end_of_a_run_gives_its_references
     assert workload.drain() is None
 
 
+def test_ids_that_no_block_has_are_of_either_sign_and_fit_an_int32():
+    pool = DictPool(40)
+    can = capabilities_of(load_target("reference").make(40, True))
+    workload = ProductionWorkload(SeededChoices("ids"), pool, can, [b"hash"], SMALL.run(0, 7))
+    ids = [workload._outside() for _ in range(400)]
+    assert all(block < 0 or block >= 40 for block in ids)
+    assert {-40, 2**31 - 1} & set(ids)
+    assert min(ids) >= -(2**31)
+    assert 2**31 - 41 <= max(ids) < 2**31
+
+
 def test_a_run_follows_from_seed_and_number():
     assert SMALL.run(3, 7) == SMALL.run(3, 7)
     assert SMALL.run(3, 7) != SMALL.run(4, 7)
