@@ -13,6 +13,8 @@ import importlib
 import signal
 from collections.abc import Iterator
 
+import hypothesis
+import hypothesis.strategies
 import pytest
 
 
@@ -32,8 +34,17 @@ def pytest_collection_finish() -> None:
     Thousands of tests cost a full collection more than a tenth of a second, in this process and in
     each one that is forked from it; every isolated target has one before it starts.
     """
+    # Older releases of Hypothesis make their source of randomness with the first test, and ask
+    # the collector who refers to it: frozen objects are not seen.
+    _first_example()
     gc.collect()
     gc.freeze()
+
+
+@hypothesis.settings(max_examples=1, database=None)
+@hypothesis.given(hypothesis.strategies.none())
+def _first_example(_: None) -> None:
+    """Hypothesis has run once."""
 
 
 @pytest.fixture
