@@ -58,7 +58,7 @@ from survival_tables import (
     survival,
     survival_summary,
 )
-from tables import facts, lessons, levels, severities, statements
+from tables import facts, lessons, level_seconds, levels, severities, statements
 from verdict_tables import explained_findings, verdicts
 
 from poolproof.contract.trace import write_atomically
@@ -84,6 +84,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "kernel findings": kernel_findings,
     "kernel targets": kernel_targets,
     "lessons": lessons,
+    "level seconds": level_seconds,
     "levels": levels,
     "limits": limits,
     "lone detectors": lone_detectors,

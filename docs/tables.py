@@ -1,6 +1,8 @@
-"""The tables of the manual that the code already holds: levels, invariants, severities, facts."""
+"""Tables of the manual: levels and their seconds, invariants, severities, facts."""
 
 from __future__ import annotations
+
+from figures import read
 
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS, Capabilities
@@ -11,7 +13,7 @@ from poolproof.lessons import LESSONS
 from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.wording import severity_words
 
-__all__ = ["facts", "lessons", "levels", "severities", "statements"]
+__all__ = ["facts", "lessons", "level_seconds", "levels", "severities", "statements"]
 
 _MEANINGS = {
     Severity.WRONG_DATA_OF_ANOTHER: "a request reads or overwrites KV of another one",
@@ -43,6 +45,25 @@ def levels() -> str:
         )
         runs = " | ".join(f"{RUNS_PER_CHUNK * count:,}" for count in chunks)
         lines.append(f"| `{name}` | {runs} | {budget.shortest_states:,} |")
+    return "\n".join(lines) + "\n"
+
+
+def level_seconds() -> str:
+    """How long whole pools take, by benchmarks/certify_seconds.py."""
+    found = read("certify_seconds")
+    if found is None:
+        return ""
+    lines = [
+        "| target | level | workers | seconds | seconds of a core | of these, the first import |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for name, row in found["rows"].items():
+        target, level = name.split()
+        seconds = row["certify"]
+        lines.append(
+            f"| `{target}` | `{level}` | {row['workers']} | {seconds['wall_s']:.0f} | "
+            f"{seconds['core_s']:.0f} | {row['import']['core_s']:.0f} |"
+        )
     return "\n".join(lines) + "\n"
 
 

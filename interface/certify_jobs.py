@@ -78,9 +78,10 @@ _ENOUGH_IN_VAIN = 3
 """So many runs that all lost the program at their first command: there is no talking to it."""
 
 
-PARTS = (QUEUE, INDEX)
-_SHARE_OF_PARTS = 3
-"""Parts of a pool have few operations, and every state of small ones is visited."""
+_MACHINE_SHARES = {CHAINS: 2, QUEUE: 3, INDEX: 3}
+"""Which part of a level's examples a state machine gets, as one divided by this. Token chains lead
+to the states of opaque hashes. Parts of a pool have few operations, and every state of small ones
+is visited."""
 
 
 class Campaign(Protocol):
@@ -299,7 +300,7 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
         make = machines[machine.kind]
     return run_machine(
         lambda log: make(campaign, log),
-        machine_settings(machine.level, share=_SHARE_OF_PARTS if machine.kind in PARTS else 1),
+        machine_settings(machine.level, share=_MACHINE_SHARES.get(machine.kind, 1)),
         seed=machine.seed,
         log=log,
     )
