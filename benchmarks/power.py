@@ -36,7 +36,8 @@ PYTEST = f"{sys.executable} -m pytest -x -q -p no:cacheprovider"
 class System:
     """One row: a target, what has to be installed or set for it, and its own tests.
 
-    `also` judges what the target lets pass; the own tests run on `own_mutants`.
+    `also` judges what the target lets pass; the own tests run on `own_mutants`. With `of_size` the
+    mutants are those that are right in small.
     """
 
     name: str
@@ -50,6 +51,8 @@ class System:
     own_tests: str = ""
     own_shown: str = ""
     own_mutants: str = "all"
+    level: str = "quick"
+    of_size: bool = False
 
 
 _VLLM_TESTS = "tests/v1/core/test_prefix_caching.py tests/v1/core/test_kv_cache_utils.py"
@@ -88,6 +91,10 @@ _NOT_HERE = (
     "test_uniform_type_spec_block_table_width_matches_layer_spec",
 )
 _IN_VLLM = f"{PYTEST} --noconftest -W default -k 'not ({' or '.join(_NOT_HERE)})' {_VLLM_TESTS}"
+_MANAGER_MODULES = ",".join(
+    f"vllm.v1.core.{name}"
+    for name in ("kv_cache_manager", "kv_cache_coordinator", "single_type_kv_cache_manager")
+)
 SYSTEMS = (
     System(
         "impl",
@@ -104,6 +111,14 @@ SYSTEMS = (
         own_tests=f"{PYTEST} tests/impl",
         own_shown="pytest tests/impl",
         own_mutants="40",
+    ),
+    System(
+        "impl-sizes",
+        "The same pool, mutants that are right in small",
+        "impl",
+        "100",
+        level="standard",
+        of_size=True,
     ),
     System(
         "nano-vllm",
@@ -124,6 +139,14 @@ SYSTEMS = (
         own_shown=f"pytest {_VLLM_TESTS}",
         own_mutants="24",
     ),
+    System(
+        "vllm-manager",
+        "vLLM's `KVCacheManager`, its coordinators and its managers of one type",
+        "vllm-manager",
+        "220",
+        modules=_MANAGER_MODULES,
+        needs=("vllm",),
+    ),
 )
 
 
@@ -141,6 +164,7 @@ def measured(system: System, asked: argparse.Namespace) -> dict[str, Any] | str:
         path = Path(scratch) / "power.json"
         command = [str(Path(sys.executable).with_name("poolproof")), "certify", system.target]
         command += ["--power", "--mutants", asked.mutants or system.mutants, "--json", str(path)]
+        command += ["--level", system.level] + ["--power-sizes"] * system.of_size
         # Where other work keeps the processors busy, ten seconds pass without a command.
         command += ["--known", str(KNOWN), "--call-timeout", "60"]
         command += ["--power-modules", system.modules] if system.modules else []
@@ -164,6 +188,8 @@ def row_of(system: System, report: dict[str, Any]) -> dict[str, Any]:
     mutants = report.pop("mutants")
     by_operator = Counter(mutant["operator"] for mutant in mutants)
     refused = Counter(mutant["operator"] for mutant in mutants if mutant["refused"])
+    # A stage says at its end which level it belongs to; cheaper levels come first.
+    levels = Counter(mutant["stage"].split(", ")[-1] for mutant in mutants if mutant["refused"])
     passed = [
         mutant
         for mutant in mutants
@@ -177,6 +203,7 @@ def row_of(system: System, report: dict[str, Any]) -> dict[str, Any]:
     return {
         "title": system.title,
         **report,
+        "refused_at": dict(sorted(levels.items())),
         "operators": {name: [refused[name], by_operator[name]] for name in sorted(by_operator)},
         "passed": passed,
     }

@@ -39,7 +39,7 @@ def power_systems() -> str:
         cells = [
             f"{row['title']}{version}, {row['level']}",
             f"{total} of {row['num_candidates']}",
-            _share(row["num_refused"], total),
+            _share(row["num_refused"], total) + _by_level(row),
             str(row["num_never_executed"]),
             f"{_of_judged(own, total)}: `{own['command']}`" if own else "not run",
             str(row["num_refused_by_neither"]) if own else "",
@@ -94,6 +94,14 @@ def _of_judged(own: dict[str, Any], total: int) -> str:
     """What the own tests refuse, of the mutants that they were run on: all unless it says so."""
     judged = own.get("num_mutants", total)
     return f"{own['num_refused']} of {judged} ({100 * own['num_refused'] / judged:.0f} %)"
+
+
+def _by_level(row: dict[str, Any]) -> str:
+    """Which level refused how many, where a level was needed that is dearer than `quick`."""
+    levels = row.get("refused_at", {})
+    if set(levels) <= {"quick"}:
+        return ""
+    return ": " + ", ".join(f"{number} by `{level}`" for level, number in levels.items())
 
 
 def _share(part: int, total: int) -> str:
