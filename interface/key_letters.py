@@ -93,10 +93,13 @@ def _chain_words(chain: TokenChain) -> str:
 
 
 def _alike(key: Key | Prefix | IndexKey, others: Iterable[Key | Prefix | IndexKey]) -> bytes | None:
-    """Another hash that begins with the same four bytes."""
+    """Another hash with the same four bytes at its beginning, or else at its end."""
     if not isinstance(key, bytes):
         return None
-    return next((k for k in others if isinstance(k, bytes) and k[:4] == key[:4] and k != key), None)
+    hashes = [other for other in others if isinstance(other, bytes) and other != key]
+    alike = [other for other in hashes if other[:4] == key[:4]]
+    alike += [other for other in hashes if other[-4:] == key[-4:]]
+    return alike[0] if alike else None
 
 
 def _meaning(key: Key | Prefix | IndexKey, beside: bytes | None = None) -> str:

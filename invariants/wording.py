@@ -54,7 +54,8 @@ def number_of_blocks(count: int, verb: str = "") -> str:
 def key_name(key: object, beside: object = None) -> str:
     """A key in a sentence: the first eight digits of a hash, or the tokens of a content key.
 
-    Another hash that the sentence names and that begins alike adds the first byte that differs.
+    Another hash that the sentence names adds what tells them apart or makes them alike: the first
+    byte that differs after the same beginning, or the end that both have.
 
     A target may show anything at all where a hash belongs; that is named as it is.
     """
@@ -68,8 +69,10 @@ def key_name(key: object, beside: object = None) -> str:
 
 
 def _told_from(key: bytes, other: object) -> str:
-    if not isinstance(other, bytes) or other[:4] != key[:4] or other == key:
+    if not isinstance(other, bytes) or other == key:
         return ""
+    if other[:4] != key[:4]:
+        return f"..{key[-4:].hex()}" if other[-4:] == key[-4:] else ""
     place = next((i for i, pair in enumerate(zip(key, other, strict=False)) if pair[0] != pair[1]),
                  min(len(key), len(other)))  # fmt: skip
     return f".. with {key[place : place + 1].hex() or 'its end'} at byte {place}"

@@ -4,8 +4,10 @@ from poolproof.contract.commands import (
     Acquire,
     Allocate,
     Append,
+    Cache,
     CacheChain,
     Free,
+    Lookup,
     LookupChain,
     PopLeftN,
     Remove,
@@ -30,6 +32,9 @@ f-7d3f0a11  IDX  wrong data of another request, silent
   > 5  lookup(a)              1           2 3   a->1       a is in 1
   a = hash 41f041f0, b = hash c7aac7aa
 """
+
+
+ALIKE_AT_THE_END = [bytes.fromhex(f"{start} 05060708") for start in ("01020304", "0a020304")]
 
 
 def rows_of(samples, *commands, **changes):
@@ -142,3 +147,12 @@ def test_control_characters_of_a_target_do_not_reach_the_terminal(samples):
     text = plain_text(trace_report(samples.trace(violation=violation)))
     assert "\x1b" not in text
     assert "red \\x1b[31m alarm" in text
+
+
+def test_hashes_that_end_alike_are_shown_with_their_end(samples):
+    one, other = ALIKE_AT_THE_END
+    drawing = draw(samples.trace(commands=(Allocate(1), Cache((1,), (one,)), Lookup(other))))
+    assert list(drawing.legend) == [
+        ("a", "hash 01020304..05060708"),
+        ("b", "hash 0a020304..05060708"),
+    ]

@@ -220,6 +220,19 @@ def test_a_key_is_named_by_what_it_stands_for():
 
 
 @pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        ("01020304 0506 0708090a", "hash 01020304"),
+        ("01020304 0599 0708090a", "hash 01020304.. with 06 at byte 5"),
+        ("99020304 0506 0708090a", "hash 01020304..0708090a"),
+        ("99020304 0506 0708099a", "hash 01020304"),
+    ],
+)
+def test_a_hash_is_told_from_one_that_begins_or_ends_alike(other, named):
+    assert key_name(bytes.fromhex("01020304 0506 0708090a"), bytes.fromhex(other)) == named
+
+
+@pytest.mark.parametrize(
     ("number", "named"),
     [(6, "blocks 0, 1, 2, 3, 4 and 5 are"), (7, "7 blocks (0, 1, 2, 3, 4, 5, ...) are")],
 )
