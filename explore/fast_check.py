@@ -51,6 +51,7 @@ class FastCheck:
 
     def _passes(self, state: Representative) -> bool:
         self._enter(state)
+        self.num_commands -= 1  # the look at the state itself is no command
         return (
             self._shows(self._counts, self._order, self._hashes)
             and self._what_stays(state)
@@ -60,7 +61,6 @@ class FastCheck:
 
     def _enter(self, state: Representative) -> None:
         """A fresh target in the state, and what it must show there."""
-        self.num_commands -= 1  # the look at the state itself is no command
         target = self._target = self._make(self.num_blocks, True)
         can = self._can = self._can or capabilities_of(target)
         self._ref_count = target.ref_count if can.sees("ref_count") else None

@@ -291,6 +291,8 @@ class _Search(Generic[AnySession]):
                 try:
                     failed = self._expand(state, prefix, states, following)
                 except _NotAgainError as again:
+                    if not self._is_wanted(again.violation, again.commands):
+                        return self._result(depth, states)
                     failed = again.commands, again.violation
                 if failed is not None:
                     return self._result(depth, states, *failed)
@@ -337,7 +339,11 @@ class _Search(Generic[AnySession]):
 
     def _replayed(self, prefix: Commands) -> AnySession:
         """A fresh session after commands that are known to show nothing."""
-        session = self._start()
+        try:
+            session = self._start()
+        except (Exception, SystemExit) as error:
+            # One of thousands of instances: a program may fail at any of them.
+            raise _NotAgainError((), crash("constructing the target", error)) from error
         self._num_applied += len(prefix)
         session.replaying = True
         for position, command in enumerate(prefix, start=1):

@@ -15,7 +15,7 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import Admit, Step
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.violation import Violation, ViolationError
-from poolproof.harness.careful_session import CAREFUL
+from poolproof.harness.careful_session import CAREFUL, no_second_instance
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.weak_hashes import weaken
 from poolproof.invariants.answers import changed_beside, changed_by_neighbour
@@ -41,7 +41,11 @@ class CarefulManagerSession(ManagerSession):
         found = super().first_look()
         if found is not None:
             return found
-        neighbour = self._make_other()
+        try:
+            neighbour = self._make_other()
+        except (Exception, SystemExit) as error:
+            self.remarks.add(no_second_instance(error))
+            return super().first_look()
         size = neighbour.model.block_size
         admission = Admit(_NEIGHBOURS_ID, TokenChain(tuple(range(1_000, 1_001 + size))), 0)
         # Its faults show in our own first steps as well, and there they are not misread.

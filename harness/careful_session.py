@@ -16,7 +16,7 @@ from typing import Any
 
 from poolproof.contract.commands import Allocate, Cache, Command
 from poolproof.contract.content import Key
-from poolproof.contract.outside import shown
+from poolproof.contract.outside import class_name, shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
@@ -28,12 +28,24 @@ from poolproof.invariants.answers import (
     no_plain_answer,
 )
 
-__all__ = ["CAREFUL", "CarefulSession", "open_pool_session"]
+__all__ = ["CAREFUL", "CarefulSession", "no_second_instance", "open_pool_session"]
 
 CAREFUL = "careful"
 """The option of a trace whose session is careful."""
 
 ONE_AT_A_TIME = "the target serves one instance at a time: what two of them share was not looked at"
+
+
+def no_second_instance(error: BaseException) -> str:
+    """The remark on a target of which no second instance can be built beside the first.
+
+    A server builds one, so this is no finding; that any can be built is seen in every other run.
+    """
+    return (
+        f"building a second instance beside the first raised {class_name(error)}: what two of them "
+        "share was not looked at"
+    )
+
 
 MOST_KEPT = 64
 """So many of the latest lists are kept; a target that reuses one does so soon."""
@@ -83,7 +95,12 @@ class CarefulSession(PoolSession):
             return found  # it raises on a hash, and there is nobody beside it yet
         # Of one size with ours or of another: what two share may depend on it either way.
         num_blocks = reference.num_blocks + (3 if reference.num_blocks % 2 else 0)
-        other = self._make(num_blocks, reference.enable_caching)
+        try:
+            other = self._make(num_blocks, reference.enable_caching)
+        except (Exception, SystemExit) as error:
+            self.remarks.add(no_second_instance(error))
+            found = super().first_look()
+            return found and changed_by_neighbour(found)
         self._neighbour = PoolSession(
             other, self.profile, num_blocks, enable_caching=reference.enable_caching
         )

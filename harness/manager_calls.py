@@ -47,6 +47,7 @@ class ManagerCalls:
         self.tables = TableReader(target, model, self.report)
         self.memory = ManagerMemory(target, model, self.can, self.report)
         self.facts = ManagerFacts()
+        self.remarks: set[str] = set()
         self.refused = False
         self.answer: Any = None
         self._merges = model.profile.tables == "merged"

@@ -121,7 +121,9 @@ class ManagerCampaign:
         extent.note("sequences at once", session.most_sequences)
         extent.note("references to one block", session.most_references)
         if violation is None:
-            return RunResult(session.num_commands, session.facts, extent=extent)
+            return RunResult(
+                session.num_commands, session.facts, extent=extent, remarks=session.remarks
+            )
         trace = replace(setup, commands=tuple(commands), violation=violation)
         result = self._result(session, trace)
         result.extent.take_in(extent)

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import hypothesis
 import pytest
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
+from poolproof.bugs.clean_manager import CleanManager
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.stateful_tests import manager_machine
@@ -46,6 +49,22 @@ def test_swapping_holds_also_where_sequences_are_left_at_the_end(monkeypatch):
     assert result.trace is None
     # The oldest Hypothesis draws other examples, in which nothing comes back.
     assert "a sequence was swapped out" in result.facts
+
+
+def test_a_constructor_that_raises_every_second_time_is_found():
+    """Hypothesis then runs an example again and cuts it short before it has a workload."""
+    built = count(1)
+
+    def make(num_blocks, _caching):
+        if next(built) % 2 == 0:
+            raise RuntimeError("no more")
+        return CleanManager(num_blocks, 4)
+
+    campaign = ManagerCampaign("sometimes", make, ManagerProfile(), 4)
+    result = run_machine(
+        lambda log: ManagerMachine(campaign, log), machine_settings("quick"), seed=0
+    )
+    assert "no more" in result.trace.violation.sentence
 
 
 @pytest.mark.parametrize("specimen_id", ["D13", "A7"])

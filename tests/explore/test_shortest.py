@@ -1,6 +1,7 @@
 """Breadth-first search finds the shortest failures, always the same, and none in clean pools."""
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -122,6 +123,32 @@ def test_a_constructor_that_raises_is_the_shortest_failure_of_all():
     result = shortest_failure(make, Profile(), 3)
     assert result.commands == ()
     assert "no room for 3 blocks" in result.violation.sentence
+
+
+def make_but_every(number):
+    built = count(1)
+
+    def make(num_blocks, enable_caching):
+        if next(built) % number == 0:
+            raise RuntimeError("no more")
+        return CleanPool(num_blocks, enable_caching=enable_caching)
+
+    return make
+
+
+def test_a_constructor_that_raises_later_is_a_failure_as_well():
+    result = shortest_failure(make_but_every(5), Profile(), 3)
+    assert result.commands == ()
+    assert "no more" in result.violation.sentence
+    assert "does not behave the same way twice" in result.violation.sentence
+
+
+def test_a_constructor_that_raises_later_ends_a_search_for_something_else():
+    result = shortest_failure(
+        make_but_every(5), Profile(), 3, is_wanted=lambda violation, _: violation.invariant == "IDX"
+    )
+    assert result.commands is None
+    assert not result.exhausted
 
 
 def test_a_pool_that_is_broken_from_the_start_needs_no_command():

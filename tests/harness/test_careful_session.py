@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 from poolproof.bugs.clean_pool import CleanPool
@@ -120,6 +122,46 @@ class Shared(Pool):
 def test_two_instances_share_nothing():
     trace = first_careful_failure(Shared)
     assert trace.violation.sentence.startswith("two instances share state: ")
+
+
+class Alone(Pool):
+    """Cannot be built a second time beside a living one."""
+
+    alive: weakref.ref | None = None
+
+    def __init__(self, num_blocks, **options):
+        if Alone.alive is not None and Alone.alive() is not None:
+            raise RuntimeError("one at a time")
+        super().__init__(num_blocks, **options)
+        Alone.alive = weakref.ref(self)
+
+
+def test_that_no_second_instance_can_be_built_is_said_and_no_finding():
+    run = PoolCampaign("it", make(Alone), RULES).run(1)
+    assert run.trace is None
+    (remark,) = run.remarks
+    assert remark == (
+        "building a second instance beside the first raised RuntimeError: what two of them share "
+        "was not looked at"
+    )
+
+
+class Tramples(Shared):
+    """The second instance raises, and has changed the first by then."""
+
+    built = 0
+
+    def __init__(self, num_blocks, **options):
+        super().__init__(num_blocks, **options)
+        Tramples.built += 1
+        if Tramples.built % 2 == 0:
+            self.counts[0] = 7
+            raise RuntimeError("one at a time")
+
+
+def test_an_instance_that_raises_and_changes_the_other_is_found():
+    run = PoolCampaign("it", make(Tramples), RULES).run(1)
+    assert run.trace.violation.sentence.startswith("two instances share state: ")
 
 
 @pytest.mark.parametrize("cls", [ClearsLater, Truths, Shared])

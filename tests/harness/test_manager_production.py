@@ -244,3 +244,19 @@ def test_a_careful_run_of_a_manager_that_shares_nothing_holds():
     for number in (1, 17, 33, 49):
         assert campaign.setup(number).options["careful"]
         assert campaign.run(number).trace is None
+
+
+def test_that_no_second_manager_can_be_built_is_said_and_no_finding():
+    built = []
+
+    def make(num_blocks, _caching):
+        built.append(num_blocks)
+        if len(built) > 1:
+            raise RuntimeError("one at a time")
+        return CleanManager(num_blocks, 4)
+
+    run = ManagerCampaign("alone", make, ManagerProfile(), 4).run(1)
+    assert run.trace is None
+    assert [remark.split(":")[0] for remark in run.remarks] == [
+        "building a second instance beside the first raised RuntimeError"
+    ]
