@@ -16,8 +16,14 @@ from poolproof.levels import BUDGETS
 
 VARIANTS = [variant for family in FAMILIES.values() for variant in family.values()]
 AT_QUICK = [variant for variant in VARIANTS if variant.level == "quick"]
-IN_OTHER_BLOCKS = [variant for family in OF_BLOCK_SIZES.values() for variant in family.values()]
 FIRST_OF_EACH = [next(iter(family.values())) for family in FAMILIES.values()]
+OTHERS_OF_EACH = [variant for variant in AT_QUICK if variant not in FIRST_OF_EACH]
+# The first of each family, and the others in deep runs.
+IN_OTHER_BLOCKS = [
+    pytest.param(variant, id=variant.name, marks=[pytest.mark.deep] if number else [])
+    for family in OF_BLOCK_SIZES.values()
+    for number, variant in enumerate(family.values())
+]
 
 
 def by_name(variant):
@@ -46,7 +52,8 @@ def failure_of(variant, level, seed=0, script=None):
     return None
 
 
-@pytest.mark.parametrize("variant", AT_QUICK, ids=by_name)
+@pytest.mark.deep
+@pytest.mark.parametrize("variant", OTHERS_OF_EACH, ids=by_name)
 def test_a_member_is_refused_at_quick_by_the_script_that_is_made_for_it(variant):
     assert failure_of(variant, "quick", script=variant.script) is not None
 
@@ -60,7 +67,7 @@ def block_sizes_of(cls):
     return BlockSizesCampaign(cls.__name__, make_of, profile, other_block_sizes(profile, 4))
 
 
-@pytest.mark.parametrize("variant", IN_OTHER_BLOCKS, ids=by_name)
+@pytest.mark.parametrize("variant", IN_OTHER_BLOCKS)
 def test_a_member_shows_in_blocks_of_another_size_and_not_of_the_usual_one(variant):
     campaign = block_sizes_of(variant.cls)
     traces = [campaign.run(number).trace for number in range(40)]
@@ -80,8 +87,9 @@ def test_a_member_is_refused_at_its_level_under_any_seed(variant, seed):
 
 
 @pytest.mark.parametrize("variant", FIRST_OF_EACH, ids=by_name)
-def test_a_replay_of_what_was_found_fails_as_well(variant):
+def test_the_first_of_a_family_is_refused_in_the_same_way_and_so_is_a_replay(variant):
     trace = failure_of(variant, "quick", script=variant.script)
+    assert trace is not None
     again = replay(trace, lambda n, on: variant.cls(n, 4, enable_caching=on))
     assert again.violation is not None
     assert again.violation.invariant == trace.violation.invariant
@@ -99,13 +107,28 @@ def test_small_runs_do_not_find_what_begins_at_large_sizes(name):
     )
 
 
-@pytest.mark.parametrize("cls", LOOK_ALIKES, ids=lambda cls: cls.__name__)
-def test_what_is_right_holds_and_every_script_reaches_what_it_is_for(cls):
-    campaign = campaign_of(cls, QUICK_SIZES)
+def facts_of_what_holds(cls, sizes):
+    campaign = campaign_of(cls, sizes)
     facts = set()
-    for number in QUICK_SIZES.runs(campaign.profile):
+    for number in sizes.runs(campaign.profile):
         result = campaign.run(number)
         assert result.trace is None, result.trace.violation
         facts |= result.facts
-    can = manager_capabilities_of(cls(8, 4))
-    assert set(required_script_facts(campaign.profile, can, QUICK_SIZES)) <= facts
+    return facts
+
+
+# The first is the clean manager.
+@pytest.mark.parametrize(
+    "cls",
+    [LOOK_ALIKES[0], *(pytest.param(cls, marks=pytest.mark.deep) for cls in LOOK_ALIKES[1:])],
+    ids=lambda cls: cls.__name__,
+)
+def test_what_is_right_holds_and_every_script_reaches_what_it_is_for(cls):
+    profile, can = ManagerProfile.from_mapping(cls.profile), manager_capabilities_of(cls(8, 4))
+    facts = facts_of_what_holds(cls, QUICK_SIZES)
+    assert set(required_script_facts(profile, can, QUICK_SIZES)) <= facts
+
+
+@pytest.mark.parametrize("place", range(1, len(LOOK_ALIKES)))
+def test_what_looks_alike_holds_in_its_share_of_the_scripts(place):
+    assert facts_of_what_holds(LOOK_ALIKES[place], QUICK_SIZES.shared(place, len(LOOK_ALIKES)))
