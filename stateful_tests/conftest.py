@@ -51,12 +51,19 @@ def campaign_of() -> Callable[..., PoolCampaign]:
     return campaign_of
 
 
-@pytest.fixture
-def holds() -> Callable[[MakeMachine, PoolCampaign], MachineResult]:
-    """Runs a machine under the current profile; fails, with the minimal trace, if it broke."""
+@pytest.fixture(params=["some", pytest.param("all", marks=pytest.mark.deep)])
+def holds(
+    request: pytest.FixtureRequest,
+) -> Callable[[MakeMachine, PoolCampaign], MachineResult]:
+    """Runs a machine under the current profile; fails, with the minimal trace, if it broke.
+
+    With a third of the profile's examples, and in deep runs with all of them.
+    """
 
     def holds(machine: MakeMachine, campaign: PoolCampaign) -> MachineResult:
         settings = hypothesis.settings()  # those of the current profile
+        if request.param == "some":
+            settings = hypothesis.settings(settings, max_examples=settings.max_examples // 3)
         result = run_machine(lambda log: machine(campaign, log), settings)
         if result.trace is not None:
             trace = minimise(result.trace, execute_in_process(campaign.make))

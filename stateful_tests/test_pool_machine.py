@@ -54,6 +54,7 @@ def test_reference_holds_against_itself(profile, campaign_of, holds):
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("holds", ["all"], indirect=True)
 @pytest.mark.parametrize("profile", PRODUCT)
 def test_impl_holds_in_every_combination_of_the_rows_that_act_together(profile, campaign_of, holds):
     holds(PoolMachine, campaign_of(f"impl{profile}"))

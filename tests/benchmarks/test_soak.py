@@ -50,6 +50,7 @@ def steps_in(record):
     return found["steps"]
 
 
+@pytest.mark.deep
 def test_no_subject_is_accused(script):
     subjects = script("soak_subjects")
     source = random.Random(0)

@@ -47,7 +47,14 @@ def test_what_was_changed_to_plant_the_bug_holds_on_it(golden, found):
     assert replay(trace, make_clean(golden, found)).violation is None
 
 
-@pytest.mark.parametrize("found", EVERYWHERE.values(), ids=EVERYWHERE)
+# One in six, and the others in deep runs: most take longer to minimise than to replay.
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(found, id=name, marks=[pytest.mark.deep] if number % 6 else [])
+        for number, (name, found) in enumerate(EVERYWHERE.items())
+    ],
+)
 def test_minimising_gives_it_again(golden, found):
     stored, made = stored_trace(golden, found), golden.minimal(found)
     what = golden.difference(stored, made)

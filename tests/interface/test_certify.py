@@ -6,6 +6,7 @@ The levels' budgets are cut down here; what a level reaches in full is CI's to r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +36,17 @@ def _small_budget() -> Iterator[None]:
     small = Budget(pool_chunks=1, chain_chunks=1, queue_chunks=1, shortest_states=500)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(BUDGETS, "quick", small)
+        patch.setitem(settings.EXAMPLES, "quick", 8)
+        patch.setattr("poolproof.driving.RUNS_PER_CHUNK", 40)
+        yield
+
+
+@contextmanager
+def more_runs() -> Iterator[None]:
+    """As many as a bug needs to show in each of its forms."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setitem(settings.EXAMPLES, "quick", 20)
+        patch.setattr("poolproof.driving.RUNS_PER_CHUNK", 100)
         yield
 
 
@@ -67,7 +78,8 @@ def refused(name: str, limits: Limits | None = None) -> Certificate:
 @pytest.fixture(scope="module")
 def stale(_small_budget: None) -> Certificate:
     """The certificate of a pool whose index answers with blocks that were handed out again."""
-    return refused("KeepsStaleHashes")
+    with more_runs():
+        return refused("KeepsStaleHashes")
 
 
 @pytest.mark.parametrize("target", ["impl", "reference", "impl[eviction=lifo,duplicates=first]"])
@@ -86,12 +98,14 @@ def test_a_correct_queue_holds() -> None:
 
 
 def test_two_certifications_of_the_same_code_say_the_same(stale: Certificate) -> None:
-    again = refused("KeepsStaleHashes")
+    with more_runs():
+        again = refused("KeepsStaleHashes")
     assert [f.fingerprint for f in stale.findings] == [f.fingerprint for f in again.findings]
 
 
 def test_in_process_finds_what_isolation_finds(stale: Certificate) -> None:
-    together = certified(f"{HOSTILE}:KeepsStaleHashes", in_process=True)
+    with more_runs():
+        together = certified(f"{HOSTILE}:KeepsStaleHashes", in_process=True)
     assert {f.fingerprint for f in stale.findings} == {f.fingerprint for f in together.findings}
 
 
@@ -182,7 +196,8 @@ def test_each_planted_bug_is_refused(specimen_id: str) -> None:
         make=specimen.make,
     )
     options = CertifyOptions(level="quick")
-    certificate = judge(certify(lambda: target, options, SilentProgress()), Rules())
+    with more_runs():
+        certificate = judge(certify(lambda: target, options, SilentProgress()), Rules())
     assert certificate.verdict is Verdict.REFUSED
     assert {f.violation.invariant for f in certificate.findings} & set(specimen.invariants)
 

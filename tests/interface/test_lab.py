@@ -26,6 +26,7 @@ def _small_budget(monkeypatch):
     )
     monkeypatch.setitem(BUDGETS, "quick", small)
     monkeypatch.setitem(settings.EXAMPLES, "quick", 10)
+    monkeypatch.setattr("poolproof.driving.RUNS_PER_CHUNK", 40)
 
 
 @pytest.fixture

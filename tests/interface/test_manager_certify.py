@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,17 @@ def _small_budget():
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(BUDGETS, "quick", small)
+        patch.setitem(settings.EXAMPLES, "quick", 8)
+        patch.setattr("poolproof.driving.RUNS_PER_CHUNK", 24)
+        yield
+
+
+@contextmanager
+def more_runs():
+    """As many as a bug needs to show in each of its forms."""
+    with pytest.MonkeyPatch.context() as patch:
         patch.setitem(settings.EXAMPLES, "quick", 15)
+        patch.setattr("poolproof.driving.RUNS_PER_CHUNK", 100)
         yield
 
 
@@ -58,7 +69,8 @@ def refused(name, **options):
 @pytest.fixture(scope="module")
 def stale(_small_budget):
     """The certificate of a manager that finds blocks by keys of what they held before."""
-    return refused("KeepsStaleKeys")
+    with more_runs():
+        return refused("KeepsStaleKeys")
 
 
 def test_a_right_manager_holds_in_each_layout_that_is_asked_for():
@@ -131,7 +143,8 @@ def test_a_right_black_box_holds():
 
 
 def test_in_process_finds_the_same(stale):
-    together = certified(f"{HOSTILE}:KeepsStaleKeys", in_process=True)
+    with more_runs():
+        together = certified(f"{HOSTILE}:KeepsStaleKeys", in_process=True)
     assert [f.fingerprint for f in stale.findings] == [f.fingerprint for f in together.findings]
     assert "isolation" in {skipped.what for skipped in together.not_run}
 
@@ -186,7 +199,8 @@ def test_each_planted_manager_bug_is_refused(specimen_id):
     layout = Layout("planted", specimen.profile, specimen.make, specimen.block_size)
     target = manager_target(specimen_id, "native-manager", [layout], source="bugs/")
     options = CertifyOptions(level="standard")
-    certificate = judge(certify(lambda: target, options, SilentProgress()), Rules())
+    with more_runs():
+        certificate = judge(certify(lambda: target, options, SilentProgress()), Rules())
     assert certificate.verdict is Verdict.REFUSED
     assert {f.violation.invariant for f in certificate.findings} & set(specimen.invariants)
 

@@ -46,11 +46,12 @@ def toy(name, rows=""):
     return load_target(f"{TOYS}:{name}{rows}")
 
 
+@pytest.mark.parametrize("num_runs", [60, pytest.param(300, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_our_own_manager_holds_and_every_situation_occurs(name):
+def test_our_own_manager_holds_and_every_situation_occurs(name, num_runs):
     target, facts = load_target("impl-vllm-v0"), set()
     layout = target.layout(name)
-    for number in range(300):
+    for number in range(num_runs):
         result = campaign(target, layout).run(number)
         assert result.trace is None, result.trace.violation
         facts |= result.facts

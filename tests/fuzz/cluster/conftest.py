@@ -20,13 +20,18 @@ HERE = Path(__file__).parent
 MEMORY = 80_000_000
 
 
+def _are_asked_for(config: pytest.Config) -> bool:
+    return config.getoption("markexpr", "").strip() == "ray"
+
+
 def pytest_ignore_collect(config: pytest.Config) -> bool | None:
-    asked = config.getoption("markexpr", "").strip()
-    return None if asked == "ray" else True
+    return None if _are_asked_for(config) else True
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not _are_asked_for(config):
+        return  # To look at thousands of other tests would cost each process its time.
     for item in items:
         if HERE in item.path.parents:
             item.add_marker("ray")
