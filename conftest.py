@@ -37,6 +37,18 @@ def pytest_collection_finish() -> None:
     # Older releases of Hypothesis make their source of randomness with the first test, and ask
     # the collector who refers to it: frozen objects are not seen.
     _first_example()
+    _leave_out_what_is_there()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What a file leaves behind stays as well: modules, caches, what pytest knows of its tests."""
+    if nextitem is None or nextitem.path != item.path:
+        _leave_out_what_is_there()
+
+
+def _leave_out_what_is_there() -> None:
+    """No later collection looks at what there is now."""
     gc.collect()
     gc.freeze()
 

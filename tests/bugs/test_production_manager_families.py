@@ -1,7 +1,5 @@
 """Manager bugs with a constant that small runs never reach are refused at production sizes."""
 
-from functools import cache
-
 import pytest
 
 from poolproof.bugs.production_manager_families import FAMILIES, LOOK_ALIKES, OF_BLOCK_SIZES
@@ -38,7 +36,6 @@ def campaign_of(cls, sizes, seed=0):
     )  # fmt: skip
 
 
-@cache
 def failure_of(variant, level, seed=0, script=None):
     """The first run of a level that fails, of one script or of all."""
     sizes = BUDGETS[level].manager_production
