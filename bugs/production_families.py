@@ -675,7 +675,7 @@ FAMILIES: tuple[Family, ...] = (
     _of("blocks beyond the n-th keep their hash", _StaleBeyondABlock, 13, 100, 256, 777),
     _of("the index forgets the oldest of more than n hashes", _IndexIsFull, 5, 12, 64, 200, 1000),
     _of("with more than n hashes, answers are wrong", _WrongAnswerWhenFull, 5, 12, 64, 1000),
-    _of("more than n carriers of one hash are forgotten", _CarriersAreForgotten, 8, 32, 64),
+    _of("more than n carriers of one hash are forgotten", _CarriersAreForgotten, 8, 32, 64, 256),
     _of("reference counts of n bits", _NarrowCounts, 5, 6, 8, 12, at_once=False),
     _of("reference counts stop at n", _SaturatingCounts, 15, 127, 255, 1000, at_once=False),
     _of("a pool of n blocks loses one", _OneSizeLosesABlock, 13, 16, 64, 65),

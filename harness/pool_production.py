@@ -295,9 +295,12 @@ class ProductionWorkload(PoolWorkload):
 
     def _many_carriers(self) -> Iterator[Command]:
         """Many blocks under one hash, held and free ones; then they go, in any order."""
-        count = min(self._size(len(self.pool.free) or 1), len(self.pool.free))
-        if not count:
+        most = min(len(self.pool.free), MOST_SWEPT)
+        if not most:
             return
+        count = size_near_a_border(self._choices, most) if self.below(2) else self._size(most)
+        if not self._affords(4 * count):
+            count = min(count, MOST_IN_DAILY_LISTS)
         yield Allocate(count)
         key = self._prompt(1)
         yield from self._cache(self.references[-count:], key * count)
