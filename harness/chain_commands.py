@@ -6,9 +6,12 @@ compares contents, the target its own hashes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from poolproof.contract.commands import CacheChain, CachePartial, LookupChain, Usage
+from poolproof.contract.commands import CacheChain, CachePartial, Command, LookupChain, Usage
+from poolproof.contract.content import Key
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation
@@ -30,13 +33,31 @@ class ChainCommands(LookupCommands):
             Usage: self._usage,
         }
 
+    def named_in(self, command: Command) -> tuple[Sequence[int], Sequence[Key]]:
+        match command:
+            case CacheChain(chain=chain, block_ids=ids):
+                # Misuse may name more blocks than the chain fills.
+                filled = len(chain.tokens) // self.reference.block_size
+                return ids, self._keys_of(replace(command, block_ids=ids[:filled]))
+            case CachePartial(chain=chain, block_id=block_id, num_tokens=num_tokens):
+                within = 0 < num_tokens <= len(chain.tokens)
+                keys = (chain.prefix(num_tokens, command.group),) if within else ()
+                return (block_id,), keys
+            case _:
+                return super().named_in(command)
+
+    def _keys_of(self, command: CacheChain) -> list[Key]:
+        """A key for each block that is not cached already."""
+        size = self.reference.block_size
+        return [
+            command.chain.prefix((position + 1) * size, command.group)
+            for position in range(max(command.num_cached, 0), len(command.block_ids))
+        ]
+
     def _cache_chain(self, command: CacheChain) -> None:
         chain, ids, pool = command.chain, command.block_ids, self.reference
         size = pool.block_size
-        keys = [
-            chain.prefix((position + 1) * size, command.group)
-            for position in range(command.num_cached, len(ids))
-        ]
+        keys = self._keys_of(command)
         self.know(keys)
         self.facts.before_cache_chain(command, pool)
         dropped = [key for block in ids for key in pool.keys[block]]
@@ -66,6 +87,9 @@ class ChainCommands(LookupCommands):
         elif isinstance(answer, list) and len(answer) == len(keys):
             for key, block in zip(keys, answer, strict=True):
                 self.judge_lookup(command, key, block)
+            if any(block is None for block in answer):
+                # Each entry is right, and who asked takes the list for a hit in every group.
+                self.report(_half_a_hit(command, answer))
             if len(keys) > 1:
                 self.facts.add("a lookup over several groups hit")
         else:
@@ -92,3 +116,11 @@ class ChainCommands(LookupCommands):
                 )
             )  # fmt: skip
         self.touched, self.touched_keys = (), ()
+
+
+def _half_a_hit(command: LookupChain, answer: list[Any]) -> Violation:
+    return Violation(
+        "IDX",
+        Severity.CRASH,
+        f"{command} answered {shown(answer)}; it must answer None where a group has no block",
+    )

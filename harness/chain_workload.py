@@ -101,6 +101,30 @@ class ChainWorkload(PoolWorkload):
     def usage(self) -> Command:
         return Usage()
 
+    def _misuse_of_caching(
+        self, held: list[int], outside: int, free: int | None, null: int | None
+    ) -> list[Command]:
+        """A chain, or a part of a block, on blocks that must not be cached.
+
+        Held blocks stand before the wrong one as far as the chain fills them, and only those
+        without a key, since what becomes of another is undefined.
+        """
+        chain = self.chains[self.below(len(self.chains))]
+        group = self.below(NUM_GROUPS)
+        step = self.hash_block_size
+        num_tokens = step * (1 + self.below(len(chain.tokens) // step))
+        most = len(chain.tokens) // self.block_size
+        right = [block for block in held if not self.pool.keys[block]][: most - 1]
+        kinds: list[Command] = []
+        for wrong in (outside, free, null):
+            if wrong is not None:
+                kinds.append(CacheChain(chain, (*right, wrong), 0, group))
+                if "cache_partial" in self.verbs:
+                    kinds.append(CachePartial(chain, wrong, num_tokens, group))
+        if right:
+            kinds.append(CacheChain(chain, (*right, right[0]), 0, group))
+        return kinds
+
     def _images(self, num_tokens: int) -> tuple[Image, ...]:
         """One image or more, next to each other or with a gap: several may meet in a block."""
         images: list[Image] = []

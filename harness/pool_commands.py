@@ -128,9 +128,8 @@ class PoolCommands:
         arguments = [list(value) if isinstance(value, tuple) else value for value in arguments]
         ignores = self.profile.misuse == "ignores"
         existing = range(self.reference.num_blocks)
-        named = getattr(command, "block_ids", ())
+        named, self.touched_keys = self.named_in(command)
         self.touched, self.taken = [block for block in named if block in existing], ()
-        self.touched_keys = getattr(command, "hashes", ())
         self.know(self.touched_keys)
         self.facts.add("misuse was tried")
         try:
@@ -145,6 +144,10 @@ class PoolCommands:
         else:
             if not ignores:
                 self.report(did_not_raise(command, misuse, self._left_behind()))
+
+    def named_in(self, command: Command) -> tuple[Sequence[int], Sequence[Key]]:
+        """The blocks and the keys that a command names."""
+        return getattr(command, "block_ids", ()), getattr(command, "hashes", ())
 
     def _left_behind(self) -> Violation | None:
         """What misuse has broken on its way, as far as it can still be read."""
@@ -256,7 +259,7 @@ class PoolCommands:
         self.touched, self.touched_keys = ids, ()
         if len(ids) > 1:
             self.facts.after_free_of_several(ids, freed, pool)
-        elif not freed:
+        elif ids and not freed:
             self.facts.add("a shared block was freed by one owner")
 
     def _cache(self, command: Cache) -> None:

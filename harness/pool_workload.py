@@ -195,7 +195,6 @@ class PoolWorkload:
         outside = self._outside()
         held = self._held_beside_the_wrong_one()
         free = next(reversed(self.pool.free), None)
-        some = self.hashes[0]
         kinds: list[Command] = [
             Allocate(-1 - self.below(2)),
             # Legal entries before the wrong one: a target that checks as it goes has changed them.
@@ -206,21 +205,41 @@ class PoolWorkload:
             kinds += [Free((free,)), Free((*held, free))]
         if held:
             kinds.append(Free((*held[:1] * (len(self.pool.holders[held[0]]) + 1),)))
+        null = self.pool.null_block if self.profile.null_in_lists == "misuse" else None
         if self.pool.enable_caching:
-            kinds += [Cache((*held, outside), (some,) * (len(held) + 1)), Cache((), (some,))]
-            if free is not None:
-                kinds += [Cache((free,), (some,)), Cache((*held, free), (some,) * (len(held) + 1))]
-            if held:
-                kinds += [Cache((held[0],), ()), Cache((*held, held[0]), (some,) * (len(held) + 1))]
+            kinds += self._misuse_of_caching(held, outside, free, null)
             if "evict" in self.can.verbs:
                 kinds.append(Evict((*held, outside)))
-        null = self.pool.null_block
-        if null is not None and self.profile.null_in_lists == "misuse":
-            kinds += [Free((null,)), Touch((null,))]
-            if self.pool.enable_caching:
-                kinds.append(Cache((null,), (some,)))
+                if null is not None:
+                    kinds.append(Evict((*held, null)))
+        if null is not None:
+            kinds += [Free((*held, null)), Touch((*held, null))]
         command = kinds[self.below(len(kinds))]
         return command if command.verb in self.can.verbs else None
+
+    def _misuse_of_caching(
+        self, held: list[int], outside: int, free: int | None, null: int | None
+    ) -> list[Command]:
+        """Blocks that must not be cached, behind held ones, and lists of unequal length.
+
+        A hash too few or too many is behind pairs that are right: whoever stops there has cached
+        them.
+        """
+        some, one_more = self.hashes[0], len(held) + 1
+        kinds: list[Command] = [
+            Cache((*held, outside), (some,) * one_more),
+            Cache(tuple(held), (some,) * one_more),
+        ]
+        if free is not None:
+            kinds += [Cache((free,), (some,)), Cache((*held, free), (some,) * one_more)]
+        if held:
+            kinds += [
+                Cache(tuple(held), (some,) * (len(held) - 1)),
+                Cache((*held, held[0]), (some,) * one_more),
+            ]
+        if null is not None:
+            kinds.append(Cache((*held, null), (some,) * one_more))
+        return kinds
 
     def _outside(self) -> int:
         """The id of no block."""
@@ -229,6 +248,16 @@ class PoolWorkload:
     def _held_beside_the_wrong_one(self) -> list[int]:
         """Held blocks that stand in a list of misuse before the wrong one."""
         return self._distinct_held(2)
+
+    def empty(self, number: int) -> Command:
+        """A call with nothing in its list, each verb in turn: legal in every state, a no-op.
+
+        A server makes it for a request without a hit, or without a full block. It is drawn from
+        nothing, so that the other commands of a run stay what they are.
+        """
+        empty = [Touch(()), Free(()), Cache((), ()), Evict(())]
+        there = [command for command in empty if command.verb in self.can.verbs]
+        return there[number % len(there)]
 
     def drain(self) -> Command | None:
         """The next `free` on the way to a pool that nobody holds."""

@@ -36,6 +36,9 @@ __all__ = ["PoolCampaign", "RunPlan", "RunResult", "plan_of", "run_pool"]
 MISUSE_EVERY = 48
 """On average one command in so many is misuse, where the profile says what misuse does."""
 
+EMPTY_EVERY = 64
+"""After so many commands comes one whose list is empty."""
+
 CAREFUL_EVERY = 16
 """One run in so many is careful, the second one the first of them."""
 
@@ -233,6 +236,15 @@ def _drive(
     step, next_command, references = session.step, workload.next, workload.references
     misuse_at = _misuse_places(workload, plan, campaign.profile)
     for place in range(plan.num_steps):
+        turn, between = divmod(place + plan.num_steps, EMPTY_EVERY)
+        if not between:
+            empty = workload.empty(place + turn)
+            commands.append(empty)
+            if announce is not None:
+                announce(empty)
+            violation = step(empty)
+            if violation is not None:
+                return violation
         command = next_command()
         misuse = None
         if place in misuse_at:

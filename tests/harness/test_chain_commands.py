@@ -138,3 +138,40 @@ def test_a_wrong_usage_is_named(answer):
     found = after(session_of(Other), Allocate(1), Usage())
     assert (found.invariant, found.severity) == ("OWN", Severity.FALSE_REFUSAL)
     assert found.sentence == f"usage() answered {answer!r}, but the share of held blocks is 0.25"
+
+
+class HalfAHit(NativeDictPool):
+    """Answers a list with a hole where a group has no block."""
+
+    def lookup_chain(self, chain, num_tokens, groups, /):
+        return [self.lookup(chain.prefix(num_tokens, group)) for group in groups]
+
+
+def test_a_lookup_that_misses_one_group_is_no_hit():
+    found = after(session_of(HalfAHit), *CACHED, LookupChain(CHAIN, 4, (0, 1)))
+    assert found.invariant == "IDX"
+    assert found.sentence.endswith("it must answer None where a group has no block")
+
+
+class PublishesFree(NativeDictPool):
+    """Refuses to cache part of a free block, and has cached it."""
+
+    def cache_partial(self, chain, block_id, num_tokens, group, /):
+        free = block_id in self._model.free
+        self._model.cache_partial(block_id, chain.prefix(num_tokens, group), num_tokens)
+        if free:
+            raise ValueError("nobody holds the block")
+
+
+def test_misuse_of_a_part_that_changed_something_is_found_in_a_pool_that_shows_little():
+    class ShowsNothing(PublishesFree):
+        block_hash = free_order = ref_count = take_events = None
+
+    found = after(session_of(ShowsNothing), CachePartial(CHAIN, 0, 1, 0))
+    assert found.invariant == "MISUSE"
+
+
+def test_misuse_may_name_more_blocks_than_the_chain_fills():
+    session = session_of()
+    assert after(session, Allocate(3), CacheChain(CHAIN, (0, 1, 2, 3), 0, 0)) is None
+    assert after(session, CachePartial(CHAIN, 3, 9, 0)) is None

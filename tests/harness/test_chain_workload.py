@@ -3,11 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolproof.contract.commands import CachePartial, Lookup
+from poolproof.contract.commands import Allocate, CacheChain, CachePartial, Lookup
 from poolproof.contract.profile import Profile
 from poolproof.harness.chain_workload import ChainWorkload
 from poolproof.harness.choices import SeededChoices, TapeChoices
 from poolproof.harness.pool_session import PoolSession
+from poolproof.reference.legality import misuse_of
 from poolproof.reference.native_pool import NativeDictPool
 
 
@@ -35,6 +36,36 @@ def test_every_command_is_legal(tape, keys, null):
         assert session.is_defined(command)
         assert session.step(command) is None
         workload.references.extend(session.taken)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    tape=st.binary(max_size=400),
+    keys=st.sampled_from(["block", "partial"]),
+    null=st.sampled_from([None, 0]),
+    answer=st.sampled_from(["raises", "ignores"]),
+)
+def test_all_misuse_is_misuse(tape, keys, null, answer):
+    profile = Profile(keys=keys, null_block=null, misuse=answer)
+    workload, session = workload_on(TapeChoices(tape), profile)
+    for step in range(30):
+        wrong = workload.misuse() if step % 3 == 2 else None
+        if wrong is not None:
+            assert misuse_of(session.reference, wrong) is not None
+            assert session.step_any(wrong) is None
+        assert session.step(workload.next()) is None
+        workload.references.extend(session.taken)
+
+
+def test_chains_are_published_on_blocks_that_nobody_holds():
+    workload, session = workload_on(SeededChoices(0), Profile(keys="partial"))
+    session.step(Allocate(2))
+    workload.references.extend(session.taken)
+    drawn = {workload.misuse() for _ in range(400)}
+    free = set(session.reference.free)
+    assert any(type(c) is CachePartial and c.block_id in free for c in drawn)
+    chains = [c for c in drawn if type(c) is CacheChain]
+    assert any(set(c.block_ids) & free and set(c.block_ids) - free for c in chains)
 
 
 def test_partial_entries_are_made_where_the_profile_has_them():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poolproof.contract.commands import Acquire, Allocate, Free, Touch
+from poolproof.contract.commands import Acquire, Allocate, Cache, Evict, Free, Touch
 from poolproof.contract.profile import Profile
 from poolproof.harness.choices import SeededChoices, TapeChoices
 from poolproof.harness.pool_session import PoolSession
@@ -135,3 +135,46 @@ def test_misuse_hides_behind_legal_entries():
     for verb in (Free, Touch):
         mixed = [c for c in drawn if type(c) is verb and len(c.block_ids) > 1]
         assert any(c.block_ids[0] in session.taken for c in mixed)
+
+
+def misuse_drawn(profile):
+    """What misuse is drawn while three blocks are held, and those blocks."""
+    target = NativeDictPool(6, profile=profile)
+    session = PoolSession(target, profile, 6)
+    workload = PoolWorkload(SeededChoices(5), session.reference, session.can, alphabet(3, 0))
+    session.step(Allocate(3))
+    workload.references.extend(session.taken)
+    return {workload.misuse() for _ in range(400)}, set(session.taken)
+
+
+@pytest.mark.parametrize("verb", [Free, Touch, Cache, Evict])
+def test_the_null_block_hides_behind_held_ones(verb):
+    drawn, held = misuse_drawn(Profile(null_block=0))
+    lists = [command.block_ids for command in drawn if type(command) is verb]
+    assert any(ids[-1] == 0 and set(ids[:-1]) & held for ids in lists if ids)
+
+
+def test_lists_of_unequal_length_begin_with_pairs_that_are_right():
+    drawn, held = misuse_drawn(Profile())
+    surplus = {
+        len(command.block_ids) - len(command.hashes)
+        for command in drawn
+        if type(command) is Cache and command.hashes and set(command.block_ids) <= held
+    }
+    assert surplus >= {1, -1}
+
+
+def test_a_call_with_an_empty_list_is_legal_at_any_time_and_changes_nothing():
+    for target_class in (NativeDictPool, AcquireOnly):
+        session = PoolSession(target_class(4), Profile(), 4)
+        workload = PoolWorkload(SeededChoices(0), session.reference, session.can, alphabet(2, 0))
+        session.step(Allocate(2))
+        before = set(session.facts)
+        drawn = {workload.empty(number) for number in range(4)}
+        assert {command.verb for command in drawn} == {
+            verb for verb in ("touch", "free", "cache", "evict") if verb in session.can.verbs
+        }
+        for command in drawn:
+            assert session.is_defined(command)
+            assert session.step(command) is None
+        assert session.facts == before

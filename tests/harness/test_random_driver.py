@@ -200,3 +200,50 @@ def test_where_no_misuse_is_to_be_had_the_run_goes_on():
 
 def native(num_blocks, caching):
     return NativeDictPool(num_blocks, enable_caching=caching, profile=Profile(misuse="raises"))
+
+
+class NeedsAnId(BlockPool):
+    """Raises where a list is empty, in one of its methods."""
+
+    method = ""
+
+    def _require(self, name, block_ids):
+        if name == self.method and not block_ids:
+            raise IndexError("list index out of range")
+
+    def touch(self, block_ids):
+        self._require("touch", block_ids)
+        super().touch(block_ids)
+
+    def free(self, block_ids):
+        self._require("free", block_ids)
+        super().free(block_ids)
+
+    def cache(self, block_ids, hashes):
+        self._require("cache", block_ids)
+        super().cache(block_ids, hashes)
+
+    def evict(self, block_ids):
+        self._require("evict", block_ids)
+        super().evict(block_ids)
+
+
+@pytest.mark.parametrize("method", ["touch", "free", "cache", "evict"])
+def test_a_pool_that_needs_an_id_in_each_list_is_refused(method):
+    class Needs(NeedsAnId):
+        pass
+
+    Needs.method = method
+    traces = [campaign_of(Needs, misuse="undefined").run(number).trace for number in range(40)]
+    found = {trace.violation.invariant for trace in traces if trace is not None}
+    assert found == {"CRASH"}
+
+
+def test_calls_with_an_empty_list_leave_the_rest_of_a_run_as_it_is():
+    campaign = campaign_of(misuse="undefined")
+    for number in range(10):
+        heard = []
+        campaign.run(number, heard.append)
+        drawn = [command for command in heard if getattr(command, "block_ids", (0,)) != ()]
+        num_steps = plan_of(campaign, number).num_steps
+        assert len(heard) - len(drawn) in (num_steps // 64, num_steps // 64 + 1)
