@@ -47,9 +47,10 @@ class PoolCommands:
 
     After a command, `taken` are the blocks on which it took a reference, `remapped` the (old,
     new) pairs that a `cache` call merged, `touched` and `touched_keys` what it may have changed,
-    and `refused` whether it had to change nothing. `remarks` are for the certificate. A list that
-    was passed to the target is emptied after the call, since it is the caller's: a deferred free
-    that keeps it frees nothing, or later another request's blocks (sglang#34067).
+    `refused` whether it had to change nothing, and `cached_again` whether it gave each block the
+    one hash that it had. `remarks` are for the certificate. A list that was passed to the target is
+    emptied after the call, since it is the caller's: a deferred free that keeps it frees nothing,
+    or later another request's blocks (sglang#34067).
     """
 
     def __init__(self, target: Any, profile: Profile, reference: DictPool) -> None:
@@ -66,6 +67,7 @@ class PoolCommands:
         self.touched: Sequence[int] = ()
         self.touched_keys: Sequence[Key] = ()
         self.refused = False
+        self.cached_again = False
         self._known_keys: set[Key] = set()
         # Looked up once: a target's methods may be set on the instance, and lookups cost.
         self._methods = {verb: getattr(target, verb) for verb in self.can.verbs}
@@ -270,6 +272,10 @@ class PoolCommands:
         if pool.enable_caching:
             self.facts.before_cache(ids, hashes, pool)
             dropped = [key for block in ids for key in pool.keys[block]]
+            # Most calls give other hashes, which one comparison of lists tells.
+            self.cached_again = dropped == [*hashes] and all(
+                len(pool.keys[block]) == 1 for block in ids
+            )
         given, given_hashes = list(ids), list(hashes)
         try:
             answer = self._target_cache(given, given_hashes)

@@ -20,7 +20,7 @@ from poolproof.contract.prefix_words import listed
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import key_name
 
-__all__ = ["events_give_index", "stored_tells_content"]
+__all__ = ["events_give_index", "stored_tells_content", "tells_of_no_change"]
 
 
 def events_give_index(replayed: Mapping[Key, int], expected: Mapping[Key, int]) -> Violation | None:
@@ -33,6 +33,14 @@ def events_give_index(replayed: Mapping[Key, int], expected: Mapping[Key, int]) 
                 f"{key_name(key)}, the index has {wanted}"
             )
     return None
+
+
+def tells_of_no_change(event: Mapping[str, Any]) -> Violation:
+    """A violation of EVT: an event where blocks were cached again under the hashes they had."""
+    return _violation(
+        f"an event tells that {' and '.join(map(key_name, event['hashes']))} was {event['type']}, "
+        "although each block was cached again under the one hash that it had"
+    )
 
 
 def stored_tells_content(

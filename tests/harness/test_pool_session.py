@@ -15,6 +15,7 @@ from poolproof.contract.commands import (
 )
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity
+from poolproof.explore.recorded_session import RecordedPool
 from poolproof.harness import pool_session
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.random_driver import PoolCampaign
@@ -339,3 +340,41 @@ def test_a_target_is_told_when_it_has_failed():
     assert session.target.told == 0
     assert session.step(Free((0,))) is not None
     assert session.target.told == 1
+
+
+class StoresAgain(NativeDictPool):
+    """Takes a hash away and gives it back where a block is cached again under its own."""
+
+    def cache(self, block_ids, hashes, /):
+        same = [h for b, h in zip(block_ids, hashes, strict=True) if self.block_hash(b) == h]
+        super().cache(block_ids, hashes)
+        self._told = [{"type": kind, "hashes": [h]} for h in same for kind in ("removed", "stored")]
+
+    def take_events(self):
+        told, self._told = getattr(self, "_told", []), []
+        return [*told, *super().take_events()]
+
+
+@pytest.mark.parametrize("kind", ["per-copy", "per-hash"])
+def test_no_event_tells_of_a_block_that_keeps_its_hash(kind):
+    profile = Profile(events=kind)
+    session = PoolSession(StoresAgain(4, profile=profile), profile, 4)
+    first, second = bytes(16), bytes([1]) * 16
+    for legal in (Allocate(3), Cache((0, 1), (first, second)), Cache((0,), (second,))):
+        assert session.step(legal) is None
+    found = session.step(Cache((1, 0), (second, second)))
+    assert (found.invariant, found.severity) == ("EVT", Severity.EVENTS)
+    assert found.sentence == (
+        "an event tells that hash 01010101 was removed, although each block was cached again "
+        "under the one hash that it had"
+    )
+
+
+def test_events_of_commands_that_went_unheard_are_no_events_of_the_last():
+    profile = Profile(events="per-copy")
+    session = RecordedPool(NativeDictPool(3, profile=profile), profile, 3)
+    session.replaying = True
+    for unheard in (Allocate(1), Cache((0,), (A,))):
+        assert session.step(unheard) is None
+    session.replaying = False
+    assert session.step(Cache((0,), (A,))) is None
