@@ -101,12 +101,17 @@ SYSTEMS = (
         "Poolproof's own pool (`impl`)",
         "impl",
         "all",
-        # The profiles under which tests/targets/test_builtin_targets.py drives it.
+        # Under each value of each row, and without events beside each value of `duplicates`: only
+        # then several blocks are cached at once.
         also=(
             "impl[events=none]",
             "impl[eviction=lifo,duplicates=first,events=per-hash]",
             "impl[eviction=unhashed-first,null_block=0,null_in_lists=ignored,recache=forbidden]",
             "impl[duplicates=last,misuse=ignores,null_block=0]",
+            "impl[events=per-hash,misuse=ignores]",
+            "impl[duplicates=first,events=none,keys=block,misuse=ignores]",
+            "impl[duplicates=last,events=none,keys=block,misuse=undefined]",
+            "impl[null_block=0,null_in_lists=ignored,misuse=undefined]",
         ),
         own_tests=f"{PYTEST} tests/impl",
         own_shown="pytest tests/impl",
