@@ -7,7 +7,10 @@ an image. Extends the pool grammar; its keys are content, not opaque hashes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from poolproof.contract.commands import (
+    Allocate,
     CacheChain,
     CachePartial,
     Command,
@@ -26,6 +29,8 @@ __all__ = ["NUM_GROUPS", "ChainWorkload"]
 
 NUM_GROUPS = 2
 _BLOCKS_PER_CHAIN = 3
+_PUBLISHING = ("cache_chain", "cache_partial")
+_NUM_PUBLISHED = 10
 _LORAS = (None, ("adapter", "/a"), ("adapter", "/b"), ("other", "/a"))
 # A salt spelled like an adapter's name: untagged keys would collide (vllm#44701).
 _SALTS = (None, None, "tenant", "adapter")
@@ -87,6 +92,24 @@ class ChainWorkload(PoolWorkload):
         num_tokens = step * (1 + self.below(len(chain.tokens) // step))
         command = CachePartial(chain, ids[0], num_tokens, self.below(NUM_GROUPS))
         return None if undefined_in(self.pool, command) else command
+
+    def around_a_reset(self) -> Iterator[Command]:
+        """Blocks are published, given back and forgotten, and the same blocks are published again.
+
+        What a pool keeps of a block over a reset shows in the next key of that block. By chance few
+        blocks are free and carry parts of chains when an index is emptied.
+        """
+        yield from self._publish_some()
+        yield from self.give_everything_back()
+        yield from self._publish_some()
+
+    def _publish_some(self) -> Iterator[Command]:
+        yield Allocate(len(self.pool.free))  # all of them, so that the same come again
+        methods = [self.verbs[verb] for verb in _PUBLISHING if verb in self.verbs]
+        for _ in range(_NUM_PUBLISHED):
+            command = methods[self.below(len(methods))]()
+            if command is not None:
+                yield command
 
     def lookup(self) -> Command:
         return Lookup(self.hashes[self.below(len(self.hashes))])

@@ -9,7 +9,7 @@ command, or None when the state offers none. Token chains are in `chain_workload
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from poolproof.contract.commands import (
     Acquire,
@@ -265,6 +265,17 @@ class PoolWorkload:
         if not count:
             return None
         return Free(tuple(self._draw_references(min(count, 1 + self.below(4)))))
+
+    def give_everything_back(self) -> Iterator[Command]:
+        """Every reference is given back, then the index is emptied."""
+        while (command := self.drain()) is not None:
+            yield command
+        if "reset" in self.verbs:
+            yield Reset()
+
+    def around_a_reset(self) -> Iterator[Command]:
+        """What shows what a pool keeps over a reset: everything is given back."""
+        yield from self.give_everything_back()
 
     def put_back(self, command: Command) -> None:
         """Take back a command that was drawn and is not applied."""

@@ -7,12 +7,12 @@ reports are elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from poolproof.contract.commands import Command, Reset
+from poolproof.contract.commands import Command
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
@@ -36,6 +36,9 @@ __all__ = ["PoolCampaign", "RunPlan", "RunResult", "plan_of", "run_pool"]
 MISUSE_EVERY = 48
 """On average one command in so many is misuse, where the profile says what misuse does."""
 
+RESET_EVERY = 4
+"""One run of token chains in so many publishes around a reset half-way."""
+
 EMPTY_EVERY = 64
 """After so many commands comes one whose list is empty."""
 
@@ -56,7 +59,13 @@ class RunPlan:
     num_hashes: int
     chains: bool = False
     careful: bool = False
+    resets: bool = False
     production: ProductionRun | None = None
+
+    @property
+    def reset_at(self) -> int | None:
+        """Before which command blocks are published around a reset, if they are."""
+        return self.num_steps // 2 if self.resets else None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -158,6 +167,7 @@ def plan_of(campaign: PoolCampaign, number: int) -> RunPlan:
         num_hashes=2 + choices.below(3),
         chains=campaign.chain_block_size > 0,
         careful=campaign.chain_block_size == 0 and number % CAREFUL_EVERY == 1,
+        resets=campaign.chain_block_size > 0 and number % RESET_EVERY == 1,
     )
 
 
@@ -235,14 +245,22 @@ def _drive(
     workload.bias()
     step, next_command, references = session.step, workload.next, workload.references
     misuse_at = _misuse_places(workload, plan, campaign.profile)
+
+    def apply(command: Command) -> Violation | None:
+        commands.append(command)
+        if announce is not None:
+            announce(command)
+        violation = step(command)
+        references.extend(session.taken)
+        return violation
+
     for place in range(plan.num_steps):
         turn, between = divmod(place + plan.num_steps, EMPTY_EVERY)
-        if not between:
-            empty = workload.empty(place + turn)
-            commands.append(empty)
-            if announce is not None:
-                announce(empty)
-            violation = step(empty)
+        besides: Iterable[Command] = () if between else (workload.empty(place + turn),)
+        if place == plan.reset_at:
+            besides = workload.around_a_reset()
+        for command in besides:
+            violation = apply(command)
             if violation is not None:
                 return violation
         command = next_command()
@@ -262,12 +280,8 @@ def _drive(
         references.extend(session.taken)
         if session.remapped:
             workload.remap(session.remapped)
-    last = [Reset()] if "reset" in session.can.verbs else []
-    while (draining := workload.drain() or (last.pop() if last else None)) is not None:
-        commands.append(draining)
-        if announce is not None:
-            announce(draining)
-        violation = step(draining)
+    for command in workload.give_everything_back():
+        violation = apply(command)
         if violation is not None:
             return violation
     return session.last_look() or session.end()

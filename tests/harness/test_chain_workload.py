@@ -100,3 +100,18 @@ def test_chains_come_with_and_without_each_extra_key():
     assert {bool(chain.images) for chain in chains} == {True, False}
     assert {len(chain.tokens) for chain in chains} == {4, 8, 12}
     assert any(chain.lora and chain.salt == chain.lora[0] for chain in chains)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tape=st.binary(max_size=400), keys=st.sampled_from(["block", "partial"]))
+def test_the_same_blocks_are_published_before_and_after_a_reset(tape, keys):
+    workload, session = workload_on(TapeChoices(tape), Profile(keys=keys))
+    taken = []
+    for command in workload.around_a_reset():
+        assert session.is_defined(command)
+        assert session.step(command) is None
+        workload.references.extend(session.taken)
+        if isinstance(command, Allocate):
+            taken.append(sorted(session.taken))
+    assert taken == [[0, 1, 2, 3, 4]] * 2
+    assert "a reset was done" in session.facts

@@ -7,6 +7,7 @@ import pytest
 from poolproof.contract.commands import Allocate
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
+from poolproof.contract.violation import Severity
 from poolproof.harness.pool_workload import PoolWorkload
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign, plan_of
@@ -14,6 +15,7 @@ from poolproof.harness.replay import replay
 from poolproof.impl.block_pool import BlockPool
 from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
+from poolproof.targets.impl_chains import ChainedBlockPool
 
 
 def campaign_of(cls=BlockPool, **rows):
@@ -247,3 +249,31 @@ def test_calls_with_an_empty_list_leave_the_rest_of_a_run_as_it_is():
         drawn = [command for command in heard if getattr(command, "block_ids", (0,)) != ()]
         num_steps = plan_of(campaign, number).num_steps
         assert len(heard) - len(drawn) in (num_steps // 64, num_steps // 64 + 1)
+
+
+class KeepsPartsOverAReset(ChainedBlockPool):
+    """Still takes a block for one that is cached in part after the index was emptied."""
+
+    def reset(self):
+        parts = dict(self._cached.partial_tokens)
+        done = super().reset()
+        if done:
+            self._cached.partial_tokens.update(parts)
+        return done
+
+
+def test_what_a_pool_keeps_over_a_reset_is_found_among_chains():
+    def make(num_blocks, caching):
+        return KeepsPartsOverAReset(
+            num_blocks, enable_caching=caching, block_size=4, hash_block_size=2, keys="partial"
+        )
+
+    campaign = PoolCampaign(
+        "mine", make, Profile(keys="partial"), chain_block_size=4, hash_block_size=2
+    )
+    violations = [
+        result.trace.violation
+        for result in map(campaign.run, range(1, 400, 4))
+        if result.trace is not None
+    ]
+    assert {violation.severity for violation in violations} == {Severity.LOST_HIT}
