@@ -370,6 +370,26 @@ def test_no_event_tells_of_a_block_that_keeps_its_hash(kind):
     )
 
 
+class TellsAgain(NativeDictPool):
+    """Says once more that a block's hash is stored."""
+
+    def cache(self, block_ids, hashes, /):
+        same = [h for b, h in zip(block_ids, hashes, strict=True) if self.block_hash(b) == h]
+        super().cache(block_ids, hashes)
+        self._told = [{"type": "stored", "hashes": same}] * bool(same)
+
+    def take_events(self):
+        told, self._told = getattr(self, "_told", []), []
+        return [*told, *super().take_events()]
+
+
+def test_what_is_stored_may_be_told_again_where_copies_are_not_counted():
+    profile = Profile(events="per-hash")
+    session = PoolSession(TellsAgain(4, profile=profile), profile, 4)
+    for legal in (Allocate(1), Cache((0,), (A,)), Cache((0,), (A,))):
+        assert session.step(legal) is None
+
+
 def test_events_of_commands_that_went_unheard_are_no_events_of_the_last():
     profile = Profile(events="per-copy")
     session = RecordedPool(NativeDictPool(3, profile=profile), profile, 3)
