@@ -29,7 +29,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "finish_again": ("ignored", "undefined"),
     "window_blocks": ("freed", "reused"),
     "tables": ("append-only", "merged"),
-    "keyed": ("full", "reachable"),
+    "keyed": ("full", "reachable", "checkpoints"),
     "states": ("every-block", "step-end"),
     "collisions": ("checked", "trusted"),
 }
@@ -40,6 +40,7 @@ _NUMBERS = (
     "host_blocks",
     "max_tokens",
     "max_sequences",
+    "checkpoint_tokens",
 )
 
 
@@ -104,7 +105,12 @@ class ManagerProfile(Profile):
     tables: "append-only", or "merged": when a full block is published whose key another block
         carries, the table may name that one from then on.
     keyed: which full blocks get a key: every "full" one, or those that are "reachable": a hit that
-        ends at a common block end of all groups needs them, and that end has been reached.
+        ends at a common block end of all groups needs them, and that end has been reached;
+        "checkpoints": as "reachable", and of windows and states only those that a hit at a
+        checkpoint needs. The checkpoints of a sequence are the end of the hit that its prompt has
+        when it is sent again (with `proof_blocks` also that of a longer prompt); the end of what
+        the full groups had cached where its own hit was shorter; and every multiple of
+        `checkpoint_tokens`.
     states: "every-block": a recurrent state is kept at the end of each block, and one that is only
         written in this step is not found; "step-end": a step leaves one state, at its end, so it
         may not pass the end of the block in which it began, and who would start from a state of
@@ -118,6 +124,8 @@ class ManagerProfile(Profile):
         it there are no slots, whatever `lookahead_tokens` says; 0: no such limit.
     max_sequences: how many rows there are: with as many sequences that were not preempted, a
         further one may be put off although its blocks are there; 0: no such limit.
+    checkpoint_tokens: beside the other checkpoints there is one every so many tokens, a multiple
+        of all block sizes; 0: none.
     """
 
     publishes: str = "computed"
@@ -140,6 +148,7 @@ class ManagerProfile(Profile):
     host_blocks: int = 0
     max_tokens: int = 0
     max_sequences: int = 0
+    checkpoint_tokens: int = 0
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod

@@ -61,7 +61,7 @@ class RecordedManager(ManagerSession):
             (
                 s.seq_id, s.chain, s.num_computed, s.num_scheduled, s.num_drafts,
                 tuple(s.contents[0][s.num_tokens :]), s.drafts_computed, s.place, s.loading,
-                s.ended, s.family, tuple(s.num_keyed),
+                s.ended, s.family, tuple(s.num_keyed), s.num_prompt, s.junction,
                 tuple(tuple(map(block, table)) for table in s.tables),
             )
             for s in model.sequences.values()

@@ -26,6 +26,9 @@ class SequenceModel(SequenceNeeds):
 
     def admit(self, sequence: SequenceState, cached: int, tables: Tables) -> None:
         """The sequence was admitted with `cached` tokens and these tables."""
+        if self.profile.keyed == "checkpoints":
+            longest = self.longest_of_full(sequence)
+            sequence.junction = longest if longest > cached else 0
         sequence.num_computed = sequence.num_offered = cached
         for group, table in enumerate(tables):
             self.pool.command_number = sequence.seq_id
@@ -147,27 +150,68 @@ class SequenceModel(SequenceNeeds):
         elif profile.publishes == "prompts":
             covered = sequence.num_offered
         covered = min(covered, sequence.num_tokens)
-        if profile.keyed == "reachable":
-            covered -= covered % self._alignment
         for group, _, size in self._numbered:
-            keyed, full = sequence.num_keyed[group], covered // size
+            keyed, full = sequence.num_keyed[group], self._coverable(covered, size) // size
             if full <= keyed:
                 continue
             for entry in range(keyed, full):
-                if self._is_keyed(group, entry):
+                if self._is_keyed(sequence, group, entry):
                     block = sequence.tables[group][entry]
                     self.pool.cache([block], [self.key(sequence, group, entry)])
             sequence.num_keyed[group] = full
 
-    def _is_keyed(self, group: int, entry: int) -> bool:
-        """Whether a full block gets a key: a hit that ends at the next common block end needs it.
-
-        Hits that end later need nothing earlier of a window.
-        """
+    def _coverable(self, covered: int, size: int) -> int:
+        """Of so many tokens those whose blocks a hit can need: to an end, and what proves it."""
         if self.profile.keyed == "full":
+            return covered
+        end = covered - covered % self._alignment
+        return min(covered, end + self.profile.proof_blocks * size) if end else 0
+
+    def _is_keyed(self, sequence: SequenceState, group: int, entry: int) -> bool:
+        """Whether a full block gets a key, because a hit that ends somewhere needs it.
+
+        Of windows and states a hit needs nothing else than what lies at its end.
+        """
+        profile, kind = self.profile, self.groups[group].kind
+        if profile.keyed == "full" or kind == "full":
             return True
-        end = -(-(entry + 1) * self.block_sizes[group] // self._alignment) * self._alignment
-        return entry in self.hit_entries(group, end)
+        if profile.keyed == "reachable":
+            return self._is_regular(group, entry, self._alignment)
+        if kind == "chunked":
+            return True
+        every = profile.checkpoint_tokens
+        return (every > 0 and self._is_regular(group, entry, every)) or any(
+            entry in self._tail(group, end) for end in self._ends_of_prompt(sequence)
+        )
+
+    def _is_regular(self, group: int, entry: int, every: int) -> bool:
+        """Whether a hit that ends at a multiple of `every` tokens needs the entry."""
+        size, tail = self.block_sizes[group], self._tail(group, every)
+        if len(tail) * size >= every:
+            return True  # the tails of two ends touch, and nothing is left out before the first
+        before = entry * size - entry * size % every
+        ends = [before, before + every] if before else [every]
+        return any(entry in self._tail(group, end) for end in ends)
+
+    def _tail(self, group: int, end: int) -> range:
+        """The entries that a hit needs which ends there, and those that prove it."""
+        needed = self.hit_entries(group, end)
+        if self.groups[group].kind == "state":
+            return needed
+        return range(needed.start, end // self.block_sizes[group] + self.profile.proof_blocks)
+
+    def _ends_of_prompt(self, sequence: SequenceState) -> set[int]:
+        """Where hits of the same prompt end, of one that parts from it, and of a longer one."""
+        ends = {self._floored(sequence.num_prompt - 1)}
+        if self.profile.proof_blocks:
+            ends.add(self._floored(sequence.num_prompt))
+            proof = self.profile.proof_blocks * self._alignment
+            ends = {max(0, end - proof) for end in ends}
+        return {*ends, self._floored(sequence.junction)} if sequence.junction else ends
+
+    def _floored(self, num_tokens: int) -> int:
+        """The last common block end up to there."""
+        return num_tokens - num_tokens % self._alignment
 
     def append(self, sequence: SequenceState, tokens: Sequence[int]) -> None:
         """The sequence has further tokens."""

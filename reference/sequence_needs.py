@@ -74,15 +74,21 @@ class SequenceNeeds:
         """
         if not self.enable_caching:
             return 0
-        most = sequence.num_tokens - (self.profile.full_hit == "recompute-token")
-        most -= self.profile.proof_blocks * max(self.block_sizes)
-        length = max(0, most - most % self._alignment)
+        length = self._longest(sequence)
         groups = range(len(self.groups))
         for group in groups:
             length = min(length, self._most_of_prefix(sequence, group, length))
         while length and not all(self._has_prefix(sequence, group, length) for group in groups):
             length -= self._alignment
         return length
+
+    def longest_of_full(self, sequence: SequenceState) -> int:
+        """The longest hit that the full groups would give alone; 0 where there are none."""
+        full = [group for group, kind in enumerate(self.groups) if kind.kind == "full"]
+        if not full or not self.enable_caching:
+            return 0
+        length = self._longest(sequence)
+        return min(self._most_of_prefix(sequence, group, length) for group in full)
 
     def hit_entries(self, group: int, length: int) -> range:
         """The table entries that a sequence with `length` cached tokens needs in a group."""
@@ -224,6 +230,12 @@ class SequenceNeeds:
                 if not is_whole:
                     return True  # the state of the block has passed the tokens that go
         return False
+
+    def _longest(self, sequence: SequenceState) -> int:
+        """A bound for every hit, whatever is cached."""
+        most = sequence.num_tokens - (self.profile.full_hit == "recompute-token")
+        most -= self.profile.proof_blocks * max(self.block_sizes)
+        return max(0, most - most % self._alignment)
 
     def _most_of_prefix(self, sequence: SequenceState, group: int, length: int) -> int:
         """A bound for a hit of at most `length` tokens: full attention needs every block of it.

@@ -42,9 +42,14 @@ class SequenceState:
     """All that is scheduled is one token that was appended alone."""
     family: int = -1
     """Sequences that were forked from one another have one number; they swap together."""
+    num_prompt: int = 0
+    """Tokens that it came with."""
+    junction: int = 0
+    """Where the hit of its full groups ended, if another group had less; 0: nowhere."""
 
     def __post_init__(self) -> None:
         self.family = self.seq_id
+        self.num_prompt = self.num_tokens
 
     @property
     def tokens(self) -> tuple[int, ...]:

@@ -271,7 +271,7 @@ class ManagerAdapter:
 
     def _look_up(self, request: Any) -> tuple[Any, int]:
         blocks, cached, *junction = self._manager.get_computed_blocks(request)
-        if junction and junction[0]:
+        if junction:
             request.shared_prefix_boundary = junction[0]
         return blocks, cached
 

@@ -89,9 +89,12 @@ def _config(num_blocks: int, layout: NamedLayout) -> Any:
         interface.KVCacheGroupSpec([f"layer{place}"], _spec(interface, group))
         for place, group in enumerate(layout.groups)
     ]
-    return interface.KVCacheConfig(
+    config = interface.KVCacheConfig(
         num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=groups
     )
+    if layout.retention_tokens is not None:
+        config.prefix_cache_retention_interval = layout.retention_tokens
+    return config
 
 
 def _spec(interface: Any, group: CacheGroup) -> Any:

@@ -73,13 +73,16 @@ NOT_DRIVEN = (
 class NamedLayout:
     """One layout; `rows` take the place of the published engine's, `without` lists verbs left out.
 
-    `hash_block_size` 0 is the block size. `notes` say what is not exact in this layout.
+    `hash_block_size` 0 is the block size. `retention_tokens` is the engine's interval between
+    retained checkpoints of windows and states: None keeps all of them, 0 only those of prompts.
+    `notes` say what is not exact in this layout.
     """
 
     name: str
     groups: tuple[CacheGroup, ...] = (_FULL,)
     hash_block_size: int = 0
     use_eagle: bool = False
+    retention_tokens: int | None = None
     rows: Mapping[str, Any] = field(default_factory=dict)
     without: tuple[str, ...] = _NO_TRANSFERS
     why_not: str = ""
@@ -87,7 +90,10 @@ class NamedLayout:
 
     def profile_rows(self) -> dict[str, Any]:
         """Every row of the profile."""
-        return {**_PUBLISHED, **self.rows, "groups": self.groups}
+        rows = {**_PUBLISHED, **self.rows, "groups": self.groups}
+        if self.retention_tokens is not None:
+            rows |= {"keyed": "checkpoints", "checkpoint_tokens": self.retention_tokens}
+        return rows
 
     def sizes(self) -> list[int]:
         """The block size of each group."""
@@ -110,9 +116,28 @@ LAYOUTS = (
         "full+sliding+lookahead",
         (_FULL, _SLIDING),
         use_eagle=True,
+        retention_tokens=0,
         # With several groups the block that proves a hit may hold the last token.
         rows={"lookahead_tokens": 3, "proof_blocks": 1, "full_hit": "allowed"},
     ),
+    # What a server keeps unless it is told otherwise.
+    NamedLayout("full+sliding-sparse", (_FULL, _SLIDING), retention_tokens=0),
+    NamedLayout(
+        "full+mamba-sparse", (_FULL, _STATE, _STATE), retention_tokens=0, rows=_STEP_END,
+        without=_NO_DRAFTS,
+    ),
+    NamedLayout("mamba-every-8", (_STATE,), retention_tokens=8, rows=_STEP_END, without=_NO_DRAFTS),
+    NamedLayout(
+        "full-2+sliding-2-every-12", (_FULL, _FULL, _SLIDING, _SLIDING), retention_tokens=12
+    ),
+    NamedLayout("full+sliding+sliding", (_FULL, _SLIDING, CacheGroup("sliding", 0, 10))),
+    NamedLayout(
+        "full-4+sliding-8+lookahead",
+        (_FULL, CacheGroup("sliding", 8, 6)),
+        use_eagle=True,
+        rows={"lookahead_tokens": 3, "proof_blocks": 1, "full_hit": "allowed", **_REACHABLE},
+    ),
+    NamedLayout("chunked-local-1", (CacheGroup("chunked", 1, 3),)),
     NamedLayout(
         "full-hash-2",
         hash_block_size=2,
