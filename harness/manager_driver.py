@@ -60,12 +60,17 @@ class ManagerCampaign:
         require_stated(self.only, "manager")
 
     def setup(self, number: int) -> Trace:
-        """The header of the trace that run number `number` makes if it fails: 3 to 12 blocks."""
+        """The header of the trace that run number `number` makes if it fails.
+
+        It has 3 to 12 blocks, and more for more than two cache groups.
+        """
         seed = f"{self.seed}/{number}"
         choices = SeededChoices(f"manager size {seed}")
         careful = {CAREFUL: True} if number % CAREFUL_EVERY == 1 else {}
         null = self.profile.null_block
-        num_blocks = 3 + choices.below(10) + (null is not None)
+        num_blocks = 3 + choices.below(10)
+        # Groups beyond the second have half as much again, or a prompt would fill every pool.
+        num_blocks += num_blocks * max(0, len(self.profile.groups) - 2) // 2 + (null is not None)
         return Trace(
             target=self.name,
             level="manager",

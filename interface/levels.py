@@ -98,8 +98,12 @@ class Budget:
         }
 
     def chunks_of_layout(self, num_layouts: int) -> int:
-        """Chunks for each of so many layouts of a manager: they share, down to a quarter."""
-        return -(-self.manager_chunks // min(num_layouts, 4))
+        """Chunks for each of so many layouts of a manager: they share, down to a quarter.
+
+        More than a dozen share what a dozen would have, so that another layout costs nothing.
+        """
+        each = -(-self.manager_chunks // min(num_layouts, 4))
+        return max(1, each * 12 // max(num_layouts, 12))
 
     def states_of_layout(self, num_layouts: int) -> int:
         """States of each of so many layouts of a manager: they share, down to a sixteenth."""

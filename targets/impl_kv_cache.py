@@ -23,11 +23,20 @@ from poolproof.targets.vllm_manager_layouts import BLOCK_SIZE, LAYOUTS, MAX_MODE
 __all__ = ["IMPL_LAYOUTS", "ImplParts"]
 
 
+_WHY_NOT = {
+    "full-hash-2": "",
+    "full-4+sliding-8+lookahead": (
+        "blocks get their keys before a hit can need them, for which `keyed` has no word"
+    ),
+}
+"""What this manager does otherwise than the engine."""
+
+
 def _own(layout: NamedLayout) -> NamedLayout:
-    """The layout as this manager serves it: states at every block, hashes of any granularity."""
+    """The layout as this manager serves it: every state is kept, hashes of any granularity."""
     rows = {k: value for k, value in layout.rows.items() if k not in {"states", "full_hit"}}
-    why_not = "" if layout.name == "full-hash-2" else layout.why_not
-    return replace(layout, rows=rows, why_not=why_not)
+    why_not = _WHY_NOT.get(layout.name, layout.why_not)
+    return replace(layout, rows=rows, why_not=why_not, retention_tokens=None)
 
 
 IMPL_LAYOUTS = tuple(map(_own, LAYOUTS))

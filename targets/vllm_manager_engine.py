@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -24,11 +25,14 @@ __all__ = ["VllmParts"]
 
 
 class VllmParts:
-    """The parts of one manager class in one layout."""
+    """The parts of one manager class in one layout, of which `layout` is what the version knows."""
 
     def __init__(self, cls: type, layout: NamedLayout) -> None:
         self._cls = cls
-        self._layout = layout
+        config = importlib.import_module("vllm.v1.kv_cache_interface").KVCacheConfig
+        if "prefix_cache_retention_interval" not in {each.name for each in fields(config)}:
+            layout = replace(layout, retention_tokens=None)  # an older version keeps them all
+        self.layout = layout
         self._hash_block_size = layout.hash_block_size or min(layout.sizes())
         self._request_of = vllm_requests(self._hash_block_size)
         self._status = importlib.import_module("vllm.v1.request").RequestStatus
@@ -37,13 +41,13 @@ class VllmParts:
     def make_manager(self, num_blocks: int, enable_caching: bool, /) -> Any:
         arguments = {
             "max_model_len": MAX_MODEL_LEN,
-            "scheduler_block_size": math.lcm(*self._layout.sizes()),
+            "scheduler_block_size": math.lcm(*self.layout.sizes()),
             "hash_block_size": self._hash_block_size,
             "enable_caching": enable_caching,
-            "use_eagle": self._layout.use_eagle,
+            "use_eagle": self.layout.use_eagle,
         }
         known = {parameter.name for parameter in parameters_of(self._cls, "__init__")}
-        config = _config(num_blocks, self._layout)
+        config = _config(num_blocks, self.layout)
         return self._cls(config, **{k: v for k, v in arguments.items() if k in known})
 
     def make_request(self, request_id: str, chain: TokenChain, /) -> Any:

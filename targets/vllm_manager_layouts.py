@@ -64,6 +64,11 @@ NOT_DRIVEN = (
     "the watermark, full_sequence_must_fit and reserved blocks: admission policy of the scheduler",
     "asynchronous scheduling: every step is settled before the next one is scheduled",
     "cross attention, R-SWA, sink and multi-head latent attention, circular buffers, several ranks",
+    "states after drafts (speculative blocks) and before the end of a step (prefill checkpoints)",
+    "hits that end inside a block, which is copied then, and the keys that are kept for them",
+    "multi-module MTP (num_prefill_lookahead); heads of some groups alone (is_eagle_group)",
+    "transfers outside the layout full, and hand-offs of states to connectors",
+    "which blocks the worker clears (take_new_block_ids); statistics and metrics",
     "events: they are the pool's and are certified there",
 )
 """What of the shape no layout reaches."""
@@ -100,17 +105,22 @@ class NamedLayout:
         return [group.block_size or BLOCK_SIZE for group in self.groups]
 
 
+# A server retains 0 unless it is told otherwise; the others keep every checkpoint, or some.
 LAYOUTS = (
     NamedLayout("full", without=()),
-    NamedLayout("sliding", (_SLIDING,)),
+    NamedLayout("sliding", (_SLIDING,), retention_tokens=0),
     NamedLayout("chunked-local", (_CHUNKED,)),
-    NamedLayout("full+sliding", (_FULL, _SLIDING)),
+    NamedLayout("full+sliding", (_FULL, _SLIDING), retention_tokens=0),
     NamedLayout("full+chunked-local", (_FULL, _CHUNKED)),
     NamedLayout("full-8+sliding-4", (CacheGroup("full", 8), _SLIDING), rows=_REACHABLE),
-    NamedLayout("full-4+sliding-8", (_FULL, CacheGroup("sliding", 8, 6)), rows=_REACHABLE),
+    NamedLayout(
+        "full-4+full-8+sliding-8",
+        (_FULL, CacheGroup("full", 8), CacheGroup("sliding", 8, 6)),
+        rows=_REACHABLE,
+    ),
     NamedLayout("full+sliding-hash-2", (_FULL, _SLIDING), hash_block_size=2),
     NamedLayout("full+mamba", (_FULL, _STATE), rows=_STEP_END, without=_NO_DRAFTS),
-    NamedLayout("mamba", (_STATE,), rows=_STEP_END, without=_NO_DRAFTS),
+    NamedLayout("mamba", (_STATE,), retention_tokens=8, rows=_STEP_END, without=_NO_DRAFTS),
     NamedLayout("lookahead", use_eagle=True, rows={"lookahead_tokens": 3, "proof_blocks": 1}),
     NamedLayout(
         "full+sliding+lookahead",
@@ -120,17 +130,27 @@ LAYOUTS = (
         # With several groups the block that proves a hit may hold the last token.
         rows={"lookahead_tokens": 3, "proof_blocks": 1, "full_hit": "allowed"},
     ),
-    # What a server keeps unless it is told otherwise.
-    NamedLayout("full+sliding-sparse", (_FULL, _SLIDING), retention_tokens=0),
     NamedLayout(
-        "full+mamba-sparse", (_FULL, _STATE, _STATE), retention_tokens=0, rows=_STEP_END,
+        "full+mamba+mamba",
+        (_FULL, _STATE, _STATE),
+        retention_tokens=0,
+        rows=_STEP_END,
         without=_NO_DRAFTS,
     ),
-    NamedLayout("mamba-every-8", (_STATE,), retention_tokens=8, rows=_STEP_END, without=_NO_DRAFTS),
+    NamedLayout("full+sliding+sliding", (_FULL, _SLIDING, _SLIDING), retention_tokens=0),
+    # The narrower window is looked up last, and keeps less.
     NamedLayout(
-        "full-2+sliding-2-every-12", (_FULL, _FULL, _SLIDING, _SLIDING), retention_tokens=12
+        "full+sliding-10+sliding",
+        (_FULL, CacheGroup("sliding", 0, 10), _SLIDING),
+        retention_tokens=12,
     ),
-    NamedLayout("full+sliding+sliding", (_FULL, _SLIDING, CacheGroup("sliding", 0, 10))),
+    NamedLayout(
+        "sliding+lookahead",
+        (_SLIDING,),
+        use_eagle=True,
+        retention_tokens=0,
+        rows={"lookahead_tokens": 3, "proof_blocks": 1},
+    ),
     NamedLayout(
         "full-4+sliding-8+lookahead",
         (_FULL, CacheGroup("sliding", 8, 6)),

@@ -95,13 +95,16 @@ def _target(
 
 
 def _layout(name: str, cls: type, layout: NamedLayout, overrides: Mapping[str, Any]) -> Layout:
+    parts = None if layout.why_not else _parts(cls, layout)
+    if isinstance(parts, VllmParts):
+        layout = parts.layout
     try:
         profile = ManagerProfile.from_mapping({**layout.profile_rows(), **overrides})
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
-    if layout.why_not:
+    if parts is None:
         return Layout(layout.name, profile, None, BLOCK_SIZE, layout.why_not)
-    return Layout(layout.name, profile, make_of(_parts(cls, layout), layout, profile), BLOCK_SIZE)
+    return Layout(layout.name, profile, make_of(parts, layout, profile), BLOCK_SIZE)
 
 
 def _parts(cls: type, layout: NamedLayout) -> EngineParts:

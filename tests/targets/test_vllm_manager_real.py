@@ -19,12 +19,18 @@ NAMES = (
     "full+sliding",
     "full+chunked-local",
     "full-8+sliding-4",
-    "full-4+sliding-8",
+    "full-4+full-8+sliding-8",
     "full+sliding-hash-2",
     "full+mamba",
     "mamba",
     "lookahead",
     "full+sliding+lookahead",
+    "full+mamba+mamba",
+    "full+sliding+sliding",
+    "full+sliding-10+sliding",
+    "sliding+lookahead",
+    "full-4+sliding-8+lookahead",
+    "chunked-local-1",
 )
 
 
@@ -164,6 +170,96 @@ def _states_of_this_step_are_started_from(monkeypatch):
     monkeypatch.setattr(mamba, "cache_blocks", cache_blocks)
 
 
+def _no_checkpoint_is_kept(monkeypatch):
+    monkeypatch.setattr(
+        _single().SlidingWindowManager,
+        "reachable_block_mask",
+        classmethod(
+            lambda cls, start_block, end_block, **rest: [False] * (end_block - start_block)
+        ),
+    )
+
+
+def _regular_checkpoints_are_a_block_late(monkeypatch):
+    mamba = _single().MambaManager
+    right = mamba.reachable_block_mask
+
+    def late(cls, start_block, end_block, *arguments, **rest):
+        mask = right.__func__(cls, start_block - 1, end_block - 1, *arguments, **rest)
+        return mask and mask[:]
+
+    monkeypatch.setattr(mamba, "reachable_block_mask", classmethod(late))
+
+
+def _one_look_at_each_group_is_enough(monkeypatch):
+    from vllm.v1.core import kv_cache_coordinator
+
+    hybrid = kv_cache_coordinator.HybridKVCacheCoordinator
+    right = hybrid.find_longest_cache_hit
+
+    class Two(list):
+        """Groups that say that they are two."""
+
+        def __len__(self):
+            return 2
+
+    def find(self, *arguments):
+        groups, self.attention_groups = self.attention_groups, Two(self.attention_groups)
+        try:
+            return right(self, *arguments)
+        finally:
+            self.attention_groups = groups
+
+    monkeypatch.setattr(hybrid, "find_longest_cache_hit", find)
+
+
+def _only_the_first_group_of_a_kind_is_cut(monkeypatch):
+    sliding = _single().SlidingWindowManager
+    right = sliding.find_longest_cache_hit
+
+    def find(cls, *arguments, **named):
+        blocks, length = right.__func__(cls, *arguments, **named)
+        null = named["block_pool"].null_block
+        return (blocks[0], *([*others, null] for others in blocks[1:])), length
+
+    monkeypatch.setattr(sliding, "find_longest_cache_hit", classmethod(find))
+
+
+def _an_empty_hit_is_a_token_long(monkeypatch):
+    chunked = _single().ChunkedLocalAttentionManager
+    right = chunked.find_longest_cache_hit
+
+    def find(cls, block_hashes, max_length, **named):
+        blocks, length = right.__func__(cls, block_hashes, max_length, **named)
+        if max_length > 0:
+            return blocks, length
+        size = named["kv_cache_spec"].block_size
+        nulls = [named["block_pool"].null_block] * (1 // size)
+        return tuple(list(nulls) for _ in blocks), len(nulls) * size
+
+    monkeypatch.setattr(chunked, "find_longest_cache_hit", classmethod(find))
+
+
+def _heads_prove_hits_with_a_hash_in_place_of_a_block(monkeypatch):
+    from vllm.v1.core import kv_cache_coordinator
+
+    monkeypatch.setattr(
+        kv_cache_coordinator, "eagle_proof_margin", lambda block_size, hash_size, fine: hash_size
+    )
+
+
+def _windows_of_one_group_know_no_head(monkeypatch):
+    from vllm.v1.core.kv_cache_coordinator import UnitaryKVCacheCoordinator
+
+    right = UnitaryKVCacheCoordinator.__init__
+
+    def init(self, *arguments, **named):
+        right(self, *arguments, **named)
+        self.single_type_managers[0].use_eagle = False
+
+    monkeypatch.setattr(UnitaryKVCacheCoordinator, "__init__", init)
+
+
 EVERYWHERE = (
     (_hits_in_the_queue_count_as_room, {"CRASH", "ADM"}),
     (_evicted_blocks_stay_in_the_index, {"DATA", "IDX"}),
@@ -177,6 +273,14 @@ CASES = [(layout, *case) for layout in ("full", "full+sliding") for case in EVER
 CASES += [
     ("full+sliding", _the_window_is_a_block_too_short, {"I2", "DATA", "ATOM"}),
     ("full+mamba", _states_of_this_step_are_started_from, {"DATA"}),
+    ("sliding", _no_checkpoint_is_kept, {"I4"}),
+    ("full+sliding", _no_checkpoint_is_kept, {"I4"}),
+    ("mamba", _regular_checkpoints_are_a_block_late, {"I4", "IDX"}),
+    ("full+sliding-10+sliding", _one_look_at_each_group_is_enough, {"CRASH", "DATA", "ADM"}),
+    ("full+sliding+sliding", _only_the_first_group_of_a_kind_is_cut, {"I1", "CRASH", "I2"}),
+    ("chunked-local-1", _an_empty_hit_is_a_token_long, {"ADM", "CRASH"}),
+    ("full-4+sliding-8+lookahead", _heads_prove_hits_with_a_hash_in_place_of_a_block, {"ADM"}),
+    ("sliding+lookahead", _windows_of_one_group_know_no_head, {"I4"}),
 ]
 
 
