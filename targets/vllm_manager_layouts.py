@@ -138,10 +138,10 @@ LAYOUTS = (
         without=_NO_DRAFTS,
     ),
     NamedLayout("full+sliding+sliding", (_FULL, _SLIDING, _SLIDING), retention_tokens=0),
-    # The narrower window is looked up last, and keeps less.
+    # Windows of whole blocks, as servers have them; the narrower one is looked up last, keeps less.
     NamedLayout(
-        "full+sliding-10+sliding",
-        (_FULL, CacheGroup("sliding", 0, 10), _SLIDING),
+        "full+sliding-12+sliding",
+        (_FULL, CacheGroup("sliding", 0, 12), _SLIDING),
         retention_tokens=12,
     ),
     NamedLayout(
