@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.harness import manager_driver
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.targets.load import load_target
@@ -44,3 +45,14 @@ def test_a_run_can_have_another_size():
     result = campaign.run_from(replace(campaign.setup(0), num_blocks=8))
     assert result.trace is None
     assert result.num_steps > 0
+
+
+def test_a_third_group_makes_pools_half_as_large_again():
+    def sizes(groups):
+        profile = ManagerProfile.from_mapping({"null_block": 0, "groups": groups})
+        campaign = ManagerCampaign("m", load_target("reference-manager").make, profile, 4)
+        return {campaign.setup(number).num_blocks - 1 for number in range(200)}
+
+    assert sizes("full") == sizes("full+full") == set(range(3, 13))
+    assert sizes("full+full+full") == {n + n // 2 for n in range(3, 13)}
+    assert max(sizes("full+full+full+full")) == 24

@@ -223,3 +223,10 @@ def test_layouts_of_a_manager_share_the_states_down_to_a_sixteenth():
     assert budget.states_of_layout(10) == 160
     assert budget.states_of_layout(40) == 100
     assert budget.states_of_layout(0) == 1_600
+
+
+@pytest.mark.parametrize(
+    ("num_layouts", "chunks"), [(1, 12), (3, 4), (4, 3), (12, 3), (13, 2), (18, 2), (40, 1)]
+)
+def test_layouts_of_a_manager_share_the_runs_of_a_dozen(num_layouts, chunks):
+    assert Budget(0, 0, 0, 100, manager_chunks=12).chunks_of_layout(num_layouts) == chunks

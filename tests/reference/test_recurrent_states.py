@@ -165,3 +165,87 @@ def test_a_hit_needs_the_block_that_proves_it():
     made.publish(sequence)
     asking = made.new_sequence(1, TokenChain((*(1,) * 8, *(2,) * 5)))
     assert made.cached_prefix(asking) == 4
+
+
+def with_checkpoints(groups, **rows):
+    rows = {"null_block": 0, "keyed": "checkpoints", "groups": groups, **rows}
+    return SequenceModel(40, 4, ManagerProfile.from_mapping(rows))
+
+
+def keyed_entries(made, num_tokens, seq_id=0, cached=0):
+    sequence = made.new_sequence(seq_id, TokenChain((1,) * num_tokens))
+    sequence.num_computed, sequence.num_scheduled = cached, num_tokens - cached
+    free = [b for b in made.pool.free if not made.pool.keys[b]]
+    tables = []
+    for group in range(len(made.groups)):
+        hits = [made.pool.null_block] * (cached // made.block_sizes[group])
+        for entry in made.hit_entries(group, cached):
+            hits[entry] = made.pool.lookup(made.key(sequence, group, entry))[0]
+        new = made.num_entries(sequence, group) - len(hits)
+        tables.append([*hits, *(free.pop(0) for _ in range(new))])
+    made.admit(sequence, cached, tables)
+    computed(sequence)
+    made.publish(sequence)
+    return [
+        [entry for entry, b in enumerate(table) if b and made.pool.keys[b]]
+        for table in sequence.tables
+    ]
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "window"), [(16, [1, 2]), (17, [2, 3]), (19, [2, 3]), (4, []), (5, [0])]
+)
+def test_a_window_is_kept_where_the_hit_of_the_same_prompt_ends(num_tokens, window):
+    made = with_checkpoints("full+sliding:6")
+    full = list(range(num_tokens // 4))
+    assert keyed_entries(made, num_tokens) == [full, window]
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "window"), [(16, [1, 2, 3]), (17, [2, 3]), (20, [2, 3, 4]), (5, [0])]
+)
+def test_a_proof_is_kept_with_the_hits_of_a_prompt_and_of_a_longer_one(num_tokens, window):
+    rows = {"proof_blocks": 1, "full_hit": "allowed"}
+    made = with_checkpoints("full+sliding:3", **rows)
+    assert keyed_entries(made, num_tokens)[1] == window
+
+
+@pytest.mark.parametrize(
+    ("every", "window"), [(12, [1, 2, 4, 5, 6]), (16, [2, 3, 5, 6]), (8, list(range(7)))]
+)
+def test_a_window_is_kept_every_so_many_tokens_as_well(every, window):
+    made = with_checkpoints("full+sliding:6", checkpoint_tokens=every)
+    assert keyed_entries(made, 30)[1] == window
+
+
+@pytest.mark.parametrize(("every", "states"), [(0, [6]), (8, [1, 3, 5, 6]), (4, list(range(7)))])
+def test_states_are_kept_at_checkpoints(every, states):
+    made = with_checkpoints("full+state", checkpoint_tokens=every)
+    assert keyed_entries(made, 30)[1] == states
+
+
+def test_windows_are_kept_where_the_full_group_had_more_than_they():
+    made = with_checkpoints("full+sliding:6")
+    keyed_entries(made, 29)
+    other = made.new_sequence(1, TokenChain((*(1,) * 17, *(2,) * 12)))
+    assert made.cached_prefix(other) == 0
+    other.num_scheduled = 29
+    free = [b for b in made.pool.free if not made.pool.keys[b]]
+    made.admit(other, 0, [free[:8], free[8:16]])
+    assert other.junction == 16
+    computed(other)
+    made.publish(other)
+    assert [e for e, b in enumerate(other.tables[1]) if made.pool.keys[b]] == [2, 3, 5, 6]
+
+
+def test_chunked_attention_is_kept_whole():
+    made = with_checkpoints("full+chunked:8")
+    assert keyed_entries(made, 17) == [[0, 1, 2, 3]] * 2
+
+
+@pytest.mark.parametrize(("num_tokens", "full"), [(7, 0), (8, 2), (12, 3), (15, 3), (16, 4)])
+def test_a_proof_block_is_kept_behind_an_end_that_was_reached(num_tokens, full):
+    rows = {"null_block": 0, "keyed": "reachable", "proof_blocks": 1}
+    profile = ManagerProfile.from_mapping({**rows, "groups": "full+sliding:6:8"})
+    made = SequenceModel(40, 4, profile)
+    assert len(keyed_entries(made, num_tokens)[0]) == full
