@@ -66,6 +66,7 @@ NOT_DRIVEN = (
     "cross attention, R-SWA, sink and multi-head latent attention, circular buffers, several ranks",
     "states after drafts (speculative blocks) and before the end of a step (prefill checkpoints)",
     "hits that end inside a block, which is copied then, and the keys that are kept for them",
+    "states in blocks of another size than attention's; replay of a window (prefix_replay_tokens)",
     "multi-module MTP (num_prefill_lookahead); heads of some groups alone (is_eagle_group)",
     "transfers outside the layout full, and hand-offs of states to connectors",
     "which blocks the worker clears (take_new_block_ids); statistics and metrics",
