@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import lcm
 from typing import Any
 
 from poolproof.contract.commands import Command, Reset
@@ -34,6 +35,9 @@ MOST_NAMES = 100_000
 CAREFUL_EVERY = 16
 """One run in so many has a second instance beside it, the second one the first of them."""
 
+_USUAL_MOST = 12
+"""Blocks of the largest pool of a usual run, the null block left out."""
+
 TURN_EVERY = 16
 """After so many commands a run turns to something else (`ManagerWorkload.bias`)."""
 
@@ -62,15 +66,14 @@ class ManagerCampaign:
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` makes if it fails.
 
-        It has 3 to 12 blocks, and more for more than two cache groups.
+        It has 3 to 12 blocks, and more where groups or hits take more.
         """
         seed = f"{self.seed}/{number}"
         choices = SeededChoices(f"manager size {seed}")
         careful = {CAREFUL: True} if number % CAREFUL_EVERY == 1 else {}
         null = self.profile.null_block
-        num_blocks = 3 + choices.below(10)
-        # Groups beyond the second have half as much again, or a prompt would fill every pool.
-        num_blocks += num_blocks * max(0, len(self.profile.groups) - 2) // 2 + (null is not None)
+        num_blocks = (3 + choices.below(10)) * self._most_blocks() // _USUAL_MOST
+        num_blocks += null is not None
         return Trace(
             target=self.name,
             level="manager",
@@ -80,6 +83,15 @@ class ManagerCampaign:
             commands=(),
             options={"seed": seed, "block_size": self.block_size, **careful, **self.options},
         )
+
+    def _most_blocks(self) -> int:
+        """Enough for two sequences that share the shortest hit, and six for each group."""
+        profile = self.profile
+        sizes = [group.block_size or self.block_size for group in profile.groups]
+        hit = lcm(*sizes) + profile.proof_blocks * max(sizes)
+        tokens = hit + (profile.full_hit == "recompute-token") + profile.lookahead_tokens
+        wanted = 2 * sum(-(-tokens // size) for size in sizes)
+        return max(_USUAL_MOST, 6 * len(sizes), wanted)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
         """Run number `number`; `announce` hears each command before it is applied."""

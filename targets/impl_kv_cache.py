@@ -25,7 +25,7 @@ __all__ = ["IMPL_LAYOUTS", "ImplParts"]
 
 _WHY_NOT = {
     "full-hash-2": "",
-    "full-4+sliding-8+lookahead": (
+    "full-2+sliding-4+lookahead": (
         "blocks get their keys before a hit can need them, for which `keyed` has no word"
     ),
 }

@@ -109,7 +109,7 @@ class NamedLayout:
 # A server retains 0 unless it is told otherwise; the others keep every checkpoint, or some.
 LAYOUTS = (
     NamedLayout("full", without=()),
-    NamedLayout("sliding", (_SLIDING,), retention_tokens=0),
+    NamedLayout("sliding", (_SLIDING,)),
     NamedLayout("chunked-local", (_CHUNKED,)),
     NamedLayout("full+sliding", (_FULL, _SLIDING), retention_tokens=0),
     NamedLayout("full+chunked-local", (_FULL, _CHUNKED)),
@@ -153,8 +153,8 @@ LAYOUTS = (
         rows={"lookahead_tokens": 3, "proof_blocks": 1},
     ),
     NamedLayout(
-        "full-4+sliding-8+lookahead",
-        (_FULL, CacheGroup("sliding", 8, 6)),
+        "full-2+sliding-4+lookahead",
+        (CacheGroup("full", 2), _SLIDING),
         use_eagle=True,
         rows={"lookahead_tokens": 3, "proof_blocks": 1, "full_hit": "allowed", **_REACHABLE},
     ),

@@ -47,12 +47,15 @@ def test_a_run_can_have_another_size():
     assert result.num_steps > 0
 
 
-def test_a_third_group_makes_pools_half_as_large_again():
-    def sizes(groups):
-        profile = ManagerProfile.from_mapping({"null_block": 0, "groups": groups})
+def test_pools_grow_with_a_third_group_and_with_what_a_shared_hit_takes():
+    def sizes(groups, **rows):
+        profile = ManagerProfile.from_mapping({"null_block": 0, "groups": groups, **rows})
         campaign = ManagerCampaign("m", load_target("reference-manager").make, profile, 4)
         return {campaign.setup(number).num_blocks - 1 for number in range(200)}
 
     assert sizes("full") == sizes("full+full") == set(range(3, 13))
     assert sizes("full+full+full") == {n + n // 2 for n in range(3, 13)}
     assert max(sizes("full+full+full+full")) == 24
+    headed = {"proof_blocks": 1, "lookahead_tokens": 3, "full_hit": "allowed"}
+    assert sizes("full+sliding:6", **headed) == set(range(3, 13))
+    assert max(sizes("full:0:2+sliding:6:4", **headed)) == 18

@@ -29,7 +29,7 @@ NAMES = (
     "full+sliding+sliding",
     "full+sliding-12+sliding",
     "sliding+lookahead",
-    "full-4+sliding-8+lookahead",
+    "full-2+sliding-4+lookahead",
     "chunked-local-1",
 )
 
@@ -273,13 +273,13 @@ CASES = [(layout, *case) for layout in ("full", "full+sliding") for case in EVER
 CASES += [
     ("full+sliding", _the_window_is_a_block_too_short, {"I2", "DATA", "ATOM"}),
     ("full+mamba", _states_of_this_step_are_started_from, {"DATA"}),
-    ("sliding", _no_checkpoint_is_kept, {"I4"}),
+    ("sliding+lookahead", _no_checkpoint_is_kept, {"I4"}),
     ("full+sliding", _no_checkpoint_is_kept, {"I4"}),
     ("mamba", _regular_checkpoints_are_a_block_late, {"I4", "IDX"}),
     ("full+sliding-12+sliding", _one_look_at_each_group_is_enough, {"ORD", "DATA"}),
     ("full+sliding+sliding", _only_the_first_group_of_a_kind_is_cut, {"DATA", "ORD"}),
     ("chunked-local-1", _an_empty_hit_is_a_token_long, {"ADM", "CRASH"}),
-    ("full-4+sliding-8+lookahead", _heads_prove_hits_with_a_hash_in_place_of_a_block, {"I4"}),
+    ("full-2+sliding-4+lookahead", _heads_prove_hits_with_a_hash_in_place_of_a_block, {"I4"}),
     ("sliding+lookahead", _windows_of_one_group_know_no_head, {"I4"}),
 ]
 
