@@ -149,11 +149,15 @@ def effort_to_read(trace: Trace) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A Hypothesis machine to run: its kind, the level of its budget, its seed."""
+    """A Hypothesis machine to run: its kind, the level of its budget, its seed.
+
+    It gets one of `share` shares of the examples that its kind has.
+    """
 
     kind: RunKind
     level: str
     seed: int
+    share: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +304,7 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
         make = machines[machine.kind]
     return run_machine(
         lambda log: make(campaign, log),
-        machine_settings(machine.level, share=_MACHINE_SHARES.get(machine.kind, 1)),
+        machine_settings(machine.level, share=machine.share * _MACHINE_SHARES.get(machine.kind, 1)),
         seed=machine.seed,
         log=log,
     )

@@ -166,7 +166,8 @@ class Driving:
     def _drive_machines(self, kinds: list[RunKind]) -> None:
         """Hypothesis's state machines, side by side; each is one long job."""
         self._progress.begin("state machines")
-        machines = [Machine(kind, self._options.level, self._options.seed) for kind in kinds]
+        share = self._budget.machine_share(len(kinds))
+        machines = [Machine(kind, self._options.level, self._options.seed, share) for kind in kinds]
         for machine, outcome in zip(
             machines, self._isolation.map(run_hypothesis, machines), strict=True
         ):

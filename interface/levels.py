@@ -105,6 +105,11 @@ class Budget:
         each = -(-self.manager_chunks // min(num_layouts, 4))
         return max(1, each * 12 // max(num_layouts, 12))
 
+    @staticmethod
+    def machine_share(num_layouts: int) -> int:
+        """By how much the examples of a state machine are divided, for the same reason."""
+        return -(-num_layouts // 12)
+
     def states_of_layout(self, num_layouts: int) -> int:
         """States of each of so many layouts of a manager: they share, down to a sixteenth."""
         return -(-self.workload_states // max(1, min(num_layouts, 16)))

@@ -160,7 +160,8 @@ def failures_of(
     if stage.driver == "plain":
         yield from _plain(target, stage, beacon)
     elif stage.driver == "machine":
-        machine = Machine(stage.kind, stage.level, stage.seed)
+        share = BUDGETS[stage.level].machine_share(len(stage.kinds))
+        machine = Machine(stage.kind, stage.level, stage.seed, share)
         trace = run_hypothesis(target, machine, beacon).result.trace
         if trace is not None:
             yield _failure(trace)

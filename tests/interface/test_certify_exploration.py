@@ -230,3 +230,8 @@ def test_layouts_of_a_manager_share_the_states_down_to_a_sixteenth():
 )
 def test_layouts_of_a_manager_share_the_runs_of_a_dozen(num_layouts, chunks):
     assert Budget(0, 0, 0, 100, manager_chunks=12).chunks_of_layout(num_layouts) == chunks
+
+
+@pytest.mark.parametrize(("num_layouts", "share"), [(1, 1), (12, 1), (13, 2), (18, 2), (25, 3)])
+def test_machines_of_more_than_a_dozen_layouts_share_their_examples(num_layouts, share):
+    assert Budget.machine_share(num_layouts) == share
