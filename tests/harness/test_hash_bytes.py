@@ -41,6 +41,8 @@ from poolproof.stateful_tests.run_machine import run_machine
 from poolproof.stateful_tests.settings import machine_settings
 
 LENGTHS = (1, 2, 5, 8, 20, 32, 256)
+# Whole runs: the shortest, one with room for few families of hashes, and a server's.
+DRIVEN = [n if n in (1, 8, 32) else pytest.param(n, marks=pytest.mark.deep) for n in LENGTHS]
 SIZES = ProductionSizes(12, 1, 1_500, 600, 300)
 SIZES_OF_INDEX = ProductionSizes(12, 2, 5_000, 2_048, 300)
 DEAF = Watch(lambda _trace: None, lambda _command: None)
@@ -119,14 +121,14 @@ def test_there_are_no_more_hashes_than_a_byte_has_values():
 # --- pools ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", DRIVEN)
 def test_the_usual_runs_of_a_pool_keep_to_the_length(length):
     make, profile = pool_of(length, eviction="unhashed-first")
     # Number 1 and 17 are careful.
     assert not violations(PoolCampaign("x", make, profile), range(24))
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", DRIVEN)
 def test_runs_at_production_sizes_keep_to_the_length_and_say_so(length):
     make, profile = pool_of(length)
     campaign = PoolCampaign("x", make, profile, production=SIZES)
@@ -172,7 +174,7 @@ def test_short_sequences_are_made_of_hashes_of_the_length():
 # --- indexes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", DRIVEN)
 def test_runs_of_an_index_keep_to_the_length_and_reach_every_fact(length):
     make, profile = index_of(length)
     can = IndexSession(make(4, True), 4, profile).can

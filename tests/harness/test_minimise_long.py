@@ -60,7 +60,7 @@ def work_of(execute, spent):
     return counting
 
 
-@pytest.mark.parametrize("num_blocks", [16, 4096])
+@pytest.mark.parametrize("num_blocks", [16, pytest.param(4096, marks=pytest.mark.deep)])
 def test_a_long_trace_costs_a_bounded_amount_of_work(num_blocks):
     """Nothing of what is counted can go, so that most of the attempts are in vain."""
     cls = counted(BlockPool, "allocate", 300, lambda taken: taken[::-1])
