@@ -130,8 +130,9 @@ def _the_last_token_is_found_as_well(monkeypatch):
         if not self.prefix_cache_lookup_enabled(request):
             return self.empty_kv_cache_blocks, 0, 0
         find = self.coordinator.find_longest_cache_hit
-        blocks, cached, _ = find(request.block_hashes, request.num_tokens)
-        return self.create_kv_cache_blocks(blocks), cached, 0
+        blocks, cached, uncached = find(request.block_hashes, request.num_tokens)
+        junction = cached + uncached if uncached else 0
+        return self.create_kv_cache_blocks(blocks), cached, junction
 
     monkeypatch.setattr(KVCacheManager, "get_computed_blocks", get_computed_blocks)
 
@@ -265,7 +266,8 @@ EVERYWHERE = (
     (_evicted_blocks_stay_in_the_index, {"DATA", "IDX"}),
     (_blocks_are_freed_head_first, {"ORD"}),
     (_touched_blocks_stay_in_the_queue, {"I1", "LINK", "OWN", "CRASH"}),
-    (_the_last_token_is_found_as_well, {"ADM"}),
+    # What is kept for others to join at follows from the hit, and moves with it.
+    (_the_last_token_is_found_as_well, {"ADM", "I4", "IDX"}),
     (_the_salt_is_left_out, {"DATA", "IDX"}),
     (_ended_requests_keep_their_blocks, {"OWN", "I1", "LEAK"}),
 )
