@@ -23,7 +23,7 @@ def test_queue_holds(target, campaign_of, holds):
     holds(QueueMachine, campaign_of(target))
 
 
-def test_queue_without_batch_verbs_is_driven_by_single_ones(holds):
+def test_queue_without_batch_verbs_is_driven_by_single_ones():
     class Single:
         def __init__(self, num_blocks):
             self._queue = FreeQueue(num_blocks)
@@ -33,7 +33,11 @@ def test_queue_without_batch_verbs_is_driven_by_single_ones(holds):
             self.num_free = self._queue.num_free
             self.free_order = self._queue.free_order
 
-    result = holds(QueueMachine, PoolCampaign("single", lambda n, _: Single(n), Profile()))
+    campaign = PoolCampaign("single", lambda n, _: Single(n), Profile())
+    # With fewer examples, older releases of Hypothesis take none from the middle.
+    enough = hypothesis.settings(machine_settings("quick"), max_examples=60)
+    result = run_machine(lambda log: QueueMachine(campaign, log), enough, seed=0)
+    assert result.trace is None
     assert "a block left the middle" in result.facts
     assert "several blocks joined at once" not in result.facts
 
