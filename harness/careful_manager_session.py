@@ -45,7 +45,8 @@ class CarefulManagerSession(ManagerSession):
             neighbour = self._make_other()
         except (Exception, SystemExit) as error:
             self.remarks.add(no_second_instance(error))
-            return super().first_look()
+            found = super().first_look()
+            return found and changed_by_neighbour(found)
         size = neighbour.model.block_size
         admission = Admit(_NEIGHBOURS_ID, TokenChain(tuple(range(1_000, 1_001 + size))), 0)
         # Its faults show in our own first steps as well, and there they are not misread.
