@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
-from hypothesis.strategies import DataObject
 
 from poolproof.contract.trace import Trace
 from poolproof.harness.index_session import IndexSession
 from poolproof.harness.index_workload import IndexWorkload, small_index_plan
 from poolproof.harness.random_driver import PoolCampaign
-from poolproof.stateful_tests.hypothesis_choices import HypothesisChoices
+from poolproof.stateful_tests.hypothesis_choices import HypothesisChoices, hypothesis_choices
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.session_machine import SessionMachine
 
@@ -33,10 +31,9 @@ class IndexMachine(SessionMachine[IndexSession]):
         super().__init__(log)
         self.campaign = campaign
 
-    @initialize(data=st.data())
-    def build(self, data: DataObject) -> None:
+    @initialize(choices=hypothesis_choices())
+    def build(self, choices: HypothesisChoices) -> None:
         """Choose the size, then build the target and a workload for it."""
-        choices = HypothesisChoices(data)
         plan = small_index_plan(choices, self.campaign.profile.fixed_hash_bytes)
         setup = Trace(
             target=self.campaign.name,

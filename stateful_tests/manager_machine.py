@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
-from hypothesis.strategies import DataObject
 
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
@@ -19,7 +17,7 @@ from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.manager_workload import ManagerWorkload
 from poolproof.reference.manager_legality import undefined_for_manager
-from poolproof.stateful_tests.hypothesis_choices import HypothesisChoices
+from poolproof.stateful_tests.hypothesis_choices import HypothesisChoices, hypothesis_choices
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.pool_machine import offered
 from poolproof.stateful_tests.session_machine import SessionMachine
@@ -42,10 +40,9 @@ class ManagerMachine(SessionMachine[ManagerSession]):
         super().__init__(log)
         self.campaign = campaign
 
-    @initialize(data=st.data())
-    def build(self, data: DataObject) -> None:
+    @initialize(choices=hypothesis_choices())
+    def build(self, choices: HypothesisChoices) -> None:
         """Choose sizes, then build the target and a workload for it."""
-        choices = HypothesisChoices(data)
         self.start(self.setup(choices), self.campaign.make, ManagerSession)
         session = self.session
         self.workload = ManagerWorkload(choices, session.model, session.can, 2 + choices.below(2))

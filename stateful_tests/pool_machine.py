@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
-from hypothesis.strategies import DataObject
 
 from poolproof.contract.commands import Command, Free
 from poolproof.contract.trace import Trace
@@ -20,7 +18,7 @@ from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import PoolWorkload, alphabet
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.reference.legality import misuse_of
-from poolproof.stateful_tests.hypothesis_choices import HypothesisChoices
+from poolproof.stateful_tests.hypothesis_choices import HypothesisChoices, hypothesis_choices
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.session_machine import SessionMachine
 
@@ -52,10 +50,9 @@ class PoolMachine(SessionMachine[PoolSession]):
         super().__init__(log)
         self.campaign = campaign
 
-    @initialize(data=st.data())
-    def build(self, data: DataObject) -> None:
+    @initialize(choices=hypothesis_choices())
+    def build(self, choices: HypothesisChoices) -> None:
         """Choose sizes, then build the target and a workload for it."""
-        choices = HypothesisChoices(data)
         self.start(self.setup(choices), self.campaign.make, PoolSession)
         self.workload = self.make_workload(choices)
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
-from hypothesis.strategies import DataObject
 
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.queue_workload import QueueWorkload
 from poolproof.harness.random_driver import PoolCampaign
-from poolproof.stateful_tests.hypothesis_choices import HypothesisChoices
+from poolproof.stateful_tests.hypothesis_choices import HypothesisChoices, hypothesis_choices
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.session_machine import SessionMachine
 
@@ -40,10 +38,9 @@ class QueueMachine(SessionMachine[QueueSession]):
         super().__init__(log)
         self.campaign = campaign
 
-    @initialize(data=st.data())
-    def build(self, data: DataObject) -> None:
+    @initialize(choices=hypothesis_choices())
+    def build(self, choices: HypothesisChoices) -> None:
         """Choose the size, then build the target and a workload for it."""
-        choices = HypothesisChoices(data)
         setup = Trace(
             target=self.campaign.name,
             level="queue",

@@ -12,7 +12,7 @@ from poolproof.stateful_tests import warm_up as module
 from poolproof.stateful_tests.warm_up import warm_up, warmed_up
 
 
-def test_the_target_is_loaded_first_so_that_its_modules_are_read(
+def test_the_target_is_loaded_between_so_that_its_modules_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order: list[str] = []
@@ -23,7 +23,7 @@ def test_the_target_is_loaded_first_so_that_its_modules_are_read(
 
     monkeypatch.setattr(module, "warm_up", lambda: order.append("warm up"))
     assert warmed_up(load)() == "the target"
-    assert order == ["load", "warm up"]
+    assert order == ["warm up", "load", "warm up"]
 
 
 def test_warming_up_leaves_nothing_behind_and_prints_nothing(

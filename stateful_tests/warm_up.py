@@ -35,9 +35,14 @@ def warm_up() -> None:
 
 
 def warmed_up(load: Callable[[], A]) -> Callable[[], A]:
-    """`load`, and afterwards, when its modules are there, `warm_up`."""
+    """`load`, and afterwards, when its modules are there, `warm_up`.
+
+    Before it as well: Hypothesis looks once for what refers to its generator, through all that the
+    process holds, and beside an engine that took half a second.
+    """
 
     def load_and_warm_up() -> A:
+        warm_up()
         loaded = load()
         warm_up()
         return loaded

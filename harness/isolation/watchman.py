@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
+from poolproof.harness.garbage import rarely_collected
 from poolproof.harness.isolation.beacon import Beacon, BeaconArena
 from poolproof.harness.isolation.child_process import (
     MOST_OUTPUT_BYTES,
@@ -97,7 +98,8 @@ def import_and_watch(
 ) -> NoReturn:
     """Run `prepare`, then serve the caller until it closes the line. Does not return."""
     try:
-        context = prepare()
+        with rarely_collected():
+            context = prepare()
     except Exception as error:  # pragma: no cover - killed before coverage has saved anything
         control.send(failure(error))
         os._exit(1)

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from poolproof.harness.garbage import collected_afterwards
+from poolproof.harness.garbage import collected_afterwards, rarely_collected
 
 
 class Cycle:
@@ -36,3 +36,23 @@ def test_a_collector_that_was_off_stays_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_an_import_is_looked_through_more_rarely_and_only_while_it_runs():
+    before = gc.get_threshold()
+    with rarely_collected():
+        assert gc.get_threshold()[0] > before[0]
+    assert gc.get_threshold() == before
+
+
+def test_what_an_import_sets_for_the_collector_stays_set():
+    before = gc.get_threshold()
+    try:
+        with rarely_collected():
+            gc.set_threshold(123, 4, 5)
+        assert gc.get_threshold() == (123, 4, 5)
+        gc.set_threshold(0)
+        with rarely_collected():
+            assert gc.get_threshold()[0] == 0
+    finally:
+        gc.set_threshold(*before)
