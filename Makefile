@@ -174,8 +174,8 @@ recipes: $(VENV)/.installed-dev
 # For checks alone, no part of an extra: the second solver, and CrossHair behind Hypothesis.
 # Pinned: both are young, and their wheels bring libraries of their own.
 SECOND_SOLVERS := cvc5==1.4.2 hypothesis-crosshair==0.0.31
-PROOF_TESTS := tests/explore/test_proof_bridge.py tests/explore/test_proof_conditions.py \
-	tests/explore/test_proof_planted.py tests/explore/test_symbolic.py \
+PROOF_TESTS := tests/exploration/test_proof_bridge.py tests/exploration/test_proof_conditions.py \
+	tests/exploration/test_proof_planted.py tests/exploration/test_symbolic.py \
 	tests/interface/test_prove_command.py tests/interface/test_symbolic_command.py \
 	stateful_tests/test_symbolic_machines.py
 

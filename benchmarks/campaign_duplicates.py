@@ -22,11 +22,11 @@ from itertools import permutations
 
 from record import add_destination, write_record
 
+from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.fuzz.coordinator import Budget, Campaign
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.workers import LocalWorkers
-from poolproof.fuzz_examiner import TargetExaminer
 from poolproof.harness.isolation import Isolation, Limits
 from poolproof.kill_matrix.subject import LAYOUT, Subject, subjects
 from poolproof.targets.target import Target

@@ -23,10 +23,10 @@ from pathlib import Path
 
 from record import add_destination, write_record
 
+from poolproof.cli.fuzz_target import FuzzOptions, fuzz_target
 from poolproof.fuzz.coordinator import Budget
 from poolproof.fuzz.folder import FolderError, read_everything
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz_target import FuzzOptions, fuzz_target
 from poolproof.harness.isolation import Limits
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -17,13 +17,13 @@ from typing import Any
 
 from record import add_destination, write_record
 
-from poolproof.certificate import Certificate
-from poolproof.certify import certify
-from poolproof.levels import BUDGETS
-from poolproof.options import CertifyOptions
-from poolproof.progress import PlainProgress
+from poolproof.certification.certificate import Certificate
+from poolproof.certification.certify import certify
+from poolproof.certification.levels import BUDGETS
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.progress import PlainProgress
+from poolproof.certification.verdict import Rules, judge
 from poolproof.targets.load import load_target
-from poolproof.verdict import Rules, judge
 
 
 def summary_of(certificate: Certificate) -> dict[str, Any]:

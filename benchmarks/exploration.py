@@ -24,15 +24,15 @@ from record import RECORDED, add_destination, write_record
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.bugs.specimen import Specimen
 from poolproof.contract.target import capabilities_of
-from poolproof.explore.breadth_first import explore, reachable
-from poolproof.explore.cross_check import run_spin, run_tlc
-from poolproof.explore.exhaustive_run import check_part, parts_of, scope_under
-from poolproof.explore.memory import expected_mib
-from poolproof.explore.orbit_space import OrbitSpace
-from poolproof.explore.queue_check import queue_states
-from poolproof.explore.scope import Scope
-from poolproof.explore.shortest import shortest_failure, shortest_queue_failure
-from poolproof.explore.watch import Watch
+from poolproof.exploration.breadth_first import explore, reachable
+from poolproof.exploration.cross_check import run_spin, run_tlc
+from poolproof.exploration.exhaustive_run import check_part, parts_of, scope_under
+from poolproof.exploration.memory import expected_mib
+from poolproof.exploration.orbit_space import OrbitSpace
+from poolproof.exploration.queue_check import queue_states
+from poolproof.exploration.scope import Scope
+from poolproof.exploration.shortest import shortest_failure, shortest_queue_failure
+from poolproof.exploration.watch import Watch
 from poolproof.targets.load import load_target
 
 BLOCKS = 8

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from record import write_record
 
-from poolproof.certify import certify
+from poolproof.certification.certify import certify
+from poolproof.certification.options import LEVELS, CertifyOptions
+from poolproof.certification.progress import SilentProgress
 from poolproof.kill_matrix.subject import Subject, subjects
-from poolproof.options import LEVELS, CertifyOptions
-from poolproof.progress import SilentProgress
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from hostile_samples import KINDS, Input
 from record import add_destination, surroundings, write_record
 
 # Imported once, and not in each forked command.
-from poolproof.certify import certify  # noqa: F401 -- see above
-from poolproof.command_line import main
+from poolproof.certification.certify import certify  # noqa: F401 -- see above
+from poolproof.cli.command_line import main
 from poolproof.harness.isolation.process_tree import adopt_orphans, children_of, end_tree
 
 PATIENCE_S = 300.0

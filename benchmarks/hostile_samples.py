@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from poolproof.certificate import Certificate, Outcome, StageResult
+from poolproof.certification.certificate import Certificate, Outcome, StageResult
+from poolproof.certification.finding import Finding as CertifiedFinding
 from poolproof.contract.commands import Allocate, Cache, Evict, Free, Lookup, Reset, Touch
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.finding import Finding as CertifiedFinding
 from poolproof.fuzz.findings import Finding, Pending
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.folder_tables import DATABASE

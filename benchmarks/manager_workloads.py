@@ -20,12 +20,12 @@ from record import add_destination, write_record
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
 from poolproof.bugs.manager_specimen import ManagerSpecimen
+from poolproof.certification.manager_exploration import blocks_to_explore
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
-from poolproof.explore.shortest import ShortestResult, shortest_manager_failure
+from poolproof.exploration.shortest import ShortestResult, shortest_manager_failure
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.minimise import execute_in_process, minimise
-from poolproof.manager_exploration import blocks_to_explore
 from poolproof.targets.load import load_target
 
 MOST_COMMANDS = 8

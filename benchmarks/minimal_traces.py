@@ -20,7 +20,7 @@ from record import add_destination, write_record
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.bugs.specimen import Specimen
 from poolproof.contract.trace import Trace
-from poolproof.explore.shortest import shortest_failure, shortest_queue_failure
+from poolproof.exploration.shortest import shortest_failure, shortest_queue_failure
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from poolproof.compiled_drivers import drivers_are_compiled
+from poolproof.cli.command_line import drivers_are_compiled
 from poolproof.contract.trace import write_atomically
 
 __all__ = ["RECORDED", "add_destination", "surroundings", "tell_destination", "write_record"]

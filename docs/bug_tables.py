@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from figures import FigureError, read
 
 from poolproof.bugs.unstated import SHARED, UNSTATED
-from poolproof.json_fields import FieldError
+from poolproof.certification.json_fields import FieldError
 from poolproof.kill_matrix.matrix import Column, Matrix, Row
 from poolproof.kill_matrix.matrix_json import matrix_of
 from poolproof.kill_matrix.threads import link_of

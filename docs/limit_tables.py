@@ -10,10 +10,12 @@ import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from poolproof.certify_exploration import stage_of
+from poolproof.certification.coverage_statement import NEVER_TRIED
+from poolproof.certification.exploration import stage_of
+from poolproof.certification.levels import BUDGETS, Budget, Sequences
+from poolproof.certification.options import CertifyOptions
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
-from poolproof.coverage_statement import NEVER_TRIED
 from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.manager_driver import ManagerCampaign
@@ -22,8 +24,6 @@ from poolproof.harness.production import ProductionRun, ProductionSizes
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign, plan_of
 from poolproof.harness.token_collisions import LARGEST_TOKEN
-from poolproof.levels import BUDGETS, Budget, Sequences
-from poolproof.options import CertifyOptions
 from poolproof.targets.target import Layout
 
 __all__ = ["limits", "never_tried"]

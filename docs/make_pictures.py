@@ -24,14 +24,14 @@ from figures import read
 from rich.console import Console, RenderableType
 from survival_picture import survival_picture
 
-from poolproof.campaign_charts import discovery_over_time
-from poolproof.campaign_record import read_record
-from poolproof.certificate import Certificate
+from poolproof.certification.certificate import Certificate
 from poolproof.contract.trace import write_atomically
-from poolproof.finding_report import finding_report
-from poolproof.fuzz_live import campaign_panel
-from poolproof.svg_chart import svg_of
-from poolproof.text_certificate import text_certificate
+from poolproof.report.campaign_charts import discovery_over_time
+from poolproof.report.campaign_record import read_record
+from poolproof.report.finding_report import finding_report
+from poolproof.report.fuzz_live import campaign_panel
+from poolproof.report.svg_chart import svg_of
+from poolproof.report.text_certificate import text_certificate
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"

@@ -11,12 +11,12 @@ from typing import Any
 
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.bugs.clean_pool import CleanPool
+from poolproof.certification.ruler import Veiled
 from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Touch
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS
 from poolproof.contract.violation import Violation
 from poolproof.harness.pool_session import PoolSession
-from poolproof.ruler import Veiled
 
 __all__ = ["sentences"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from figures import read
 
+from poolproof.certification.lessons import LESSONS
+from poolproof.certification.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS, Capabilities
 from poolproof.contract.violation import Severity
 from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.invariants.catalogue import STATEMENTS
-from poolproof.lessons import LESSONS
-from poolproof.levels import BUDGETS, RUNS_PER_CHUNK
-from poolproof.wording import severity_words
+from poolproof.report.wording import severity_words
 
 __all__ = ["facts", "lessons", "level_seconds", "levels", "severities", "statements"]
 

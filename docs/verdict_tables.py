@@ -13,7 +13,7 @@ from figures import FigureError, read
 
 from poolproof.contract.trace import TraceError, read_trace
 from poolproof.contract.violation import Severity
-from poolproof.wording import severity_words
+from poolproof.report.wording import severity_words
 
 __all__ = ["explained_findings", "verdicts"]
 

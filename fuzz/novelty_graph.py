@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from array import array
 
-from poolproof.explore.orbit_space import OrbitSpace
+from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.fuzz.one_block import Rules
 from poolproof.fuzz.state_numbers import number_of
 

@@ -1,9 +1,9 @@
 """Commands of one block, as moves between the states of a pool whose block ids are erased.
 
-The relation of `explore/orbit_space.py` with hashes kept apart, written for speed: a campaign takes
-a move in most of its steps. What a state can do is a list of moves in a fixed order, so that on a
-tape a move is one small number. Queues and sets of held blocks are few, so what can be done to each
-is kept. Only for profiles under which a move has one outcome (`is_steerable`).
+The relation of `exploration/orbit_space.py` with hashes kept apart, written for speed: a campaign
+takes a move in most of its steps. What a state can do is a list of moves in a fixed order, so that
+on a tape a move is one small number. Queues and sets of held blocks are few, so what can be done to
+each is kept. Only for profiles under which a move has one outcome (`is_steerable`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities
-from poolproof.explore.scope import Scope
+from poolproof.exploration.scope import Scope
 from poolproof.fuzz.state_keys import StateKeys
 
 __all__ = [

@@ -15,8 +15,8 @@ from functools import lru_cache
 
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.contract.trace import Trace
-from poolproof.explore.exhaustive_run import scope_under
-from poolproof.explore.scope import Scope
+from poolproof.exploration.exhaustive_run import scope_under
+from poolproof.exploration.scope import Scope
 from poolproof.fuzz.novelty_graph import NoveltyGraph
 from poolproof.fuzz.one_block import Rules, is_steerable
 from poolproof.fuzz.pool_run import PoolRun

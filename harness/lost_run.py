@@ -36,7 +36,8 @@ __all__ = ["Again", "Journal", "as_violation", "find_culprit", "read_journal"]
 A = TypeVar("A")
 
 _OUR_FOLDERS = frozenset(
-    Path(__file__).parent.parent / name for name in ("explore", "fuzz", "harness", "stateful_tests")
+    Path(__file__).parent.parent / name
+    for name in ("exploration", "fuzz", "harness", "stateful_tests")
 )
 _MOST_FRAMES = 5
 _WAITS_FOR_PROGRAMS = "command_process.py"

@@ -2,8 +2,8 @@
 
 Truncate at the violation, then go through the passes of `minimising_passes.py` until none of them
 finds anything smaller. Made for stateful traces, on which Hypothesis's shrinker often stops early.
-It does not know whether a shorter trace exists: breadth-first search (explore/shortest.py) does;
-benchmarks/minimal_traces.py compares the two.
+It does not know whether a shorter trace exists: breadth-first search (exploration/shortest.py)
+does; benchmarks/minimal_traces.py compares the two.
 
 What a minimisation may cost is counted in attempts and in commands, never in seconds, so that a
 target gets the same trace on every machine. It can be stopped after any attempt and gone on with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from poolproof.command_line import main
+from poolproof.cli.command_line import main
 
 if __name__ == "__main__":
     main(prog_name="poolproof")

@@ -1,15 +1,17 @@
-"""Profile overrides in a target string: `impl[eviction=lifo,duplicates=first,null_block=0]`.
+"""Rows of a profile as text: overrides in a target string, and a profile in one line.
 
-Only the text is read here; whether rows and values exist is said by `contract.profile`.
+`impl[eviction=lifo,duplicates=first,null_block=0]` is only read here; whether rows and values exist
+is said by `contract.profile`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 
-__all__ = ["split_overrides"]
+__all__ = ["profile_words", "split_overrides"]
 
 
 def split_overrides(text: str) -> tuple[str, dict[str, Any]]:
@@ -37,3 +39,24 @@ def _value(text: str) -> Any:
         return int(text)
     except ValueError:
         return text
+
+
+def profile_words(profile: Profile, rows: tuple[str, ...] | None = None) -> str:
+    """The rows of a profile in one line, all but those assumed, or just the ones named."""
+    values = profile.to_json()
+    names = [name for name in values if name not in profile.assumed] if rows is None else rows
+    return ", ".join(f"{name} {_value_words(values[name])}" for name in names)
+
+
+def _value_words(value: object) -> str:
+    """A value as it is; the groups of a manager as a target string takes them."""
+    if not isinstance(value, list):
+        return str(value)
+    return "+".join(_group_words(group) for group in value)
+
+
+def _group_words(group: dict[str, object]) -> str:
+    """KIND[:WINDOW[:BLOCK_SIZE]]."""
+    numbers = [group["window"], group["block_size"]] if group["block_size"] else [group["window"]]
+    shown = [str(number) for number in numbers] if any(numbers) else []
+    return ":".join([str(group["kind"]), *shown])

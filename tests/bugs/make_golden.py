@@ -9,7 +9,7 @@ What is minimised is kept as well, in `found/`: for a few seeds a failing run of
 it was found, so that a change of the grammar changes nothing here. It is searched for only where it
 is missing or fails no more.
 
-What all the minimal traces do and show is written into `interface/bug_forms.json`, by which a
+What all the minimal traces do and show is written into `certification/bug_forms.json`, by which a
 finding is told to be like a public bug.
 """
 
@@ -26,13 +26,15 @@ from typing import Any
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.bugs.manager_specimen import ManagerSpecimen
 from poolproof.bugs.specimen import Specimen
+from poolproof.certification.finding_collector import MOST_BLOCKS_TO_SEARCH, has_extra_keys
+from poolproof.certification.levels import BUDGETS
+from poolproof.certification.likeness import FORMS, form_of
 from poolproof.contract.trace import Trace, read_trace, write_atomically, write_trace
-from poolproof.explore.shortest import (
+from poolproof.exploration.shortest import (
     shortest_failure,
     shortest_manager_failure,
     shortest_queue_failure,
 )
-from poolproof.finding_collector import MOST_BLOCKS_TO_SEARCH, has_extra_keys
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.manager_driver import ManagerCampaign
@@ -40,8 +42,6 @@ from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import replay
-from poolproof.levels import BUDGETS
-from poolproof.likeness import FORMS, form_of
 
 GOLDEN = Path(__file__).resolve().with_name("golden")
 FOUND = GOLDEN.with_name("found")
@@ -137,7 +137,7 @@ def forms_of(found: Any) -> list[str]:
 
 
 def write_forms(names: Sequence[str]) -> bool:
-    """Write anew how public bugs read (`interface/likeness.py`); whether anything changed."""
+    """Write anew how public bugs read (`certification/likeness.py`); whether anything changed."""
     before = FORMS.read_text(encoding="utf-8") if FORMS.exists() else "{}"
     known = {n: forms for n, forms in json.loads(before).items() if n in EVERYWHERE}
     for name in names or EVERYWHERE:

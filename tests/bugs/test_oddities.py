@@ -5,16 +5,16 @@ import inspect
 import pytest
 
 from poolproof.bugs.oddities import ODDITIES
-from poolproof.certificate import Verdict
-from poolproof.certify import certify
+from poolproof.certification.certificate import Verdict
+from poolproof.certification.certify import certify
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.progress import SilentProgress
+from poolproof.certification.verdict import Rules, judge
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import capabilities_of
 from poolproof.harness.facts import required_facts
 from poolproof.harness.random_driver import PoolCampaign
-from poolproof.options import CertifyOptions
-from poolproof.progress import SilentProgress
 from poolproof.targets.load import load_target
-from poolproof.verdict import Rules, judge
 
 NUM_SEEDS, NUM_SEEDS_OF_LONG_CAMPAIGNS = 6, 20
 

@@ -7,12 +7,12 @@ from itertools import chain
 import pytest
 
 from poolproof.bugs.production_families import FAMILIES, LOOKALIKES
+from poolproof.certification.levels import BUDGETS
+from poolproof.certification.ruler import Veiled
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS
 from poolproof.harness.production import ProductionSizes
 from poolproof.harness.random_driver import PoolCampaign
-from poolproof.levels import BUDGETS
-from poolproof.ruler import Veiled
 
 QUICK = BUDGETS["quick"].production
 assert QUICK is not None

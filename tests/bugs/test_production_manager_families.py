@@ -3,6 +3,7 @@
 import pytest
 
 from poolproof.bugs.production_manager_families import FAMILIES, LOOK_ALIKES, OF_BLOCK_SIZES
+from poolproof.certification.levels import BUDGETS
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.harness.manager_block_sizes import BlockSizesCampaign, other_block_sizes
@@ -10,7 +11,6 @@ from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_production import QUICK_SIZES, required_script_facts
 from poolproof.harness.manager_production_driver import ManagerProductionCampaign
 from poolproof.harness.replay import replay
-from poolproof.levels import BUDGETS
 
 VARIANTS = [variant for family in FAMILIES.values() for variant in family.values()]
 AT_QUICK = [variant for variant in VARIANTS if variant.level == "quick"]

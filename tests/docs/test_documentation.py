@@ -14,12 +14,12 @@ from pathlib import Path
 import click
 import pytest
 
-from poolproof.command_line import main
+from poolproof.certification.known_findings import read_known_findings
+from poolproof.cli.command_line import main
 from poolproof.contract import profile as profile_module
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity
 from poolproof.invariants.catalogue import STATEMENTS
-from poolproof.known_findings import read_known_findings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from poolproof.certification.coverage_statement import NEVER_TRIED, not_covered
+from poolproof.certification.description import describe
+from poolproof.certification.levels import BUDGETS
+from poolproof.certification.options import CertifyOptions
 from poolproof.contract.profile import Profile
-from poolproof.coverage_statement import NEVER_TRIED, not_covered
-from poolproof.description import describe
 from poolproof.harness.isolation import InProcess
 from poolproof.harness.random_driver import PoolCampaign
-from poolproof.levels import BUDGETS
-from poolproof.options import CertifyOptions
 from poolproof.targets.load import load_target
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "what-a-verdict-says.md"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from poolproof.certification.fuzz_examiner import TargetExaminer
+from poolproof.cli.fuzz_target import atheris_workers, check_atheris
 from poolproof.contract.target import TargetError
 from poolproof.fuzz.atheris_driver import STRATEGY
 from poolproof.fuzz.coordinator import Budget, Campaign
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.merge import name_of
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz_atheris import atheris_workers, check_atheris
-from poolproof.fuzz_examiner import TargetExaminer
 from poolproof.harness.isolation import Isolation, Limits
 from poolproof.targets.load import load_target
 

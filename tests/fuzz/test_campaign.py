@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from poolproof.explore.scope import Scope
+from poolproof.exploration.scope import Scope
 from poolproof.fuzz.coordinator import Budget
 from poolproof.fuzz.folder import CampaignFolder, FolderError, read_findings, read_status
 from poolproof.fuzz.folder_merge import merge_folder

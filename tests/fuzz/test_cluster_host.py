@@ -20,7 +20,7 @@ from poolproof.harness.isolation import Died, Isolation, Limits
 from poolproof.targets.load import load_target
 
 HERE = Path(__file__).parent
-HOSTILE = HERE.parent / "interface" / "hostile_targets.py"
+HOSTILE = HERE.parent / "certification" / "hostile_targets.py"
 
 pytestmark = pytest.mark.skipif(not Isolation.is_available, reason="needs fork()")
 

@@ -9,7 +9,7 @@ from multiprocessing import Pipe
 import pytest
 from click.testing import CliRunner
 
-from poolproof.command_line import main
+from poolproof.cli.command_line import main
 from poolproof.contract.target import TargetError
 from poolproof.fuzz.cluster import ray_workers
 from poolproof.fuzz.cluster.cluster_error import ClusterError

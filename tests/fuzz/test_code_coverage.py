@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from poolproof.campaign_coverage import check_coverage, coverage_lines, missing_words
+from poolproof.certification.campaign_coverage import check_coverage, coverage_lines, missing_words
 from poolproof.contract.target import TargetError
 from poolproof.fuzz.code_coverage import CoverageTask, measure_coverage
 from poolproof.fuzz.coverage_record import CodeCoverage, CoveragePoint, FileCoverage

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from poolproof.campaign_record import read_record
-from poolproof.campaign_summary import campaign_summary
 from poolproof.contract.commands import Allocate, Free
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
@@ -22,6 +20,8 @@ from poolproof.fuzz.plain_fields import checked
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
 from poolproof.fuzz.status import CampaignStatus, CurvePoint
+from poolproof.report.campaign_record import read_record
+from poolproof.report.campaign_summary import campaign_summary
 
 SETTINGS = CampaignSettings("impl", "pool", 3)
 LEAK = Violation("OWN", Severity.LEAK, "block 1 has no owner")

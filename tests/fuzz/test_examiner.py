@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.contract.commands import Allocate, Cache, Evict, Free, Lookup, Touch
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.fuzz.findings import Examination, Pending, named
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz_examiner import TargetExaminer
 from poolproof.harness.isolation import Isolation, Limits
 from poolproof.harness.minimise import Progress
 from poolproof.harness.replay import replay

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from poolproof.command_line import main
+from poolproof.cli.command_line import main
 
 POOLS = ["WideRowsPool", "FourWordsPool", "IntegerKeyPool"]
 

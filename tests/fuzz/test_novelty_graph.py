@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from poolproof.explore.scope import Scope
+from poolproof.exploration.scope import Scope
 from poolproof.fuzz import novelty_graph
 from poolproof.fuzz.novelty_graph import NoveltyGraph
 from poolproof.fuzz.one_block import MOST_KEYS, Rules

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from poolproof.contract.profile import Profile
-from poolproof.explore.orbit_space import OrbitSpace
-from poolproof.explore.scope import Scope
+from poolproof.exploration.orbit_space import OrbitSpace
+from poolproof.exploration.scope import Scope
 from poolproof.fuzz.one_block import MOST_KEYS, Rules
 from poolproof.fuzz.pool_position import PoolPosition
 from poolproof.harness.pool_session import PoolSession

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from poolproof.cli.fuzz_target import FuzzOptions, fuzz_target
 from poolproof.fuzz.coordinator import Budget
 from poolproof.fuzz.folder import read_findings, read_status
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz_target import FuzzOptions, fuzz_target
 from poolproof.harness.isolation import Isolation, Limits
 
-HOSTILE = Path(__file__).parent.parent / "interface" / "hostile_targets.py"
+HOSTILE = Path(__file__).parent.parent / "certification" / "hostile_targets.py"
 
 pytestmark = pytest.mark.skipif(not Isolation.is_available, reason="needs fork()")
 

@@ -17,14 +17,14 @@ from poolproof.contract.index_commands import Get, Insert, Pop
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import capabilities_of
 from poolproof.contract.trace import Trace
-from poolproof.explore.exhaustive_run import PartResult, check_part, parts_of, scope_under
-from poolproof.explore.graph import reachable
-from poolproof.explore.index_check import IndexCheck, IndexScope, index_states
-from poolproof.explore.orbit_space import OrbitSpace
-from poolproof.explore.scope import Scope
-from poolproof.explore.shortest import shortest_failure
-from poolproof.explore.state_space import StateSpace
-from poolproof.explore.watch import Watch
+from poolproof.exploration.exhaustive_run import PartResult, check_part, parts_of, scope_under
+from poolproof.exploration.graph import reachable
+from poolproof.exploration.index_check import IndexCheck, IndexScope, index_states
+from poolproof.exploration.orbit_space import OrbitSpace
+from poolproof.exploration.scope import Scope
+from poolproof.exploration.shortest import shortest_failure
+from poolproof.exploration.state_space import StateSpace
+from poolproof.exploration.watch import Watch
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.index_session import IndexSession

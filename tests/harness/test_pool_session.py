@@ -15,7 +15,7 @@ from poolproof.contract.commands import (
 )
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity
-from poolproof.explore.recorded_session import RecordedPool
+from poolproof.exploration.recorded_session import RecordedPool
 from poolproof.harness import pool_session
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.random_driver import PoolCampaign

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from poolproof.certification.levels import BUDGETS
 from poolproof.contract.commands import Allocate, Cache, Free, Touch
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import capabilities_of
@@ -18,7 +19,6 @@ from poolproof.harness.production import ProductionSizes, size_near_a_border
 from poolproof.harness.production_hashes import hashes_that_look_alike
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
-from poolproof.levels import BUDGETS
 from poolproof.reference.dict_pool import DictPool
 from poolproof.targets.load import load_target
 

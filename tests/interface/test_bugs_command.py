@@ -24,7 +24,7 @@ def recorded(tmp_path_factory):
     """A tiny matrix: what was printed, and the files."""
     from click.testing import CliRunner
 
-    from poolproof.command_line import main
+    from poolproof.cli.command_line import main
 
     folder = tmp_path_factory.mktemp("matrix")
     files = {name: folder / name for name in ("matrix.json", "matrix.html", "searches.jsonl")}
@@ -167,7 +167,7 @@ def test_a_bug_that_nobody_can_speak_of_is_not_missed(poolproof):
 
 
 def test_level_quick_leaves_out_standard(poolproof, recorded):
-    from poolproof.bugs_command import _chosen_columns
+    from poolproof.cli.bugs_command import _chosen_columns
     from poolproof.kill_matrix.detectors import DETECTORS
 
     names = [column.name for column in _chosen_columns(None, "quick", DETECTORS)]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from poolproof.certification.options import CertifyOptions
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity
-from poolproof.options import CertifyOptions
-from poolproof.output_files import OutputError
+from poolproof.report.output_files import OutputError
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def faked(monkeypatch, samples):
         return asked["finds"]
 
     asked["finds"] = samples.certificate()
-    monkeypatch.setattr("poolproof.certify.certify", certify)
+    monkeypatch.setattr("poolproof.certification.certify.certify", certify)
     return asked
 
 
@@ -125,7 +125,7 @@ def test_a_disk_that_fills_up_costs_the_files_and_not_the_certificate(
         raise OutputError(f"cannot write {path}: No space left on device")
 
     faked["finds"] = samples.certificate(samples.finding())
-    monkeypatch.setattr("poolproof.output_files.write_file", full)
+    monkeypatch.setattr("poolproof.report.output_files.write_file", full)
     result = poolproof("certify", "impl", "--json", "c.json")
     assert result.exit_code == 1
     assert "cannot write c.json: No space left on device" in result.stderr
@@ -212,7 +212,7 @@ def test_a_target_that_cannot_be_run_exits_with_2(poolproof, monkeypatch):
     def certify(load, options, progress):
         raise TargetError("unknown target 'nope'; built in are impl")
 
-    monkeypatch.setattr("poolproof.certify.certify", certify)
+    monkeypatch.setattr("poolproof.certification.certify.certify", certify)
     result = poolproof("certify", "nope")
     assert result.exit_code == 2
     assert result.stderr == "poolproof: unknown target 'nope'; built in are impl\n"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from poolproof import __version__
-from poolproof.command_line import main
-from poolproof.compiled_drivers import drivers_are_compiled
+from poolproof.cli.command_line import drivers_are_compiled, main
 
 
 def run(*arguments, **changes):
@@ -19,7 +18,7 @@ def run(*arguments, **changes):
 
 def test_help_lists_the_commands_without_importing_them():
     code = (
-        "import sys; from poolproof.command_line import main\n"
+        "import sys; from poolproof.cli.command_line import drivers_are_compiled, main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "heavy = {'rich', 'jinja2', 'hypothesis', 'poolproof.targets'} & set(sys.modules)\n"

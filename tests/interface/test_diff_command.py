@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from poolproof import comparison, driving
-from poolproof.command_line import main
+from poolproof.certification import comparison, driving
+from poolproof.certification.levels import BUDGETS
+from poolproof.cli.command_line import main
 from poolproof.contract.trace import read_trace
-from poolproof.levels import BUDGETS
 from poolproof.stateful_tests.settings import EXAMPLES
 
 HEAD = "from poolproof.impl.block_pool import BlockPool\n"

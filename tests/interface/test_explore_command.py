@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from poolproof import explore_command as command
-from poolproof.explore import cross_check as cross
-from poolproof.explore.breadth_first import explore
-from poolproof.explore.scope import Scope
-from poolproof.explore.worker_processes import space_of
-from poolproof.explore_report import exploration_lines, is_as_counted
+from poolproof.cli import explore_command as command
+from poolproof.exploration import cross_check as cross
+from poolproof.exploration.breadth_first import explore
+from poolproof.exploration.scope import Scope
+from poolproof.exploration.worker_processes import space_of
+from poolproof.report.explore_report import exploration_lines, is_as_counted
 
-HOSTILE = Path(__file__).with_name("hostile_targets.py")
+HOSTILE = Path(__file__).parents[1] / "certification" / "hostile_targets.py"
 
 
 def test_the_reference_is_explored_and_counted(poolproof):
@@ -89,7 +89,7 @@ def test_an_interruption_says_what_was_covered(poolproof, monkeypatch):
         found.stopped = "interrupted"
         return found
 
-    monkeypatch.setattr("poolproof.explore.breadth_first.explore", interrupted)
+    monkeypatch.setattr("poolproof.exploration.breadth_first.explore", interrupted)
     result = poolproof("explore", "specification", "--blocks", 4)
     assert result.exit_code == 2
     assert "truncated   interrupted: covered is everything up to 3 transitions" in result.stdout

@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
+from poolproof.certification.finding import Finding
+from poolproof.certification.manager_watch import watch
+from poolproof.certification.right_target import right_target
+from poolproof.certification.trace_target import maker_for
 from poolproof.contract.commands import Reset
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_commands import (
@@ -37,17 +41,13 @@ from poolproof.contract.shown_state import ShownState
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace, TraceError, read_trace, write_trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.finding import Finding
-from poolproof.finding_report import finding_report, plain_text, trace_report
-from poolproof.html_trace import html_trace
-from poolproof.manager_drawing import RIGHT, command_words, draw_manager
-from poolproof.manager_reproducer import manager_reproducer
-from poolproof.manager_watch import watch
-from poolproof.right_target import right_target
+from poolproof.report.finding_report import finding_report, plain_text, trace_report
+from poolproof.report.html_trace import html_trace
+from poolproof.report.manager_drawing import RIGHT, command_words, draw_manager
+from poolproof.report.manager_reproducer import manager_reproducer
 from poolproof.targets.load import load_target
-from poolproof.trace_files import maker_for
 
-HOSTILE = Path(__file__).with_name("hostile_managers.py")
+HOSTILE = Path(__file__).parents[1] / "certification" / "hostile_managers.py"
 GOLDEN_TRACES = Path(__file__).resolve().parent.parent / "bugs" / "golden"
 ZEROS = TokenChain((0,) * 4)
 STALE = (Admit(0, ZEROS, 0), Step(), Finish(0), Admit(1, TokenChain((0, 0)), 0))

@@ -31,9 +31,14 @@ def without(monkeypatch):
 @pytest.fixture(scope="module")
 def small_run():
     """The true run of one model, with its second opinions where there is cvc5."""
-    from poolproof.explore.proof.all_models import MODELS
-    from poolproof.explore.proof.proof_run import Bridge, ProofRun, check_proof_of, discharge_all
-    from poolproof.explore.proof.second_solver import SecondOpinion
+    from poolproof.exploration.proof.all_models import MODELS
+    from poolproof.exploration.proof.proof_run import (
+        Bridge,
+        ProofRun,
+        check_proof_of,
+        discharge_all,
+    )
+    from poolproof.exploration.proof.second_solver import SecondOpinion
 
     found = tuple(discharge_all([MODELS["admission"]], 60))
     opinions = tuple(SecondOpinion("unsat", 0.01) for _ in found)
@@ -50,7 +55,7 @@ def run_gives(monkeypatch):
                 heard(found)
             return run
 
-        monkeypatch.setattr("poolproof.explore.proof.proof_run.run_proof", run_proof)
+        monkeypatch.setattr("poolproof.exploration.proof.proof_run.run_proof", run_proof)
 
     return gives
 
@@ -104,7 +109,7 @@ def test_a_missing_second_solver_that_was_asked_for_says_what_to_install(poolpro
 
 @needs_z3
 def test_a_refuted_step_shows_the_pool_before_and_after(poolproof, run_gives, small_run):
-    from poolproof.explore.proof.proof_run import FailedStep
+    from poolproof.exploration.proof.proof_run import FailedStep
 
     found = replace(small_run.discharges[-1], verdict="refuted")
     step = small_run.bugs[0].counterexample
@@ -121,7 +126,7 @@ def test_a_refuted_step_shows_the_pool_before_and_after(poolproof, run_gives, sm
 
 @needs_z3
 def test_undecided_fails_and_names_the_condition(poolproof, run_gives, small_run):
-    from poolproof.explore.proof.proof_run import FailedStep
+    from poolproof.exploration.proof.proof_run import FailedStep
 
     found = replace(small_run.discharges[0], verdict="unknown", reason="timeout")
     run_gives(replace(small_run, failed=(FailedStep(found, None),)))

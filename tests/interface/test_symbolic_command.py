@@ -24,14 +24,14 @@ def test_everything_is_confirmed(poolproof):
 
 @needs_crosshair
 def test_what_is_not_confirmed_is_named_with_what_crosshair_said(poolproof, monkeypatch):
-    from poolproof.explore.symbolic.symbolic_run import Outcome, SymbolicRun
+    from poolproof.exploration.symbolic.symbolic_run import Outcome, SymbolicRun
 
     def run_symbolic(timeout_s, names):
         broken = Outcome("touching", "refuted", 1, "false when count = 0", 0.1)
         missed = Outcome("freeing", "confirmed", 1, "Confirmed over all paths.", 0.1)
         return SymbolicRun((broken,), (missed,))
 
-    monkeypatch.setattr("poolproof.explore.symbolic.symbolic_run.run_symbolic", run_symbolic)
+    monkeypatch.setattr("poolproof.exploration.symbolic.symbolic_run.run_symbolic", run_symbolic)
     result = poolproof("symbolic", "touching")
     assert result.exit_code == 1
     assert "touching: false when count = 0" in result.stdout

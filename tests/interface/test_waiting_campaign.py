@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.campaign_page import campaign_page
-from poolproof.campaign_record import read_record
+from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.contract.trace import read_trace
 from poolproof.fuzz.findings import Examination
 from poolproof.fuzz.folder import read_findings
-from poolproof.fuzz_examiner import TargetExaminer
-from poolproof.fuzz_lines import PlainDisplay
+from poolproof.report.campaign_page import campaign_page
+from poolproof.report.campaign_record import read_record
+from poolproof.report.fuzz_lines import PlainDisplay
 
 
 @pytest.fixture(name="left_waiting")
@@ -123,7 +123,7 @@ def test_failing_runs_of_which_nothing_is_left_are_no_clean_end(tmp_path, campai
 
 
 def test_a_finding_of_a_manager_keeps_what_the_manager_showed(poolproof):
-    managers = Path(__file__).with_name("hostile_managers.py")
+    managers = Path(__file__).parents[1] / "certification" / "hostile_managers.py"
     result = poolproof(
         *("fuzz", f"{managers}:ReusesNewestFirst", "--steps", 600, "--in-process"),
         *("--folder", "c", "--quiet"),

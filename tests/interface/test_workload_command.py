@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.command_line import main
+from poolproof.cli.command_line import main
 from poolproof.contract.trace import read_trace
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from poolproof.certification.progress import SilentProgress
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity
 from poolproof.kernels import isolation
@@ -13,7 +14,6 @@ from poolproof.kernels.catalogue import BUILT_INS
 from poolproof.kernels.isolation import Job, certify_in_child, certify_in_process
 from poolproof.kernels.load import load_kernel
 from poolproof.kernels.report import KernelReport
-from poolproof.progress import SilentProgress
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LEAKY = f"{EXAMPLES}/attention_kernel.py:leaky_attention"

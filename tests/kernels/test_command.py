@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from poolproof.command_line import main
+from poolproof.cli.command_line import main
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LEAKY = f"{EXAMPLES}/attention_kernel.py:leaky_attention"

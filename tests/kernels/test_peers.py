@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from poolproof.certification.progress import SilentProgress
 from poolproof.kernels.catalogue import BUILT_INS
 from poolproof.kernels.isolation import Job, certify_in_child
-from poolproof.progress import SilentProgress
 
 
 def findings(target: str, *checks: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
 from poolproof.bugs.manager_oddities import MANAGER_ODDITIES
+from poolproof.cli.served_managers import served_managers
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import (
     Admit,
@@ -32,7 +33,6 @@ from poolproof.kernels.serving.manager_session import ManagerSession
 from poolproof.kernels.serving.model import TinyModel
 from poolproof.kernels.serving.served_groups import why_not_served, windows_of
 from poolproof.reference.native_manager import NativeSequenceManager
-from poolproof.served_managers import served_managers
 from poolproof.targets.load import load_target
 
 GATHER = gather_target("cpu")

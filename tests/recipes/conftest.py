@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from poolproof.ci_recipes import write_recipes
+from poolproof.cli.ci_recipes import write_recipes
 
 ROOT = Path(__file__).parents[2]
 

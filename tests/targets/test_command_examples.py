@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.explore.breadth_first import reachable
-from poolproof.explore.exhaustive_run import check_part, parts_of, scope_under
-from poolproof.explore.orbit_space import OrbitSpace
-from poolproof.explore.scope import Scope
-from poolproof.explore.watch import Watch
+from poolproof.exploration.breadth_first import reachable
+from poolproof.exploration.exhaustive_run import check_part, parts_of, scope_under
+from poolproof.exploration.orbit_space import OrbitSpace
+from poolproof.exploration.scope import Scope
+from poolproof.exploration.watch import Watch
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.tape_driver import taped
 from poolproof.targets.load import load_target

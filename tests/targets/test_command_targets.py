@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from poolproof.certification.trace_target import load_target_of
 from poolproof.contract.commands import Allocate, Cache, Free, Lookup, Touch
 from poolproof.contract.profile import Profile
 from poolproof.contract.tapes import TapeDivergedError
@@ -18,7 +19,6 @@ from poolproof.harness.replay import replay
 from poolproof.harness.tape_driver import TapedCampaign, taped
 from poolproof.targets.command_messages import command_text
 from poolproof.targets.load import load_target
-from poolproof.trace_files import load_target_of
 
 SERVE = f"cmd:{shlex.quote(sys.executable)} -m poolproof.targets.serve"
 KEYS = (b"\x01" * 16, b"\x02" * 16)

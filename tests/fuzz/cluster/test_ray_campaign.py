@@ -17,7 +17,7 @@ from poolproof.fuzz.folder import FolderError, read_everything, read_findings, r
 
 TESTS = Path(__file__).parents[2]
 MANY_BUGS = f"{TESTS}/fuzz/planted.py:ManyBugs"
-EXITS = f"{TESTS}/interface/hostile_targets.py:ExitsTheProcess"
+EXITS = f"{TESTS}/certification/hostile_targets.py:ExitsTheProcess"
 PRINTED = re.compile(r"^(f-[0-9a-f]{8})  ", re.MULTILINE)
 PATIENCE_S = 120.0
 

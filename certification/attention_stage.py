@@ -1,0 +1,189 @@
+"""The stage "paged attention" of a certification: an allocator under a small transformer.
+
+Requests are served through its block tables by the torch reference kernel, and every output is
+compared with dense attention over the request's own tokens. Nothing is judged but outputs, so this
+sees nothing that the other stages do not; it shows that a violation is a wrong answer, and would
+see a hole in the harness. It needs torch, which is imported in the worker alone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from poolproof.certification.certificate import Outcome, StageResult
+from poolproof.certification.description import Description
+from poolproof.certification.driving import Driving, raise_if_ours
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.progress import Progress
+from poolproof.certification.run_kinds import POOL, RunKind
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS
+from poolproof.contract.trace import Trace
+from poolproof.harness.isolation import Beacon, Finished
+from poolproof.kernels.interpreter import missing_packages
+from poolproof.targets.target import Target
+
+__all__ = ["STAGE", "attention_stage", "why_no_attention"]
+
+STAGE = "paged attention"
+RUNS = {"quick": 40, "standard": 400, "deep": 6_000}
+FEWEST_RUNS = 10
+"""Of each layout, however many there are."""
+LEAST_MEMORY_MIB = 1024
+BUMP_INTERVAL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """Runs of one kind (`run_kinds.py`)."""
+
+    kind: RunKind
+    seed: int
+    runs: int
+
+
+@dataclass(slots=True)
+class Served:
+    """What the runs of one kind did; `trace` is the first that broke something."""
+
+    runs: int = 0
+    steps: int = 0
+    compared: int = 0
+    shared: int = 0
+    trace: Trace | None = None
+
+
+def why_no_attention(about: Description, options: CertifyOptions) -> str | None:
+    """Why the stage is left out; None where it runs."""
+    if "torch" in missing_packages():
+        return "torch is not installed"
+    if about.can is None:
+        return "the target could not be constructed"
+    if about.level == "queue":
+        return "a free queue alone serves nobody"
+    if about.level == "index":
+        return "an index alone serves nobody"
+    if about.level == "pool" and not {"lookup", "touch"} <= about.can.verbs:
+        return "the pool has acquire() in the place of lookup() and touch()"
+    if about.level == "pool" and about.profile.usual_hash_bytes < FEWEST_BYTES_OF_CONTENTS:
+        return f"hashes of {about.profile.hash_bytes} bytes collide by chance"
+    if not options.in_process and options.limits.memory_mib < LEAST_MEMORY_MIB:
+        return f"torch needs --memory-limit {LEAST_MEMORY_MIB}"
+    return None
+
+
+def attention_stage(
+    isolation: Any,
+    about: Description,
+    driving: Driving,
+    *,
+    options: CertifyOptions,
+    progress: Progress,
+    kinds: list[RunKind],
+) -> list[StageResult]:
+    """The stage, or nothing where it is left out; what breaks goes to the collector."""
+    able = [kind for kind in kinds if kind not in driving.lost and _can_be_served(about, kind)]
+    if why_no_attention(about, options) is not None or not able:
+        return []
+    progress.begin(STAGE)
+    began = time.monotonic()
+    runs = max(FEWEST_RUNS, RUNS[options.level] // len(able))
+    tasks = [Serve(kind, options.seed, runs) for kind in able]
+    total = Served()
+    notes, failed = [], False
+    for outcome in isolation.map(serve_attention, tasks):
+        raise_if_ours(outcome)
+        if not isinstance(outcome, Finished):
+            notes.append(outcome.sentence("a command"))
+            continue
+        served: Served = outcome.value
+        total.runs += served.runs
+        total.steps += served.steps
+        total.compared += served.compared
+        total.shared += served.shared
+        if served.trace is not None:
+            failed = True
+            driving.collector.add(STAGE, served.trace)
+    notes.insert(0, f"{total.compared:,} outputs compared, {total.shared:,} prefixes shared")
+    concluded = total.compared > 0 and len(notes) == 1
+    return [
+        StageResult(
+            level=about.level,
+            stage=STAGE,
+            outcome=Outcome.REFUSED if failed
+            else Outcome.HOLDS if concluded else Outcome.INCONCLUSIVE,
+            steps=total.steps,
+            runs=total.runs,
+            seconds=time.monotonic() - began,
+            note="; ".join(notes),
+        )
+    ]  # fmt: skip
+
+
+def _can_be_served(about: Description, kind: RunKind) -> bool:
+    if kind == POOL:
+        return True
+    layout = about.layout_of_kind(kind)
+    return layout is not None and layout.can is not None and _has_paged_groups(layout.profile)
+
+
+def _has_paged_groups(profile: ManagerProfile) -> bool:
+    """Chunked attention and recurrent states are nothing that a paged kernel reads."""
+    return all(group.kind in ("full", "sliding") for group in profile.groups)
+
+
+def serve_attention(target: Target, task: Serve, beacon: Beacon) -> Served:
+    """The worker's job: runs until one breaks something."""
+    with _bumping(beacon):
+        from poolproof.kernels.serving.allocator_runs import serve_manager, serve_pool
+    layout_name = task.kind.layout
+    layout = None if layout_name is None else target.layout(layout_name)
+    profile = target.profile if layout is None else layout.profile
+    make = target.make if layout is None else layout.make
+    assert make is not None
+    options = {} if layout is None else {"layout": layout.name, "block_size": layout.block_size}
+    setup = Trace(
+        target=target.name,
+        level=target.level,
+        profile=profile,
+        num_blocks=1,
+        enable_caching=True,
+        commands=(),
+        options=options,
+    )
+    serve = serve_pool if layout is None else serve_manager
+    total = Served()
+    for number in range(task.runs):
+        beacon.mark(number + 1)
+        run = serve(setup, make, f"attention {task.seed}/{number}", beacon.bump)
+        total.runs += 1
+        total.steps += len(run.trace.commands)
+        total.compared += run.compared
+        total.shared += run.shared
+        if run.trace.violation is not None:
+            total.trace = run.trace
+            break
+    return total
+
+
+@contextmanager
+def _bumping(beacon: Beacon) -> Iterator[None]:
+    """Torch may take longer to import than a target has for a call."""
+    done = threading.Event()
+
+    def bump() -> None:
+        while not done.wait(BUMP_INTERVAL_S):
+            beacon.bump()
+
+    thread = threading.Thread(target=bump, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -1,0 +1,88 @@
+"""The baseline: a certificate of an earlier commit whose findings do not fail this one.
+
+It accepts what it shows and no more: a finding that agrees in name and kind, of the same target,
+judged under the same promises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from poolproof.certification.certificate import Certificate, CertificateError, Finding
+from poolproof.certification.finding import Identity
+from poolproof.contract.profile import Profile
+from poolproof.harness.fingerprint import fingerprint_of
+
+__all__ = ["Baseline", "BaselineError", "baseline_of", "read_baseline"]
+
+
+_NAMES_TELL_KINDS = 2
+"""The first version of certificates whose fingerprints tell all kinds of failures apart."""
+
+
+class BaselineError(ValueError):
+    """A baseline that cannot be used; the message names the file and the cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What an earlier certificate shows: of which target, and each form under which profiles."""
+
+    target: str | None = None
+    forms: Mapping[Identity, frozenset[Profile]] = field(default_factory=dict)
+
+    def accepts(self, finding: Finding, target: str) -> bool:
+        """Whether this form of a finding of `target` was there before."""
+        if target != self.target:
+            return False
+        return _promises(finding) in self.forms.get(finding.identity, ())
+
+    def notes(self, target: str) -> tuple[str, ...]:
+        """What has to be said where the baseline does not fit the run."""
+        if self.target in (None, target):
+            return ()
+        return (f"the baseline is of {self.target}, so nothing in it counts for {target}",)
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline in a file that `--json` wrote. Raises BaselineError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        certificate = Certificate.from_json(value)
+        return baseline_of(certificate, renamed=value["version"] < _NAMES_TELL_KINDS)
+    except OSError as error:
+        raise BaselineError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BaselineError(f"{path} is not JSON: byte {error.start} is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise BaselineError(
+            f"{path} line {error.lineno} is not JSON ({error.msg}); "
+            "the file is damaged or cut short"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, CertificateError):
+            raise BaselineError(f"{path}: {error}") from error
+        raise BaselineError(f"{path} cannot be read as JSON: {error}") from error
+
+
+def baseline_of(certificate: Certificate, *, renamed: bool = False) -> Baseline:
+    """What the certificate shows; `renamed` gives each form the name that it has today.
+
+    Misuse of which an older certificate does not say the kind agrees with nothing.
+    """
+    forms: dict[Identity, frozenset[Profile]] = {}
+    for finding in certificate.findings:
+        for form in finding.each_form:
+            identity = form.identity
+            if renamed:
+                identity = replace(identity, fingerprint=fingerprint_of(form.whole_trace()))
+            forms[identity] = forms.get(identity, frozenset()) | {_promises(form)}
+    return Baseline(certificate.target, forms)
+
+
+def _promises(finding: Finding) -> Profile:
+    """The profile that the finding was judged under; what was assumed counts as said."""
+    return replace(finding.trace.profile, assumed=())

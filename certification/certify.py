@@ -1,0 +1,232 @@
+"""Certifies one target: runs the stages, collects what broke, and states what was done.
+
+The order is fixed and so are the budgets (`levels.py`): look at the target, check the ruler,
+drive every level that it has (Hypothesis's machines first, then the plain driver), visit every
+state of small scopes, then see which methods were never called. Whether the findings fail the run
+is decided by `verdict.py`.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from poolproof import __version__
+from poolproof.certification.attention_stage import attention_stage
+from poolproof.certification.certificate import Certificate, NotRun, Outcome, StageResult
+from poolproof.certification.coverage_statement import not_covered, not_run
+from poolproof.certification.description import Description, before_any_command
+from poolproof.certification.driving import Driving, described
+from poolproof.certification.exploration import Exploring
+from poolproof.certification.finding_collector import FindingCollector
+from poolproof.certification.jobs import Chunk, methods_entered
+from poolproof.certification.lab import lead_on
+from poolproof.certification.levels import BUDGETS
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.progress import Progress
+from poolproof.certification.ruler import check_ruler
+from poolproof.certification.run_kinds import INDEX, POOL, QUEUE, RunKind, manager_kind
+from poolproof.certification.run_plan import kinds_of, layout_notes
+from poolproof.contract.target import CONTRACT_VERSION, TargetError
+from poolproof.contract.trace import Trace
+from poolproof.harness.isolation import Failed, Finished, ImporterError, InProcess, Isolation
+from poolproof.stateful_tests.warm_up import warmed_up
+from poolproof.targets.target import Target
+
+__all__ = ["InterruptedCertification", "certify"]
+
+_SAMPLE_RUNS = 20
+"""Runs that are profiled to see which methods are entered; profiling is slow."""
+
+
+class InterruptedCertification(KeyboardInterrupt):
+    """A signal ended the run; `certificate` holds what was found until then, and no verdict."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        super().__init__()
+        self.certificate = certificate
+
+
+def certify(load: Callable[[], Target], options: CertifyOptions, progress: Progress) -> Certificate:
+    """The certificate of the target that `load` loads, without a verdict yet.
+
+    `load` is called in a child process unless `options.in_process`. Raises TargetError when the
+    target cannot be run at all, and InterruptedCertification when a signal ends the run.
+    """
+    isolation: Any = (
+        InProcess(load)
+        if options.in_process
+        else Isolation(warmed_up(load), options.limits, workers=options.workers)
+    )
+    began = time.monotonic()
+    certification = _Certification(isolation, options, progress)
+    try:
+        with isolation:
+            certificate = certification.run()
+    except ImporterError as error:
+        loading = error.outcome
+        if isinstance(loading, Failed) and loading.exception_type.endswith("TargetError"):
+            raise TargetError(loading.message) from error
+        raise TargetError(str(error)) from error
+    seconds = time.monotonic() - began
+    certificate = replace(certificate, limits=(isolation.statement,), seconds=seconds)
+    if certification.was_interrupted:
+        raise InterruptedCertification(certificate)
+    return certificate
+
+
+class _Certification:
+    """One certification in progress."""
+
+    def __init__(self, isolation: Any, options: CertifyOptions, progress: Progress) -> None:
+        self._isolation = isolation
+        self._options = options
+        self._progress = progress
+        self.was_interrupted = False
+
+    def run(self) -> Certificate:
+        self._progress.begin("looking at the target")
+        about = described(self._isolation)
+        kinds = kinds_of(about, self._options)
+        driving = Driving(self._isolation, about, self._options, self._progress)
+        try:
+            return self._drive(about, driving, kinds)
+        except KeyboardInterrupt as interrupt:
+            self.was_interrupted = True
+            by = f" by {interrupt}" if str(interrupt) else ""
+            return self._cut_short(about, driving, f"interrupted{by}")
+        except ImporterError as error:
+            # A target that is out to do so can end whatever stands between it and us.
+            return self._cut_short(about, driving, str(error))
+
+    def _drive(self, about: Description, driving: Driving, kinds: list[RunKind]) -> Certificate:
+        if about.unbuilt is not None:
+            driving.collector.add_lost("construction", _unbuilt(about))
+            return self._certificate(about, driving)
+        if about.may_be_unfinished and lead_on(driving, kinds, self._options.seed):
+            self._progress.end()
+            return self._certificate(about, driving)
+        self._progress.begin("checking the ruler")
+        caught, missed = check_ruler(about, kinds)
+        driving.drive(kinds)
+        self._explore(about, driving, kinds)
+        driving.stages += attention_stage(
+            self._isolation,
+            about,
+            driving,
+            options=self._options,
+            progress=self._progress,
+            kinds=kinds,
+        )
+        certificate = replace(
+            self._certificate(about, driving),
+            canaries_caught=caught,
+            canaries_missed=missed,
+            never_called=self._never_called(about, driving),
+            behaves_as=self._behaves_as(about, driving),
+            hardening=self._harden(about, driving).findings if self._options.hardening else (),
+        )
+        self._progress.end()
+        return certificate
+
+    def _cut_short(self, about: Description, driving: Driving, why: str) -> Certificate:
+        """What was found until the run ended too early, which concludes nothing."""
+        self._progress.end()
+        number = len(driving.collector.findings)
+        rest = StageResult(
+            level=about.level,
+            stage="the rest",
+            outcome=Outcome.INCONCLUSIVE,
+            note=f"{why}, {number} finding{'s' * (number != 1)} until then",
+        )
+        so_far = self._certificate(about, driving)
+        return replace(so_far, stages=(*so_far.stages, rest))
+
+    def _explore(self, about: Description, driving: Driving, kinds: list[RunKind]) -> None:
+        """Every state or workload of small scopes, where no worker was lost."""
+        exploring = Exploring(
+            self._isolation,
+            about,
+            driving.collector,
+            self._progress,
+            self._options.seed,
+            accepted=self._options.accepted,
+        )
+        exploring.explore(BUDGETS[self._options.level], driving.lost, kinds)
+        driving.stages += exploring.stages
+
+    def _certificate(self, about: Description, driving: Driving) -> Certificate:
+        options = self._options
+        return Certificate(
+            poolproof_version=__version__,
+            contract_version=CONTRACT_VERSION,
+            target=about.name,
+            target_version=about.version,
+            source=about.source,
+            shape=about.shape,
+            profile=about.profile,
+            level=options.level,
+            seed=options.seed,
+            workers=1 if options.in_process else options.workers,
+            limits=(),
+            python=f"{platform.python_implementation()} {platform.python_version()}",
+            platform=platform.platform(terse=True),
+            stages=tuple(driving.stages),
+            findings=driving.collector.findings,
+            notes=(*about.notes, *layout_notes(about), *sorted(driving.remarks)),
+            not_run=tuple(NotRun(what, why) for what, why in not_run(about, options)),
+            not_covered=not_covered(about, options, driving.stages),
+        )
+
+    def _never_called(self, about: Description, driving: Driving) -> tuple[str, ...]:
+        """Public methods of the class that none of a sample of runs entered."""
+        if about.level in ("queue", "index") or not about.public_methods or driving.lost:
+            return ()
+        self._progress.begin("methods never called")
+        entered: set[str] = set()
+        for kind in kinds_of(about, self._options):
+            if kind in (QUEUE, INDEX):
+                continue
+            outcome = driving.one(methods_entered, Chunk(kind, self._options.seed, 0, _SAMPLE_RUNS))
+            if isinstance(outcome, Finished):
+                entered |= outcome.value
+        return tuple(name for name in about.public_methods if name not in entered)
+
+    def _behaves_as(self, about: Description, driving: Driving) -> str | None:
+        """The eviction profile under which a target that breaks nothing but ORD holds."""
+        findings = driving.collector.findings
+        broken = {form.violation.invariant for found in findings for form in found.each_form}
+        if broken != {"ORD"}:
+            return None
+        # Of a manager the layout whose order is broken; "pool" at the other levels.
+        layout = next((f.trace.options.get("layout") for f in findings), None)
+        kind = POOL if layout is None else manager_kind(str(layout))
+        profile = getattr(about.layout_of_kind(kind), "profile", about.profile)
+        for eviction in ("lru", "unhashed-first", "lifo", "unspecified"):
+            if eviction == profile.eviction:
+                continue
+            other = replace(profile, eviction=eviction)
+            self._progress.begin(f"trying eviction={eviction}")
+            if not any(result.num_failing_runs for result in driving.chunks(kind, 3, other)):
+                return f"eviction={eviction}"
+        return None
+
+    def _harden(self, about: Description, driving: Driving) -> FindingCollector:
+        """Drive the misuse that the profile leaves undefined, as if it had to be refused."""
+        found = driving.new_collector()
+        if about.level != "pool" or about.profile.misuse != "undefined":
+            return found
+        stage = "misuse that the profile leaves undefined"
+        self._progress.begin(stage)
+        profile = replace(about.profile, misuse="raises")
+        for result in driving.chunks(POOL, 4, profile):
+            for trace in result.failures.values():
+                found.add(stage, trace)
+        return found
+
+
+def _unbuilt(about: Description) -> Trace:
+    return replace(before_any_command(about), violation=about.unbuilt)

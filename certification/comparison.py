@@ -1,0 +1,179 @@
+"""Compares two targets on one tape: where they first differ, and whether a profile explains it.
+
+Both are driven together (targets/paired.py), under the profile of the first; then each alone under
+its own. What differs while both hold is explained by the rows in which their profiles differ, or
+is a choice that the profile leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from poolproof.certification.description import Description, describe
+from poolproof.certification.driving import Driving, value_of
+from poolproof.certification.finding import Finding
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.progress import Progress
+from poolproof.certification.run_kinds import RunKind
+from poolproof.certification.run_plan import kinds_of
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
+from poolproof.harness.isolation import Failed, ImporterError, Isolation
+from poolproof.stateful_tests.warm_up import warmed_up
+from poolproof.targets.paired import paired_target
+from poolproof.targets.target import Target
+
+__all__ = ["Comparison", "compare"]
+
+_CHUNKS_ALONE = 4
+
+_ALTERNATIVES = {
+    "eviction": ("lru", "unhashed-first", "lifo", "unspecified"),
+    "duplicates": ("kept", "first", "last"),
+    "retention": ("exact", "may-drop"),
+    "misuse": ("raises", "ignores", "undefined"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What one target did alone under its own profile."""
+
+    name: str
+    profile: Profile
+    broken: str | None
+    """The first thing that it broke, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differed (`findings`, empty for two that agree), after how many commands of both."""
+
+    names: tuple[str, str]
+    num_steps: int
+    findings: tuple[Finding, ...]
+    alone: tuple[Alone, ...] = ()
+    behaves_as: str | None = None
+    """The row under which the second holds in the place of the first, if there is one."""
+
+    @property
+    def explanation(self) -> str:
+        """Whether a profile explains the difference, in one sentence."""
+        if not self.findings:
+            return ""
+        first, second = self.alone
+        if self.behaves_as is not None:
+            return (
+                f"explained by a profile: {second.name} does not hold under the one that it "
+                f"declares, but under {self.behaves_as}"
+            )
+        broken = [one for one in self.alone if one.broken is not None]
+        if broken:
+            return "; ".join(f"{one.name} alone breaks its profile: {one.broken}" for one in broken)
+        rows = [
+            f"{field.name} {getattr(first.profile, field.name)} against "
+            f"{getattr(second.profile, field.name)}"
+            for field in fields(first.profile)
+            # Both were given hashes of the same length, so that explains nothing.
+            if field.name not in ("assumed", "hash_bytes")
+            and getattr(first.profile, field.name) != getattr(second.profile, field.name, None)
+        ]
+        if rows:
+            return f"each holds under its own profile, and these differ in {', '.join(rows)}"
+        return "both hold under the same profile, which leaves this choice open"
+
+
+def compare(
+    load: tuple[Callable[[], Target], Callable[[], Target]],
+    options: CertifyOptions,
+    progress: Progress,
+) -> Comparison:
+    """Drive two targets together, then each alone. Raises TargetError."""
+    about, driving = _drive(lambda: paired_target(load[0](), load[1]()), options, progress)
+    names = tuple(about.name.split(" | "))
+    assert len(names) == 2
+    found = Comparison(
+        (names[0], names[1]),
+        sum(stage.steps for stage in driving.stages),
+        driving.collector.findings,
+    )
+    if not found.findings:
+        return found
+    alone = tuple(_alone(one, options, progress) for one in load)
+    behaves_as = None
+    if alone[0].broken is None and alone[1].broken is not None:
+        behaves_as = _behaves_as(load[1], alone[1].profile, options, progress)
+    return replace(found, alone=alone, behaves_as=behaves_as)
+
+
+def _isolated(
+    load: Callable[[], Target], options: CertifyOptions, job: Callable[[Any], Any]
+) -> Any:
+    try:
+        with Isolation(warmed_up(load), options.limits, workers=options.workers) as isolation:
+            return job(isolation)
+    except ImporterError as error:
+        loading = error.outcome
+        if isinstance(loading, Failed) and loading.exception_type.endswith("TargetError"):
+            raise TargetError(loading.message) from error
+        raise TargetError(str(error)) from error
+
+
+def _drive(
+    load: Callable[[], Target], options: CertifyOptions, progress: Progress
+) -> tuple[Description, Driving]:
+    def job(isolation: Any) -> tuple[Description, Driving]:
+        progress.begin("comparing")
+        about: Description = value_of(isolation, describe, None)
+        driving = Driving(isolation, about, options, progress)
+        driving.drive(kinds_of(about, options))
+        return about, driving
+
+    about, driving = _isolated(load, options, job)
+    return about, driving
+
+
+def _alone(load: Callable[[], Target], options: CertifyOptions, progress: Progress) -> Alone:
+    def job(isolation: Any) -> Alone:
+        about: Description = value_of(isolation, describe, None)
+        progress.begin(f"{about.name} alone")
+        driving = Driving(isolation, about, options, progress)
+        kinds = kinds_of(about, options)
+        return Alone(about.name, about.profile, _first_broken(driving, kinds, None))
+
+    alone: Alone = _isolated(load, options, job)
+    return alone
+
+
+def _first_broken(driving: Driving, kinds: list[RunKind], profile: Profile | None) -> str | None:
+    for kind in kinds:
+        for result in driving.chunks(kind, _CHUNKS_ALONE, profile):
+            for trace in result.failures.values():
+                assert trace.violation is not None
+                return f"{trace.violation.invariant}, {trace.violation.sentence}"
+    return None
+
+
+def _behaves_as(
+    load: Callable[[], Target], profile: Profile, options: CertifyOptions, progress: Progress
+) -> str | None:
+    """The one changed row under which the target holds."""
+
+    def job(isolation: Any) -> str | None:
+        about: Description = value_of(isolation, describe, None)
+        driving = Driving(isolation, about, options, progress)
+        kinds = kinds_of(about, options)
+        for row, values in _ALTERNATIVES.items():
+            for value in values:
+                if value == getattr(profile, row):
+                    continue
+                progress.begin(f"trying {row}={value}")
+                changed: dict[str, Any] = {row: value}
+                if _first_broken(driving, kinds, replace(profile, **changed)) is None:
+                    return f"{row}={value}"
+        return None
+
+    found: str | None = _isolated(load, options, job)
+    return found

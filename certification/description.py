@@ -1,0 +1,229 @@
+"""What the parent of a certification needs to know of a target that only its workers have loaded.
+
+Found out in a worker, by building one small instance (one for each layout of a manager).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from poolproof.certification.run_kinds import RunKind, manager_kind
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_target import manager_capabilities_of
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import Capabilities, TargetError, capabilities_of
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.harness.isolation import Beacon, Lost
+from poolproof.harness.lost_run import as_violation
+from poolproof.harness.manager_block_sizes import other_block_sizes
+from poolproof.harness.target_call import constructing, crash
+from poolproof.targets.target import Layout, Target
+
+__all__ = [
+    "Description",
+    "LayoutDescription",
+    "before_any_command",
+    "describe",
+    "part_of",
+    "public_methods",
+]
+
+_MANAGER_BLOCKS = 8
+"""Blocks of the instances that are only looked at; layouts with several groups need some."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutDescription:
+    """One layout of a manager; `can` is None where it is not run, or cannot be built."""
+
+    name: str
+    profile: ManagerProfile
+    block_size: int
+    can: Capabilities | None
+    why_not: str = ""
+    takes_hash: bool = False
+    """Whether the manager lets its hash be replaced (`use_hash`)."""
+    block_sizes: tuple[int, ...] = ()
+    """With how many tokens a block it can be built beside the usual number, of those tried."""
+    refused_block_sizes: tuple[int, ...] = ()
+    """The others of those, with which building it raised something."""
+
+    @property
+    def kind(self) -> RunKind:
+        """The kind of its runs."""
+        return manager_kind(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What is known of a target before it is driven.
+
+    `unbuilt` is the violation that even the smallest instance raised on construction; then
+    nothing is known of its capabilities. A manager's `can` is that of its first layout that could
+    be built.
+    """
+
+    name: str
+    level: str
+    shape: str
+    profile: Profile
+    version: str | None
+    source: str
+    notes: tuple[str, ...]
+    takes_chains: bool
+    has_queue: bool
+    has_index: bool
+    public_methods: tuple[str, ...]
+    can: Capabilities | None
+    can_chained: Capabilities | None = None
+    queue_can: Capabilities | None = None
+    index_can: Capabilities | None = None
+    index_profile: Profile | None = None
+    unbuilt: Violation | None = None
+    layouts: tuple[LayoutDescription, ...] = ()
+    may_be_unfinished: bool = False
+    """Whether some method of the class speaks of NotImplementedError."""
+
+    def profile_at(self, level: str) -> Profile:
+        """The profile under which the target is driven at a level; a queue has no rows of it."""
+        if level == "index" and self.index_profile is not None:
+            return self.index_profile
+        return Profile() if level == "queue" else self.profile
+
+    def layout_of_kind(self, kind: RunKind) -> LayoutDescription | None:
+        """The layout whose runs are of this kind."""
+        return next((layout for layout in self.layouts if layout.name == kind.layout), None)
+
+
+def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
+    """Look at the target through one small instance. Raises TargetError if it cannot be run.
+
+    With what became of a worker that was `lost` in here before, nothing is built again: that loss
+    is what building the target does, and a manager's layouts show theirs when they are driven.
+    """
+    beacon.bump()
+    can, can_chained, unbuilt = None, None, None
+    parts: dict[str, Capabilities] = {}
+    layouts = tuple(_describe_layout(layout, lost, beacon) for layout in target.layouts)
+    num_blocks = before_any_command(target).num_blocks
+    try:
+        if lost is not None:
+            if target.level != "manager":
+                unbuilt = as_violation(before_any_command(target), lost)
+        elif target.level == "manager":
+            can = next((layout.can for layout in layouts if layout.can is not None), None)
+        else:
+            can = capabilities_of(target.make(num_blocks, True))
+        if lost is None and target.make_chained is not None:
+            can_chained = capabilities_of(target.make_chained(num_blocks, True))
+        for level in ("queue", "index"):
+            part = target.part_at(level)
+            if lost is None and part is not None:
+                parts[level] = capabilities_of(part.make(num_blocks, True))
+    except TargetError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises is its finding
+        unbuilt = crash(constructing("target", num_blocks), error)
+    return Description(
+        name=target.name,
+        level=target.level,
+        shape=target.shape,
+        profile=target.profile,
+        version=target.version,
+        source=target.source,
+        notes=target.notes,
+        takes_chains=target.make_chained is not None,
+        has_queue=target.companion_queue is not None,
+        has_index=target.companion_index is not None,
+        public_methods=tuple(public_methods(target.real_class)),
+        can=can,
+        can_chained=can_chained,
+        queue_can=parts.get("queue"),
+        index_can=parts.get("index"),
+        index_profile=index.profile if (index := target.part_at("index")) else None,
+        unbuilt=unbuilt,
+        layouts=layouts,
+        may_be_unfinished=any(
+            "NotImplementedError" in getattr(target.real_class, name).__code__.co_names
+            for name in public_methods(target.real_class)
+        ),
+    )
+
+
+def before_any_command(about: Target | Description) -> Trace:
+    """The trace of a target that was only to be constructed."""
+    return Trace(
+        target=about.name,
+        level=about.level,
+        profile=about.profile,
+        # Usable blocks beside a null block, wherever that stands.
+        num_blocks=4 + (about.profile.null_block or 0),
+        enable_caching=True,
+        commands=(),
+    )
+
+
+def _describe_layout(layout: Layout, lost: Lost | None, beacon: Beacon) -> LayoutDescription:
+    """One layout, by an instance of it. Raises TargetError for a manager that lacks a method.
+
+    What the manager raises itself it raises again when it is driven, and is a finding then.
+    """
+    can, takes_hash = None, False
+    if layout.make is not None and lost is None:
+        beacon.bump()
+        try:
+            instance = layout.make(_MANAGER_BLOCKS, True)
+            can = manager_capabilities_of(instance)
+            takes_hash = callable(getattr(instance, "use_hash", None))
+        except TargetError:
+            raise
+        except (Exception, SystemExit):  # noqa: BLE001 -- see above
+            can = None
+    built, refused = _block_sizes(layout, beacon) if can is not None else ((), ())
+    return LayoutDescription(
+        layout.name,
+        layout.profile,
+        layout.block_size,
+        can,
+        layout.why_not,
+        takes_hash,
+        built,
+        refused,
+    )
+
+
+def _block_sizes(layout: Layout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes of blocks beside the usual one with which it can be built, and with which it cannot.
+
+    No contract says which sizes a manager must take, so that refusing one is no finding.
+    """
+    if layout.make_of is None:
+        return (), ()
+    tried = other_block_sizes(layout.profile, layout.block_size)
+    built = []
+    for size in tried:
+        beacon.bump()
+        with suppress(Exception, SystemExit):
+            layout.make_with(size)(_MANAGER_BLOCKS, True)
+            built.append(size)
+    return tuple(built), tuple(size for size in tried if size not in built)
+
+
+def part_of(target: Target, level: str) -> Target:
+    """The target at that level: itself, or the queue or index that belongs to the pool."""
+    part = target.part_at(level)
+    assert part is not None, f"{target.name} has no {level}"
+    return part
+
+
+def public_methods(cls: type | None) -> list[str]:
+    """Methods of the class and its bases that are written in Python and have a public name."""
+    if cls is None:
+        return []
+    return sorted(
+        name
+        for name in dir(cls)
+        if not name.startswith("_") and hasattr(getattr(cls, name), "__code__")
+    )

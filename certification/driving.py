@@ -1,0 +1,417 @@
+"""Drives one target at every level that it has, and collects what breaks.
+
+First Hypothesis's state machines, side by side, then the plain driver in chunks. A worker that is
+lost on the way is a finding like any other. Which stages there are and what a certificate says
+about them is decided in `certify.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any
+
+from poolproof.certification.certificate import Outcome, StageResult
+from poolproof.certification.description import Description, describe
+from poolproof.certification.finding_collector import FindingCollector
+from poolproof.certification.jobs import (
+    Chunk,
+    ChunkResult,
+    Machine,
+    TimedMachine,
+    effort_to_read,
+    run_chunk,
+    run_hypothesis,
+)
+from poolproof.certification.levels import BUDGETS, RUNS_PER_CHUNK
+from poolproof.certification.losses import (
+    minimise_lost,
+    trace_of_lost_chunk,
+    trace_of_lost_machine,
+)
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.progress import Progress
+from poolproof.certification.run_kinds import CHAINS, RunKind
+from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import Trace
+from poolproof.harness.extent import Extent
+from poolproof.harness.facts import required_chain_facts, required_facts
+from poolproof.harness.failure_kind import FailureKind, failure_kind
+from poolproof.harness.index_workload import required_index_facts
+from poolproof.harness.isolation import Failed, Finished, Lost
+from poolproof.harness.manager_facts import required_manager_facts
+from poolproof.harness.manager_production import ManagerSizes, required_script_facts
+from poolproof.harness.pool_production import required_production_facts
+from poolproof.harness.queue_workload import required_queue_facts
+
+__all__ = ["Driving", "Tally", "described", "raise_if_ours", "value_of"]
+
+_BRIEF_RUNS_PER_CHUNK = 24
+
+_BLOCK_SIZE_SHARE = 10
+"""Runs with blocks of the usual size for one with others: most bugs have nothing to do with it."""
+
+_MOST_ACCEPTED_LOSSES = 2
+"""So many workers a stage may lose to what is accepted, and go on."""
+
+_MOST_OF_AN_ACCEPTED_KIND = 8
+
+
+def value_of(isolation: Any, job: Callable[..., Any], argument: Any) -> Any:
+    """The value of one job. Raises TargetError when it raised one or cost its worker."""
+    (outcome,) = isolation.map(job, [argument])
+    raise_if_ours(outcome)
+    if isinstance(outcome, Finished):
+        return outcome.value
+    raise TargetError(outcome.sentence("looking at the target"))
+
+
+def described(isolation: Any) -> Description:
+    """What is known of the target before it is driven; a loss on construction is part of it."""
+    (outcome,) = isolation.map(describe, [None])
+    raise_if_ours(outcome)
+    about: Description = (
+        value_of(isolation, describe, outcome) if isinstance(outcome, Lost) else outcome.value
+    )
+    return about
+
+
+class Driving:
+    """The stages of one certification; `stages` and `collector` hold what they showed.
+
+    `lost` are the kinds of runs that cost a worker: each further run could cost a time limit
+    more, so they are not driven on.
+    """
+
+    def __init__(
+        self, isolation: Any, about: Description, options: CertifyOptions, progress: Progress
+    ) -> None:
+        self._isolation = isolation
+        self._about = about
+        self._options = options
+        self._progress = progress
+        self._budget = BUDGETS[options.level]
+        self.stages: list[StageResult] = []
+        self.lost: set[RunKind] = set()
+        self.remarks: set[str] = set()
+        self._kinds: list[RunKind] = []
+        self.collector = self.new_collector()
+
+    def drive(self, kinds: list[RunKind]) -> None:
+        """All stages of these kinds (`run_kinds.py`)."""
+        self._kinds = kinds
+        self._drive_machines(kinds)
+        for kind in kinds:
+            if kind not in self.lost:
+                self._drive_randomly(kind)
+        for kind in kinds:
+            sizes = self._budget.production_of(kind, kinds)
+            if sizes is not None and kind not in self.lost:
+                self._drive_randomly(kind.at_production_sizes(sizes))
+        if any(kind not in self._options.accepted for kind in self.collector.kinds):
+            return  # it would be found again, beside collisions that say nothing new
+        for kind in kinds:
+            layout = self._about.layout_of_kind(kind)
+            if layout is not None and layout.takes_hash:
+                self._drive_randomly(kind.weakened())
+        for kind in kinds:
+            layout = self._about.layout_of_kind(kind)
+            if layout is not None and layout.block_sizes:
+                self._drive_randomly(kind.with_block_sizes(layout.block_sizes))
+
+    def one(self, job: Any, argument: Any) -> Any:
+        """Run one job in a worker and return its outcome, Finished or Lost."""
+        (outcome,) = self._isolation.map(job, [argument])
+        raise_if_ours(outcome)
+        return outcome
+
+    def chunks(
+        self, kind: RunKind, count: int, profile: Profile | None = None
+    ) -> Iterator[ChunkResult]:
+        """The results of `count` chunks in order; a lost worker becomes a failing run."""
+        seed = self._options.seed
+        firsts = range(0, count * RUNS_PER_CHUNK, RUNS_PER_CHUNK)
+        return self._run([Chunk(kind, seed, first, RUNS_PER_CHUNK, profile) for first in firsts])
+
+    def _run(self, arguments: Sequence[Chunk]) -> Iterator[ChunkResult]:
+        for chunk, outcome in zip(
+            arguments, self._isolation.map(run_chunk, arguments), strict=True
+        ):
+            if isinstance(outcome, Finished):
+                yield outcome.value
+                continue
+            raise_if_ours(outcome)
+            trace = trace_of_lost_chunk(self._isolation, chunk, outcome, self._about)
+            lost = ChunkResult(num_runs=1, num_failing_runs=1, num_steps=len(trace.commands))
+            lost.lost = self._minimised_lost(trace, outcome)
+            yield lost
+
+    def new_collector(self) -> FindingCollector:
+        """An empty collector that works beside this certification's target."""
+        api = self._options.api
+        return FindingCollector(
+            self.one,
+            lambda trace, lost: minimise_lost(self._isolation, trace, lost),
+            self._budget.shortest_states,
+            {} if api is None else {"api": api},
+        )
+
+    def _minimised_lost(self, trace: Trace, outcome: Any) -> Trace:
+        if not trace.commands:
+            return trace
+        return minimise_lost(self._isolation, trace, outcome)
+
+    def _drive_machines(self, kinds: list[RunKind]) -> None:
+        """Hypothesis's state machines, side by side; each is one long job."""
+        self._progress.begin("state machines")
+        share = self._budget.machine_share(len(kinds))
+        machines = [Machine(kind, self._options.level, self._options.seed, share) for kind in kinds]
+        for machine, outcome in zip(
+            machines, self._isolation.map(run_hypothesis, machines), strict=True
+        ):
+            self._note_machine(machine, outcome)
+
+    def _note_machine(self, machine: Machine, outcome: Any) -> None:
+        stage = f"{machine.kind.stage}, state machine"
+        if isinstance(outcome, Finished):
+            timed: TimedMachine = outcome.value
+            result = timed.result
+            if result.trace is not None:
+                self.collector.add(stage, result.trace)
+            note = "the target answered the same commands differently"
+            stage_result = StageResult(
+                level=machine.kind.level,
+                stage=stage,
+                outcome=Outcome.HOLDS if result.trace is None else Outcome.REFUSED,
+                steps=result.num_steps,
+                runs=result.num_examples,
+                seconds=timed.seconds,
+                note=note if result.nondeterministic else "",
+                extent=result.extent,
+            )
+        else:
+            raise_if_ours(outcome)
+            lost = trace_of_lost_machine(self._isolation, machine, outcome, self._about)
+            minimal = self._minimised_lost(lost, outcome)
+            self.collector.add_lost(stage, minimal)
+            if _kind_of(minimal) not in self._options.accepted:
+                self.lost.add(machine.kind)
+            stage_result = StageResult(
+                level=machine.kind.level,
+                stage=stage,
+                outcome=Outcome.REFUSED,
+                note=outcome.sentence("a command"),
+            )
+        self.stages.append(stage_result)
+
+    def _chunks_of(self, kind: RunKind) -> list[Chunk]:
+        seed = self._options.seed
+        if isinstance(kind.production, ManagerSizes):
+            layout = self._about.layout_of_kind(kind)
+            assert layout is not None
+            return [Chunk(kind, seed, number, 1) for number in kind.production.runs(layout.profile)]
+        if kind.production is not None:
+            groups = kind.production.groups(_BRIEF_RUNS_PER_CHUNK)
+            return [Chunk(kind, seed, numbers.start, len(numbers)) for numbers in groups]
+        firsts = range(0, self._num_chunks(kind) * RUNS_PER_CHUNK, RUNS_PER_CHUNK)
+        return [Chunk(kind, seed, first, RUNS_PER_CHUNK) for first in firsts]
+
+    def _num_chunks(self, kind: RunKind) -> int:
+        if kind.layout is None:
+            return self._budget.chunks[kind.driven]
+        if kind.hash_bits:
+            # Collisions come in every run: where they are not seen in a hundred, they never are.
+            return 1
+        chunks = self._budget.chunks_of_layout(len(self._kinds))
+        return -(-chunks // _BLOCK_SIZE_SHARE) if kind.block_sizes else chunks
+
+    def _drive_randomly(self, kind: RunKind) -> None:
+        """The plain driver; a few more chunks after the first failure, then it stops.
+
+        What may be accepted does not stop it: something else may be broken as well.
+        """
+        chunks, required = self._chunks_of(kind), _required(kind, self._about)
+        stage = kind.stage if kind.production else f"{kind.stage}, plain driver"
+        self._progress.begin(stage, _expected_steps(kind, chunks))
+        began = time.monotonic()
+        total = Tally(self._options.accepted)
+        left = len(chunks)
+        for result in self._run(chunks):
+            self._progress.advance(result.num_steps)
+            total.add(result)
+            left -= 1
+            if result.lost is not None:
+                self.collector.add_lost(stage, result.lost)
+            # Each lost worker costs a time limit or a minimisation, and so does a program that
+            # breaks off each conversation; one is enough to refuse.
+            if (result.lost is not None or result.in_vain) and (
+                total.is_refused or total.num_lost > _MOST_ACCEPTED_LOSSES
+            ):
+                self.lost.add(kind)
+                break
+            if total.is_refused:
+                left = min(left, self._budget.more_chunks_after_failure)
+            if not left:
+                break
+        self.remarks |= total.remarks
+        large = kind.production is not None
+        traces = total.large_traces(self.collector.kinds) if large else total.traces()
+        for trace, num_runs in traces:
+            self.collector.add(stage, trace, num_runs)
+        self.stages.append(
+            StageResult(
+                level=kind.level,
+                stage=stage,
+                outcome=Outcome.REFUSED if total.failed
+                else Outcome.INCONCLUSIVE if set(required) - total.facts else Outcome.HOLDS,
+                steps=total.num_steps,
+                runs=total.num_runs,
+                seconds=time.monotonic() - began,
+                facts_reached=tuple(fact for fact in required if fact in total.facts),
+                # A campaign that stopped at a violation has not had the time to reach them. One
+                # that may be accepted is no reason to ask for less.
+                facts_required=() if total.is_refused else tuple(required),
+                note=total.note(kind, time.monotonic() - began),
+                extent=total.extent,
+            )
+        )  # fmt: skip
+
+
+class Tally:
+    """What the chunks of one stage have done so far; `accepted` are kinds that may be accepted."""
+
+    def __init__(self, accepted: Container[FailureKind]) -> None:
+        self._accepted = accepted
+        self._shortest: dict[FailureKind, list[Trace]] = {}
+        self._runs_of_kind: Counter[FailureKind] = Counter()
+        self.num_steps = self.num_runs = self.num_failing_runs = self.num_collisions = 0
+        self.num_lost = 0
+        self.facts: set[str] = set()
+        self.remarks: set[str] = set()
+        self.extent = Extent()
+        self.is_refused = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything broke, accepted or not."""
+        return bool(self._shortest) or self.num_lost > 0
+
+    def accepts(self, trace: Trace) -> bool:
+        """Whether a failure of this kind may be accepted."""
+        return _kind_of(trace) in self._accepted
+
+    def add(self, result: ChunkResult) -> None:
+        """Take in what a chunk did."""
+        self.num_steps += result.num_steps
+        self.num_runs += result.num_runs
+        self.num_failing_runs += result.num_failing_runs
+        self.num_collisions += result.num_collisions
+        self.facts |= result.facts
+        self.remarks |= result.remarks
+        self.extent.take_in(result.extent)
+        self._runs_of_kind += result.runs_of_kind
+        self.num_lost += result.lost is not None or result.in_vain
+        if result.lost is not None:
+            self.is_refused |= not self.accepts(result.lost)
+        for kind, trace in result.failures.items():
+            self._shortest.setdefault(kind, []).append(trace)
+            self.is_refused |= kind not in self._accepted
+
+    def traces(self) -> Iterator[tuple[Trace, int]]:
+        """The traces to look into, each with the number of runs that it stands for.
+
+        Of a kind the shortest. Behind one that may be accepted another bug of its kind may hide,
+        so of such a kind the shortest of several chunks.
+        """
+        for kind, traces in self._shortest.items():
+            most = _MOST_OF_AN_ACCEPTED_KIND if kind in self._accepted else 1
+            for place, trace in enumerate(sorted(traces, key=effort_to_read)[:most]):
+                yield trace, self._runs_of_kind[kind] if place == 0 else 1
+
+    def large_traces(self, found: Container[FailureKind]) -> Iterator[tuple[Trace, int]]:
+        """The same for runs at production sizes, whose traces take long to minimise.
+
+        Much is read seldom there, so the operation that shows something says little: of one
+        promise that is broken as badly the shortest trace will do, and none of kinds that were
+        `found` before. Where something may be accepted, each kind is looked into.
+        """
+        shortest: dict[object, tuple[FailureKind, Trace]] = {}
+        for kind, traces in self._shortest.items():
+            trace = min(traces, key=effort_to_read)
+            if kind in self._accepted:
+                yield trace, self._runs_of_kind[kind]
+            elif kind not in found:
+                alike = kind.promise, kind.severity, kind.misuse
+                _, known = shortest.get(alike, (kind, trace))
+                if effort_to_read(trace) <= effort_to_read(known):
+                    shortest[alike] = kind, trace
+        for kind, trace in shortest.values():
+            yield trace, self._runs_of_kind[kind]
+
+    def note(self, kind: RunKind, seconds: float) -> str:
+        """What there is to say of it in a certificate."""
+        if self.failed:
+            note = f"{self.num_failing_runs} of {self.num_runs} runs failed"
+            return f"{note}; stopped early" if self.is_refused else note
+        if self.num_collisions:
+            return (
+                f"hashes are trusted: with {kind.hash_bits} bits, {self.num_collisions} of "
+                f"{self.num_runs} runs went wrong by a collision"
+            )
+        if kind.production is not None:
+            return f"{self.num_steps / max(seconds, 0.001):,.0f} steps/s"
+        return ""
+
+
+def _kind_of(trace: Trace) -> FailureKind:
+    assert trace.violation is not None
+    return failure_kind(trace.violation, trace.commands)
+
+
+def raise_if_ours(outcome: Any) -> None:
+    """A job that raised is a target that cannot be run, or a bug of ours: no finding.
+
+    Raises TargetError or RuntimeError.
+    """
+    if isinstance(outcome, Failed):
+        if outcome.exception_type.endswith("TargetError"):
+            raise TargetError(outcome.message)
+        raise RuntimeError(
+            f"a job failed: {outcome.exception_type}: {outcome.message}\n{outcome.traceback}"
+        )
+
+
+def _expected_steps(kind: RunKind, chunks: Sequence[Chunk]) -> int:
+    """About how many commands the chunks give, for the progress that is shown."""
+    if kind.production is None:
+        return kind.steps_per_run * sum(chunk.count for chunk in chunks)
+    return kind.production.num_steps
+
+
+def _required(kind: RunKind, about: Description) -> list[str]:
+    if kind.hash_bits or kind.block_sizes:
+        return []
+    layout = about.layout_of_kind(kind)
+    if layout is not None:
+        # One that could not be looked at fails when it is driven.
+        if layout.can is None:
+            return []
+        if isinstance(kind.production, ManagerSizes):
+            return required_script_facts(layout.profile, layout.can, kind.production)
+        return required_manager_facts(layout.profile, layout.can)
+    if kind.driven == "index":
+        assert about.index_can is not None
+        return required_index_facts(
+            about.profile_at("index"), about.index_can, is_large=kind.production is not None
+        )
+    if kind.driven == "queue":
+        assert about.queue_can is not None
+        return required_queue_facts(about.queue_can)
+    assert about.can is not None
+    if kind.production is not None:
+        return required_production_facts(about.profile, about.can)
+    if kind == CHAINS:
+        return required_chain_facts(about.profile, about.can_chained or about.can)
+    return required_facts(about.profile, about.can)

@@ -1,0 +1,184 @@
+"""A finding: one violation with its shortest known trace, and what is known around it.
+
+Its fingerprint is the same for every seed and every naming of the blocks; how it is computed is
+the harness's business. How a finding reads on paper is in `finding_report.py`, which findings are
+forms of one bug in `finding_groups.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from poolproof.certification.json_fields import FieldError, Fields
+from poolproof.contract.trace import Trace, TraceError, read_trace
+from poolproof.contract.violation import Violation
+from poolproof.harness.extent import Extent, beyond_small
+from poolproof.harness.failure_kind import FailureKind, failure_kind
+
+__all__ = ["Finding", "FindingStatus", "Identity", "Specimen"]
+
+
+class FindingStatus(enum.Enum):
+    """Whether a finding fails the run: a known one and one of the baseline do not."""
+
+    NEW = "new"
+    KNOWN = "known"
+    BASELINE = "baseline"
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """A public bug whose minimal trace does and shows the same: its number and its thread."""
+
+    specimen_id: str
+    thread: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a finding is known by again: its name, and the kind of failure that it is."""
+
+    fingerprint: str
+    kind: FailureKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One violation, with the other forms in which the same bug was met, as far as can be told.
+
+    `fingerprint` is "f-" and 8 hexadecimal digits. `trace` is minimised and ends in `violation`;
+    `first_seen_steps` counts the commands before it was minimised, `runs_seen` the runs that
+    showed it, `stages` names the stages that did. `shortest_known` says how short the trace is
+    known to be; `ruled_out` names the legal look-alikes that it is not. `forms` have no forms of
+    their own, and none is worse than the finding.
+    """
+
+    fingerprint: str
+    violation: Violation
+    trace: Trace
+    stages: tuple[str, ...] = ()
+    first_seen_steps: int = 0
+    runs_seen: int = 1
+    shortest_known: str = ""
+    similar: tuple[Specimen, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    status: FindingStatus = FindingStatus.NEW
+    remark: str = ""
+    forms: tuple[Finding, ...] = ()
+
+    @property
+    def kind(self) -> FailureKind:
+        """The kind of failure that it is."""
+        return failure_kind(self.violation, self.trace.commands)
+
+    @property
+    def identity(self) -> Identity:
+        """What it is known by again."""
+        return Identity(self.fingerprint, self.kind)
+
+    @property
+    def each_form(self) -> tuple[Finding, ...]:
+        """The finding itself without its forms, then these."""
+        return (replace(self, forms=()), *self.forms)
+
+    @property
+    def level(self) -> str:
+        """The level at which it shows: "queue", "pool" or "manager"."""
+        return self.trace.level
+
+    @property
+    def num_commands(self) -> int:
+        """The length of the minimised trace."""
+        return len(self.trace.commands)
+
+    def to_json(self) -> dict[str, Any]:
+        """This finding as plain JSON values; the trace as the records of a trace file."""
+        return {
+            "fingerprint": self.fingerprint,
+            "status": self.status.value,
+            "invariant": self.violation.invariant,
+            "severity": self.violation.severity.value,
+            "operation": self.kind.operation,
+            "misuse": None if self.kind.misuse is None else str(self.kind.misuse),
+            "sentence": self.violation.sentence,
+            "stages": list(self.stages),
+            "first_seen_steps": self.first_seen_steps,
+            "runs_seen": self.runs_seen,
+            "num_commands": self.num_commands,
+            "begins_at": self.begins_at,
+            "shortest_known": self.shortest_known,
+            "similar": [[s.specimen_id, s.thread] for s in self.similar],
+            "ruled_out": list(self.ruled_out),
+            "remark": self.remark,
+            "trace": [json.loads(line) for line in self.whole_trace().lines()],
+            "forms": [form.to_json() for form in self.forms],
+        }
+
+    @property
+    def begins_at(self) -> dict[str, int]:
+        """The sizes beyond those of small runs that the minimal trace still has.
+
+        Each was made as small as the search could make it: with less, it was not seen to fail.
+        """
+        return beyond_small(Extent.of_run(self.trace, self.trace.commands))
+
+    def whole_trace(self) -> Trace:
+        """The trace with the violation and the fingerprint in it, as it is written to a file."""
+        return replace(self.trace, violation=self.violation, fingerprint=self.fingerprint)
+
+    @classmethod
+    def from_json(cls, value: Any) -> Finding:
+        """The finding that `to_json` wrote. Raises FieldError."""
+        read = Fields(value, "finding")
+        fingerprint = read.text("fingerprint")
+        what = f"finding {fingerprint}"
+        trace = _trace_of(read.items("trace"), what)
+        if trace.violation is None:
+            raise FieldError(f"{what}: its trace has no violation")
+        return cls(
+            fingerprint=fingerprint,
+            violation=trace.violation,
+            trace=trace,
+            stages=read.texts("stages"),
+            first_seen_steps=read.integer("first_seen_steps"),
+            runs_seen=read.integer("runs_seen"),
+            shortest_known=read.text("shortest_known"),
+            similar=tuple(_specimen(item, what) for item in read.items("similar")),
+            ruled_out=read.texts("ruled_out"),
+            status=read.one_of("status", FindingStatus),
+            remark=read.text("remark"),
+            # Certificates of version 1 list every form as a finding of its own.
+            forms=_forms(read.items("forms"), what) if read.has("forms") else (),
+        )
+
+
+def _forms(values: list[Any], what: str) -> tuple[Finding, ...]:
+    forms = tuple(Finding.from_json(value) for value in values)
+    if any(form.forms for form in forms):
+        raise FieldError(f"{what}: a form of it has forms of its own")
+    return forms
+
+
+def _specimen(value: Any, what: str) -> Specimen:
+    match value:
+        case [str(specimen_id), str(thread)]:
+            return Specimen(specimen_id, thread)
+        case _:
+            raise FieldError(f"{what}: 'similar' must hold pairs of texts, not {value!r}")
+
+
+def _trace_of(records: list[Any], what: str) -> Trace:
+    """The contract reads traces from files, and its checks are wanted here as well."""
+    with tempfile.TemporaryDirectory(prefix="poolproof-") as folder:
+        path = Path(folder, "trace")
+        path.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
+        try:
+            return read_trace(path)
+        except TraceError as error:
+            cause = str(error).replace(str(path), "its trace")
+            raise FieldError(f"{what}: {cause}") from error

@@ -1,0 +1,326 @@
+"""From failing traces to findings: minimised, confirmed to be short, named, each once.
+
+The same bug is met by many runs and by several drivers. Each trace is minimised; then a
+breadth-first search looks for a shorter one and, where it gets that far, replaces it by the
+first of the shortest, so that the fingerprint does not depend on who found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from poolproof.certification.finding import Finding, Specimen
+from poolproof.certification.finding_groups import grouped
+from poolproof.certification.jobs import (
+    Shrink,
+    make_for,
+    replay_trace,
+    shrink_trace,
+    try_hash_lengths,
+    watch_trace,
+)
+from poolproof.certification.likeness import public_bugs_like
+from poolproof.contract.commands import Command
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.target import CHAIN_VERBS
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.exploration.shortest import (
+    ShortestResult,
+    shortest_failure,
+    shortest_index_failure,
+    shortest_manager_failure,
+    shortest_queue_failure,
+)
+from poolproof.harness.failure_kind import FailureKind, failure_kind
+from poolproof.harness.fingerprint import fingerprint_of
+from poolproof.harness.hash_lengths import length_of_hashes
+from poolproof.harness.isolation import Finished
+from poolproof.harness.smaller_index_traces import keys_of_index
+from poolproof.targets.target import Target
+
+__all__ = ["FindingCollector", "Search", "search_shortest"]
+
+GRAMMAR = "with counts up to 3 and lists up to 2"
+"""The bounds of the breadth-first search, as its finding states them."""
+
+MANAGER_GRAMMAR = "with two sequences at once and the prompts of the exploration"
+"""The same for managers."""
+
+MOST_BLOCKS_TO_SEARCH = 5
+"""Beyond this the breadth-first search gets nowhere within its budget."""
+
+
+APPLIED_FOR_A_STATE = 300
+MOST_APPLIED = 5_000_000
+"""What the search may apply; pools whose states merge take some 100 commands a state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A minimised trace to find a shorter form of."""
+
+    trace: Trace
+    max_states: int
+
+    @property
+    def max_applied(self) -> int:
+        """Commands that it may apply in all, those on the way to a state included."""
+        return min(APPLIED_FOR_A_STATE * self.max_states, MOST_APPLIED)
+
+
+def has_extra_keys(trace: Trace) -> bool:
+    """Whether a manager's trace has prompts that more than their tokens tell apart."""
+    chains = [getattr(command, "chain", None) for command in trace.commands]
+    return any(chain is not None and chain.extra_keys() is not None for chain in chains)
+
+
+class Bumped(Protocol):
+    """Hears of each try, as a beacon does."""
+
+    def bump(self) -> None: ...
+
+
+def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestResult:
+    """Breadth-first search up to the length of the trace, on as many blocks as the trace has."""
+    trace = task.trace
+    assert trace.violation is not None
+    kind = failure_kind(trace.violation, trace.commands)
+    build = make_for(target, trace)
+
+    def is_wanted(violation: Violation, commands: tuple[Command, ...]) -> bool:
+        # Another kind is not the same finding: an accepted one must not hide it.
+        return failure_kind(violation, commands) == kind
+
+    def make(num_blocks: int, enable_caching: bool) -> Any:
+        beacon.bump()  # every try builds a fresh target
+        return build(num_blocks, enable_caching)
+
+    if trace.level == "manager":
+        assert isinstance(trace.profile, ManagerProfile)
+        return shortest_manager_failure(
+            make,
+            trace.profile,
+            trace.num_blocks,
+            int(trace.options["block_size"]),
+            enable_caching=trace.enable_caching,
+            max_commands=len(trace.commands),
+            max_states=task.max_states,
+            max_applied=task.max_applied,
+            identities=has_extra_keys(trace),
+            is_wanted=is_wanted,
+        )
+    if trace.level == "index":
+        return shortest_index_failure(
+            make,
+            trace.profile,
+            trace.num_blocks,
+            keys_of_index(trace.commands),
+            max_commands=len(trace.commands),
+            max_states=task.max_states,
+            max_applied=task.max_applied,
+            is_wanted=is_wanted,
+        )
+    if trace.level == "queue":
+        return shortest_queue_failure(
+            make,
+            trace.num_blocks,
+            max_commands=len(trace.commands),
+            max_states=task.max_states,
+            max_applied=task.max_applied,
+            is_wanted=is_wanted,
+        )
+    return shortest_failure(
+        make,
+        trace.profile,
+        trace.num_blocks,
+        enable_caching=trace.enable_caching,
+        max_commands=len(trace.commands),
+        max_states=task.max_states,
+        max_applied=task.max_applied,
+        is_wanted=is_wanted,
+    )
+
+
+class FindingCollector:
+    """Collects findings by fingerprint.
+
+    `run(job, argument)` runs one job in a worker and returns its outcome, Finished or Lost; what
+    a job raises, it raises. `minimise_apart(trace, lost)` minimises a trace some candidates of
+    which cost the worker. `options` are added to the options of every trace.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Any, Any], Any],
+        minimise_apart: Callable[[Trace, Any], Trace],
+        shortest_states: int,
+        options: Mapping[str, Any],
+    ) -> None:
+        self._run = run
+        self._minimise_apart = minimise_apart
+        self._shortest_states = shortest_states
+        self._options = options
+        self._findings: dict[str, Finding] = {}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """A finding for each bug: the worst first, then the shortest, misuse last."""
+        return grouped(self._findings.values())
+
+    @property
+    def kinds(self) -> frozenset[FailureKind]:
+        """The kinds of everything that was found."""
+        return frozenset(finding.kind for finding in self._findings.values())
+
+    def add(self, stage: str, trace: Trace, runs_seen: int = 1) -> None:
+        """Take in a failing trace that a stage met."""
+        assert trace.violation is not None
+        minimal = self._without_chains(self._minimised(trace))
+        assert minimal.violation is not None
+        shortest_known = ""
+        if minimal.violation.invariant != "CRASH" or minimal.commands:
+            minimal, shortest_known = self._shortest(minimal)
+        assert minimal.violation is not None
+        fingerprint = fingerprint_of(minimal)
+        if fingerprint in self._findings:
+            self._seen_again(fingerprint, stage, runs_seen)
+            return
+        self._findings[fingerprint] = Finding(
+            fingerprint=fingerprint,
+            violation=minimal.violation,
+            trace=self._finished(self._watched(minimal), fingerprint),
+            stages=(stage,),
+            first_seen_steps=len(trace.commands),
+            runs_seen=runs_seen,
+            shortest_known=shortest_known,
+            similar=_similar(minimal),
+            ruled_out=_ruled_out(minimal),
+            remark=_remark(minimal) or self._about_hash_lengths(minimal),
+        )
+
+    def add_lost(self, stage: str, trace: Trace) -> None:
+        """Take in a trace that cost its worker and has been minimised as far as is affordable."""
+        assert trace.violation is not None
+        fingerprint = fingerprint_of(trace)
+        if fingerprint in self._findings:
+            self._seen_again(fingerprint, stage, 1)
+            return
+        self._findings[fingerprint] = Finding(
+            fingerprint=fingerprint,
+            violation=trace.violation,
+            trace=self._finished(trace, fingerprint),
+            stages=(stage,),
+            first_seen_steps=len(trace.commands),
+            similar=_similar(trace),
+            shortest_known="minimised in few attempts, each in a worker of its own",
+        )
+
+    def _seen_again(self, fingerprint: str, stage: str, runs_seen: int) -> None:
+        known = self._findings[fingerprint]
+        stages = tuple(dict.fromkeys((*known.stages, stage)))
+        runs_seen += known.runs_seen
+        self._findings[fingerprint] = replace(known, stages=stages, runs_seen=runs_seen)
+
+    def _finished(self, trace: Trace, fingerprint: str) -> Trace:
+        options = {**trace.options, **self._options}
+        return replace(trace, fingerprint=fingerprint, options=options)
+
+    def _watched(self, trace: Trace) -> Trace:
+        """The trace with what a manager showed; as it is where that cannot be had."""
+        if trace.level != "manager":
+            return trace
+        outcome = self._run(watch_trace, trace)
+        return replace(trace, shown=outcome.value.shown) if isinstance(outcome, Finished) else trace
+
+    def _minimised(self, trace: Trace) -> Trace:
+        outcome = self._run(shrink_trace, Shrink(trace))
+        if not isinstance(outcome, Finished):
+            return self._minimise_apart(trace, outcome)
+        minimal: Trace = outcome.value
+        # Where it does not fail again when it is run alone, it is reported as it was seen.
+        return trace if minimal.violation is None else minimal
+
+    def _about_hash_lengths(self, trace: Trace) -> str:
+        """How to say that hashes have one length, where the target raised because of that alone."""
+        assert trace.violation is not None
+        length = length_of_hashes(trace)
+        if trace.violation.invariant != "CRASH" or length is None:
+            return ""
+        outcome = self._run(try_hash_lengths, trace)
+        passing: tuple[int, ...] = outcome.value if isinstance(outcome, Finished) else ()
+        if not passing:
+            return ""
+        declared = passing[0] if len(passing) == 1 else "N"
+        *first, last = map(str, passing)
+        lengths = f"{', '.join(first)} or {last}" if first else last
+        return (
+            f"with hashes of {lengths} bytes instead of {length} the same commands pass; "
+            "a pool or index whose hashes all have one length says so in its profile: "
+            f"hash_bytes={declared}"
+        )
+
+    def _without_chains(self, trace: Trace) -> Trace:
+        """A trace that met a bug of plain commands on the way with token chains, in plain form."""
+        if (
+            trace.level == "manager"
+            or trace.options.get("block_size", 1) == 1
+            or any(command.verb in (*CHAIN_VERBS, "lookup") for command in trace.commands)
+        ):
+            return trace
+        plain = replace(trace, options={**trace.options, "block_size": 1})
+        outcome = self._run(replay_trace, plain)
+        again = outcome.value.violation if isinstance(outcome, Finished) else None
+        return trace if again is None else replace(plain, violation=again)
+
+    def _shortest(self, trace: Trace) -> tuple[Trace, str]:
+        """The first of the shortest traces where the search gets there, and what is known."""
+        usable = trace.num_blocks - (trace.profile.null_block is not None)
+        if trace.level != "manager" and trace.options.get("block_size", 1) != 1:
+            return trace, "minimised by delta debugging; no breadth-first search on token chains"
+        if trace.level != "manager" and usable > MOST_BLOCKS_TO_SEARCH:
+            return trace, f"minimised by delta debugging; too many blocks ({usable}) to search"
+        grammar = MANAGER_GRAMMAR if trace.level == "manager" else GRAMMAR
+        states = self._shortest_states // (10 if trace.level == "manager" else 1)
+        outcome = self._run(search_shortest, Search(trace, states))
+        if not isinstance(outcome, Finished):
+            return trace, "minimised by delta debugging; the breadth-first search lost its worker"
+        found: ShortestResult = outcome.value
+        assert trace.violation is not None
+        if found.commands is None or found.violation is None:
+            return trace, f"breadth-first to length {found.depth}: none shorter, {grammar}"
+        shorter = replace(trace, commands=found.commands, violation=found.violation)
+        return shorter, f"breadth-first: no shorter trace fails in this way, {grammar}"
+
+
+def _remark(trace: Trace) -> str:
+    """What to do where the finding follows from a row of the profile that was only assumed."""
+    assert trace.violation is not None
+    if trace.violation.invariant == "MISUSE" and "misuse" in trace.profile.assumed:
+        return (
+            "misuse=raises was assumed; declare misuse='undefined' in the profile if the pool "
+            "promises nothing about misuse"
+        )
+    return ""
+
+
+def _similar(trace: Trace) -> tuple[Specimen, ...]:
+    """The public bugs whose traces do and show the same."""
+    return tuple(Specimen(found.id, found.thread) for found in public_bugs_like(trace))
+
+
+def _ruled_out(trace: Trace) -> tuple[str, ...]:
+    """Legal behaviour that looks like the finding and was not taken for it."""
+    assert trace.violation is not None
+    profile = trace.profile
+    ruled_out = {
+        "IDX": [f"another carrier of the same hash (duplicates={profile.duplicates})"],
+        "I4": ["a dropped cache entry (retention=exact)"] if profile.retention == "exact" else [],
+        "LEAK": ["blocks that the prefix cache keeps: reclaimable, counted apart"],
+        "OWN": ["the null block's own count"] if profile.null_block is not None else [],
+        "ADM": ["a refusal for want of free blocks"],
+        "EVT": [f"the rule for several copies (events={profile.events})"],
+    }
+    return tuple(ruled_out.get(trace.violation.invariant, []))

@@ -1,0 +1,196 @@
+"""What a campaign learns about a failing run from the target: the culprit, and the smallest trace.
+
+As a certification does, but in pieces that end by the clock, since a campaign has a time to keep;
+every attempt runs in a worker that may be lost.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from poolproof.certification.driving import raise_if_ours
+from poolproof.certification.finding_collector import MOST_BLOCKS_TO_SEARCH, Search, search_shortest
+from poolproof.certification.jobs import make_for, replay_trace, watch_trace
+from poolproof.certification.losses import confirmed_lost, improved_lost
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Severity
+from poolproof.exploration.shortest import ShortestResult
+from poolproof.fuzz.findings import Examination
+from poolproof.fuzz.lost_tapes import LostTape, culprit_of
+from poolproof.fuzz.settings import CampaignSettings
+from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.isolation import Beacon, Finished, Lost
+from poolproof.harness.minimise import Progress, improved, run_candidate
+from poolproof.harness.replay import Replay
+from poolproof.targets.target import Target
+
+__all__ = ["TargetExaminer"]
+
+_MOST_STATES = 5_000
+"""States of the breadth-first search for a shorter trace."""
+
+
+_MOST_SEARCHES = 3
+"""So often a search is begun that never came to its end; then the trace is what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Further:
+    """A minimisation to go on with for so many seconds."""
+
+    progress: Progress
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """A search that may take so many seconds."""
+
+    search: Search
+    seconds: float
+
+
+class _OutOfTimeError(BaseException):
+    """Nothing of a target's may catch it."""
+
+
+class _Clocked:
+    """A beacon that says when the time is over."""
+
+    def __init__(self, beacon: Beacon, seconds: float) -> None:
+        self._beacon = beacon
+        self._until = time.monotonic() + seconds
+
+    def bump(self) -> None:
+        if time.monotonic() >= self._until:
+            raise _OutOfTimeError
+        self._beacon.bump()
+
+
+def _shrink_further(target: Target, task: _Further, beacon: Beacon) -> Progress:
+    """The job: go on until the time is over."""
+    make = make_for(target, task.progress.trace)
+    until = time.monotonic() + task.seconds
+    return improved(
+        task.progress,
+        lambda trace, candidate: run_candidate(trace, candidate, make, beacon.bump),
+        go_on=lambda: time.monotonic() < until,
+    )
+
+
+def _search_within(target: Target, task: _Within, beacon: Beacon) -> ShortestResult | None:
+    """The job: None where the time is over first."""
+    try:
+        return search_shortest(target, task.search, _Clocked(beacon, task.seconds))
+    except _OutOfTimeError:
+        return None
+
+
+class TargetExaminer:
+    """Examines failing runs beside the target of an isolation."""
+
+    def __init__(self, isolation: Any, settings: CampaignSettings) -> None:
+        self._isolation = isolation
+        self._settings = settings
+
+    def culprit(self, tape: bytes, lost: Lost) -> Trace:
+        return self._named(culprit_of(self._isolation, LostTape(self._settings, tape), lost))
+
+    def examined(self, so_far: Examination, seconds: float) -> Examination:
+        further = self._further(so_far, seconds)
+        return self._watched(further) if further.is_done else further
+
+    def _further(self, so_far: Examination, seconds: float) -> Examination:
+        named = replace(so_far.progress, trace=self._named(so_far.progress.trace))
+        so_far = replace(so_far, progress=named)
+        if so_far.is_minimised:
+            return self._searched(so_far, seconds)
+        if so_far.is_apart:
+            return self._minimised_apart(so_far, seconds)
+        (outcome,) = self._isolation.map(_shrink_further, [_Further(so_far.progress, seconds)])
+        raise_if_ours(outcome)
+        if not isinstance(outcome, Finished):
+            # Some candidate costs its worker: from here on each gets its own.
+            return replace(so_far, progress=Progress(so_far.trace), is_apart=True)
+        progress: Progress = outcome.value
+        is_nothing = progress.cursor.is_finished and progress.trace.violation is None
+        return replace(so_far, progress=progress, is_done=is_nothing)
+
+    def still_fails(self, trace: Trace) -> bool:
+        assert trace.violation is not None
+        (outcome,) = self._isolation.map(replay_trace, [trace])
+        raise_if_ours(outcome)
+        if not isinstance(outcome, Finished):
+            return True
+        again: Replay = outcome.value
+        if again.violation is None:
+            return False
+        promise = failure_kind(trace.violation, trace.commands).promise
+        return failure_kind(again.violation, again.applied).promise == promise
+
+    def _searched(self, so_far: Examination, seconds: float) -> Examination:
+        """The first of the shortest traces, where breadth-first search gets there.
+
+        So that the same bug has the same fingerprint whoever finds it, and in a certificate.
+        """
+        trace, done = so_far.trace, replace(so_far, is_done=True)
+        usable = trace.num_blocks - (trace.profile.null_block is not None)
+        if so_far.is_apart or trace.level == "manager" or usable > MOST_BLOCKS_TO_SEARCH:
+            return done
+        if not trace.commands or so_far.num_searches > _MOST_SEARCHES:
+            return done
+        task = _Within(Search(trace, _MOST_STATES), seconds)
+        (outcome,) = self._isolation.map(_search_within, [task])
+        raise_if_ours(outcome)
+        if not isinstance(outcome, Finished):
+            return done
+        found: ShortestResult | None = outcome.value
+        if found is None:
+            return so_far
+        if found.commands is None or found.violation is None:
+            return done
+        shorter = replace(trace, commands=found.commands, violation=found.violation)
+        return replace(done, progress=replace(so_far.progress, trace=shorter))
+
+    def _minimised_apart(self, so_far: Examination, seconds: float) -> Examination:
+        """Each candidate in a worker of its own."""
+        trace = so_far.trace
+        if not trace.commands:
+            return replace(so_far, is_done=True)
+        assert trace.violation is not None
+        is_hang = trace.violation.severity is Severity.STALL
+        until = time.monotonic() + seconds
+        progress = improved_lost(
+            self._isolation,
+            so_far.progress,
+            is_hang=is_hang,
+            go_on=lambda: time.monotonic() < until,
+        )
+        if progress.cursor.is_finished:
+            last = confirmed_lost(self._isolation, trace, progress.trace)
+            progress = replace(progress, trace=last, attempt=None)
+        return replace(so_far, progress=progress, is_done=progress.cursor.is_finished)
+
+    def _watched(self, so_far: Examination) -> Examination:
+        """With what a manager showed, as a certification keeps it; or without, if it cannot be had.
+
+        Where each attempt costs a worker there is nothing to be watched.
+        """
+        trace = so_far.trace
+        if trace.level != "manager" or trace.violation is None or so_far.is_apart:
+            return so_far
+        (outcome,) = self._isolation.map(watch_trace, [trace])
+        if not isinstance(outcome, Finished):
+            return so_far
+        shown = replace(trace, shown=outcome.value.shown)
+        return replace(so_far, progress=replace(so_far.progress, trace=shown))
+
+    def _named(self, trace: Trace) -> Trace:
+        """With the name by which the target is found again."""
+        settings = self._settings
+        options = dict(trace.options)
+        if settings.api is not None:
+            options["api"] = settings.api
+        return replace(trace, target=settings.target, options=options)

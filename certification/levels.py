@@ -1,0 +1,195 @@
+"""How much each level of `certify` does.
+
+Budgets are counts, never seconds, so that the same code gets the same verdict on every machine.
+A chunk is a hundred runs, about 11,000 steps at pool level, 9,000 at manager level and 4,000 at
+queue and index level. The seconds that a level takes are measured by benchmarks/certify_seconds.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from poolproof.certification.run_kinds import RunKind
+from poolproof.harness.manager_production import QUICK_SIZES, ManagerSizes
+from poolproof.harness.production import ProductionSizes
+
+__all__ = ["BUDGETS", "RUNS_PER_CHUNK", "Bounds", "Budget", "Sequences"]
+
+RUNS_PER_CHUNK = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A scope whose states are all visited: blocks without the null block, hashes, references.
+
+    `wide`: calls for two blocks and misuse are tried as well. `unreduced`: every state, and not
+    one of each orbit.
+    """
+
+    num_blocks: int
+    num_hashes: int = 2
+    max_references: int = 2
+    wide: bool = False
+    unreduced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """All sequences of up to `max_commands` commands on 3 usable blocks.
+
+    Allocations of up to `max_count` blocks, lists of up to `max_list`, and so many hashes. A target
+    whose states never repeat has no end of them: after `most_steps` commands the stage ends.
+    """
+
+    max_commands: int
+    max_count: int = 3
+    max_list: int = 2
+    num_hashes: int = 2
+    most_steps: int = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Chunks for each kind of run, and what a finding may cost.
+
+    `shortest_states` bounds the breadth-first search for a shorter trace of one finding; `scopes`,
+    `sequences`, `queue_blocks` and `index_blocks` are what is explored exhaustively;
+    `workload_states` bounds the states that a manager's workloads are continued from, all layouts
+    together. `production` are the runs at the sizes of servers, of queues, indexes and pools, and
+    `manager_production` those of managers.
+    """
+
+    pool_chunks: int
+    chain_chunks: int
+    queue_chunks: int
+    shortest_states: int
+    more_chunks_after_failure: int = 4
+    manager_chunks: int = 4
+    index_chunks: int = 2
+    scopes: tuple[Bounds, ...] = ()
+    sequences: tuple[Sequences, ...] = ()
+    queue_blocks: int = 0
+    index_blocks: int = 0
+    workload_states: int = 0
+    production: ProductionSizes | None = None
+    manager_production: ManagerSizes | None = None
+
+    def production_of(
+        self, kind: RunKind, kinds: Sequence[RunKind]
+    ) -> ProductionSizes | ManagerSizes | None:
+        """The sizes of servers for one of these kinds of runs; None where it has none.
+
+        The layouts of a manager share what there is for managers.
+        """
+        if kind.layout is None:
+            return self.production if kind.has_production_sizes else None
+        sizes = self.manager_production
+        return None if sizes is None else sizes.shared(kinds.index(kind), len(kinds))
+
+    @property
+    def chunks(self) -> dict[str, int]:
+        """Chunks by kind of run."""
+        return {
+            "pool": self.pool_chunks,
+            "chains": self.chain_chunks,
+            "queue": self.queue_chunks,
+            "index": self.index_chunks,
+        }
+
+    def chunks_of_layout(self, num_layouts: int) -> int:
+        """Chunks for each of so many layouts of a manager: they share, down to a quarter.
+
+        More than a dozen share what a dozen would have, so that another layout costs nothing.
+        """
+        each = -(-self.manager_chunks // min(num_layouts, 4))
+        return max(1, each * 12 // max(num_layouts, 12))
+
+    @staticmethod
+    def machine_share(num_layouts: int) -> int:
+        """By how much the examples of a state machine are divided, for the same reason."""
+        return -(-num_layouts // 12)
+
+    def states_of_layout(self, num_layouts: int) -> int:
+        """States of each of so many layouts of a manager: they share, down to a sixteenth."""
+        return -(-self.workload_states // max(1, min(num_layouts, 16)))
+
+
+_ONE_BLOCK = Bounds(1, wide=True)
+"""The smallest pool, which no other run builds. It comes last: where a larger scope fails as well,
+its trace shows more."""
+
+BUDGETS = {
+    "quick": Budget(
+        pool_chunks=8,
+        chain_chunks=4,
+        queue_chunks=2,
+        index_chunks=2,
+        shortest_states=4_000,
+        manager_chunks=12,
+        scopes=(Bounds(3, unreduced=True), Bounds(3, wide=True), Bounds(4), _ONE_BLOCK),
+        sequences=(Sequences(7, 1, 1, 1), Sequences(3)),
+        queue_blocks=4,
+        index_blocks=2,
+        workload_states=1_200,
+        production=ProductionSizes(48, 3, 10_000, 4_096, 4_200, wide_runs=20, steady_runs=1),
+        manager_production=QUICK_SIZES,
+    ),
+    "standard": Budget(
+        pool_chunks=100,
+        chain_chunks=50,
+        queue_chunks=20,
+        index_chunks=20,
+        shortest_states=20_000,
+        manager_chunks=160,
+        scopes=(Bounds(4, unreduced=True), Bounds(4, wide=True), Bounds(6), _ONE_BLOCK),
+        sequences=(
+            Sequences(8, 1, 1, 1, most_steps=300_000),
+            Sequences(4, most_steps=300_000),
+        ),
+        queue_blocks=5,
+        index_blocks=3,
+        workload_states=6_400,
+        production=ProductionSizes(400, 5, 75_000, 4_096, 4_200, wide_runs=120, steady_runs=2),
+        manager_production=ManagerSizes(
+            num_prompts=4_000,
+            num_giant_steps=1_024,
+            num_sequences=1_025,
+            num_references=4_200,
+            num_repeats=1_000,
+            num_depths=500,
+            num_commands=75_000,
+            rounds=2,
+        ),
+    ),
+    "deep": Budget(
+        pool_chunks=2_000,
+        chain_chunks=1_000,
+        queue_chunks=200,
+        index_chunks=200,
+        shortest_states=200_000,
+        manager_chunks=3_000,
+        scopes=(Bounds(4, unreduced=True), Bounds(5, wide=True), Bounds(8), _ONE_BLOCK),
+        sequences=(
+            Sequences(10, 1, 1, 1, most_steps=3_000_000),
+            Sequences(5, most_steps=3_000_000),
+        ),
+        queue_blocks=6,
+        index_blocks=4,
+        workload_states=100_000,
+        production=ProductionSizes(
+            4_000, 16, 200_000, 70_000, 66_000, wide_runs=600, steady_runs=6
+        ),
+        manager_production=ManagerSizes(
+            num_blocks=16_384,
+            num_prompts=30_000,
+            num_giant_steps=4_096,
+            num_sequences=4_097,
+            num_references=66_000,
+            num_repeats=5_000,
+            num_depths=1_500,
+            num_commands=200_000,
+            rounds=6,
+        ),
+    ),
+}

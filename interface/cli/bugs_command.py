@@ -1,0 +1,150 @@
+"""`poolproof bugs`: planted bugs against everything that searches for bugs, and who caught what."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from poolproof.kill_matrix.detector import Detector
+    from poolproof.kill_matrix.matrix import Matrix
+    from poolproof.kill_matrix.subject import Subject
+
+__all__ = ["bugs_command"]
+
+_PATH = click.Path(path_type=Path)
+_MOST_SEEDS = 1000
+
+
+@click.command("bugs")
+@click.option("--only", metavar="ID,...", help="These bugs and oddities alone.")
+@click.option(
+    "--detector",
+    "detectors",
+    metavar="NAME,...",
+    help="These detectors alone; `invariants` stands for each invariant by itself.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1, max=_MOST_SEEDS),
+    default=3,
+    show_default=True,
+    help="Search from so many seeds, 0 and up.",
+)
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard"]),
+    default="standard",
+    show_default=True,
+    help="Up to which level the runs of `certify` are among the detectors.",
+)
+@click.option("--results", type=_PATH, help="Keep finished searches here, and go on from them.")
+@click.option("--json", "json_file", type=_PATH, help="Write the matrix as JSON.")
+@click.option("--html", "html_file", type=_PATH, help="Write the matrix as a web page.")
+@click.option("--show", type=_PATH, help="Search nothing; show the matrix in this JSON file.")
+@click.option(
+    "--workers", type=click.IntRange(min=1, max=256), help="Processes; one a processor by default."
+)
+def bugs_command(
+    *,
+    only: str | None,
+    detectors: str | None,
+    seeds: int,
+    level: str,
+    results: Path | None,
+    json_file: Path | None,
+    html_file: Path | None,
+    show: Path | None,
+    workers: int | None,
+) -> None:
+    """Plant real bugs, search for each in every way there is, and print who caught what.
+
+    Correct oddities are among the rows and must be caught by nobody. All of it takes many minutes;
+    an interrupted run goes on where it stopped if it was started with --results.
+
+    Exit status: 0 every bug is caught and no oddity accused, 1 not so, 2 the run could not be
+    carried out.
+    """
+    from poolproof.cli.certify_command import usable_processors
+    from poolproof.kill_matrix.detectors import DETECTORS
+    from poolproof.kill_matrix.html import matrix_html
+    from poolproof.kill_matrix.matrix_json import matrix_json, read_matrix
+    from poolproof.kill_matrix.subject import subjects
+    from poolproof.kill_matrix.text import matrix_text
+    from poolproof.report.output_files import check_file, write_file
+    from poolproof.report.terminal import show as show_text
+
+    for path in (results, json_file, html_file):
+        if path is not None:
+            check_file(path)
+    if show is not None:
+        _refuse_beside_show({"--only": only, "--detector": detectors, "--results": results})
+        matrix = read_matrix(show)
+    else:
+        rows = _chosen_rows(only, subjects())
+        columns = _chosen_columns(detectors, level, DETECTORS)
+        matrix = _search(rows, columns, range(seeds), results, workers or usable_processors())
+    if json_file is not None:
+        write_file(json_file, matrix_json(matrix))
+    if html_file is not None:
+        write_file(html_file, matrix_html(matrix))
+    show_text(matrix_text(matrix))
+    sys.exit(matrix.exit_status)
+
+
+def _search(
+    rows: Sequence[Subject],
+    columns: Sequence[Detector],
+    seeds: Sequence[int],
+    results: Path | None,
+    workers: int,
+) -> Matrix:
+    from poolproof.certification.progress import progress_to
+    from poolproof.kill_matrix.building import build_matrix
+    from poolproof.kill_matrix.results_file import ResultsFile
+
+    with progress_to(sys.stderr) as progress, ResultsFile(results) as finished:
+        return build_matrix(rows, columns, seeds, finished, progress=progress, workers=workers)
+
+
+def _refuse_beside_show(options: dict[str, object]) -> None:
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise click.UsageError(
+            f"{', '.join(given)}: --show searches nothing; leave one of them out"
+        )
+
+
+def _chosen_rows(text: str | None, known: dict[str, Subject]) -> list[Subject]:
+    names = _names(text, known, "--only", "bug or oddity")
+    return [known[name] for name in names]
+
+
+def _chosen_columns(text: str | None, level: str, known: dict[str, Detector]) -> list[Detector]:
+    from poolproof.kill_matrix.detectors import INVARIANT_NAMES
+
+    if text is None:
+        left_out = {"certify-standard"} if level == "quick" else set()
+        return [detector for name, detector in known.items() if name not in left_out]
+    asked = text.replace("invariants", ",".join(INVARIANT_NAMES))
+    return [known[name] for name in _names(asked, known, "--detector", "detector")]
+
+
+def _names(text: str | None, known: Iterable[str], option: str, what: str) -> list[str]:
+    """The names that a list gives, in our own order; all without a list."""
+    known = list(known)
+    if text is None:
+        return known
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    for name in asked:
+        if name not in known:
+            raise click.BadParameter(
+                f"no {what} {name!r}; known are {', '.join(known)}", param_hint=option
+            )
+    if not asked:
+        raise click.BadParameter(f"name at least one {what}", param_hint=option)
+    return [name for name in known if name in asked]

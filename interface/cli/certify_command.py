@@ -1,0 +1,259 @@
+"""`poolproof certify [TARGET]`: the options, the files around a certification, the exit status.
+
+Whatever can be wrong with arguments and files is found before the work starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from poolproof.cli.target_argument import target_argument
+from poolproof.power.power_options import power_options, power_request
+
+if TYPE_CHECKING:
+    # The command line starts quickly: everything heavy is imported when the command runs.
+    from poolproof.certification.verdict import Rules
+    from poolproof.contract.violation import Severity
+    from poolproof.report.certificate_outputs import Outputs
+
+__all__ = ["certify_command", "severities", "usable_processors", "with_rows"]
+
+_PATH = click.Path(path_type=Path)
+
+
+def usable_processors() -> int:
+    """How many processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@click.command("certify")
+@target_argument()
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard", "deep"]),
+    default="standard",
+    show_default=True,
+    help="quick: under 30 s. standard: about 2 minutes. deep: as long as it takes.",
+)
+@click.option("--api", metavar="NAME", help="The shape of the class, where it has several.")
+@click.option(
+    "--layout", "layouts", multiple=True, metavar="NAME", help="A layout of a manager; else all."
+)
+@click.option("--known", type=_PATH, help="TOML file of accepted findings.")
+@click.option("--baseline", type=_PATH, help="Fail only on what this certificate (JSON) lacks.")
+@click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
+@click.option("--keep-going", is_flag=True, help="Search on after a failure; for baselines.")
+@click.option("--hardening", is_flag=True, help="Also try misuse that is undefined; never fails.")
+@click.option("--json", "json_file", type=_PATH, help="Write the certificate as JSON.")
+@click.option("--junit", "junit_file", type=_PATH, help="Write the certificate as JUnit XML.")
+@click.option("--md", "markdown_file", type=_PATH, help="Write the certificate as Markdown.")
+@click.option("--report", type=_PATH, help="Folder for all forms, traces and reports included.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Processes; one a processor by default."
+)
+@click.option("--in-process", is_flag=True, help="No child processes, no limits: for debuggers.")
+@click.option(
+    "--call-timeout",
+    type=click.FloatRange(min=0, max=86_400, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds that one call of the target may take.",
+)
+@click.option(
+    "--memory-limit",
+    type=click.IntRange(min=1, max=1 << 24),
+    default=2048,
+    show_default=True,
+    metavar="MIB",
+    help="Memory of one worker beyond what the target's import uses.",
+)
+@click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
+@power_options
+def certify_command(
+    *,
+    target: str,
+    level: str,
+    api: str | None,
+    layouts: tuple[str, ...],
+    known: Path | None,
+    baseline: Path | None,
+    fail_on: str | None,
+    keep_going: bool,
+    hardening: bool,
+    json_file: Path | None,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    report: Path | None,
+    seed: int,
+    workers: int | None,
+    in_process: bool,
+    call_timeout: float,
+    memory_limit: int,
+    rows: tuple[str, ...],
+    power: bool,
+    **power_arguments: Any,
+) -> None:
+    """Certify TARGET: a built-in name, file.py:Class, package.module:Class or cmd:./program.
+
+    Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
+    """
+    from poolproof.certification.options import CertifyOptions
+    from poolproof.cli.kernels_command import is_kernel
+    from poolproof.harness.failure_kind import EVERY_KIND
+    from poolproof.harness.isolation import Limits
+    from poolproof.report.certificate_outputs import Outputs
+    from poolproof.report.output_files import refuse_to_overwrite
+    from poolproof.targets.profile_text import split_overrides
+
+    target = with_rows(target, rows)
+    asked = power_request(
+        power=power,
+        **power_arguments,
+        refused={"--junit": junit_file, "--md": markdown_file, "--report": report,
+                 "--hardening": hardening, "--in-process": in_process},
+    )  # fmt: skip
+    if asked is not None and _is_default("level"):
+        # Survivors cost what a whole certification costs, each of them.
+        level = "quick"
+    if api == "kernel" or is_kernel(target):
+        refused = {"--hardening": hardening, "--layout": layouts, "--power": power,
+                   "--keep-going": keep_going}  # fmt: skip
+        files = {"json_file": json_file, "junit_file": junit_file, "markdown_file": markdown_file,
+                 "folder": report}  # fmt: skip
+        passing = {"known": known, "baseline": baseline}
+        sys.exit(
+            _certify_kernel(
+                target, [name for name, value in refused.items() if value], files, passing,
+                fail_on=fail_on, level=level, seed=seed, workers=workers, in_process=in_process,
+            )
+        )  # fmt: skip
+    rules = _rules(severities(fail_on), known, baseline)
+    outputs = Outputs(json_file, junit_file, markdown_file, report)
+    outputs.check()
+    refuse_to_overwrite(outputs.paths, {"--baseline": baseline, "--known": known})
+    options = CertifyOptions(
+        level=level,
+        seed=seed,
+        workers=workers or usable_processors(),
+        in_process=in_process,
+        limits=Limits(call_timeout_s=call_timeout, memory_mib=memory_limit),
+        hardening=hardening,
+        api=api,
+        layouts=layouts,
+        profile_overrides=split_overrides(target)[1],
+        accepted=EVERY_KIND if keep_going else rules.accepted_kinds,
+    )
+    if asked is None:
+        sys.exit(_certify(target, options, rules, outputs))
+    from poolproof.power.power_certify import certify_with_power, refuse_programs
+    from poolproof.targets.load import load_target
+
+    refuse_programs(target)
+    sys.exit(
+        certify_with_power(
+            lambda: load_target(target, api=api), options, asked, rules, outputs.json_file
+        )
+    )
+
+
+def _is_default(name: str) -> bool:
+    """Whether the user left an option out."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.DEFAULT
+
+
+def _certify_kernel(
+    target: str,
+    refused: list[str],
+    files: dict[str, Path | None],
+    passing: dict[str, Path | None],
+    *,
+    fail_on: str | None,
+    **options: Any,
+) -> int:
+    from poolproof.cli.kernels_command import certify_kernel, kernel_rules, refuse_for_kernels
+    from poolproof.report.kernels_outputs import KernelOutputs
+    from poolproof.report.output_files import refuse_to_overwrite
+
+    refuse_for_kernels(refused)
+    outputs = KernelOutputs(**files)
+    refuse_to_overwrite(outputs.paths, {f"--{name}": path for name, path in passing.items()})
+    rules = kernel_rules(fail_on, **passing)
+    return certify_kernel(target, rules=rules, outputs=outputs, **options)
+
+
+def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
+    from dataclasses import replace
+
+    from poolproof.certification.certificate import Verdict
+    from poolproof.certification.certify import InterruptedCertification, certify
+    from poolproof.certification.progress import progress_to
+    from poolproof.certification.verdict import judge
+    from poolproof.report.terminal import show
+    from poolproof.report.text_certificate import text_certificate
+    from poolproof.targets.load import load_target
+
+    with progress_to(sys.stderr) as progress:
+        try:
+            found = certify(lambda: load_target(target, api=options.api), options, progress)
+            certificate = judge(found, rules)
+        except InterruptedCertification as interrupt:
+            # What was found is shown and written, but the run as a whole says nothing.
+            certificate = replace(judge(interrupt.certificate, rules), verdict=Verdict.INCONCLUSIVE)
+    show(text_certificate(certificate, outputs.write(certificate)))
+    assert certificate.verdict is not None
+    return certificate.verdict.exit_status
+
+
+def severities(fail_on: str | None) -> tuple[Severity, ...]:
+    """The severities that `--fail-on` lists. Raises a usage error."""
+    from poolproof.contract.violation import Severity
+
+    if fail_on is None:
+        return tuple(Severity)
+    names = [name.strip() for name in fail_on.split(",") if name.strip()]
+    known = {severity.value: severity for severity in Severity}
+    for name in names:
+        if name not in known:
+            raise click.BadParameter(
+                f"unknown severity {name!r}; known are {', '.join(known)}", param_hint="--fail-on"
+            )
+    if not names:
+        raise click.BadParameter(f"name at least one of {', '.join(known)}", param_hint="--fail-on")
+    return tuple(known[name] for name in names)
+
+
+def _rules(fail_on: tuple[Severity, ...], known: Path | None, baseline: Path | None) -> Rules:
+    from poolproof.certification.baseline import Baseline, read_baseline
+    from poolproof.certification.known_findings import KnownFindings, read_known_findings
+    from poolproof.certification.verdict import Rules
+
+    return Rules(
+        fail_on=fail_on,
+        known=read_known_findings(known) if known else KnownFindings(),
+        baseline=read_baseline(baseline) if baseline else Baseline(),
+    )
+
+
+def with_rows(target: str, rows: tuple[str, ...]) -> str:
+    """The target string with the rows of --profile in its brackets, where traces keep them."""
+    from poolproof.targets.profile_text import split_overrides
+
+    if not rows:
+        return target
+    for row in rows:
+        if "=" not in row:
+            raise click.BadParameter(
+                f"{row!r} is not KEY=VALUE, such as eviction=lifo", param_hint="--profile"
+            )
+    base, inside = split_overrides(target)
+    _, given = split_overrides(f"{base}[{','.join(rows)}]")
+    return f"{base}[{','.join(f'{key}={value}' for key, value in {**inside, **given}.items())}]"

@@ -1,0 +1,176 @@
+"""The command line: finds the sub-command, turns errors into lines and exit statuses.
+
+0 holds, 1 a violation was found, 2 the run could not be carried out or concluded. What a user can
+bring about ends in one or two lines; what he cannot is a bug of ours and says so. Sub-commands are
+imported when they are run, so that `poolproof --help` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from typing import NoReturn
+
+import click
+
+from poolproof import __version__
+from poolproof.harness.ending_signals import ending_signals_raise
+
+__all__ = ["drivers_are_compiled", "main"]
+
+_MOST_OF_A_MESSAGE = 10_000
+
+_SUMMARIES = {
+    "certify": "Check an allocator and print its certificate.",
+    "replay": "Run a trace again and see whether its violation still shows.",
+    "shrink": "Make a failing trace as short as it gets.",
+    "show": "Draw a trace step by step, or write it as a test or a web page.",
+    "explore": "Visit every state of a small pool.",
+    "fuzz": "Run a campaign that looks for states nobody has seen.",
+    "diff": "Compare two targets on one tape.",
+    "list": "The targets that are known here.",
+    "new": "Write the skeleton of an allocator to fill in, or workflows for CI.",
+    "workload": "Replay real request traces, checked while they run.",
+    "prove": "Prove the invariants for every size, with Z3.",
+    "protocol": "Look at a program that speaks the protocol of cmd: targets.",
+    "symbolic": "Confirm the arithmetic over all inputs, with CrossHair.",
+    "bugs": "Plant real bugs and see who catches what.",
+    "kernels": "Check paged attention against dense attention.",
+}
+
+
+class CommandLine(click.Group):
+    """The group of sub-commands, each in the module `<name>_command.py`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        return list(_SUMMARIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- the same
+        if cmd_name not in _SUMMARIES:
+            return None
+        module = importlib.import_module(f"poolproof.cli.{cmd_name}_command")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 -- the same
+        formatter: click.HelpFormatter,
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_SUMMARIES.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the sub-command; whatever it raises ends in a message and an exit status."""
+        from poolproof.cli.standard_streams import lasting_streams
+
+        with lasting_streams():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> object:
+        try:
+            with ending_signals_raise():
+                return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, SystemExit):
+            raise
+        except KeyboardInterrupt as interrupt:
+            # click would exit with 1, which says that a violation was found.
+            by = f" by {interrupt}" if str(interrupt) else ""
+            _stop(f"interrupted{by}, nothing was concluded")
+        except Exception as error:  # noqa: BLE001 -- the one place where everything ends
+            if isinstance(error, _expected_errors()):
+                _stop(str(error))
+            _stop_on_our_bug(error, debug=bool(ctx.params.get("debug")))
+
+
+def _expected_errors() -> tuple[type[Exception], ...]:
+    """Errors whose messages are made for users; imported only once one has happened."""
+    from poolproof.certification.baseline import BaselineError
+    from poolproof.certification.known_findings import KnownFileError
+    from poolproof.contract.profile import ProfileError
+    from poolproof.contract.target import TargetError
+    from poolproof.contract.trace import TraceError
+    from poolproof.exploration.scope import ExplorationError
+    from poolproof.fuzz.cluster.cluster_error import ClusterError
+    from poolproof.fuzz.example_database import ExamplesError
+    from poolproof.fuzz.folder import FolderError
+    from poolproof.fuzz.messages import MessageError
+    from poolproof.kill_matrix.matrix_json import MatrixFileError
+    from poolproof.kill_matrix.results_file import ResultsFileError
+    from poolproof.report.output_files import OutputError
+
+    return (
+        BaselineError,
+        ClusterError,
+        ExamplesError,
+        ExplorationError,
+        FolderError,
+        KnownFileError,
+        MessageError,
+        MatrixFileError,
+        OutputError,
+        ProfileError,
+        ResultsFileError,
+        TargetError,
+        TraceError,
+    )
+
+
+def _stop(message: str) -> NoReturn:
+    from poolproof.contract.outside import cut
+
+    click.echo(f"poolproof: {cut(message, _MOST_OF_A_MESSAGE)}", err=True)
+    sys.exit(2)
+
+
+def _stop_on_our_bug(error: Exception, *, debug: bool) -> NoReturn:
+    if debug:
+        traceback.print_exception(error)
+    from poolproof.contract.outside import said_by
+
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    cause = next(iter(said_by(error, 200).splitlines()), "")
+    place = f"{os.path.basename(frame.filename)} line {frame.lineno}"  # noqa: PTH119 -- text only
+    hint = "Report it with the traceback above" if debug else (
+        "Report it with what `poolproof --debug ...` prints"
+    )  # fmt: skip
+    click.echo(
+        f"poolproof: this is a bug in Poolproof {__version__}, and says nothing about your "
+        f"allocator: {type(error).__name__}: {cause} ({place}).\n"
+        f"{hint}, Python {sys.version.split()[0]} and the target's version.",
+        err=True,
+    )
+    sys.exit(2)
+
+
+def drivers_are_compiled() -> bool:
+    """Whether steps go through compiled code, made of the same sources by setup.py."""
+    spec = find_spec("poolproof.harness.pool_check")
+    return spec is not None and str(spec.origin).endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"poolproof {__version__}{', compiled drivers' * drivers_are_compiled()}")
+        ctx.exit()
+
+
+@click.group(cls=CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version, and whether the drivers are compiled.",
+)
+@click.option("--debug", is_flag=True, help="Show tracebacks of Poolproof's own bugs.")
+def main(debug: bool) -> None:
+    """Certify the KV-cache block allocators of LLM servers.
+
+    Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
+    """

@@ -1,0 +1,244 @@
+"""`poolproof explore TARGET`: every state of a small pool, of a target or of the specification.
+
+Bounds, files and memory are checked before anything is explored.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from poolproof.cli.certify_command import usable_processors, with_rows
+from poolproof.cli.target_argument import target_argument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from poolproof.contract.profile import Profile
+    from poolproof.exploration.breadth_first import Exploration
+    from poolproof.exploration.scope import Scope
+
+__all__ = ["explore_command"]
+
+_PATH = click.Path(path_type=Path)
+
+_ENOUGH_FOR_PROCESSES = 200_000
+"""Below so many states, starting processes costs more than they save."""
+
+SPECIFICATION = "specification"
+"""Named like a target, so that a name that was left out is never taken for it."""
+
+
+@click.command("explore")
+@target_argument(also=f"{SPECIFICATION} (the rules alone, beside no target)")
+@click.option(
+    "--blocks",
+    type=click.IntRange(min=1),
+    help="Blocks; 4 by default, 6 of the specification, 3 a cache group with a manager.",
+)
+@click.option("--hashes", type=click.IntRange(min=0), default=2, show_default=True)
+@click.option("--references", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--no-symmetry", is_flag=True, help="Every state, and not one of each orbit.")
+@click.option("--pairs", is_flag=True, help="Calls for two blocks and misuse too.")
+@click.option(
+    "--commands",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="With a manager: all workloads of up to K commands; 4 by default.",
+)
+@click.option(
+    "--layout", "layouts", multiple=True, metavar="NAME", help="A layout of a manager; else all."
+)
+@click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
+@click.option(
+    "--max-depth",
+    type=click.IntRange(min=0),
+    help="Specification: stop so many transitions away.",
+)
+@click.option("--dot", type=_PATH, help="Specification: write a small graph for Graphviz.")
+@click.option("--json", "json_file", type=_PATH, help="Specification: write a small graph as JSON.")
+@click.option(
+    "--resume", type=_PATH, help="Specification: folder that keeps the work, to be continued from."
+)
+@click.option(
+    "--memory-limit",
+    type=click.IntRange(min=1),
+    metavar="MIB",
+    help="Refuse what would take more; three quarters of the free memory by default.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Processes; one a processor where it pays."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--in-process", is_flag=True, help="No child processes, no limits.")
+@click.option("--cross-check", is_flag=True, help="Specification: compare with TLC and SPIN.")
+def explore_command(
+    *,
+    target: str,
+    blocks: int | None,
+    hashes: int,
+    references: int,
+    no_symmetry: bool,
+    pairs: bool,
+    commands: int | None,
+    layouts: tuple[str, ...],
+    rows: tuple[str, ...],
+    max_depth: int | None,
+    dot: Path | None,
+    json_file: Path | None,
+    resume: Path | None,
+    memory_limit: int | None,
+    workers: int | None,
+    seed: int,
+    in_process: bool,
+    cross_check: bool,
+) -> None:
+    """Visit every state of a small pool: of TARGET, beside the specification.
+
+    Of a manager: try every workload of up to so many commands, beside its model and shadow memory.
+    With `specification` for TARGET: count the states of the rules alone.
+
+    Exit status: 0 everything as it must be, 1 TARGET breaks something, 2 not carried out, or
+    interrupted.
+    """
+    from poolproof.exploration.memory import check_memory, usable_mib
+    from poolproof.exploration.scope import Scope
+
+    is_alone = target == SPECIFICATION
+    scope = Scope(blocks or (6 if is_alone else 4), hashes, references)
+    limit_mib = memory_limit or usable_mib()
+    check_memory(scope, limit_mib, symmetry=not no_symmetry)
+    if not is_alone:
+        _refuse_beside_target(max_depth, dot, json_file, resume, cross_check)
+        from poolproof.cli.explore_target import Workloads, explore_target
+
+        sys.exit(
+            explore_target(
+                with_rows(target, rows),
+                scope,
+                pairs=pairs,
+                symmetry=not no_symmetry,
+                seed=seed,
+                workers=workers or usable_processors(),
+                in_process=in_process,
+                workloads=Workloads(commands, layouts, blocks),
+            )
+        )
+    if pairs or in_process or commands or layouts:
+        raise click.UsageError(
+            "--pairs, --commands, --layout and --in-process are for allocators, and the "
+            f"{SPECIFICATION} is none; name another TARGET"
+        )
+    if cross_check:
+        sys.exit(_cross_check(scope))
+    scope = scope.under(_profile(rows))
+    _check_outputs(scope, dot, json_file, symmetry=not no_symmetry)
+    enough = (scope.num_states if no_symmetry else scope.num_orbits) > _ENOUGH_FOR_PROCESSES
+    count = workers or (usable_processors() if enough else 1)
+    found, memory_mib = _explore(scope, count, resume, max_depth, symmetry=not no_symmetry)
+    sys.exit(_report(found, count, memory_mib, dot, json_file))
+
+
+def _explore(
+    scope: Scope, workers: int, resume: Path | None, max_depth: int | None, *, symmetry: bool
+) -> tuple[Exploration, int]:
+    """The exploration and the memory that it took, in MiB."""
+    from contextlib import ExitStack
+
+    from poolproof.certification.progress import progress_to
+    from poolproof.exploration.breadth_first import OnePartition, Partitions, explore
+    from poolproof.exploration.level_files import LevelFiles
+    from poolproof.exploration.memory import peak_mib
+    from poolproof.exploration.worker_processes import WorkerProcesses, space_of
+
+    space = space_of(scope, symmetry=symmetry)
+    files = LevelFiles(resume, space) if resume else None
+    earlier = files.earlier() if files else None
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_to(sys.stderr))
+        if earlier is not None and earlier.stopped == "complete":
+            earlier.stopped = ""
+            return earlier, peak_mib()
+        if earlier is not None:
+            progress.say(f"continuing behind {earlier.total.num_found:,} states")
+        progress.begin(f"exploring {scope}", scope.num_orbits if symmetry else scope.num_states)
+        partitions: Partitions = OnePartition(space)
+        if workers > 1:
+            processes = WorkerProcesses(scope, workers, symmetry=symmetry)
+            partitions = stack.enter_context(processes)
+
+        def after_level(found: Exploration, frontier: Iterator[bytes]) -> None:
+            progress.advance(found.levels[-1].num_found)
+            if files is not None:
+                files.keep(found, frontier)
+
+        if files is not None and earlier is not None:
+            partitions.begin(files.levels(earlier))
+        found = explore(
+            space, partitions, max_depth=max_depth, after_level=after_level, earlier=earlier
+        )
+        memory_mib = partitions.memory_mib()
+        progress.end()
+    return found, memory_mib
+
+
+def _report(
+    found: Exploration, workers: int, memory_mib: int, dot: Path | None, json_file: Path | None
+) -> int:
+    """Print what was found, write the graphs, and give the exit status."""
+    from poolproof.exploration.graph import as_dot, as_json
+    from poolproof.exploration.worker_processes import space_of
+    from poolproof.report.explore_report import exploration_lines, is_as_counted
+    from poolproof.report.output_files import write_if_possible
+
+    for line in exploration_lines(found, workers=workers, memory_mib=memory_mib):
+        click.echo(line)
+    space = space_of(found.scope, symmetry=found.has_symmetry)
+    if dot is not None:
+        write_if_possible(dot, as_dot(space))
+    if json_file is not None:
+        write_if_possible(json_file, as_json(space))
+    interrupted = found.stopped == "interrupted"
+    return 2 if interrupted or not is_as_counted(found) else 0
+
+
+def _check_outputs(
+    scope: Scope, dot: Path | None, json_file: Path | None, *, symmetry: bool
+) -> None:
+    from poolproof.exploration.graph import check_size
+    from poolproof.report.output_files import check_file
+
+    files = [path for path in (dot, json_file) if path is not None]
+    if files:
+        check_size(scope.num_orbits if symmetry else scope.num_states)
+    for path in files:
+        check_file(path)
+
+
+def _refuse_beside_target(*options: object) -> None:
+    if any(option not in {None, False} for option in options):
+        raise click.UsageError(
+            "--max-depth, --dot, --json, --resume and --cross-check are for the rules alone; "
+            f"say {SPECIFICATION} instead of the TARGET"
+        )
+
+
+def _profile(rows: tuple[str, ...]) -> Profile:
+    from poolproof.contract.profile import Profile
+    from poolproof.targets.profile_text import split_overrides
+
+    return Profile.from_mapping(split_overrides(with_rows("reference", rows))[1])
+
+
+def _cross_check(scope: Scope) -> int:
+    from poolproof.exploration.cross_check import cross_check
+
+    results = cross_check(scope)
+    for result in results:
+        click.echo(result.sentence)
+    if any(result.differs for result in results):
+        return 1
+    return 0 if any(result.ran for result in results) else 2

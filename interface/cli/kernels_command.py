@@ -1,0 +1,291 @@
+"""`poolproof kernels [TARGET]`: paged attention against dense attention, a line for each check.
+
+The work is done in child processes; this module looks at arguments and files, and prints.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from poolproof.certification.kernels_verdict import KernelRules
+    from poolproof.kernels.job import Job
+    from poolproof.kernels.report import KernelReport
+    from poolproof.report.kernels_outputs import KernelOutputs
+
+__all__ = ["certify_kernel", "is_kernel", "kernel_rules", "kernels_command", "refuse_for_kernels"]
+
+_PATH = click.Path(path_type=Path)
+_POOL = "poolproof.impl.block_pool:BlockPool"
+_MOST_WORKERS = 4
+_MANAGERS = "poolproof.cli.served_managers:served_managers"
+
+
+@click.command("kernels")
+@click.argument("target", required=False)
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard", "deep"]),
+    default="standard",
+    show_default=True,
+    help="quick: under 30 s. standard: under 2 minutes. deep: as long as it takes.",
+)
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The GPU where there is one.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--case", "case_file", type=_PATH, help="Run the cases of this report (JSON) alone.")
+@click.option("--known", type=_PATH, help="TOML file of accepted findings.")
+@click.option("--baseline", type=_PATH, help="Fail only on what this report (JSON) lacks.")
+@click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
+@click.option("--json", "json_file", type=_PATH, help="Write the report as JSON.")
+@click.option("--junit", "junit_file", type=_PATH, help="Write the report as JUnit XML.")
+@click.option("--md", "markdown_file", type=_PATH, help="Write the report as Markdown.")
+@click.option("--report", type=_PATH, help="Folder for all forms.")
+@click.option("--picture", "picture_file", type=_PATH, help="Write errors over bounds as SVG.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Processes; one a processor by default, up to 4."
+)
+@click.option("--in-process", is_flag=True, help="No child process, no limit: for debuggers.")
+@click.option(
+    "--case-timeout",
+    type=click.FloatRange(min=0, max=86_400, min_open=True),
+    default=120.0,
+    show_default=True,
+    help="Seconds that one example may take.",
+)
+@click.option("--check", "checks", multiple=True, metavar="NAME", help="Run this check alone.")
+@click.option("--faulty", is_flag=True, help="Run the faulty kernels in the place of a target.")
+def kernels_command(
+    *,
+    target: str | None,
+    level: str,
+    device: str | None,
+    seed: int,
+    case_file: Path | None,
+    known: Path | None,
+    baseline: Path | None,
+    fail_on: str | None,
+    json_file: Path | None,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    report: Path | None,
+    picture_file: Path | None,
+    workers: int | None,
+    in_process: bool,
+    case_timeout: float,
+    checks: tuple[str, ...],
+    faulty: bool,
+) -> None:
+    """Certify TARGET, a paged-attention kernel: a built-in name or path/to/file.py:function.
+
+    Built in are paged (our Triton kernels), gather, torch-sdpa, torch-flex, torch-flex-reused,
+    vllm-cpu, openvino, flash-attn, flashinfer and vllm-triton. Rows of the declaration may
+    follow in brackets, as in vllm-cpu[tail=finite-values].
+
+    Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
+    """
+    from poolproof.cli.target_argument import known_kernels, require
+    from poolproof.report.kernels_outputs import KernelOutputs
+    from poolproof.report.output_files import refuse_to_overwrite
+
+    outputs = KernelOutputs(
+        json_file=json_file, junit_file=junit_file, markdown_file=markdown_file,
+        picture_file=picture_file, folder=report,
+    )  # fmt: skip
+    outputs.check()
+    refuse_to_overwrite(outputs.paths, {"--baseline": baseline, "--known": known})
+    rules = kernel_rules(fail_on, known, baseline)
+    if not faulty:
+        require(target, "TARGET", known_kernels())
+    require_packages()
+    if faulty:
+        sys.exit(_run_faulty(seed, json_file))
+    assert target is not None
+    job = _job(
+        target, level=level, seed=seed, workers=workers, device=device,
+        case_timeout_s=case_timeout, checks=checks,
+    )  # fmt: skip
+    cases = [None] if case_file is None else _cases_of(case_file)
+    sys.exit(
+        max(run_kernels(target, job, case, rules, outputs, in_process=in_process) for case in cases)
+    )
+
+
+def certify_kernel(
+    target: str,
+    *,
+    level: str,
+    seed: int,
+    workers: int | None,
+    rules: KernelRules,
+    outputs: KernelOutputs,
+    in_process: bool,
+) -> int:
+    """What `poolproof certify` does for a kernel; the exit status. Raises TargetError."""
+    outputs.check()
+    require_packages()
+    job = _job(target, level=level, seed=seed, workers=workers)
+    return run_kernels(target, job, None, rules, outputs, in_process=in_process)
+
+
+def is_kernel(target: str) -> bool:
+    """Whether a target string names a kernel: a built-in one, or a function in a file.
+
+    The file is read and not run; allocators are classes.
+    """
+    from poolproof.kernels.catalogue import BUILT_INS
+    from poolproof.targets.profile_text import split_overrides
+
+    base = split_overrides(target)[0]
+    place, _, name = base.rpartition(":")
+    if base in BUILT_INS or not place.endswith(".py"):
+        return base in BUILT_INS
+    try:
+        module = ast.parse(Path(place).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False  # whoever loads it says what is wrong
+    return any(isinstance(item, ast.FunctionDef) and item.name == name for item in module.body)
+
+
+def _job(target: str, *, workers: int | None, **fields: Any) -> Job:
+    from poolproof.cli.certify_command import usable_processors
+    from poolproof.kernels.job import Job
+    from poolproof.targets.profile_text import split_overrides
+
+    base, overrides = split_overrides(target)
+    return Job(
+        target=base,
+        overrides=overrides,
+        pool=_POOL,
+        managers=_MANAGERS,
+        workers=workers or min(usable_processors(), _MOST_WORKERS),
+        **fields,
+    )
+
+
+def kernel_rules(fail_on: str | None, known: Path | None, baseline: Path | None) -> KernelRules:
+    """What the user lets pass. Raises KnownFileError, BaselineError and usage errors."""
+    from poolproof.certification.kernels_verdict import (
+        KernelBaseline,
+        KernelRules,
+        read_kernel_baseline,
+    )
+    from poolproof.certification.known_findings import KnownFindings, read_known_findings
+    from poolproof.cli.certify_command import severities
+
+    return KernelRules(
+        fail_on=severities(fail_on),
+        known=read_known_findings(known) if known else KnownFindings(),
+        baseline=read_kernel_baseline(baseline) if baseline else KernelBaseline(),
+    )
+
+
+def refuse_for_kernels(options: list[str]) -> None:
+    """Options of `certify` that mean nothing for a kernel. Raises a usage error."""
+    if options:
+        raise click.UsageError(
+            f"{', '.join(options)}: not for kernels; `poolproof kernels --help` lists what is"
+        )
+
+
+def require_packages() -> None:
+    """Say how to get torch and triton where they are missing. Raises TargetError."""
+    from poolproof.contract.target import TargetError
+    from poolproof.kernels.interpreter import missing_packages
+
+    if "torch" in missing_packages():
+        raise TargetError(
+            "kernels need torch and triton, which are not installed here: "
+            "pip install 'poolproof[kernels]', or `make kernels` in a checkout"
+        )
+
+
+def run_kernels(
+    target: str,
+    job: Job,
+    case: dict[str, Any] | None,
+    rules: KernelRules,
+    outputs: KernelOutputs,
+    *,
+    in_process: bool,
+) -> int:
+    """Certify, judge, write the files, print; the exit status. Raises TargetError."""
+    from dataclasses import replace
+
+    from poolproof import __version__
+    from poolproof.certification.kernels_verdict import judge_kernel
+    from poolproof.certification.progress import progress_to
+    from poolproof.kernels.isolation import certify_in_child, certify_in_process
+    from poolproof.report.kernels_text import kernels_text
+    from poolproof.report.terminal import show
+
+    run = certify_in_process if in_process else certify_in_child
+    with progress_to(sys.stderr) as progress:
+        report: KernelReport = run(replace(job, case=case), progress)
+    report.poolproof_version = __version__
+    judge_kernel(report, target, rules)
+    if case is not None:
+        # One case cannot say that something is gone.
+        report.fixed_known = []
+    kept = outputs.write(report)
+    show(kernels_text(report, str(kept) if kept else None))
+    if case is not None:
+        return 1 if report.failing else 0
+    return report.exit_status
+
+
+def _cases_of(path: Path) -> list[dict[str, Any] | None]:
+    from poolproof.contract.target import TargetError
+
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TargetError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise TargetError(f"{path} is not JSON: {error}") from error
+    if isinstance(value, dict) and "sequences" in value:
+        return [value]
+    findings = value.get("findings") if isinstance(value, dict) else None
+    if not isinstance(findings, list) or not all(
+        isinstance(finding, dict) and "case" in finding for finding in findings
+    ):
+        raise TargetError(f"{path} is neither a report of `poolproof kernels` nor a case of one")
+    if not findings:
+        raise TargetError(f"{path} holds no finding, so there is no case to run")
+    return [finding["case"] for finding in findings]
+
+
+def _run_faulty(seed: int, json_file: Path | None) -> int:
+    """The faulty kernels and which checks see them: 0 if all are seen, 1 if one is not."""
+    from poolproof.certification.progress import progress_to
+    from poolproof.contract.target import TargetError
+    from poolproof.kernels.interpreter import choose_interpreter, missing_packages
+    from poolproof.report.kernels_text import faulty_text
+    from poolproof.report.output_files import write_file
+    from poolproof.report.terminal import show
+
+    if missing_packages():
+        raise TargetError("the faulty kernels need triton: pip install 'poolproof[kernels]'")
+    choose_interpreter("cpu")
+    from poolproof.kernels.interpreter_speed import prepare_interpreter
+    from poolproof.kernels.specimens.catalogue import SPECIMENS, catch
+
+    prepare_interpreter()
+    rows = []
+    with progress_to(sys.stderr) as progress:
+        progress.begin("faulty kernels", len(SPECIMENS))
+        for specimen in SPECIMENS.values():
+            caught = catch(specimen, seed)
+            rows.append({"id": specimen.id, "title": specimen.title, "thread": specimen.thread,
+                         "checks": list(specimen.checks), "examples": caught})  # fmt: skip
+            progress.advance(1)
+        progress.end()
+    if json_file is not None:
+        write_file(json_file, json.dumps({"faulty": rows}, indent=1) + "\n")
+    show(faulty_text(rows))
+    return int(any(set(row["checks"]) != set(row["examples"]) for row in rows))

@@ -1,0 +1,71 @@
+"""`poolproof new FILE`: the skeleton of a native pool, manager or index, for somebody to fill in.
+
+With `--ci` it is the workflows for GitHub Actions that are written (`ci_recipes.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from poolproof.cli.target_argument import not_empty
+
+__all__ = ["new_command"]
+
+
+@click.command("new")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--manager", is_flag=True, help="A manager of sequences, not a pool of blocks.")
+@click.option("--index", is_flag=True, help="An index from keys to blocks, not a whole pool.")
+@click.option("--ci", is_flag=True, help="Workflows for GitHub Actions; FILE is .github/workflows.")
+@click.option("--target", metavar="TARGET", callback=not_empty, help="What the workflows certify.")
+def new_command(*, file: Path, manager: bool, index: bool, ci: bool, target: str | None) -> None:
+    """Write the skeleton of a pool, manager or index to FILE, which must not exist yet.
+
+    With --ci: write workflows that certify each pull request and fuzz each night to the folder.
+    """
+    skeletons = [kind for kind, asked in (("manager", manager), ("index", index)) if asked]
+    if ci and skeletons:
+        raise click.UsageError(
+            f"--{skeletons[0]} writes a skeleton and --ci workflows; leave one out"
+        )
+    if len(skeletons) > 1:
+        raise click.UsageError("--manager and --index are two skeletons; leave one out")
+    if target is not None and not ci:
+        raise click.UsageError("--target names what the workflows of --ci certify; add --ci")
+    if ci:
+        _write_workflows(file, target)
+    else:
+        _write_skeleton(file, skeletons[0] if skeletons else "pool")
+
+
+def _write_workflows(folder: Path, target: str | None) -> None:
+    from poolproof.cli.ci_recipes import write_recipes
+
+    for path in write_recipes(folder, target):
+        click.echo(f"wrote {path}")
+    todo = "see that TARGET is right" if target else "set TARGET in both"
+    click.echo(f"{todo}, and how Poolproof is installed; then commit them")
+
+
+def _write_skeleton(file: Path, kind: str) -> None:
+    from poolproof.report.output_files import OutputError
+
+    if file.suffix != ".py":
+        raise OutputError(f"cannot write {file}: the skeleton is Python, give it a name in .py")
+    template = Path(__file__).with_name("templates") / f"{kind}_skeleton.txt"
+    try:
+        # O_EXCL, so that nothing which appears at the last moment is overwritten either.
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError as error:
+        raise OutputError(
+            f"{file} exists already and is left as it is; choose another name"
+        ) from error
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error.strerror or error}") from error
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(template.read_text(encoding="utf-8"))
+    name = kind.capitalize()
+    click.echo(f"wrote {file}\nfill it in, then: poolproof certify {file}:{name} --level quick")

@@ -1,0 +1,87 @@
+"""`poolproof show TRACE`: a trace drawn step by step, or as a test, a script, a web page.
+
+The folder of a campaign is shown as its summary, or as a page with its curves.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+__all__ = ["show_command"]
+
+
+@click.command("show")
+@click.argument("trace")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["text", "pytest", "python", "html"]),
+    default="text",
+    help="text: a drawing. pytest: a regression test that uses Poolproof. python: a script that "
+    "uses the target's own methods and nothing else. html: one page that needs no network.",
+)
+@click.option("-o", "--output", type=click.Path(), help="Write to this file.")
+def show_command(trace: str, form: str, output: str | None) -> None:
+    """Show TRACE, a trace file or the fingerprint of a finding, without running its target.
+
+    The folder of a campaign in place of TRACE: its summary, or with `--as html` its curves. Then
+    the exit status is that of the campaign: 0 nothing was broken, 1 something was, 2 not concluded.
+    """
+    from poolproof.report.campaign_record import is_campaign
+    from poolproof.report.finding_report import plain_text, trace_report
+    from poolproof.report.output_files import check_file
+    from poolproof.report.terminal import show
+    from poolproof.report.trace_files import find_trace
+
+    if output is not None:
+        check_file(Path(output))
+    # An empty name is no folder, though Path takes it for this one.
+    if trace.strip() and is_campaign(Path(trace)):
+        sys.exit(_show_campaign(Path(trace), form, output))
+    _, found = find_trace(trace)
+    if form == "pytest":
+        from poolproof.report.regression_test import regression_test
+
+        text = regression_test(found, None if output is None else Path(output))
+    elif form == "python":
+        from poolproof.report.manager_reproducer import manager_reproducer
+        from poolproof.report.reproducer import reproducer
+
+        text = manager_reproducer(found) if found.level == "manager" else reproducer(found)
+    elif form == "html":
+        from poolproof.report.html_trace import html_trace
+
+        text = html_trace(found)
+    elif output is None:
+        show(trace_report(found))
+        return
+    else:
+        text = plain_text(trace_report(found))
+    _put(text, output)
+
+
+def _show_campaign(folder: Path, form: str, output: str | None) -> int:
+    from poolproof.report.campaign_page import campaign_page
+    from poolproof.report.campaign_record import read_record
+    from poolproof.report.campaign_summary import campaign_summary
+
+    if form not in {"text", "html"}:
+        raise click.UsageError(
+            f"{folder} is the folder of a campaign, which is shown as text or html; "
+            f"for {form} name one of its findings"
+        )
+    record = read_record(folder)
+    _put(campaign_page(record) if form == "html" else campaign_summary(record), output)
+    return record.exit_status
+
+
+def _put(text: str, output: str | None) -> None:
+    from poolproof.report.output_files import write_file
+
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_file(Path(output), text)

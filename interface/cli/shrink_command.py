@@ -1,0 +1,70 @@
+"""`poolproof shrink TRACE`: the shortest form of a failing trace that delta debugging finds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from poolproof.cli.target_argument import not_empty
+
+__all__ = ["shrink_command"]
+
+
+@click.command("shrink")
+@click.argument("trace")
+@click.option(
+    "--target",
+    callback=not_empty,
+    help="Shrink on this target, not on the one that the trace names.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write to this file, not to the output."
+)
+@click.option("--in-process", is_flag=True, help="No child process, no limits: for debuggers.")
+@click.option(
+    "--call-timeout",
+    type=click.FloatRange(min=0, max=86_400, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="Seconds that one call of the target may take.",
+)
+def shrink_command(
+    *, trace: str, target: str | None, output: Path | None, in_process: bool, call_timeout: float
+) -> None:
+    """Minimise TRACE, a trace file or the fingerprint of a finding.
+
+    Exit status: 1 a shorter or equal trace that fails was written, 0 the trace holds now and
+    nothing was written, 2 it could not be run.
+    """
+    from dataclasses import replace
+
+    from poolproof.certification.isolated_shrinking import shrink_isolated
+    from poolproof.certification.isolated_target import watch_isolated
+    from poolproof.harness.fingerprint import fingerprint_of
+    from poolproof.harness.isolation import Limits
+    from poolproof.report.finding_report import trace_report
+    from poolproof.report.output_files import check_file, write_file
+    from poolproof.report.terminal import show
+    from poolproof.report.trace_files import find_trace
+
+    if output is not None:
+        check_file(output)
+    path, recorded = find_trace(trace)
+    limits = Limits(call_timeout_s=call_timeout)
+    small = shrink_isolated(recorded, target, limits, in_process=in_process)
+    if small.violation is None:
+        click.echo(f"holds now: {path} shows no violation, so there is nothing to shrink")
+        return
+    small = replace(small, fingerprint=fingerprint_of(small), shown=())
+    if small.level == "manager":
+        watched = watch_isolated(small, target, limits, in_process=in_process)
+        small = replace(small, shown=() if watched is None else watched.shown)
+    click.echo(f"{len(recorded.commands)} commands became {len(small.commands)}", err=True)
+    if output is None:
+        click.echo("\n".join(small.lines()))
+    else:
+        write_file(output, "\n".join(small.lines()) + "\n")
+        show(trace_report(small))
+    sys.exit(1)

@@ -1,0 +1,88 @@
+"""A detector: every state and every short sequence of small scopes, as `certify` explores them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from poolproof.certification.certificate import Outcome as StageOutcome
+from poolproof.certification.description import describe
+from poolproof.certification.exploration import Exploring
+from poolproof.certification.levels import BUDGETS
+from poolproof.certification.progress import SilentProgress
+from poolproof.contract.trace import Trace
+from poolproof.harness.failure_kind import FailureKind, failure_kind
+from poolproof.harness.isolation import Beacon, Finished
+from poolproof.kill_matrix.detector import Detector, Outcome
+from poolproof.kill_matrix.drivers import minimised_length
+from poolproof.kill_matrix.subject import Subject
+from poolproof.targets.target import Target
+
+__all__ = ["EXHAUSTIVE", "explore"]
+
+
+class _InThisWorker:
+    """The interface of an isolation: jobs run right here, which is isolated already."""
+
+    def __init__(self, target: Target, beacon: Beacon) -> None:
+        self._target = target
+        self._beacon = beacon
+
+    def map(
+        self, job: Callable[[Target, Any, Beacon], Any], arguments: Iterable[Any]
+    ) -> Iterator[Finished[Any]]:
+        for argument in arguments:
+            self._beacon.bump()
+            yield Finished(job(self._target, argument, self._beacon))
+
+
+class _FirstTrace:
+    """The interface of a finding collector: keeps the first trace, and the kinds of all."""
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+        self.kinds: frozenset[FailureKind] = frozenset()
+
+    def add(self, _stage: str, trace: Trace, _num_runs: int = 1) -> None:
+        self.trace = self.trace or trace
+        assert trace.violation is not None
+        self.kinds |= {failure_kind(trace.violation, trace.commands)}
+
+
+def explore(subject: Subject, level: str, seed: int, beacon: Beacon) -> tuple[int, Trace | None]:
+    """The exhaustive stages of a level, up to the first that fails: steps, and the failing trace.
+
+    Steps are counted to the end of the part of the states in which it failed.
+    """
+    target = subject.target()
+    about = describe(target, None, beacon)
+    first = _FirstTrace()
+    # Both are stood in for: there is nothing to isolate and nothing to list.
+    isolation: Any = _InThisWorker(target, beacon)
+    collector: Any = first
+    exploring = Exploring(isolation, about, collector, SilentProgress(), seed)
+    exploring.explore(BUDGETS[level])
+    steps = sum(stage.steps for stage in exploring.stages)
+    is_refused = any(stage.outcome is StageOutcome.REFUSED for stage in exploring.stages)
+    assert is_refused == (first.trace is not None), subject.id
+    return steps, first.trace
+
+
+def _search(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
+    began = time.process_time()
+    steps, trace = explore(subject, "quick", seed, beacon)
+    seconds = time.process_time() - began
+    if trace is None:
+        return Outcome(False, steps, seconds)
+    assert trace.violation is not None
+    length = minimised_length(subject, trace, beacon)
+    return Outcome(True, steps, seconds, trace.violation.invariant, length)
+
+
+EXHAUSTIVE = Detector(
+    "exhaustive",
+    "every state and every short sequence of small scopes, as at `certify --level quick`",
+    _search,
+    is_seeded=False,
+)

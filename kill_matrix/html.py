@@ -1,0 +1,76 @@
+"""A kill matrix as one web page: no script, no network, every thread linked."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from poolproof.kill_matrix.matrix import Matrix, Row, Seen
+from poolproof.kill_matrix.threads import link_of
+from poolproof.kill_matrix.wording import (
+    KERNELS,
+    LEGEND,
+    cell_text,
+    conclusions,
+    seconds_of,
+    steps_of,
+    verdict_text,
+)
+from poolproof.report.wording import in_a_template
+
+__all__ = ["matrix_html"]
+
+
+def matrix_html(matrix: Matrix) -> str:
+    """The page; everything that comes from the matrix is escaped."""
+    environment = Environment(
+        loader=PackageLoader("poolproof.kill_matrix", "templates"),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=in_a_template,
+    )
+    page = environment.get_template("bugs.html").render(
+        matrix=matrix,
+        groups=[(level, [r for r in matrix.rows if _group(r) == level]) for level in _GROUPS],
+        conclusions=conclusions(matrix),
+        verdict=verdict_text(matrix),
+        legend=LEGEND,
+        kernels=KERNELS,
+        cell_text=cell_text,
+        cell_class=_cell_class,
+        cell_title=_cell_title,
+        link_of=link_of,
+        seconds_of=seconds_of,
+        steps_of=steps_of,
+    )
+    return page + "\n"
+
+
+_GROUPS = ("queue", "pool", "manager", "oddities, which are right")
+
+
+def _group(row: Row) -> str:
+    return _GROUPS[-1] if row.is_oddity else row.level
+
+
+def _cell_class(row: Row, seen: Seen) -> str:
+    if seen.why_not:
+        return "none"
+    if row.is_oddity:
+        return "wrong" if seen.caught else "right"
+    return "caught" if seen.caught == seen.of else "partly" if seen.caught else "missed"
+
+
+def _cell_title(name: str, seen: Seen) -> str:
+    """What a cell says when it is pointed at."""
+    if seen.why_not:
+        return f"{name}: {seen.why_not}"
+    said = [f"{name}: caught from {seen.caught} of {seen.of} seeds"]
+    if seen.invariants:
+        said.append(f"named by {', '.join(seen.invariants)}")
+    if seen.seconds is not None:
+        said.append(f"{seen.seconds:.3g} s")
+    if seen.length is not None:
+        said.append(f"shortest trace {seen.length} commands")
+    return "; ".join([*said, seen.note] if seen.note else said)

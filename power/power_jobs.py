@@ -1,0 +1,130 @@
+"""What workers do for a power run: look at the target, trace a stage, certify one mutant.
+
+Each worker is forked for one job, so that a mutant ends with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from poolproof.certification.description import Description, describe
+from poolproof.contract.target import TargetError
+from poolproof.harness.isolation import Beacon
+from poolproof.power.line_trace import traced
+from poolproof.power.modules import Prepared, plant
+from poolproof.power.mutation import Mutation
+from poolproof.power.stages import Failure, Stage, failures_of
+
+__all__ = ["Judged", "Look", "Survey", "Task", "judge", "look", "survey"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The description of each target, and of each mutated module its name, file and text."""
+
+    about: tuple[Description, ...]
+    sources: tuple[tuple[str, Path, bytes], ...]
+
+
+def look(prepared: Prepared, _: None, beacon: Beacon) -> Look:
+    """What the parent has to know."""
+    about = tuple(describe(target, None, beacon) for target in prepared.targets)
+    sources = tuple((source.module, source.path, source.text) for source in prepared.sources)
+    return Look(about, sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the unmutated target does in a stage.
+
+    `lines` are (module, line), `functions` (module, name, first line); `failing` are the plain
+    runs that fail unmutated, -1 for another stage that does.
+    """
+
+    stage: Stage
+    lines: frozenset[tuple[str, int]] = frozenset()
+    functions: frozenset[tuple[str, str, int]] = frozenset()
+    failing: frozenset[int] = frozenset()
+
+
+def survey(prepared: Prepared, job: tuple[Description, Stage], beacon: Beacon) -> Survey:
+    """Run a stage on the unmutated target and trace it."""
+    about, stage = job
+    modules = {
+        function.__code__.co_filename: module
+        for module, functions in prepared.functions.items()
+        for function in functions
+    }
+    with traced(modules) as seen:
+        failing = frozenset(
+            failure.run
+            for failure in failures_of(prepared.targets[stage.target], about, stage, beacon)
+        )
+    return Survey(
+        stage,
+        frozenset((modules[file], line) for file, line in seen.lines),
+        frozenset((modules[file], name, line) for file, name, line in seen.functions),
+        failing,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A mutant, the stages that reach it, and what of each fails unmutated."""
+
+    mutation: Mutation
+    about: tuple[Description, ...]
+    stages: tuple[Survey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the stages say of one mutant: the invariant and the sentence that refuse it, if any."""
+
+    stage: str = ""
+    invariant: str = ""
+    sentence: str = ""
+    num_commands: int = 0
+    stages_run: tuple[str, ...] = field(default=())
+
+    @property
+    def refused(self) -> bool:
+        """Whether something broke."""
+        return bool(self.invariant)
+
+
+def judge(prepared: Prepared, task: Task, beacon: Beacon) -> Judged:
+    """Put the mutant in place and run its stages up to the first violation."""
+    plant(prepared, task.mutation)
+    names = []
+    for known in task.stages:
+        stage = known.stage
+        names.append(stage.name)
+        try:
+            failure = _first_new(prepared, task, known, beacon)
+        except TargetError as error:
+            # `certify` would stop with status 2: no pass, and no verdict either.
+            return Judged(stage.name, "CANNOT RUN", str(error), 0, tuple(names))
+        if failure is not None:
+            violation = failure.violation
+            return Judged(
+                stage.name,
+                violation.invariant,
+                violation.sentence,
+                failure.num_commands,
+                tuple(names),
+            )
+    return Judged(stages_run=tuple(names))
+
+
+def _first_new(prepared: Prepared, task: Task, known: Survey, beacon: Beacon) -> Failure | None:
+    """The first failure of a stage that the unmutated target does not show."""
+    if -1 in known.failing:
+        return None
+    place = known.stage.target
+    target, about = prepared.targets[place], task.about[place]
+    for failure in failures_of(target, about, known.stage, beacon):
+        if failure.run not in known.failing:
+            return failure
+    return None

@@ -1,0 +1,257 @@
+"""A power run from the target to the report: survey, sample, certify each mutant, own tests.
+
+The unmutated target was certified before; what is wrong with it even so (accepted findings) is
+surveyed here once more, run by run, so that a mutant is refused only where the original passes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from poolproof.certification.driving import raise_if_ours, value_of
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.progress import Progress
+from poolproof.certification.run_plan import kinds_of
+from poolproof.contract.target import TargetError
+from poolproof.harness.isolation import Failed, Finished, ImporterError, Isolation
+from poolproof.power.compiled import Place, compiled, functions_of
+from poolproof.power.modules import Prepared, prepare
+from poolproof.power.mutation import Mutation, Source
+from poolproof.power.own_tests import OwnTests
+from poolproof.power.planting import candidates, sample
+from poolproof.power.power_jobs import Judged, Look, Survey, Task, judge, look, survey
+from poolproof.power.power_options import PowerOptions
+from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport
+from poolproof.power.stages import Stage, stages_beside, stages_of
+from poolproof.power.verdicts_file import VerdictsFile
+from poolproof.stateful_tests.warm_up import warmed_up
+from poolproof.targets.load import load_target
+from poolproof.targets.target import Target
+
+__all__ = ["PowerRun", "power_run"]
+
+
+@contextmanager
+def power_run(
+    load: Callable[[], Target], options: CertifyOptions, power: PowerOptions, progress: Progress
+) -> Iterator[PowerRun]:
+    """A power run on the target that `load` loads, in child processes.
+
+    Raises TargetError where it cannot be carried out, before anything long is done.
+    """
+    if not Isolation.is_available:
+        raise TargetError("--power needs fork(), which this system does not have")
+    also = [partial(load_target, name) for name in power.also]
+    isolation = Isolation(
+        warmed_up(partial(prepare, load, power.modules, also)),
+        options.limits,
+        workers=options.workers,
+    )
+    try:
+        with isolation:
+            yield PowerRun(isolation, options, power, progress)
+    except ImporterError as error:
+        loading = error.outcome
+        if isinstance(loading, Failed) and loading.exception_type.endswith("TargetError"):
+            raise TargetError(loading.message) from error
+        raise TargetError(str(error)) from error
+
+
+class PowerRun:
+    """One power run: the constructor looks at source and own tests, `measure` does the work."""
+
+    def __init__(
+        self,
+        isolation: Isolation[Prepared],
+        options: CertifyOptions,
+        power: PowerOptions,
+        progress: Progress,
+    ) -> None:
+        self._isolation = isolation
+        self._options = options
+        self._power = power
+        self._progress = progress
+        progress.begin("looking at the target's source")
+        seen: Look = value_of(isolation, look, None)
+        self._about = seen.about
+        self._sources = [Source(*source) for source in seen.sources]
+        self._tests = self._own_tests()
+        progress.end()
+
+    def measure(self, progress: Progress) -> PowerReport:
+        """Survey, mutants, own tests.
+
+        Raises TargetError where no run enters the source or another judge does not hold, and
+        OutputError for a file of verdicts that cannot be used.
+        """
+        self._progress = progress
+        began = time.monotonic()
+        about, options, tests = self._about[0], self._options, self._tests
+        surveys = self._survey()
+        modules, found = _candidates(self._sources, surveys, of_size=self._power.of_size)
+        if not found:
+            raise TargetError(
+                f"{about.name}: no run enters a function of "
+                f"{', '.join(module.name for module in modules)}; name others with --power-modules"
+            )
+        drawn = sample(self._sources, found, self._power.most_mutants, options.seed)
+        with VerdictsFile(self._power.results, self._facts()) as known:
+            if known.note:
+                progress.say(known.note)
+            mutants = self._judged(drawn.mutations, surveys, known)
+            if tests is not None:
+                few = mutants[: self._power.own_mutants]
+                mutants = [*self._judged_by_own(tests, few, known), *mutants[len(few) :]]
+        progress.end()
+        order = {source.module: place for place, source in enumerate(self._sources)}
+        mutants.sort(key=lambda m: (order[m.mutation.module], m.mutation.start, m.mutation.end))
+        return PowerReport(
+            target=about.name,
+            target_version=about.version,
+            level=options.level,
+            seed=options.seed,
+            also=self._power.also,
+            modules=tuple(modules),
+            num_candidates=drawn.num_candidates,
+            num_equivalent=drawn.num_equivalent,
+            mutants=tuple(mutants),
+            stages=tuple(known.stage.name for known in surveys),
+            own=OwnRun(tests.command, tests.seconds, tests.never_loaded) if tests else None,
+            seconds=time.monotonic() - began,
+        )
+
+    def _own_tests(self) -> OwnTests | None:
+        """The own tests, run once: the longest work comes last, its errors come first."""
+        command = self._power.own_tests
+        if command is None:
+            return None
+        self._progress.begin("the target's own tests, unmutated")
+        return OwnTests(command, self._sources, self._options.workers)
+
+    def _facts(self) -> dict[str, Any]:
+        """What a verdict depends on, the code of the checks apart."""
+        return {
+            "targets": [(about.name, about.version) for about in self._about],
+            "sources": [(s.module, sha256(s.text).hexdigest()) for s in self._sources],
+            "stages": [(each.name, each.seed, each.first, each.count) for each in self._stages()],
+        }
+
+    def _stages(self) -> list[Stage]:
+        """Those of the target, then those of the targets that judge as well."""
+        options = self._options
+        stages = stages_of(kinds_of(self._about[0], options), options.level, options.seed)
+        for place, about in enumerate(self._about[1:], start=1):
+            kinds = kinds_of(about, options)
+            stages += stages_beside(kinds, options.level, options.seed, place, about.name)
+        return stages
+
+    def _survey(self) -> list[Survey]:
+        """What the unmutated target executes and breaks in each stage."""
+        stages = self._stages()
+        self._progress.begin("stages, traced on the unmutated target", len(stages))
+        surveys = []
+        jobs = [(self._about[stage.target], stage) for stage in stages]
+        for (_, stage), outcome in zip(jobs, self._isolation.map(survey, jobs), strict=True):
+            raise_if_ours(outcome)
+            self._progress.advance(1)
+            if isinstance(outcome, Finished):
+                surveys.append(outcome.value)
+            else:
+                # It is lost unmutated as well (an accepted finding), and shows nothing of mutants.
+                surveys.append(Survey(stage, failing=frozenset([-1])))
+        for known in surveys:
+            if known.stage.beside and known.failing:
+                raise TargetError(
+                    f"--power-also {known.stage.beside}: it does not hold unmutated; certify it "
+                    "alone to see why, or leave it out"
+                )
+        return surveys
+
+    def _judged(
+        self, mutations: Sequence[Mutation], surveys: Sequence[Survey], known: VerdictsFile
+    ) -> list[Mutant]:
+        """Each mutant certified by the stages that execute one of its lines."""
+        tasks = [Task(each, self._about, _reaching(each, surveys)) for each in mutations]
+        found = {each: judged for each in mutations if (judged := known.judged(each)) is not None}
+        reached = [task for task in tasks if task.stages and task.mutation not in found]
+        self._progress.begin("mutants", len(reached))
+        for place, outcome in self._isolation.as_completed(judge, reached):
+            self._progress.advance(1)
+            mutation = reached[place].mutation
+            if isinstance(outcome, Finished):
+                found[mutation] = outcome.value
+                known.keep_judged(mutation, outcome.value)
+            elif isinstance(outcome, Failed):
+                # The checks themselves stumbled, where `certify` stops and says so.
+                what = f"the checks raised {outcome.exception_type}: {outcome.message}"
+                found[mutation] = Judged("", "CANNOT RUN", what)
+            else:
+                # Not kept: a machine that is busy, or a tighter limit, may have had its part in it.
+                found[mutation] = Judged("", "CRASH", outcome.sentence("a command"))
+        return [
+            Mutant(task.mutation, bool(task.stages), found.get(task.mutation, Judged()))
+            for task in tasks
+        ]
+
+    def _judged_by_own(
+        self, tests: OwnTests, mutants: Sequence[Mutant], known: VerdictsFile
+    ) -> list[Mutant]:
+        """The same mutants, with the verdicts of the target's own tests."""
+        found = {each.mutation: known.own(each.mutation, tests.command) for each in mutants}
+        new = [mutation for mutation, verdict in found.items() if verdict is None]
+        self._progress.begin("the target's own tests, mutants", len(new))
+        for mutation, verdict in zip(new, tests.judge(new), strict=True):
+            self._progress.advance(1)
+            known.keep_own(mutation, tests.command, verdict)
+            found[mutation] = verdict
+        return [replace(mutant, own=found[mutant.mutation]) for mutant in mutants]
+
+
+def _reaching(mutation: Mutation, surveys: Sequence[Survey]) -> tuple[Survey, ...]:
+    """The stages that execute a line of the mutation; in all others nothing can differ."""
+    first, last = mutation.lines
+    changed = {(mutation.module, line) for line in range(first, last + 1)}
+    found = [known for known in surveys if -1 not in known.failing and changed & known.lines]
+    # What a task carries travels to its worker; the lines are not needed there.
+    return tuple(Survey(known.stage, failing=known.failing) for known in found)
+
+
+def _candidates(
+    sources: Sequence[Source], surveys: Sequence[Survey], *, of_size: bool
+) -> tuple[list[MutatedModule], list[Mutation]]:
+    """The mutated modules, and every edit of the functions that some stage of the target enters.
+
+    What targets that judge as well enter beyond that stays as it is: they add judges, no mutants.
+    """
+    entered = {place for known in surveys if not known.stage.beside for place in known.functions}
+    modules, found = [], []
+    for source in sources:
+        places: set[Place] = {
+            (name, line) for module, name, line in entered if module == source.module
+        }
+        never = [
+            name
+            for name, code in functions_of(compiled(source.text, source.path))
+            if (code.co_name, code.co_firstlineno) not in places
+        ]
+        edits = candidates(source, places, of_size=of_size)
+        num_functions = len(functions_of(compiled(source.text, source.path))) - len(never)
+        modules.append(
+            MutatedModule(
+                source.module, _shown(source.path), num_functions, tuple(never), len(edits)
+            )
+        )
+        found += edits
+    return modules, found
+
+
+def _shown(path: Path) -> str:
+    """The file with its folder: enough to find it, and nothing of this machine."""
+    return f"{path.parent.name}/{path.name}"

@@ -1,0 +1,1 @@
+"""Reports: certificates, findings, traces, campaigns and kernels as text, pages and files."""

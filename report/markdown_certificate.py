@@ -1,0 +1,64 @@
+"""The certificate in Markdown, for a pull request or the summary page of a CI run."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from poolproof.certification.certificate import Certificate
+from poolproof.report.finding_report import finding_report, plain_text
+from poolproof.report.text_certificate import result_lines, verdict_line
+from poolproof.report.wording import in_a_template
+from poolproof.targets.profile_text import profile_words
+
+__all__ = ["markdown_certificate", "markdown_environment"]
+
+
+def markdown_environment() -> Environment:
+    """Our templates, with filters that make any value harmless in Markdown."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=in_a_template,
+        autoescape=False,  # noqa: S701 -- Markdown is not HTML; `_cell` makes values harmless in it
+    )
+    environment.filters["cell"] = _cell
+    environment.filters["indented"] = _indented
+    return environment
+
+
+def markdown_certificate(certificate: Certificate) -> str:
+    """A judged certificate as a Markdown document."""
+    sections = [
+        ("Finding", [(f, plain_text(finding_report(f))) for f in certificate.findings]),
+        ("Hardening", [(f, plain_text(finding_report(f))) for f in certificate.hardening]),
+    ]
+    return (
+        markdown_environment()
+        .get_template("certificate.md")
+        .render(
+            certificate=certificate,
+            verdict_line=verdict_line(certificate),
+            declared=profile_words(certificate.profile) or "nothing declared",
+            assumed=profile_words(certificate.profile, certificate.assumed),
+            results=partial(result_lines, certificate),
+            sections=sections,
+        )
+    )
+
+
+def _cell(value: object) -> str:
+    """Text in one line that no table, link or tag of Markdown takes apart."""
+    text = " ".join(str(value).split())
+    for special in "\\|`*_<>[]":
+        text = text.replace(special, f"\\{special}")
+    return text
+
+
+def _indented(report: str) -> str:
+    """A report as a code block that nothing in the report can end: four blanks before each line."""
+    return "\n".join(f"    {line}" for line in report.splitlines())

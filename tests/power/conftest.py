@@ -1,0 +1,92 @@
+"""A right pool of two dozen lines, in a file, and small budgets to certify its mutants with."""
+
+from pathlib import Path
+
+import pytest
+
+from poolproof.certification.levels import BUDGETS, Budget
+from poolproof.stateful_tests.settings import EXAMPLES
+
+RIGHT_POOL = '''
+class Pool:
+    """A pool that counts what it hands out, for nobody."""
+
+    profile = {"eviction": "lru", "duplicates": "first", "misuse": "undefined"}
+
+    def __init__(self, num_blocks, *, enable_caching=True):
+        self.queue = list(range(num_blocks))
+        self.counts = [0] * num_blocks
+        self.hashes = [None] * num_blocks
+        self.index = {}
+        self.caching = enable_caching
+        self.num_handed_out = 0
+
+    def num_free(self):
+        return len(self.queue)
+
+    def allocate(self, n):
+        if n > len(self.queue):
+            raise MemoryError("full")
+        taken = [self.queue.pop(0) for _ in range(n)]
+        self.evict(taken)
+        for block in taken:
+            self.counts[block] = 1
+            self.num_handed_out += 1
+        return taken
+
+    def touch(self, block_ids):
+        for block in block_ids:
+            if self.counts[block] == 0:
+                self.queue.remove(block)
+            self.counts[block] += 1
+
+    def free(self, block_ids):
+        for block in block_ids:
+            self.counts[block] -= 1
+            if self.counts[block] == 0:
+                self.queue.append(block)
+
+    def cache(self, block_ids, hashes):
+        if not self.caching:
+            return
+        for block, block_hash in zip(block_ids, hashes):
+            if self.hashes[block] == block_hash:
+                continue
+            self.evict([block])
+            if block_hash not in self.index:
+                self.index[block_hash] = block
+                self.hashes[block] = block_hash
+
+    def evict(self, block_ids):
+        for block in block_ids:
+            block_hash = self.hashes[block]
+            if block_hash is not None:
+                del self.index[block_hash]
+                self.hashes[block] = None
+
+    def lookup(self, block_hash):
+        return self.index.get(block_hash)
+
+    def reset(self):
+        if any(self.counts):
+            return False
+        self.evict(range(len(self.counts)))
+        return True
+'''
+
+
+@pytest.fixture
+def right_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The target string of the pool, whose file stands in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "right.py").write_text(RIGHT_POOL)
+    return "right.py:Pool"
+
+
+@pytest.fixture
+def small_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `quick` of a tenth of a second."""
+    small = Budget(pool_chunks=1, chain_chunks=1, queue_chunks=1, shortest_states=100)
+    monkeypatch.setitem(BUDGETS, "quick", small)
+    monkeypatch.setitem(EXAMPLES, "quick", 3)
+    monkeypatch.setattr("poolproof.power.stages.RUNS_PER_CHUNK", 20)

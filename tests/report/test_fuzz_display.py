@@ -1,0 +1,181 @@
+"""What a running campaign shows: a panel on a terminal, lines elsewhere, findings everywhere."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from poolproof.fuzz.coordinator import Budget
+from poolproof.fuzz.findings import Finding
+from poolproof.report.campaign_words import Allowance
+from poolproof.report.fuzz_display import display_to
+from poolproof.report.fuzz_lines import PlainDisplay, QuietDisplay
+from poolproof.report.fuzz_live import LiveDisplay, campaign_panel
+
+HOUR = Allowance(Budget(seconds=3_600))
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+class AsciiTerminal(Terminal):
+    encoding = "ascii"
+
+
+@pytest.fixture(name="finding")
+def finding_(samples):
+    trace = samples.trace()
+    return Finding(trace.fingerprint, "kind", trace, b"", 500, 1.5)
+
+
+def drawn(panel_status, *, left=None, stream=None, width=100, height=40):
+    stream = stream or Terminal()
+    console = Console(file=stream, width=width, height=height, color_system=None)
+    console.print(campaign_panel(panel_status, left, console))
+    return stream.getvalue()
+
+
+def test_the_panel_shows_how_a_campaign_stands(campaigns):
+    text = drawn(campaigns.status(num_pending=3), left=90.0)
+    for words in (
+        "900 of 1,000 states (90.0 %)",
+        "1,000 steps/s",
+        "10,000 steps, 100 runs",
+        "2 at work, 1 lost",
+        "12 tapes, 50.0 % stable",
+        "0, 3 to be minimised",
+        "40 steps ago",
+        "running, 10 s, 1 min 30 s left",
+    ):
+        assert words in text
+
+
+def test_the_panel_draws_the_curve_up_to_the_known_number_of_states(campaigns):
+    text = drawn(campaigns.status())
+    assert "1,000│" in text
+    assert "█" in text
+
+
+def test_the_panel_shows_the_last_findings(campaigns):
+    lines = tuple(campaigns.finding_line(fingerprint=f"f-{number}") for number in range(8))
+    text = drawn(campaigns.status(findings=lines))
+    assert "the last 5:" in text
+    assert "f-7  OWN  after 2.0 s, 3 commands" in text
+    assert "f-2 " not in text
+
+
+def test_the_panel_of_a_campaign_without_a_known_number_of_states_has_no_share(campaigns):
+    text = drawn(campaigns.status(num_possible=None))
+    assert "900 states" in text
+    assert "%)" not in text
+
+
+def test_the_panel_fits_a_small_terminal(campaigns):
+    lines = drawn(
+        campaigns.status(findings=(campaigns.finding_line(),) * 9), width=80, height=12
+    ).splitlines()
+    assert len(lines) <= 12
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_terminal_without_unicode_gets_plain_characters(campaigns):
+    text = drawn(campaigns.status(findings=(campaigns.finding_line(),)), stream=AsciiTerminal())
+    assert text.replace("…", "").isascii()
+    assert "#" in text
+
+
+def test_text_of_the_target_cannot_steer_the_terminal(campaigns):
+    text = drawn(
+        campaigns.status(target="x\x1b[2J", findings=(campaigns.finding_line(sentence="\x1b[31m"),))
+    )
+    assert "\x1b" not in text
+
+
+def test_a_campaign_of_which_nothing_is_known_is_shown(campaigns):
+    text = drawn(replace(campaigns.status(), curve=(), num_states=0, num_steps=0, seconds=0.0))
+    assert "0 of 1,000 states (0.0 %)" in text
+
+
+def test_a_terminal_gets_the_panel(monkeypatch, campaigns):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with display_to(stream, HOUR) as display:
+        assert isinstance(display, LiveDisplay)
+        display.show(campaigns.status())
+    assert "900 of 1,000 states" in stream.getvalue()
+
+
+def test_a_dumb_terminal_gets_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    with display_to(Terminal(), HOUR) as display:
+        assert isinstance(display, PlainDisplay)
+
+
+def test_a_pipe_gets_lines():
+    with display_to(io.StringIO(), HOUR) as display:
+        assert isinstance(display, PlainDisplay)
+
+
+def test_plain_lines_say_what_is_left(capsys, campaigns):
+    PlainDisplay(Allowance(Budget(seconds=100)), interval_s=0).show(campaigns.status())
+    line = capsys.readouterr().err
+    assert line == (
+        "10,000 steps, 1,000 a second, 900 of 1,000 states (90.0 %), 0 findings, "
+        "1 worker lost, 1 min 30 s left\n"
+    )
+
+
+def test_plain_lines_wait_for_their_interval_but_for_the_last(capsys, campaigns):
+    display = PlainDisplay(HOUR, interval_s=1_000)
+    display.show(campaigns.status())
+    assert capsys.readouterr().err == ""
+    display.show(campaigns.status(activity="done"))
+    assert capsys.readouterr().err.endswith("done\n")
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_finding_goes_to_standard_output(capsys, finding, quiet):
+    with display_to(io.StringIO(), HOUR, quiet=quiet) as display:
+        display.say(finding)
+    said = capsys.readouterr()
+    assert said.out.startswith(f"{finding.fingerprint}  IDX")
+    assert said.err == ""
+
+
+def test_a_finding_beside_the_panel_goes_to_a_standard_output_that_is_a_file(
+    capsys, monkeypatch, finding
+):
+    monkeypatch.setenv("TERM", "xterm")
+    with display_to(Terminal(), HOUR) as display:
+        display.say(finding)
+    assert capsys.readouterr().out.startswith(f"{finding.fingerprint}  IDX")
+
+
+def test_quiet_shows_no_status(capsys, campaigns):
+    with display_to(Terminal(), HOUR, quiet=True) as display:
+        assert isinstance(display, QuietDisplay)
+        display.show(campaigns.status(activity="done"))
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("budget", "left"),
+    [
+        (Budget(seconds=100), 94.0),
+        (Budget(steps=7_000), 1.0),
+        (Budget(quiet_steps=540), 0.5),
+        (Budget(seconds=100, steps=7_000), 1.0),
+        (Budget(seconds=float("inf")), None),
+        (Budget(seconds=1), 0.0),
+    ],
+)
+def test_what_is_left_of_a_session_does_not_count_earlier_ones(budget, left, campaigns):
+    allowance = Allowance(budget, earlier_seconds=4.0, earlier_steps=4_000)
+    assert allowance.seconds_left(campaigns.status()) == left
