@@ -13,6 +13,7 @@ from pathlib import Path
 
 from poolproof.certification.certificate import Certificate, CertificateError, Finding
 from poolproof.certification.finding import Identity
+from poolproof.contract.errors import PoolproofError
 from poolproof.contract.profile import Profile
 from poolproof.harness.fingerprint import fingerprint_of
 
@@ -23,7 +24,7 @@ _NAMES_TELL_KINDS = 2
 """The first version of certificates whose fingerprints tell all kinds of failures apart."""
 
 
-class BaselineError(ValueError):
+class BaselineError(PoolproofError, ValueError):
     """A baseline that cannot be used; the message names the file and the cause."""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from poolproof.certification.finding import Finding, FindingStatus, Specimen
 from poolproof.certification.json_fields import FieldError, Fields
+from poolproof.contract.errors import PoolproofError
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.violation import Severity
@@ -36,7 +37,7 @@ FORMAT = "poolproof-certificate"
 CERTIFICATE_VERSION = 2
 
 
-class CertificateError(ValueError):
+class CertificateError(PoolproofError, ValueError):
     """JSON that is not a certificate that we can read; the message says which field and why."""
 
 

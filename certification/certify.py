@@ -30,9 +30,9 @@ from poolproof.certification.progress import Progress
 from poolproof.certification.ruler import check_ruler
 from poolproof.certification.run_kinds import INDEX, POOL, QUEUE, RunKind, manager_kind
 from poolproof.certification.run_plan import kinds_of, layout_notes
-from poolproof.contract.target import CONTRACT_VERSION, TargetError
+from poolproof.contract.target import CONTRACT_VERSION
 from poolproof.contract.trace import Trace
-from poolproof.harness.isolation import Failed, Finished, ImporterError, InProcess, Isolation
+from poolproof.harness.isolation import Finished, ImporterError, InProcess, Isolation
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.target import Target
 
@@ -67,10 +67,7 @@ def certify(load: Callable[[], Target], options: CertifyOptions, progress: Progr
         with isolation:
             certificate = certification.run()
     except ImporterError as error:
-        loading = error.outcome
-        if isinstance(loading, Failed) and loading.exception_type.endswith("TargetError"):
-            raise TargetError(loading.message) from error
-        raise TargetError(str(error)) from error
+        raise error.as_known() from error
     seconds = time.monotonic() - began
     certificate = replace(certificate, limits=(isolation.statement,), seconds=seconds)
     if certification.was_interrupted:

@@ -19,8 +19,7 @@ from poolproof.certification.progress import Progress
 from poolproof.certification.run_kinds import RunKind
 from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.profile import Profile
-from poolproof.contract.target import TargetError
-from poolproof.harness.isolation import Failed, ImporterError, Isolation
+from poolproof.harness.isolation import ImporterError, Isolation
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.paired import paired_target
 from poolproof.targets.target import Target
@@ -115,10 +114,7 @@ def _isolated(
         with Isolation(warmed_up(load), options.limits, workers=options.workers) as isolation:
             return job(isolation)
     except ImporterError as error:
-        loading = error.outcome
-        if isinstance(loading, Failed) and loading.exception_type.endswith("TargetError"):
-            raise TargetError(loading.message) from error
-        raise TargetError(str(error)) from error
+        raise error.as_known() from error
 
 
 def _drive(

@@ -376,8 +376,7 @@ def raise_if_ours(outcome: Any) -> None:
     Raises TargetError or RuntimeError.
     """
     if isinstance(outcome, Failed):
-        if outcome.exception_type.endswith("TargetError"):
-            raise TargetError(outcome.message)
+        outcome.raise_if_known()
         raise RuntimeError(
             f"a job failed: {outcome.exception_type}: {outcome.message}\n{outcome.traceback}"
         )

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import enum
 import json
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from poolproof.certification.json_fields import FieldError, Fields
-from poolproof.contract.trace import Trace, TraceError, read_trace
+from poolproof.contract.trace import Trace, TraceError
 from poolproof.contract.violation import Violation
 from poolproof.harness.extent import Extent, beyond_small
 from poolproof.harness.failure_kind import FailureKind, failure_kind
@@ -173,12 +171,7 @@ def _specimen(value: Any, what: str) -> Specimen:
 
 
 def _trace_of(records: list[Any], what: str) -> Trace:
-    """The contract reads traces from files, and its checks are wanted here as well."""
-    with tempfile.TemporaryDirectory(prefix="poolproof-") as folder:
-        path = Path(folder, "trace")
-        path.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
-        try:
-            return read_trace(path)
-        except TraceError as error:
-            cause = str(error).replace(str(path), "its trace")
-            raise FieldError(f"{what}: {cause}") from error
+    try:
+        return Trace.from_lines(map(json.dumps, records), f"{what}: its trace")
+    except TraceError as error:
+        raise FieldError(str(error)) from error

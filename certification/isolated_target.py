@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from poolproof.certification.manager_watch import Watched, watch
 from poolproof.certification.trace_target import load_target_of, maker_for
-from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import (
     Beacon,
@@ -60,7 +59,7 @@ def serving(
         with isolation, isolation.serve(job) as call:
             yield call
     except ImporterError as error:
-        raise TargetError(_why_not_imported(error)) from error
+        raise error.as_known() from error
 
 
 def finished_or_lost(outcome: Outcome[R]) -> R | Lost:
@@ -70,9 +69,8 @@ def finished_or_lost(outcome: Outcome[R]) -> R | Lost:
             return value
         case Lost():
             return outcome
-        case Failed(exception_type=kind, message=message) if kind.endswith("TargetError"):
-            raise TargetError(message)
         case Failed(exception_type=kind, message=message, traceback=where):
+            outcome.raise_if_known()
             raise WorkerBugError(f"{kind}: {message}\n{where}")
 
 
@@ -120,10 +118,3 @@ def _replay(target: Target, trace: Trace, beacon: Beacon) -> Replay:
 
     beacon.bump()
     return replay(trace, maker_for(trace, target), announce)
-
-
-def _why_not_imported(error: ImporterError) -> str:
-    outcome = error.outcome
-    if isinstance(outcome, Failed) and outcome.exception_type.endswith("TargetError"):
-        return outcome.message
-    return str(error)

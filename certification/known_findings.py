@@ -44,6 +44,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from poolproof.contract.errors import PoolproofError
+
 __all__ = [
     "ENTRIES_FILE",
     "KnownFileError",
@@ -61,7 +63,7 @@ _OF_AN_ENTRY = (*_OF_A_FORM, "link", "reason", "until", "target", "forms")
 _MUST_AGREE = ("invariant", "severity", "operation")
 
 
-class KnownFileError(ValueError):
+class KnownFileError(PoolproofError, ValueError):
     """A known file that cannot be used; the message names file, entry and field."""
 
 

@@ -16,6 +16,8 @@ from poolproof.contract.outside import shown
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+from poolproof.contract.errors import PoolproofError
+
 __all__ = [
     "FEWEST_BYTES_OF_CONTENTS",
     "MOST_HASH_BYTES",
@@ -50,7 +52,7 @@ MOST_HASH_BYTES = 256
 the least: that is 256 different hashes, and runs that want more do with those."""
 
 
-class ProfileError(ValueError):
+class ProfileError(PoolproofError, ValueError):
     """A profile with an unknown key or value; the message names it and what is allowed."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from poolproof.contract.errors import PoolproofError
 from poolproof.contract.index_commands import KEY_KINDS
 
 __all__ = [
@@ -39,7 +40,7 @@ CHAIN_VERBS = ("cache_chain", "lookup_chain", "cache_partial", "usage")
 POOL_OBSERVERS = ("free_order", "free_neighbours", "ref_count", "block_hash", "take_events")
 
 
-class TargetError(Exception):
+class TargetError(PoolproofError):
     """A target that cannot be run at all; the message names the cause and the next step."""
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from poolproof.contract.command_json import command_from_json, command_to_json
 from poolproof.contract.commands import Command
+from poolproof.contract.errors import PoolproofError
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.misuse import MisuseFailure
 from poolproof.contract.outside import shown
@@ -32,7 +33,7 @@ MOST_BLOCKS = 10_000_000
 """More than any server has; a reference of this size takes some seconds to build."""
 
 
-class TraceError(ValueError):
+class TraceError(PoolproofError, ValueError):
     """A file that is not a trace that we can read; the message says where and why."""
 
 
@@ -86,6 +87,18 @@ class Trace:
             records.append({"violation": {**broken, "shown": shown} if shown else broken})
         return [json.dumps(record, separators=(", ", ": ")) for record in records]
 
+    @classmethod
+    def from_lines(cls, lines: Iterable[str], name: str = "the trace") -> Trace:
+        """The trace that `lines` wrote; `name` is what messages call it. Raises TraceError."""
+        records = [
+            (number, _record(name, number, line))
+            for number, line in enumerate(lines, start=1)
+            if line.strip()
+        ]
+        if not records:
+            raise TraceError(f"{name} is not a trace: it is empty")
+        return _body(name, _header(name, records[0][1]), records[1:])
+
 
 def write_trace(trace: Trace, path: Path) -> None:
     """Write a trace file, whole or not at all. Raises OSError."""
@@ -122,41 +135,33 @@ def read_trace(path: Path) -> Trace:
         raise TraceError(f"cannot read trace {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise TraceError(f"{path} is not a trace: byte {error.start} is not UTF-8 text") from error
-    records = [
-        (number, _record(path, number, line))
-        for number, line in enumerate(text.splitlines(), start=1)
-        if line.strip()
-    ]
-    if not records:
-        raise TraceError(f"{path} is not a trace: it is empty")
-    trace = _header(path, records[0][1])
-    return _body(path, trace, records[1:])
+    return Trace.from_lines(text.splitlines(), str(path))
 
 
-def _record(path: Path, number: int, line: str) -> dict[str, Any]:
+def _record(name: str, number: int, line: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise TraceError(
-            f"{path} line {number} is not JSON ({error.msg} at column {error.colno}); "
+            f"{name} line {number} is not JSON ({error.msg} at column {error.colno}); "
             "the file is damaged or cut short"
         ) from error
     except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits
-        raise TraceError(f"{path} line {number} cannot be read as JSON: {error}") from error
+        raise TraceError(f"{name} line {number} cannot be read as JSON: {error}") from error
     if not isinstance(record, dict):
-        raise TraceError(f"{path} line {number} is not a JSON object")
+        raise TraceError(f"{name} line {number} is not a JSON object")
     return record
 
 
-def _header(path: Path, record: dict[str, Any]) -> Trace:
+def _header(name: str, record: dict[str, Any]) -> Trace:
     if record.get("format") != FORMAT:
-        raise TraceError(f'{path} is not a trace: line 1 lacks "format": "{FORMAT}"')
+        raise TraceError(f'{name} is not a trace: line 1 lacks "format": "{FORMAT}"')
     version = record.get("version")
     if not isinstance(version, int) or version < 1:
-        raise TraceError(f"{path} line 1: version {shown(version)} is not a version number")
+        raise TraceError(f"{name} line 1: version {shown(version)} is not a version number")
     if version > TRACE_VERSION:
         raise TraceError(
-            f"{path} has trace version {version}, this Poolproof reads up to {TRACE_VERSION}; "
+            f"{name} has trace version {version}, this Poolproof reads up to {TRACE_VERSION}; "
             "upgrade Poolproof to read it"
         )
     try:
@@ -167,54 +172,54 @@ def _header(path: Path, record: dict[str, Any]) -> Trace:
         target, options = record["target"], record.get("options", {})
         caching = record["enable_caching"]
     except KeyError as error:
-        raise TraceError(f"{path} line 1: the header lacks {error}") from error
+        raise TraceError(f"{name} line 1: the header lacks {error}") from error
     except ProfileError as error:
-        raise TraceError(f"{path} line 1: {error}") from error
+        raise TraceError(f"{name} line 1: {error}") from error
     if isinstance(num_blocks, bool) or not isinstance(num_blocks, int) or num_blocks < 1:
-        raise TraceError(f"{path} line 1: num_blocks must be 1 or more, not {shown(num_blocks)}")
+        raise TraceError(f"{name} line 1: num_blocks must be 1 or more, not {shown(num_blocks)}")
     if num_blocks > MOST_BLOCKS:
         raise TraceError(
-            f"{path} line 1: num_blocks must be at most {MOST_BLOCKS:,}, not {num_blocks:,}"
+            f"{name} line 1: num_blocks must be at most {MOST_BLOCKS:,}, not {num_blocks:,}"
         )
     if level not in ("queue", "index", "pool", "manager"):
         raise TraceError(
-            f"{path} line 1: level {shown(level)} is not one that this version replays"
+            f"{name} line 1: level {shown(level)} is not one that this version replays"
         )
     if not isinstance(target, str) or not isinstance(options, dict):
-        raise TraceError(f"{path} line 1: target must be text and options an object")
+        raise TraceError(f"{name} line 1: target must be text and options an object")
     if not isinstance(caching, bool):
-        raise TraceError(f"{path} line 1: enable_caching must be true or false")
+        raise TraceError(f"{name} line 1: enable_caching must be true or false")
     if not isinstance(assumed, list) or not all(isinstance(row, str) for row in assumed):
-        raise TraceError(f"{path} line 1: assumed must be a list of profile keys")
+        raise TraceError(f"{name} line 1: assumed must be a list of profile keys")
     if profile.null_block is not None and profile.null_block >= num_blocks:
         raise TraceError(
-            f"{path} line 1: null_block {profile.null_block} is none of {num_blocks} blocks"
+            f"{name} line 1: null_block {profile.null_block} is none of {num_blocks} blocks"
         )
     block_size = options.get("block_size", 1)
     if isinstance(block_size, bool) or not isinstance(block_size, int) or block_size < 1:
-        raise TraceError(f"{path} line 1: block_size must be 1 or more, not {shown(block_size)}")
+        raise TraceError(f"{name} line 1: block_size must be 1 or more, not {shown(block_size)}")
     return Trace(
         target, level, replace(profile, assumed=tuple(assumed)), num_blocks, caching, (),
         target_version=record.get("target_version"), options=options,
     )  # fmt: skip
 
 
-def _body(path: Path, trace: Trace, records: list[tuple[int, dict[str, Any]]]) -> Trace:
+def _body(name: str, trace: Trace, records: list[tuple[int, dict[str, Any]]]) -> Trace:
     commands: list[Command] = []
     violation: Violation | None = None
     fingerprint: str | None = None
     shown: tuple[ShownState, ...] = ()
     for number, record in records:
         if violation is not None:
-            raise TraceError(f"{path} line {number}: nothing may follow the violation")
+            raise TraceError(f"{name} line {number}: nothing may follow the violation")
         if "violation" in record:
-            violation, fingerprint = _violation_from_json(path, number, record["violation"])
-            shown = _shown_from_json(path, number, record["violation"])
+            violation, fingerprint = _violation_from_json(name, number, record["violation"])
+            shown = _shown_from_json(name, number, record["violation"])
             continue
         try:
             commands.append(command_from_json(record))
         except ValueError as error:
-            raise TraceError(f"{path} line {number}: {error}") from error
+            raise TraceError(f"{name} line {number}: {error}") from error
     return replace(
         trace,
         commands=tuple(commands),
@@ -237,7 +242,7 @@ def _violation_to_json(violation: Violation, fingerprint: str | None) -> dict[st
     }
 
 
-def _violation_from_json(path: Path, number: int, value: Any) -> tuple[Violation, str | None]:
+def _violation_from_json(name: str, number: int, value: Any) -> tuple[Violation, str | None]:
     try:
         violation = Violation(
             invariant=str(value["invariant"]),
@@ -251,14 +256,14 @@ def _violation_from_json(path: Path, number: int, value: Any) -> tuple[Violation
         )
         fingerprint = value.get("fingerprint")
     except (TypeError, LookupError, ValueError, AttributeError, OverflowError) as error:
-        raise TraceError(f"{path} line {number}: the violation is damaged ({error})") from error
+        raise TraceError(f"{name} line {number}: the violation is damaged ({error})") from error
     return violation, None if fingerprint is None else str(fingerprint)
 
 
-def _shown_from_json(path: Path, number: int, value: dict[str, Any]) -> tuple[ShownState, ...]:
+def _shown_from_json(name: str, number: int, value: dict[str, Any]) -> tuple[ShownState, ...]:
     try:
         return shown_from_json(value.get("shown", []))
     except (TypeError, LookupError, ValueError) as error:
         raise TraceError(
-            f"{path} line {number}: what the target showed is damaged ({error})"
+            f"{name} line {number}: what the target showed is damaged ({error})"
         ) from error

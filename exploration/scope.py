@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from math import comb, factorial, prod
 
+from poolproof.contract.errors import PoolproofError
 from poolproof.contract.profile import Profile
 
 __all__ = ["ALL_VERBS", "ExplorationError", "Scope", "ScopeError"]
@@ -27,7 +28,7 @@ _MOST_HASHES = 5
 """All renamings of hashes are held in tables, and there are factorially many."""
 
 
-class ExplorationError(Exception):
+class ExplorationError(PoolproofError):
     """Something that keeps an exploration from being carried out, in words for its user."""
 
 

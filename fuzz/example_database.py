@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from poolproof.contract.errors import PoolproofError
 from poolproof.fuzz.level_runs import run_tape
 from poolproof.fuzz.recorded_choices import MOST_ANSWERS, tape_of
 from poolproof.fuzz.settings import CampaignSettings
@@ -21,7 +22,7 @@ from poolproof.fuzz.subject import Loaded
 __all__ = ["ExamplesError", "export_tapes", "import_tapes", "key_of", "tape_test"]
 
 
-class ExamplesError(Exception):
+class ExamplesError(PoolproofError):
     """Examples that cannot be read or written; the message says why and what to do."""
 
 

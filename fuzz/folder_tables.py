@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from poolproof.contract.errors import PoolproofError
 from poolproof.contract.outside import cut, printable, said_by
 from poolproof.contract.trace import TraceError
 from poolproof.fuzz.coverage_record import CodeCoverage
@@ -87,7 +88,7 @@ UNREADABLE = (
 """What reading a row raises whose values are not those that were written."""
 
 
-class FolderError(Exception):
+class FolderError(PoolproofError):
     """A folder that cannot be used, or used any longer; the message says why and what to do."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from poolproof.contract.errors import PoolproofError
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.settings import CampaignSettings
 
@@ -27,7 +28,7 @@ __all__ = [
 MESSAGE_VERSION = 1
 
 
-class MessageError(Exception):
+class MessageError(PoolproofError):
     """A message of another version; the text says which and what to do."""
 
 

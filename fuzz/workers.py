@@ -13,7 +13,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from poolproof.contract.target import TargetError
 from poolproof.fuzz.black_box import read_black_box
 from poolproof.fuzz.messages import WorkerOrder, WorkerReport
 from poolproof.fuzz.worker import work
@@ -76,8 +75,7 @@ def report_of(outcome: Outcome[WorkerReport], tape: bytes = b"") -> WorkerReport
     if isinstance(outcome, Finished):
         return outcome.value
     if isinstance(outcome, Failed):
-        if outcome.exception_type.endswith("TargetError"):
-            raise TargetError(outcome.message)
+        outcome.raise_if_known()
         raise RuntimeError(f"{outcome.exception_type}: {outcome.message}\n{outcome.traceback}")
     return LostWorker(outcome, tape, outcome.sentence("a worker"))
 

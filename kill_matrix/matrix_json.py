@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from poolproof.certification.json_fields import FieldError, Fields
+from poolproof.contract.errors import PoolproofError
 from poolproof.kill_matrix.matrix import Column, Matrix, Row, Seen
 
 __all__ = ["MatrixFileError", "matrix_json", "matrix_of", "read_matrix"]
@@ -14,7 +15,7 @@ __all__ = ["MatrixFileError", "matrix_json", "matrix_of", "read_matrix"]
 _FORMAT = "poolproof-kill-matrix"
 
 
-class MatrixFileError(Exception):
+class MatrixFileError(PoolproofError):
     """A file that holds no kill matrix; the message says why."""
 
 

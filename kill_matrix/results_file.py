@@ -19,12 +19,14 @@ from poolproof.report.lines_file import LinesFile
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+from poolproof.contract.errors import PoolproofError
+
 __all__ = ["ResultsFile", "ResultsFileError", "digest_of_code"]
 
 _FORMAT = "poolproof-kill-matrix-searches"
 
 
-class ResultsFileError(Exception):
+class ResultsFileError(PoolproofError):
     """A file that is not one of finished searches, or is damaged; the message says where."""
 
 

@@ -58,10 +58,7 @@ def power_run(
         with isolation:
             yield PowerRun(isolation, options, power, progress)
     except ImporterError as error:
-        loading = error.outcome
-        if isinstance(loading, Failed) and loading.exception_type.endswith("TargetError"):
-            raise TargetError(loading.message) from error
-        raise TargetError(str(error)) from error
+        raise error.as_known() from error
 
 
 class PowerRun:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from poolproof.contract.errors import PoolproofError
 from poolproof.contract.outside import printable
 from poolproof.contract.trace import write_atomically
 
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-class OutputError(Exception):
+class OutputError(PoolproofError):
     """A file or folder that cannot be written; the message names it and the cause."""
 
 

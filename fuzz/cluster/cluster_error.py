@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from poolproof.contract.errors import PoolproofError
+
 __all__ = ["ClusterError"]
 
 
-class ClusterError(Exception):
+class ClusterError(PoolproofError):
     """The cluster cannot be used; the text says why and what to do."""

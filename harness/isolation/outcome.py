@@ -16,6 +16,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
 
+from poolproof.contract.errors import PoolproofError
+from poolproof.contract.target import TargetError
+
 __all__ = [
     "Died",
     "Failed",
@@ -48,11 +51,20 @@ class Finished(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The job raised: a bug of ours, or what `prepare` says is wrong with the target."""
+    """The job raised: a bug of ours, or what is wrong with the target.
+
+    `known_as` is the class of an error that the caller can mend.
+    """
 
     exception_type: str
     message: str
     traceback: str
+    known_as: type[PoolproofError] | None = None
+
+    def raise_if_known(self) -> None:
+        """Raise the error again, with its message, where the caller can mend it."""
+        if self.known_as is not None:
+            raise self.known_as(self.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +204,13 @@ class ImporterError(Exception):
             text = outcome.sentence("importing the target")
         super().__init__(text)
         self.outcome = outcome
+
+    def as_known(self) -> PoolproofError:
+        """What the import said is wrong with the target, or that it was lost."""
+        outcome = self.outcome
+        if isinstance(outcome, Failed) and outcome.known_as is not None:
+            return outcome.known_as(outcome.message)
+        return TargetError(str(self))
 
 
 def stack_of(error: BaseException) -> str:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from poolproof.contract.errors import known_class
 from poolproof.contract.outside import class_name, cut, said_by
 from poolproof.harness.isolation.beacon import Beacon
 from poolproof.harness.isolation.outcome import Failed, Finished, Outcome, OutOfMemory, stack_of
@@ -64,7 +65,8 @@ def failure(error: BaseException) -> Failed:
         trace = cut("".join(traceback.format_exception(error, limit=50)), _MOST_OF_A_TRACEBACK)
     except BaseException as another:  # it calls the exception's own methods
         trace = f"(the traceback cannot be shown: {class_name(another)})"
-    return Failed(class_name(error), said_by(error, _MOST_OF_A_MESSAGE), trace)
+    said = said_by(error, _MOST_OF_A_MESSAGE)
+    return Failed(class_name(error), said, trace, known_class(error))
 
 
 def read_answer(received: bytes) -> Outcome[Any]:

@@ -18,6 +18,7 @@ from typing import NoReturn
 import click
 
 from poolproof import __version__
+from poolproof.contract.errors import PoolproofError
 from poolproof.harness.ending_signals import ending_signals_raise
 
 __all__ = ["drivers_are_compiled", "main"]
@@ -82,42 +83,9 @@ class CommandLine(click.Group):
             by = f" by {interrupt}" if str(interrupt) else ""
             _stop(f"interrupted{by}, nothing was concluded")
         except Exception as error:  # noqa: BLE001 -- the one place where everything ends
-            if isinstance(error, _expected_errors()):
+            if isinstance(error, PoolproofError):
                 _stop(str(error))
             _stop_on_our_bug(error, debug=bool(ctx.params.get("debug")))
-
-
-def _expected_errors() -> tuple[type[Exception], ...]:
-    """Errors whose messages are made for users; imported only once one has happened."""
-    from poolproof.certification.baseline import BaselineError
-    from poolproof.certification.known_findings import KnownFileError
-    from poolproof.contract.profile import ProfileError
-    from poolproof.contract.target import TargetError
-    from poolproof.contract.trace import TraceError
-    from poolproof.exploration.scope import ExplorationError
-    from poolproof.fuzz.cluster.cluster_error import ClusterError
-    from poolproof.fuzz.example_database import ExamplesError
-    from poolproof.fuzz.folder import FolderError
-    from poolproof.fuzz.messages import MessageError
-    from poolproof.kill_matrix.matrix_json import MatrixFileError
-    from poolproof.kill_matrix.results_file import ResultsFileError
-    from poolproof.report.output_files import OutputError
-
-    return (
-        BaselineError,
-        ClusterError,
-        ExamplesError,
-        ExplorationError,
-        FolderError,
-        KnownFileError,
-        MessageError,
-        MatrixFileError,
-        OutputError,
-        ProfileError,
-        ResultsFileError,
-        TargetError,
-        TraceError,
-    )
 
 
 def _stop(message: str) -> NoReturn:

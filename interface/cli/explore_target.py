@@ -22,7 +22,7 @@ from poolproof.certification.progress import progress_to
 from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.target import TargetError
 from poolproof.exploration.scope import Scope
-from poolproof.harness.isolation import Failed, ImporterError, InProcess, Isolation
+from poolproof.harness.isolation import ImporterError, InProcess, Isolation
 from poolproof.report.finding_report import finding_report
 from poolproof.report.terminal import show
 from poolproof.targets.load import load_target
@@ -89,10 +89,7 @@ def explore_target(
                 was_interrupted = True
             progress.end()
     except ImporterError as error:
-        loading = error.outcome
-        if isinstance(loading, Failed) and loading.exception_type.endswith("TargetError"):
-            raise TargetError(loading.message) from error
-        raise TargetError(str(error)) from error
+        raise error.as_known() from error
     for line in _lines(about, exploring.stages):
         click.echo(line)
     if was_interrupted:

@@ -33,7 +33,6 @@ from poolproof.fuzz.status import CampaignStatus
 from poolproof.fuzz.survey import DEFAULT_BLOCKS, Survey, survey
 from poolproof.fuzz.workers import InProcessWorkers, LocalWorkers, Workers
 from poolproof.harness.isolation import (
-    Failed,
     Finished,
     ImporterError,
     InProcess,
@@ -104,10 +103,7 @@ def fuzz_target(asked: CampaignSettings, options: FuzzOptions) -> int:
             measure = partial(coverage_of, isolation, about.settings)
             return _run(about, options, folder, workers, examiner, measure=measure)
     except ImporterError as error:
-        outcome = error.outcome
-        if isinstance(outcome, Failed) and outcome.exception_type.endswith("TargetError"):
-            raise TargetError(outcome.message) from error
-        raise TargetError(str(error)) from error
+        raise error.as_known() from error
 
 
 def _workers(isolation: Any, settings: CampaignSettings, options: FuzzOptions) -> Workers:
@@ -124,8 +120,6 @@ def _workers(isolation: Any, settings: CampaignSettings, options: FuzzOptions) -
 def _surveyed(isolation: Any, asked: CampaignSettings) -> Survey:
     """What the campaign is about, also of a target that cannot even be built."""
     (outcome,) = isolation.map(survey, [asked])
-    if isinstance(outcome, Failed) and outcome.exception_type.endswith("ScopeError"):
-        raise TargetError(outcome.message)
     raise_if_ours(outcome)
     if isinstance(outcome, Finished):
         found: Survey = outcome.value
