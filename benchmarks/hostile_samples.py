@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from poolproof.certification.certificate import Certificate, Outcome, StageResult
+from poolproof.certification.certificate import Certificate, StageOutcome, StageResult
 from poolproof.certification.finding import Finding as CertifiedFinding
 from poolproof.contract.commands import Allocate, Cache, Evict, Free, Lookup, Reset, Touch
 from poolproof.contract.profile import Profile
@@ -229,7 +229,7 @@ def _certificate() -> dict[str, Any]:
         fingerprint="f-0123abcd", violation=found.violation, trace=found, stages=("plain driver",),
         first_seen_steps=3,
     )  # fmt: skip
-    stage = StageResult(level="pool", stage="plain driver", outcome=Outcome.REFUSED, steps=7)
+    stage = StageResult(level="pool", stage="plain driver", outcome=StageOutcome.REFUSED, steps=7)
     return Certificate(
         poolproof_version="0.1.0", contract_version=1, target="impl", target_version=None,
         source="pool.py", profile=Profile(), level="quick", seed=0, workers=1, limits=("10 s",),

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from poolproof.certification.certificate import Outcome, StageResult
+from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import Description
 from poolproof.certification.driving import Driving, raise_if_ours
 from poolproof.certification.options import CertifyOptions
@@ -115,8 +115,8 @@ def attention_stage(
         StageResult(
             level=about.level,
             stage=STAGE,
-            outcome=Outcome.REFUSED if failed
-            else Outcome.HOLDS if concluded else Outcome.INCONCLUSIVE,
+            outcome=StageOutcome.REFUSED if failed
+            else StageOutcome.HOLDS if concluded else StageOutcome.INCONCLUSIVE,
             steps=total.steps,
             runs=total.runs,
             seconds=time.monotonic() - began,

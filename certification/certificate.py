@@ -27,8 +27,8 @@ __all__ = [
     "Finding",
     "FindingStatus",
     "NotRun",
-    "Outcome",
     "Specimen",
+    "StageOutcome",
     "StageResult",
     "Verdict",
 ]
@@ -41,7 +41,7 @@ class CertificateError(PoolproofError, ValueError):
     """JSON that is not a certificate that we can read; the message says which field and why."""
 
 
-class Outcome(enum.Enum):
+class StageOutcome(enum.Enum):
     """What became of one stage."""
 
     HOLDS = "holds"
@@ -73,7 +73,7 @@ class StageResult:
 
     level: str
     stage: str
-    outcome: Outcome
+    outcome: StageOutcome
     steps: int = 0
     runs: int = 0
     seconds: float = 0.0
@@ -112,7 +112,7 @@ class StageResult:
         return cls(
             level=read.text("level"),
             stage=read.text("stage"),
-            outcome=read.one_of("outcome", Outcome),
+            outcome=read.one_of("outcome", StageOutcome),
             steps=read.integer("steps"),
             runs=read.integer("runs"),
             seconds=read.number("seconds"),

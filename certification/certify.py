@@ -16,7 +16,7 @@ from typing import Any
 
 from poolproof import __version__
 from poolproof.certification.attention_stage import attention_stage
-from poolproof.certification.certificate import Certificate, NotRun, Outcome, StageResult
+from poolproof.certification.certificate import Certificate, NotRun, StageOutcome, StageResult
 from poolproof.certification.coverage_statement import not_covered, not_run
 from poolproof.certification.description import Description, before_any_command
 from poolproof.certification.driving import Driving, described
@@ -136,7 +136,7 @@ class _Certification:
         rest = StageResult(
             level=about.level,
             stage="the rest",
-            outcome=Outcome.INCONCLUSIVE,
+            outcome=StageOutcome.INCONCLUSIVE,
             note=f"{why}, {number} finding{'s' * (number != 1)} until then",
         )
         so_far = self._certificate(about, driving)

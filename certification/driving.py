@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
-from poolproof.certification.certificate import Outcome, StageResult
+from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import Description, describe
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.jobs import (
@@ -184,7 +184,7 @@ class Driving:
             stage_result = StageResult(
                 level=machine.kind.level,
                 stage=stage,
-                outcome=Outcome.HOLDS if result.trace is None else Outcome.REFUSED,
+                outcome=StageOutcome.HOLDS if result.trace is None else StageOutcome.REFUSED,
                 steps=result.num_steps,
                 runs=result.num_examples,
                 seconds=timed.seconds,
@@ -201,7 +201,7 @@ class Driving:
             stage_result = StageResult(
                 level=machine.kind.level,
                 stage=stage,
-                outcome=Outcome.REFUSED,
+                outcome=StageOutcome.REFUSED,
                 note=outcome.sentence("a command"),
             )
         self.stages.append(stage_result)
@@ -264,8 +264,9 @@ class Driving:
             StageResult(
                 level=kind.level,
                 stage=stage,
-                outcome=Outcome.REFUSED if total.failed
-                else Outcome.INCONCLUSIVE if set(required) - total.facts else Outcome.HOLDS,
+                outcome=StageOutcome.REFUSED if total.failed
+                else StageOutcome.INCONCLUSIVE if set(required) - total.facts
+                else StageOutcome.HOLDS,
                 steps=total.num_steps,
                 runs=total.num_runs,
                 seconds=time.monotonic() - began,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from poolproof.certification.certificate import Outcome, StageResult
+from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import Description, part_of
 from poolproof.certification.driving import raise_if_ours
 from poolproof.certification.finding_collector import FindingCollector
@@ -299,7 +299,7 @@ class Exploring:
     def _until_refused(self, *stages: Callable[[], None]) -> None:
         for stage in stages:
             stage()
-            if self.stages[-1].outcome is Outcome.REFUSED and self._is_refused():
+            if self.stages[-1].outcome is StageOutcome.REFUSED and self._is_refused():
                 break
 
     def _is_refused(self) -> bool:
@@ -355,7 +355,7 @@ class Exploring:
             self._collector.add_lost(stage, minimise_lost(self._isolation, lost, outcome))
             note = outcome.sentence("a sequence of commands")
             self.stages.append(
-                StageResult(level=level, stage=stage, outcome=Outcome.REFUSED, note=note)
+                StageResult(level=level, stage=stage, outcome=StageOutcome.REFUSED, note=note)
             )
             return
         found: ShortestResult = outcome.value
@@ -376,7 +376,7 @@ class Exploring:
             StageResult(
                 level=level,
                 stage=stage,
-                outcome=Outcome.HOLDS if found.violation is None else Outcome.REFUSED,
+                outcome=StageOutcome.HOLDS if found.violation is None else StageOutcome.REFUSED,
                 steps=found.num_tries,
                 runs=found.num_states,
                 seconds=time.monotonic() - began,
@@ -479,7 +479,7 @@ class Exploring:
             StageResult(
                 level=level,
                 stage=stage,
-                outcome=Outcome.REFUSED if tally.failed else Outcome.HOLDS,
+                outcome=StageOutcome.REFUSED if tally.failed else StageOutcome.HOLDS,
                 steps=tally.num_commands,
                 runs=tally.num_states,
                 seconds=time.monotonic() - began,

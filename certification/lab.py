@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from poolproof.certification.certificate import Outcome, StageResult
+from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.driving import Driving
 from poolproof.certification.jobs import Chunk, campaign_of
 from poolproof.certification.lessons import UNFINISHED, lesson_of
@@ -89,7 +89,7 @@ def _tell(driving: Driving, level: str, look: FirstLook) -> None:
         StageResult(
             level=level,
             stage=UNFINISHED,
-            outcome=Outcome.REFUSED,
+            outcome=StageOutcome.REFUSED,
             steps=look.num_steps,
             runs=_RUNS,
             note=todo,

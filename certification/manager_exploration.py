@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poolproof.certification.certificate import Outcome, StageResult
+from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import LayoutDescription
 from poolproof.certification.driving import raise_if_ours
 from poolproof.certification.finding_collector import FindingCollector
@@ -190,7 +190,7 @@ def _joined(stage: str, parts: Sequence[_Part], scope: str) -> StageResult:
     return StageResult(
         level="manager",
         stage=stage,
-        outcome=Outcome.REFUSED if any(part.failed for part in parts) else Outcome.HOLDS,
+        outcome=StageOutcome.REFUSED if any(part.failed for part in parts) else StageOutcome.HOLDS,
         steps=sum(part.num_tries for part in parts),
         runs=sum(part.num_states for part in parts),
         seconds=sum(part.seconds for part in parts),

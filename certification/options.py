@@ -5,14 +5,17 @@ How many steps a level means for each stage is decided in `levels.py`, not here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from poolproof.contract.errors import OptionError
+from poolproof.contract.outside import shown
 from poolproof.harness.failure_kind import FailureKind
 from poolproof.harness.isolation import Limits
 
-__all__ = ["LEVELS", "CertifyOptions", "Limits"]
+__all__ = ["LEVELS", "CertifyOptions", "Limits", "usable_processors"]
 
 LEVELS = ("quick", "standard", "deep")
 """Under 30 s, about 2 minutes, as long as it takes."""
@@ -41,3 +44,21 @@ class CertifyOptions:
     profile_overrides: Mapping[str, Any] = field(default_factory=dict)
     layouts: tuple[str, ...] = ()
     accepted: Container[FailureKind] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Raises OptionError."""
+        if self.level not in LEVELS:
+            raise OptionError(f"level must be one of {', '.join(LEVELS)}, not {shown(self.level)}")
+        for name, least in (("seed", 0), ("workers", 1)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise OptionError(f"{name} must be an int from {least} on, not {shown(value)}")
+        if isinstance(self.layouts, str) or not all(type(name) is str for name in self.layouts):
+            raise OptionError(f"layouts must be names of layouts, not {shown(self.layouts)}")
+
+
+def usable_processors() -> int:
+    """How many CPUs this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

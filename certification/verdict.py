@@ -16,7 +16,7 @@ from poolproof.certification.certificate import (
     Certificate,
     Finding,
     FindingStatus,
-    Outcome,
+    StageOutcome,
     Verdict,
 )
 from poolproof.certification.finding_groups import worst_first
@@ -104,7 +104,7 @@ def reasons_inconclusive(certificate: Certificate) -> tuple[str, ...]:
     reasons += [
         f"{stage.level}, {stage.stage}: {stage.note or 'inconclusive'}"
         for stage in certificate.stages
-        if stage.outcome is Outcome.INCONCLUSIVE and not stage.missing_facts
+        if stage.outcome is StageOutcome.INCONCLUSIVE and not stage.missing_facts
     ]
     explained = {
         stage for finding in certificate.findings for form in finding.each_form
@@ -113,9 +113,9 @@ def reasons_inconclusive(certificate: Certificate) -> tuple[str, ...]:
     reasons += [
         f"{stage.level}, {stage.stage}: refused, but no finding says why"
         for stage in certificate.stages
-        if stage.outcome is Outcome.REFUSED and stage.stage not in explained
+        if stage.outcome is StageOutcome.REFUSED and stage.stage not in explained
     ]
-    if all(stage.outcome is Outcome.NOT_RUN for stage in certificate.stages):
+    if all(stage.outcome is StageOutcome.NOT_RUN for stage in certificate.stages):
         reasons.append("no stage was run")
     return tuple(reasons)
 

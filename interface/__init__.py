@@ -1,3 +1,120 @@
-"""Poolproof: a verification suite for the KV-cache block allocators of LLM servers."""
+"""Poolproof: a verification suite for the KV-cache block allocators of LLM servers.
+
+What `__all__` lists is public and stays; all modules below are not. Everything is imported when it
+is first used, so that `import poolproof` costs nothing beside an engine, and imports none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from poolproof.api import certify, explore, render, replay, shrink
+    from poolproof.certification.baseline import BaselineError
+    from poolproof.certification.certificate import (
+        Certificate,
+        CertificateError,
+        StageOutcome,
+        StageResult,
+        Verdict,
+    )
+    from poolproof.certification.explore_target import TargetExploration
+    from poolproof.certification.finding import Finding, FindingStatus
+    from poolproof.certification.known_findings import KnownFileError
+    from poolproof.contract.content import TokenChain
+    from poolproof.contract.errors import OptionError, PoolproofError
+    from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
+    from poolproof.contract.manager_target import ManagerTarget
+    from poolproof.contract.profile import Profile, ProfileError
+    from poolproof.contract.target import IndexTarget, PoolTarget, QueueTarget, TargetError
+    from poolproof.contract.trace import Trace, TraceError
+    from poolproof.contract.violation import Severity, Violation
+    from poolproof.exploration.scope import ExplorationError
+    from poolproof.harness.replay import Replay
+    from poolproof.targets.load import load_target
+    from poolproof.targets.target import Target
+
+__all__ = [
+    "BaselineError",
+    "CacheGroup",
+    "Certificate",
+    "CertificateError",
+    "ExplorationError",
+    "Finding",
+    "FindingStatus",
+    "IndexTarget",
+    "KnownFileError",
+    "ManagerProfile",
+    "ManagerTarget",
+    "OptionError",
+    "PoolTarget",
+    "PoolproofError",
+    "Profile",
+    "ProfileError",
+    "QueueTarget",
+    "Replay",
+    "Severity",
+    "StageOutcome",
+    "StageResult",
+    "Target",
+    "TargetError",
+    "TargetExploration",
+    "TokenChain",
+    "Trace",
+    "TraceError",
+    "Verdict",
+    "Violation",
+    "certify",
+    "explore",
+    "load_target",
+    "render",
+    "replay",
+    "shrink",
+]
+
+_HOMES = {
+    "api": ("certify", "explore", "render", "replay", "shrink"),
+    "certification.baseline": ("BaselineError",),
+    "certification.certificate": (
+        "Certificate",
+        "CertificateError",
+        "StageOutcome",
+        "StageResult",
+        "Verdict",
+    ),
+    "certification.explore_target": ("TargetExploration",),
+    "certification.finding": ("Finding", "FindingStatus"),
+    "certification.known_findings": ("KnownFileError",),
+    "contract.content": ("TokenChain",),
+    "contract.errors": ("OptionError", "PoolproofError"),
+    "contract.manager_profile": ("CacheGroup", "ManagerProfile"),
+    "contract.manager_target": ("ManagerTarget",),
+    "contract.profile": ("Profile", "ProfileError"),
+    "contract.target": ("IndexTarget", "PoolTarget", "QueueTarget", "TargetError"),
+    "contract.trace": ("Trace", "TraceError"),
+    "contract.violation": ("Severity", "Violation"),
+    "exploration.scope": ("ExplorationError",),
+    "harness.replay": ("Replay",),
+    "targets.load": ("load_target",),
+    "targets.target": ("Target",),
+}
+"""The modules that the public names are imported from."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    import importlib
+
+    for module, names in _HOMES.items():
+        if name in names:
+            value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, beside what every module has."""
+    return sorted({*globals(), *__all__})

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from poolproof.certification.certificate import Outcome as StageOutcome
+from poolproof.certification.certificate import StageOutcome
 from poolproof.certification.description import describe
 from poolproof.certification.exploration import Exploring
 from poolproof.certification.levels import BUDGETS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from poolproof.certification.certificate import Certificate, Outcome, StageResult
+from poolproof.certification.certificate import Certificate, StageOutcome, StageResult
 from poolproof.certification.finding import Finding
 from poolproof.certification.verdict import failing
 from poolproof.contract.outside import printable
@@ -44,12 +44,12 @@ def _add_level(root: ET.Element, certificate: Certificate, level: str) -> None:
 
 def _add_stage(suite: ET.Element, stage: StageResult, *, explained: bool) -> None:
     case = new_case(suite, stage.stage, stage.seconds)
-    if stage.outcome is Outcome.NOT_RUN:
+    if stage.outcome is StageOutcome.NOT_RUN:
         add_outcome(case, "skipped", stage.note or "not run")
-    elif stage.outcome is Outcome.INCONCLUSIVE:
+    elif stage.outcome is StageOutcome.INCONCLUSIVE:
         missing = ", ".join(stage.missing_facts)
         add_outcome(case, "error", f"never happened: {missing}" if missing else stage.note)
-    elif stage.outcome is Outcome.REFUSED and not explained:
+    elif stage.outcome is StageOutcome.REFUSED and not explained:
         add_outcome(case, "failure", stage.note or "refused")
     text = f"{stage.steps:,} steps, {stage.runs:,} runs"
     ET.SubElement(case, "system-out").text = printable(

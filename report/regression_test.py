@@ -20,25 +20,19 @@ __all__ = ["comment", "regression_test", "test_name"]
 _TEST = """\
 {comment}
 
-from pathlib import Path
 {imports}
-from poolproof.contract.trace import read_trace
-from poolproof.harness.replay import replay
-from poolproof.certification.trace_target import load_target_of, maker_for
-
 TRACE = [
 {lines}
 ]
 {folder}
 
 def {name}({arguments}) -> None:
-{enter}    path = tmp_path / "trace.jsonl"
-    path.write_text("\\n".join(TRACE))
-    trace = read_trace(path)
-    outcome = replay(trace, maker_for(trace, load_target_of(trace)))
+{enter}    outcome = poolproof.replay(poolproof.Trace.from_lines(TRACE), in_process=True)
     assert outcome.num_left_out == 0, "some commands no longer mean anything on this target"
     assert outcome.violation is None, outcome.violation.sentence
 """
+
+_MOVING_IMPORTS = "from pathlib import Path\n\nimport poolproof\nimport pytest\n"
 
 
 def regression_test(trace: Trace, written_to: Path | None = None) -> str:
@@ -55,11 +49,11 @@ def regression_test(trace: Trace, written_to: Path | None = None) -> str:
         folder = f"FOLDER = Path(__file__).parent / {back!r}  # the target is named from there\n"
     return _TEST.format(
         comment=comment(trace),
-        imports="\nimport pytest\n" if moves else "",
+        imports=_MOVING_IMPORTS if moves else "import poolproof\n",
         lines=lines,
         folder=folder,
         name=test_name(trace),
-        arguments=f"tmp_path: Path{', monkeypatch: pytest.MonkeyPatch' if moves else ''}",
+        arguments="monkeypatch: pytest.MonkeyPatch" if moves else "",
         enter="    monkeypatch.chdir(FOLDER)\n" if moves else "",
     )
 

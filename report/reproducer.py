@@ -17,7 +17,7 @@ from poolproof.reference.legality import misuse_of
 from poolproof.report.expected_pool import ExpectedPool, LostTrackError
 from poolproof.report.key_letters import KeyLetters
 from poolproof.report.regression_test import comment
-from poolproof.targets.profile_text import split_overrides
+from poolproof.targets.target_spec import TargetSpec
 
 __all__ = ["import_lines", "reproducer"]
 
@@ -47,8 +47,7 @@ def reproducer(trace: Trace) -> str:
 
 def import_lines(trace: Trace, alias: str) -> list[str]:
     """What makes the target's class known as `alias`. Raises TargetError for other targets."""
-    base, _ = split_overrides(trace.target)
-    place, _, name = base.rpartition(":")
+    place, _, name = TargetSpec.parse(trace.target).base.rpartition(":")
     if not place or not all(part.isidentifier() for part in name.split(".")):
         raise TargetError(
             f"{trace.target} is not a class that a script can import; use --as pytest"

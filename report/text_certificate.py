@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from poolproof.certification.certificate import Certificate, Outcome, StageResult, Verdict
+from poolproof.certification.certificate import Certificate, StageOutcome, StageResult, Verdict
 from poolproof.certification.finding import Finding, FindingStatus
 from poolproof.certification.known_findings import ENTRIES_FILE
 from poolproof.certification.lessons import UNFINISHED
@@ -33,10 +33,10 @@ MOST_REPORTS = 5
 _LABEL_WIDTH = 12
 
 _STYLES = {
-    Outcome.HOLDS: "green",
-    Outcome.REFUSED: "bold red",
-    Outcome.INCONCLUSIVE: "yellow",
-    Outcome.NOT_RUN: "dim",
+    StageOutcome.HOLDS: "green",
+    StageOutcome.REFUSED: "bold red",
+    StageOutcome.INCONCLUSIVE: "yellow",
+    StageOutcome.NOT_RUN: "dim",
 }
 
 
@@ -150,7 +150,7 @@ def result_lines(certificate: Certificate, stage: StageResult) -> list[str]:
     lines = [_in_short(certificate, finding) for finding in shown[:MOST_REPORTS]]
     if len(shown) > MOST_REPORTS:
         lines.append(f"and {len(shown) - MOST_REPORTS} more")
-    if stage.outcome is not Outcome.REFUSED or not lines:
+    if stage.outcome is not StageOutcome.REFUSED or not lines:
         lines.insert(0, stage.outcome.value)
     if stage.missing_facts:
         lines.append(f"never happened: {', '.join(stage.missing_facts)}")

@@ -23,11 +23,11 @@ from poolproof.targets.installed_vllm import (
 from poolproof.targets.manager_target import MANAGER_SHAPES
 from poolproof.targets.nano_manager_target import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
-from poolproof.targets.profile_text import split_overrides
 from poolproof.targets.reference_manager import reference_manager
 from poolproof.targets.reference_pool import reference_index, reference_pool, reference_queue
 from poolproof.targets.sglang_manager_target import sglang_manager
 from poolproof.targets.target import Target
+from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.transformers_manager_target import transformers_manager
 from poolproof.targets.v0_manager_target import impl_vllm_v0_manager, vllm_v0_manager
 from poolproof.targets.vllm_index import has_index_shape, vllm_index_target
@@ -74,36 +74,43 @@ _SHAPES_IN_WORDS = (
 )
 
 
-def load_target(text: str, *, api: str | None = None) -> Target:
-    """The target that a string names.
+def load_target(target: str | type | TargetSpec, *, api: str | None = None) -> Target:
+    """The target that a text names, or a class.
 
     Args:
-        text: a built-in name (`nano-vllm:PATH` names a checkout), `package.module:Class`,
+        target: a built-in name (`nano-vllm:PATH` names a checkout), `package.module:Class`,
             `path/to/file.py:Class` or `cmd:./program arguments`; rows of the profile may follow in
-            brackets, as in `impl[eviction=lifo]`.
+            brackets, as in `impl[eviction=lifo]`. Or a class itself.
         api: one of `APIS`, where the class alone does not tell.
 
     Raises TargetError, whose message says in one or two lines what is wrong and what to do.
     """
     if api is not None and api not in APIS:
         raise TargetError(f"unknown --api {api!r}; it is one of {', '.join(APIS)}")
-    base, overrides = split_overrides(text.strip())
+    spec = TargetSpec.of(target)
+    base, overrides, text = spec.base, spec.rows, spec.text
+    if spec.cls is not None:
+        return _target_of_class(spec, spec.cls, api)
     if base.startswith(PREFIX):
         if api is not None:
             raise TargetError(f"a program says itself what it is; leave out --api {api}")
-        return command_target(text.strip(), base, overrides)
+        return command_target(text, base, overrides)
     engine, colon, _ = base.partition(":")
     build = BUILT_INS.get(engine if colon and engine in _WITH_A_PATH else base)
     if build is not None:
-        target = build(text, overrides)
-        if api not in {None, target.shape}:
-            raise TargetError(f"{base} is a {target.shape} target; leave out --api {api}")
-        return target
+        built = build(text, overrides)
+        if api not in {None, built.shape}:
+            raise TargetError(f"{base} is a {built.shape} target; leave out --api {api}")
+        return built
     if ":" not in base:
         raise TargetError(_unknown(base))
     # A fork of vLLM would print its start-up lines into the certificate.
     prepare_vllm()
-    cls = import_class(base)
+    return _target_of_class(spec, import_class(base), api)
+
+
+def _target_of_class(spec: TargetSpec, cls: type, api: str | None) -> Target:
+    text, overrides = spec.text, spec.rows
     shape = api or _shape_of(cls)
     version = version_of(cls)
     if shape == "vllm-v1":

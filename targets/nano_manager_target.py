@@ -28,8 +28,8 @@ from poolproof.targets.installed_nano_vllm import NANO_VLLM_PORT, nano_vllm
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
 from poolproof.targets.nano_manager import NANO_METHODS, NanoManager
 from poolproof.targets.nano_manager_sequence import sequence_maker
-from poolproof.targets.profile_text import split_overrides
 from poolproof.targets.target import Layout, Target, source_of
+from poolproof.targets.target_spec import TargetSpec
 
 __all__ = ["impl_nano_manager", "nano_vllm_manager"]
 
@@ -64,7 +64,7 @@ def nano_vllm_manager(name: str, overrides: Mapping[str, Any]) -> Target:
 
     Raises TargetError where it is not there, lacks a module, or has no such row of the profile.
     """
-    path = split_overrides(name.strip())[0].partition(":")[2]
+    path = TargetSpec.parse(name).base.partition(":")[2]
     engine = nano_vllm(Path(path).expanduser() if path else None)
     version = None if path else NANO_VLLM_PORT.replace("-0", " 0")
     profile = builtin_profile(

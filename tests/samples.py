@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from poolproof.certification.certificate import Certificate, NotRun, Outcome, StageResult
+from poolproof.certification.certificate import Certificate, NotRun, StageOutcome, StageResult
 from poolproof.certification.finding import Finding, Specimen
 from poolproof.contract.commands import Allocate, Cache, Command, Free, Lookup
 from poolproof.contract.profile import Profile
@@ -74,7 +74,7 @@ def of_severity(severity: Severity, fingerprint: str = "f-00000001") -> Finding:
 
 def certificate(*findings: Finding, **changes: Any) -> Certificate:
     """A certificate that holds, or is refused for these findings."""
-    outcome = Outcome.REFUSED if findings else Outcome.HOLDS
+    outcome = StageOutcome.REFUSED if findings else StageOutcome.HOLDS
     made = Certificate(
         poolproof_version="0.1.0",
         contract_version=1,
@@ -90,7 +90,7 @@ def certificate(*findings: Finding, **changes: Any) -> Certificate:
         platform="Linux",
         stages=(
             StageResult(
-                level="queue", stage="state machine", outcome=Outcome.NOT_RUN, note="no queue"
+                level="queue", stage="state machine", outcome=StageOutcome.NOT_RUN, note="no queue"
             ),
             StageResult(
                 level="pool",

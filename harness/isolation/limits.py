@@ -14,6 +14,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from poolproof.contract.errors import OptionError
+from poolproof.contract.outside import shown
 from poolproof.harness.isolation.process_tree import FINDS_ALL
 
 __all__ = [
@@ -58,8 +60,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("call_timeout_s", "memory_mib", "import_timeout_s", "import_memory_mib"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be more than 0, not {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if type(value) not in {int, float} or not value > 0:
+                raise OptionError(f"{name} must be a number above 0, not {shown(value)}")
 
     @property
     def statement(self) -> str:

@@ -69,7 +69,7 @@ def bugs_command(
     Exit status: 0 every bug is caught and no oddity accused, 1 not so, 2 the run could not be
     carried out.
     """
-    from poolproof.cli.certify_command import usable_processors
+    from poolproof.certification.options import usable_processors
     from poolproof.kill_matrix.detectors import DETECTORS
     from poolproof.kill_matrix.html import matrix_html
     from poolproof.kill_matrix.matrix_json import matrix_json, read_matrix

@@ -5,7 +5,6 @@ Whatever can be wrong with arguments and files is found before the work starts.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,20 +16,13 @@ from poolproof.power.power_options import power_options, power_request
 
 if TYPE_CHECKING:
     # The command line starts quickly: everything heavy is imported when the command runs.
-    from poolproof.certification.verdict import Rules
     from poolproof.contract.violation import Severity
     from poolproof.report.certificate_outputs import Outputs
+    from poolproof.targets.target_spec import TargetSpec
 
-__all__ = ["certify_command", "severities", "usable_processors", "with_rows"]
+__all__ = ["certify_command", "severities", "with_rows"]
 
 _PATH = click.Path(path_type=Path)
-
-
-def usable_processors() -> int:
-    """How many processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @click.command("certify")
@@ -105,15 +97,11 @@ def certify_command(
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
-    from poolproof.certification.options import CertifyOptions
     from poolproof.cli.kernels_command import is_kernel
-    from poolproof.harness.failure_kind import EVERY_KIND
-    from poolproof.harness.isolation import Limits
     from poolproof.report.certificate_outputs import Outputs
     from poolproof.report.output_files import refuse_to_overwrite
-    from poolproof.targets.profile_text import split_overrides
 
-    target = with_rows(target, rows)
+    spec = with_rows(target, rows)
     asked = power_request(
         power=power,
         **power_arguments,
@@ -123,7 +111,7 @@ def certify_command(
     if asked is not None and _is_default("level"):
         # Survivors cost what a whole certification costs, each of them.
         level = "quick"
-    if api == "kernel" or is_kernel(target):
+    if api == "kernel" or is_kernel(spec.text):
         refused = {"--hardening": hardening, "--layout": layouts, "--power": power,
                    "--keep-going": keep_going}  # fmt: skip
         files = {"json_file": json_file, "junit_file": junit_file, "markdown_file": markdown_file,
@@ -131,37 +119,27 @@ def certify_command(
         passing = {"known": known, "baseline": baseline}
         sys.exit(
             _certify_kernel(
-                target, [name for name, value in refused.items() if value], files, passing,
+                spec.text, [name for name, value in refused.items() if value], files, passing,
                 fail_on=fail_on, level=level, seed=seed, workers=workers, in_process=in_process,
             )
         )  # fmt: skip
-    rules = _rules(severities(fail_on), known, baseline)
     outputs = Outputs(json_file, junit_file, markdown_file, report)
     outputs.check()
     refuse_to_overwrite(outputs.paths, {"--baseline": baseline, "--known": known})
-    options = CertifyOptions(
-        level=level,
-        seed=seed,
-        workers=workers or usable_processors(),
-        in_process=in_process,
-        limits=Limits(call_timeout_s=call_timeout, memory_mib=memory_limit),
-        hardening=hardening,
-        api=api,
-        layouts=layouts,
-        profile_overrides=split_overrides(target)[1],
-        accepted=EVERY_KIND if keep_going else rules.accepted_kinds,
-    )
-    if asked is None:
-        sys.exit(_certify(target, options, rules, outputs))
-    from poolproof.power.power_certify import certify_with_power, refuse_programs
-    from poolproof.targets.load import load_target
+    arguments: dict[str, Any] = {
+        "fail_on": severities(fail_on), "known": known, "baseline": baseline, "level": level,
+        "seed": seed, "workers": workers, "api": api, "layouts": layouts,
+        "in_process": in_process, "keep_going": keep_going, "call_timeout_s": call_timeout,
+        "memory_mib": memory_limit,
+    }  # fmt: skip
+    if asked is not None:
+        from poolproof.api import Asked
+        from poolproof.power.power_certify import certify_with_power, refuse_programs
 
-    refuse_programs(target)
-    sys.exit(
-        certify_with_power(
-            lambda: load_target(target, api=api), options, asked, rules, outputs.json_file
-        )
-    )
+        refuse_programs(spec.text)
+        run = Asked.of(spec.text, profile=None, hardening=False, **arguments)
+        sys.exit(certify_with_power(run.load, run.options, asked, run.rules, outputs.json_file))
+    sys.exit(_certify(spec.text, {**arguments, "hardening": hardening}, outputs))
 
 
 def _is_default(name: str) -> bool:
@@ -190,24 +168,18 @@ def _certify_kernel(
     return certify_kernel(target, rules=rules, outputs=outputs, **options)
 
 
-def _certify(target: str, options: Any, rules: Rules, outputs: Outputs) -> int:
-    from dataclasses import replace
-
-    from poolproof.certification.certificate import Verdict
-    from poolproof.certification.certify import InterruptedCertification, certify
+def _certify(target: str, arguments: dict[str, Any], outputs: Outputs) -> int:
+    from poolproof.api import certify
+    from poolproof.certification.certify import InterruptedCertification
     from poolproof.certification.progress import progress_to
-    from poolproof.certification.verdict import judge
     from poolproof.report.terminal import show
     from poolproof.report.text_certificate import text_certificate
-    from poolproof.targets.load import load_target
 
     with progress_to(sys.stderr) as progress:
         try:
-            found = certify(lambda: load_target(target, api=options.api), options, progress)
-            certificate = judge(found, rules)
+            certificate = certify(target, progress=progress, **arguments)
         except InterruptedCertification as interrupt:
-            # What was found is shown and written, but the run as a whole says nothing.
-            certificate = replace(judge(interrupt.certificate, rules), verdict=Verdict.INCONCLUSIVE)
+            certificate = interrupt.certificate
     show(text_certificate(certificate, outputs.write(certificate)))
     assert certificate.verdict is not None
     return certificate.verdict.exit_status
@@ -231,29 +203,14 @@ def severities(fail_on: str | None) -> tuple[Severity, ...]:
     return tuple(known[name] for name in names)
 
 
-def _rules(fail_on: tuple[Severity, ...], known: Path | None, baseline: Path | None) -> Rules:
-    from poolproof.certification.baseline import Baseline, read_baseline
-    from poolproof.certification.known_findings import KnownFindings, read_known_findings
-    from poolproof.certification.verdict import Rules
+def with_rows(target: str, rows: tuple[str, ...]) -> TargetSpec:
+    """The target with the rows of --profile, which take the place of those in its brackets."""
+    from poolproof.targets.target_spec import TargetSpec
 
-    return Rules(
-        fail_on=fail_on,
-        known=read_known_findings(known) if known else KnownFindings(),
-        baseline=read_baseline(baseline) if baseline else Baseline(),
-    )
-
-
-def with_rows(target: str, rows: tuple[str, ...]) -> str:
-    """The target string with the rows of --profile in its brackets, where traces keep them."""
-    from poolproof.targets.profile_text import split_overrides
-
-    if not rows:
-        return target
     for row in rows:
         if "=" not in row:
             raise click.BadParameter(
                 f"{row!r} is not KEY=VALUE, such as eviction=lifo", param_hint="--profile"
             )
-    base, inside = split_overrides(target)
-    _, given = split_overrides(f"{base}[{','.join(rows)}]")
-    return f"{base}[{','.join(f'{key}={value}' for key, value in {**inside, **given}.items())}]"
+    spec = TargetSpec.parse(target)
+    return spec.with_rows(TargetSpec.parse(f"{spec.base}[{','.join(rows)}]").rows)

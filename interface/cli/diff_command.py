@@ -51,9 +51,8 @@ def diff_command(
     Exit status: 0 they agree, 1 they differ, 2 the run could not be carried out.
     """
     from poolproof.certification.comparison import compare
-    from poolproof.certification.options import CertifyOptions
+    from poolproof.certification.options import CertifyOptions, usable_processors
     from poolproof.certification.progress import progress_to
-    from poolproof.cli.certify_command import usable_processors
     from poolproof.report.output_files import check_folder, write_if_possible
     from poolproof.targets.load import load_target
 

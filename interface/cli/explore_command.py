@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from poolproof.cli.certify_command import usable_processors, with_rows
+from poolproof.cli.certify_command import with_rows
 from poolproof.cli.target_argument import target_argument
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def explore_command(
     Exit status: 0 everything as it must be, 1 TARGET breaks something, 2 not carried out, or
     interrupted.
     """
+    from poolproof.certification.options import usable_processors
     from poolproof.exploration.memory import check_memory, usable_mib
     from poolproof.exploration.scope import Scope
 
@@ -113,20 +114,14 @@ def explore_command(
     check_memory(scope, limit_mib, symmetry=not no_symmetry)
     if not is_alone:
         _refuse_beside_target(max_depth, dot, json_file, resume, cross_check)
-        from poolproof.cli.explore_target import Workloads, explore_target
-
         sys.exit(
-            explore_target(
-                with_rows(target, rows),
-                scope,
-                pairs=pairs,
-                symmetry=not no_symmetry,
-                seed=seed,
-                workers=workers or usable_processors(),
-                in_process=in_process,
-                workloads=Workloads(commands, layouts, blocks),
+            _explore_target(
+                with_rows(target, rows).text,
+                num_blocks=blocks, num_hashes=hashes, max_references=references, pairs=pairs,
+                symmetry=not no_symmetry, max_commands=commands, layouts=layouts, seed=seed,
+                workers=workers, in_process=in_process, memory_mib=limit_mib,
             )
-        )
+        )  # fmt: skip
     if pairs or in_process or commands or layouts:
         raise click.UsageError(
             "--pairs, --commands, --layout and --in-process are for allocators, and the "
@@ -140,6 +135,27 @@ def explore_command(
     count = workers or (usable_processors() if enough else 1)
     found, memory_mib = _explore(scope, count, resume, max_depth, symmetry=not no_symmetry)
     sys.exit(_report(found, count, memory_mib, dot, json_file))
+
+
+def _explore_target(target: str, **arguments: Any) -> int:
+    """Explore, print what was reached and what broke, and give the exit status."""
+    from poolproof.api import explore
+    from poolproof.certification.progress import progress_to
+    from poolproof.report.finding_report import finding_report
+    from poolproof.report.terminal import show
+
+    with progress_to(sys.stderr) as progress:
+        found = explore(target, progress=progress, **arguments)
+    click.echo(f"target      {found.target}, {found.source}")
+    for stage in found.stages:
+        click.echo(f"{stage.level:<11} {stage.stage}: {stage.outcome.value}")
+        click.echo(f"reached     {stage.note}")
+        click.echo(f"took        {stage.seconds:.2f} s, {stage.steps:,} commands compared")
+    if found.interrupted:
+        click.echo(f"truncated   interrupted: {found.interrupted}")
+    for finding in found.findings:
+        show(finding_report(finding))
+    return 2 if found.interrupted else int(bool(found.findings))
 
 
 def _explore(
@@ -228,9 +244,8 @@ def _refuse_beside_target(*options: object) -> None:
 
 def _profile(rows: tuple[str, ...]) -> Profile:
     from poolproof.contract.profile import Profile
-    from poolproof.targets.profile_text import split_overrides
 
-    return Profile.from_mapping(split_overrides(with_rows("reference", rows))[1])
+    return Profile.from_mapping(with_rows("reference", rows).rows)
 
 
 def _cross_check(scope: Scope) -> int:

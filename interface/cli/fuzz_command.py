@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from poolproof.cli.certify_command import usable_processors, with_rows
+from poolproof.cli.certify_command import with_rows
 from poolproof.cli.target_argument import target_argument
 
 __all__ = ["fuzz_command"]
@@ -134,6 +134,7 @@ def fuzz_command(
 
     Exit status: 0 nothing was broken, 1 a violation was found, 2 not carried out or concluded.
     """
+    from poolproof.certification.options import usable_processors
     from poolproof.cli.fuzz_cluster import ClusterOptions
     from poolproof.cli.fuzz_target import FuzzOptions, fuzz_target
     from poolproof.fuzz.coordinator import Budget
@@ -149,7 +150,7 @@ def fuzz_command(
     if seconds is None and steps is None and until_quiet is None:
         seconds = USUAL_SECONDS
     settings = CampaignSettings(
-        target=with_rows(target, rows),
+        target=with_rows(target, rows).text,
         level=level or "",
         num_blocks=blocks or 0,
         num_hashes=hashes,

@@ -139,9 +139,9 @@ def is_kernel(target: str) -> bool:
     The file is read and not run; allocators are classes.
     """
     from poolproof.kernels.catalogue import BUILT_INS
-    from poolproof.targets.profile_text import split_overrides
+    from poolproof.targets.target_spec import TargetSpec
 
-    base = split_overrides(target)[0]
+    base = TargetSpec.parse(target).base
     place, _, name = base.rpartition(":")
     if base in BUILT_INS or not place.endswith(".py"):
         return base in BUILT_INS
@@ -153,14 +153,14 @@ def is_kernel(target: str) -> bool:
 
 
 def _job(target: str, *, workers: int | None, **fields: Any) -> Job:
-    from poolproof.cli.certify_command import usable_processors
+    from poolproof.certification.options import usable_processors
     from poolproof.kernels.job import Job
-    from poolproof.targets.profile_text import split_overrides
+    from poolproof.targets.target_spec import TargetSpec
 
-    base, overrides = split_overrides(target)
+    spec = TargetSpec.parse(target)
     return Job(
-        target=base,
-        overrides=overrides,
+        target=spec.base,
+        overrides=spec.rows,
         pool=_POOL,
         managers=_MANAGERS,
         workers=workers or min(usable_processors(), _MOST_WORKERS),

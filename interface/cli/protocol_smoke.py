@@ -36,7 +36,7 @@ from poolproof.targets.command_pool import CommandPool, LiveAnswers
 from poolproof.targets.command_process import ProcessEndedError, words_of
 from poolproof.targets.command_session import CommandSession
 from poolproof.targets.command_target import PREFIX, check_hello
-from poolproof.targets.profile_text import split_overrides
+from poolproof.targets.target_spec import TargetSpec
 
 __all__ = ["program_in", "smoke"]
 
@@ -49,7 +49,8 @@ def program_in(target: str) -> tuple[list[str], Mapping[str, Any]]:
 
     Raises TargetError.
     """
-    base, rows = split_overrides(target.strip())
+    spec = TargetSpec.parse(target)
+    base, rows = spec.base, spec.rows
     if not base.startswith(PREFIX):
         raise TargetError(
             f"{target!r} is no program; write '{PREFIX}./program arguments'. A Python class is "

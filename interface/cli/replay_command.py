@@ -35,15 +35,15 @@ def replay_command(
     """
     from dataclasses import replace
 
-    from poolproof.certification.isolated_target import replay_isolated, watch_isolated
+    from poolproof.api import replay
+    from poolproof.certification.isolated_target import watch_isolated
     from poolproof.harness.isolation import Limits
     from poolproof.report.finding_report import trace_report
     from poolproof.report.terminal import show
     from poolproof.report.trace_files import find_trace
 
     path, recorded = find_trace(trace)
-    limits = Limits(call_timeout_s=call_timeout)
-    outcome = replay_isolated(recorded, target, limits, in_process=in_process)
+    outcome = replay(recorded, target=target, in_process=in_process, call_timeout_s=call_timeout)
     if outcome.num_left_out:
         click.echo(
             f"{outcome.num_left_out} of {len(recorded.commands)} commands were left out: the "
@@ -69,7 +69,9 @@ def replay_command(
         fingerprint=recorded.fingerprint if same else None,
     )
     if shown.level == "manager":
-        watched = watch_isolated(shown, target, limits, in_process=in_process)
+        watched = watch_isolated(
+            shown, target, Limits(call_timeout_s=call_timeout), in_process=in_process
+        )
         shown = replace(shown, shown=() if watched is None else watched.shown)
     show(trace_report(shown))
     if outcome.violation.frames:

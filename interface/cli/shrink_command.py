@@ -38,12 +38,7 @@ def shrink_command(
     Exit status: 1 a shorter or equal trace that fails was written, 0 the trace holds now and
     nothing was written, 2 it could not be run.
     """
-    from dataclasses import replace
-
-    from poolproof.certification.isolated_shrinking import shrink_isolated
-    from poolproof.certification.isolated_target import watch_isolated
-    from poolproof.harness.fingerprint import fingerprint_of
-    from poolproof.harness.isolation import Limits
+    from poolproof.api import shrink
     from poolproof.report.finding_report import trace_report
     from poolproof.report.output_files import check_file, write_file
     from poolproof.report.terminal import show
@@ -52,15 +47,10 @@ def shrink_command(
     if output is not None:
         check_file(output)
     path, recorded = find_trace(trace)
-    limits = Limits(call_timeout_s=call_timeout)
-    small = shrink_isolated(recorded, target, limits, in_process=in_process)
+    small = shrink(recorded, target=target, in_process=in_process, call_timeout_s=call_timeout)
     if small.violation is None:
         click.echo(f"holds now: {path} shows no violation, so there is nothing to shrink")
         return
-    small = replace(small, fingerprint=fingerprint_of(small), shown=())
-    if small.level == "manager":
-        watched = watch_isolated(small, target, limits, in_process=in_process)
-        small = replace(small, shown=() if watched is None else watched.shown)
     click.echo(f"{len(recorded.commands)} commands became {len(small.commands)}", err=True)
     if output is None:
         click.echo("\n".join(small.lines()))

@@ -7,7 +7,7 @@ import pytest
 
 from poolproof.certification import attention_stage as module
 from poolproof.certification.attention_stage import STAGE, Served, attention_stage, why_no_attention
-from poolproof.certification.certificate import Outcome
+from poolproof.certification.certificate import StageOutcome
 from poolproof.certification.coverage_statement import not_run
 from poolproof.certification.description import describe
 from poolproof.certification.driving import Driving
@@ -87,7 +87,7 @@ def test_it_is_left_out_where_it_means_nothing(name, options, words):
 @pytest.mark.usefixtures("with_torch")
 def test_outputs_that_were_compared_make_a_pass():
     (stage,), kinds, _ = stage_over("impl", Finished(Served(40, 900, 800, 70)))
-    assert (stage.outcome, stage.stage, kinds) == (Outcome.HOLDS, STAGE, [POOL])
+    assert (stage.outcome, stage.stage, kinds) == (StageOutcome.HOLDS, STAGE, [POOL])
     assert stage.note == "800 outputs compared, 70 prefixes shared"
 
 
@@ -103,14 +103,14 @@ def test_a_wrong_output_is_a_finding_like_any_other():
     violation = Violation("DATA", Severity.WRONG_DATA_OF_ANOTHER, "wrong")
     trace = Trace("impl", "pool", description.profile, 6, True, (), violation)
     (stage,), _, found = stage_over("impl", Finished(Served(3, 90, 80, 7, trace)))
-    assert (stage.outcome, found) == (Outcome.REFUSED, [trace])
+    assert (stage.outcome, found) == (StageOutcome.REFUSED, [trace])
 
 
 @pytest.mark.usefixtures("with_torch")
 @pytest.mark.parametrize("outcome", [Finished(Served()), Hung(seconds=10.0)])
 def test_nothing_compared_or_a_lost_worker_concludes_nothing(outcome):
     (stage,), _, _ = stage_over("impl", outcome)
-    assert stage.outcome is Outcome.INCONCLUSIVE
+    assert stage.outcome is StageOutcome.INCONCLUSIVE
 
 
 @pytest.mark.usefixtures("with_torch")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.bugs.catalogue import SPECIMENS
-from poolproof.certification.certificate import Certificate, Outcome, Verdict
+from poolproof.certification.certificate import Certificate, StageOutcome, Verdict
 from poolproof.certification.certify import certify
 from poolproof.certification.levels import BUDGETS, Budget
 from poolproof.certification.options import CertifyOptions
@@ -86,7 +86,7 @@ def stale(_small_budget: None) -> Certificate:
 def test_a_correct_pool_holds(target: str) -> None:
     certificate = certified(target)
     assert certificate.verdict is Verdict.HOLDS, certificate.findings
-    assert all(stage.outcome is Outcome.HOLDS for stage in certificate.stages)
+    assert all(stage.outcome is StageOutcome.HOLDS for stage in certificate.stages)
     assert not certificate.canaries_missed
     assert len(certificate.canaries_caught) >= 6
 
@@ -210,7 +210,7 @@ def test_what_was_found_is_kept_when_the_watching_process_is_ended(
 
     monkeypatch.setattr("poolproof.certification.certify._Certification._explore", end)
     last = refused("KeepsStaleHashes").stages[-1]
-    assert last.outcome is Outcome.INCONCLUSIVE
+    assert last.outcome is StageOutcome.INCONCLUSIVE
     ended = "the process that imported the target and watches over it ended (killed by SIGKILL), "
     assert last.note.startswith(ended)
     assert certified("impl").verdict is Verdict.INCONCLUSIVE

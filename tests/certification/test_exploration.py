@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.bugs.catalogue import SPECIMENS
-from poolproof.certification.certificate import Outcome
+from poolproof.certification.certificate import StageOutcome
 from poolproof.certification.coverage_statement import not_covered, not_run
 from poolproof.certification.description import describe
 from poolproof.certification.driving import Driving
@@ -64,7 +64,7 @@ def specimen_target(name):
 def test_a_good_pool_is_reached_in_every_state_and_the_notes_say_which():
     stages, findings = explored(InProcess(lambda: load_target("impl")))
     assert findings == ()
-    assert all(stage.outcome is Outcome.HOLDS for stage in stages)
+    assert all(stage.outcome is StageOutcome.HOLDS for stage in stages)
     assert [(stage.level, stage.stage, stage.note) for stage in stages] == [
         ("queue", "every state, 3 blocks",
          "16/16 orders of the queue, each built in two ways, every operation, every link"),
@@ -101,7 +101,7 @@ def test_levels_that_lost_a_worker_are_left_out():
 )
 def test_a_bug_is_found_where_it_first_shows_with_the_fewest_commands(name, stage, commands):
     stages, findings = explored(InProcess(lambda: specimen_target(name)))
-    assert stages[-1].outcome is Outcome.REFUSED
+    assert stages[-1].outcome is StageOutcome.REFUSED
     assert stages[-1].stage == stage
     assert findings[0].stages == (stage,)
     assert min(finding.num_commands for finding in findings) == commands
@@ -123,7 +123,7 @@ def test_every_level_builds_a_pool_of_one_block(level):
     budget = replace(EMPTY, scopes=BUDGETS[level].scopes[-1:])
     stages, findings = explored(InProcess(load), budget=budget)
     assert [stage.stage for stage in stages] == ["every orbit, 1 block, pairs"]
-    assert stages[0].outcome is Outcome.REFUSED
+    assert stages[0].outcome is StageOutcome.REFUSED
     assert "with 1 block " in findings[0].violation.sentence
 
 
@@ -200,7 +200,7 @@ def hanging(folder: Path, *, evict: bool, free: bool) -> Isolation:
 
 def test_a_worker_that_is_lost_in_a_state_is_a_finding_with_its_commands(folder):
     stages, findings = explored(hanging(folder, evict=True, free=False))
-    assert stages[-1].outcome is Outcome.REFUSED
+    assert stages[-1].outcome is StageOutcome.REFUSED
     assert stages[-1].stage == "every state, 2 blocks"
     (finding,) = findings
     assert finding.trace.commands[-1].verb == "evict"
@@ -210,7 +210,7 @@ def test_a_worker_that_is_lost_in_a_state_is_a_finding_with_its_commands(folder)
 def test_a_worker_that_is_lost_in_a_sequence_is_a_finding_with_its_commands(folder):
     budget = Budget(0, 0, 0, 100, sequences=(Sequences(2),))
     stages, findings = explored(hanging(folder, evict=False, free=True), budget=budget)
-    assert stages[-1].outcome is Outcome.REFUSED
+    assert stages[-1].outcome is StageOutcome.REFUSED
     assert "a sequence of commands" in stages[-1].note
     (finding,) = findings
     assert [command.verb for command in finding.trace.commands] == ["allocate", "free"]

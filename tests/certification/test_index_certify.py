@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from poolproof.bugs.index_bugs import INDEX_BUGS
-from poolproof.certification.certificate import Outcome, Verdict
+from poolproof.certification.certificate import StageOutcome, Verdict
 from poolproof.certification.certify import certify
 from poolproof.certification.driving import described
 from poolproof.certification.options import CertifyOptions
@@ -66,7 +66,7 @@ def test_a_planted_bug_is_refused_with_a_short_trace(specimen_id):
         assert finding.violation.invariant in found.invariants
         assert finding.num_commands <= 4
     stages = {stage.stage: stage.outcome for stage in certificate.stages}
-    assert stages["keys and blocks, plain driver"] is Outcome.REFUSED
+    assert stages["keys and blocks, plain driver"] is StageOutcome.REFUSED
 
 
 @pytest.mark.parametrize("name", ["impl", "reference"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
-from poolproof.certification.certificate import Certificate, NotRun, Outcome, Verdict
+from poolproof.certification.certificate import Certificate, NotRun, StageOutcome, Verdict
 from poolproof.certification.certify import certify
 from poolproof.certification.levels import BUDGETS, Budget
 from poolproof.certification.options import CertifyOptions
@@ -173,7 +173,7 @@ def test_a_hostile_manager_is_a_finding_with_a_short_trace(name, severity, words
     assert matching[0].violation.severity is severity
     # A hang costs its time limit at each attempt to make the trace shorter.
     assert matching[0].num_commands <= (4 if severity is Severity.CRASH else 12)
-    assert any(stage.outcome is Outcome.REFUSED for stage in certificate.stages)
+    assert any(stage.outcome is StageOutcome.REFUSED for stage in certificate.stages)
 
 
 def test_a_manager_that_lacks_a_method_is_an_error_that_names_it():
@@ -230,7 +230,7 @@ def weak_stage_of(folder, specimen):
 def test_a_manager_that_compares_too_little_is_refused_once_hashes_collide(tmp_path):
     certificate, stage = weak_stage_of(tmp_path, "C3")
     assert certificate.verdict is Verdict.REFUSED
-    assert [s for s in certificate.stages if s.outcome is Outcome.REFUSED] == [stage]
+    assert [s for s in certificate.stages if s.outcome is StageOutcome.REFUSED] == [stage]
     assert {f.trace.options["weak_hashes"] for f in certificate.findings} == {4}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from poolproof.bugs.catalogue import manager_specimen
 from poolproof.certification import exploration as certify_exploration
-from poolproof.certification.certificate import Outcome
+from poolproof.certification.certificate import StageOutcome
 from poolproof.certification.description import describe
 from poolproof.certification.driving import Driving
 from poolproof.certification.exploration import Exploring
@@ -80,7 +80,7 @@ def test_a_bound_on_states_is_said_to_have_cut_the_search():
     stages, findings = explored("impl-nano")
     assert not findings
     (stage,) = stages
-    assert stage.outcome is Outcome.HOLDS
+    assert stage.outcome is StageOutcome.HOLDS
     assert "truncated there" in stage.note
     assert stage.steps > stage.runs > BUDGET.workload_states
 
@@ -98,7 +98,7 @@ def test_a_worker_that_is_lost_is_a_finding_with_its_commands():
     target = f"{HOSTILE}:Dies"
     isolation = Isolation(lambda: load_target(target), Limits(call_timeout_s=5), workers=1)
     stages, findings = explored(target, isolation)
-    assert stages[0].outcome is Outcome.REFUSED
+    assert stages[0].outcome is StageOutcome.REFUSED
     assert "ended the process with exit status 7" in stages[0].note
     # To abort what there is not ends in finish() as well.
     forms = [form for finding in findings for form in finding.each_form]
@@ -123,7 +123,7 @@ def test_each_group_has_three_blocks_beside_what_stays_free(profile, blocks):
 def test_a_finding_with_other_keys_is_compared_with_what_such_prompts_show():
     specimen = manager_specimen("C4")
     stages, findings = explored_specimen(specimen)
-    assert stages[0].outcome is Outcome.REFUSED
+    assert stages[0].outcome is StageOutcome.REFUSED
     (finding,) = findings
     assert [command.verb for command in finding.trace.commands] == ["admit", "step", "admit"]
     assert finding.shortest_known.startswith("breadth-first to length 3: none shorter")

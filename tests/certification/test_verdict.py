@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from poolproof.certification.baseline import baseline_of
-from poolproof.certification.certificate import FindingStatus, Outcome, Verdict
+from poolproof.certification.certificate import FindingStatus, StageOutcome, Verdict
 from poolproof.certification.finding import Identity
 from poolproof.certification.known_findings import KnownFinding, KnownFindings
 from poolproof.certification.verdict import Rules, failing, judge, reasons_inconclusive
@@ -41,7 +41,7 @@ def before(*findings, samples, **changes):
 
 def with_missing_fact(certificate):
     stage = replace(
-        certificate.stages[1], outcome=Outcome.INCONCLUSIVE, facts_reached=("a refusal",)
+        certificate.stages[1], outcome=StageOutcome.INCONCLUSIVE, facts_reached=("a refusal",)
     )
     return replace(certificate, stages=(certificate.stages[0], stage))
 
@@ -265,7 +265,7 @@ def test_an_entry_is_not_fixed_while_one_of_its_forms_fails(samples):
 
 def test_a_refused_stage_that_no_finding_explains_is_inconclusive(samples):
     made = samples.certificate()
-    stage = replace(made.stages[1], outcome=Outcome.REFUSED)
+    stage = replace(made.stages[1], outcome=StageOutcome.REFUSED)
     judged = judge(replace(made, stages=(stage,)), Rules())
     assert judged.verdict is Verdict.INCONCLUSIVE
     assert "refused, but no finding says why" in reasons_inconclusive(judged)[0]

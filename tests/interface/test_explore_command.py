@@ -198,5 +198,5 @@ def test_a_cross_check_has_the_status_of_its_worst(poolproof, monkeypatch, count
 
 def test_many_states_are_shared_by_the_processors(poolproof, monkeypatch):
     monkeypatch.setattr(command, "_ENOUGH_FOR_PROCESSES", 10)
-    monkeypatch.setattr(command, "usable_processors", lambda: 2)
+    monkeypatch.setattr("poolproof.certification.options.usable_processors", lambda: 2)
     assert "2 processes" in poolproof("explore", "specification", "--blocks", 3).stdout

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from poolproof.certification.baseline import baseline_of
-from poolproof.certification.certificate import Certificate, FindingStatus, Outcome
+from poolproof.certification.certificate import Certificate, FindingStatus, StageOutcome
 from poolproof.certification.verdict import Rules, judge
 from poolproof.contract.trace import read_trace
 from poolproof.contract.violation import Severity
@@ -143,7 +143,7 @@ def test_junit_skips_a_finding_that_does_not_fail(samples):
 
 def test_junit_calls_an_inconclusive_stage_an_error(samples):
     made = samples.certificate()
-    stage = samples.replace(made.stages[1], outcome=Outcome.INCONCLUSIVE, facts_reached=())
+    stage = samples.replace(made.stages[1], outcome=StageOutcome.INCONCLUSIVE, facts_reached=())
     root = parsed(junit_certificate(judge(samples.replace(made, stages=(stage,)), Rules())))
     assert root.get("errors") == "1"
     assert root.find(".//error").get("message") == "never happened: a refusal, an eviction"

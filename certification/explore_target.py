@@ -1,34 +1,29 @@
-"""`poolproof explore TARGET`: every state of one scope, or every workload, on the target itself.
+"""Every state of one scope, or every workload, on a target itself.
 
 The same stages as in a certification, with bounds of the user's choice and nothing around them.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import click
 
 from poolproof.certification.certificate import StageResult
 from poolproof.certification.description import Description
 from poolproof.certification.driving import Driving, described
 from poolproof.certification.exploration import Exploring, reason_not_explored
+from poolproof.certification.finding import Finding
 from poolproof.certification.levels import Bounds
 from poolproof.certification.options import CertifyOptions
-from poolproof.certification.progress import progress_to
+from poolproof.certification.progress import Progress
 from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.target import TargetError
 from poolproof.exploration.scope import Scope
 from poolproof.harness.isolation import ImporterError, InProcess, Isolation
-from poolproof.report.finding_report import finding_report
-from poolproof.report.terminal import show
-from poolproof.targets.load import load_target
-from poolproof.targets.profile_text import split_overrides
+from poolproof.targets.target import Target
 
-__all__ = ["Workloads", "explore_target"]
+__all__ = ["TargetExploration", "Workloads", "explore_target"]
 
 _COMMANDS = 4
 
@@ -45,58 +40,66 @@ class Workloads:
     usable_blocks: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TargetExploration:
+    """What an exploration reached and what broke.
+
+    `interrupted` says how far a run came that was ended too early; it is empty for all others.
+    """
+
+    target: str
+    source: str
+    stages: tuple[StageResult, ...]
+    findings: tuple[Finding, ...]
+    interrupted: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether all of it was explored and nothing broke."""
+        return not self.interrupted and not self.findings
+
+
 def explore_target(
-    name: str,
+    load: Callable[[], Target],
     scope: Scope,
+    options: CertifyOptions,
+    progress: Progress,
     *,
     pairs: bool,
     symmetry: bool,
-    seed: int,
-    workers: int,
-    in_process: bool,
     workloads: Workloads,
-) -> int:
-    """Explore, print what was reached and what broke, and give the exit status.
+) -> TargetExploration:
+    """Explore a target up to the first failure.
 
     Raises TargetError for a target that cannot be run, or not in this way.
     """
-    options = CertifyOptions(
-        level="standard",
-        seed=seed,
-        workers=workers,
-        in_process=in_process,
-        profile_overrides=split_overrides(name)[1],
-        layouts=workloads.layouts,
+    alone = options.in_process or not Isolation.is_available
+    isolation: Any = (
+        InProcess(load) if alone else Isolation(load, options.limits, workers=options.workers)
     )
-
-    def load() -> Any:
-        return load_target(name)
-
-    alone = in_process or not Isolation.is_available
-    isolation: Any = InProcess(load) if alone else Isolation(load, options.limits, workers=workers)
     bounds = Bounds(
         scope.num_blocks, scope.num_hashes, scope.max_references, pairs, unreduced=not symmetry
     )
+    interrupted = ""
     try:
-        with progress_to(sys.stderr) as progress, isolation:
+        with isolation:
             about = described(isolation)
             driving = Driving(isolation, about, options, progress)
-            exploring = Exploring(isolation, about, driving.collector, progress, seed)
-            was_interrupted = False
+            exploring = Exploring(isolation, about, driving.collector, progress, options.seed)
             try:
                 _run(about, exploring, options, bounds, workloads)
             except KeyboardInterrupt:
-                was_interrupted = True
+                interrupted = exploring.so_far or "nothing was concluded"
             progress.end()
     except ImporterError as error:
         raise error.as_known() from error
-    for line in _lines(about, exploring.stages):
-        click.echo(line)
-    if was_interrupted:
-        click.echo(f"truncated   interrupted: {exploring.so_far or 'nothing was concluded'}")
-    for finding in driving.collector.findings:
-        show(finding_report(finding))
-    return 2 if was_interrupted else int(bool(driving.collector.findings))
+    return TargetExploration(
+        about.name,
+        about.source,
+        tuple(exploring.stages),
+        tuple(driving.collector.findings),
+        interrupted,
+    )
 
 
 def _run(
@@ -146,11 +149,3 @@ def _explore_manager(
         max_states=_MOST_STATES,
         usable_blocks=workloads.usable_blocks,
     )
-
-
-def _lines(about: Description, stages: list[StageResult]) -> Iterator[str]:
-    yield f"target      {about.name}, {about.source}"
-    for stage in stages:
-        yield f"{stage.level:<11} {stage.stage}: {stage.outcome.value}"
-        yield f"reached     {stage.note}"
-        yield f"took        {stage.seconds:.2f} s, {stage.steps:,} commands compared"

@@ -1,0 +1,332 @@
+"""The public functions: the same work as the command line's, with values in place of files.
+
+They are imported as `poolproof.certify` and so on; `interface/__init__.py` lists what is public.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from poolproof.certification import certify as certification
+from poolproof.certification.baseline import Baseline, read_baseline
+from poolproof.certification.certificate import Certificate, Verdict
+from poolproof.certification.certify import InterruptedCertification
+from poolproof.certification.explore_target import TargetExploration, Workloads, explore_target
+from poolproof.certification.finding import Finding
+from poolproof.certification.isolated_shrinking import shrink_isolated
+from poolproof.certification.isolated_target import replay_isolated, watch_isolated
+from poolproof.certification.known_findings import KnownFindings, read_known_findings
+from poolproof.certification.options import CertifyOptions, usable_processors
+from poolproof.certification.progress import Progress, SilentProgress
+from poolproof.certification.verdict import Rules, judge
+from poolproof.contract.errors import OptionError
+from poolproof.contract.outside import shown
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Severity
+from poolproof.exploration.memory import check_memory, usable_mib
+from poolproof.exploration.scope import Scope
+from poolproof.harness.failure_kind import EVERY_KIND
+from poolproof.harness.fingerprint import fingerprint_of
+from poolproof.harness.isolation import Limits
+from poolproof.harness.replay import Replay
+from poolproof.report.finding_report import finding_report, plain_text, trace_report
+from poolproof.report.html_trace import html_trace
+from poolproof.report.junit_certificate import junit_certificate
+from poolproof.report.markdown_certificate import markdown_certificate
+from poolproof.report.regression_test import regression_test
+from poolproof.report.text_certificate import text_certificate
+from poolproof.report.trace_files import find_trace
+from poolproof.targets.load import load_target
+from poolproof.targets.target import Target
+from poolproof.targets.target_spec import TargetSpec
+
+__all__ = ["Asked", "certify", "explore", "render", "replay", "shrink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `certify` was asked for: how to load the target, how to drive it, what may pass."""
+
+    load: Callable[[], Target]
+    options: CertifyOptions
+    rules: Rules
+
+    @classmethod
+    def of(
+        cls,
+        target: str | type,
+        *,
+        level: str,
+        profile: Mapping[str, Any] | None,
+        layouts: Sequence[str],
+        api: str | None,
+        fail_on: Collection[Severity | str],
+        known: str | Path | None,
+        baseline: str | Path | None,
+        keep_going: bool,
+        hardening: bool,
+        seed: int,
+        workers: int | None,
+        in_process: bool,
+        call_timeout_s: float,
+        memory_mib: int,
+    ) -> Asked:
+        """Check the arguments of `certify`, and read its files; raises what it raises."""
+        spec = TargetSpec.of(target).with_rows(_rows(profile))
+        rules = Rules(
+            fail_on=_severities(fail_on),
+            known=KnownFindings() if known is None else read_known_findings(Path(known)),
+            baseline=Baseline() if baseline is None else read_baseline(Path(baseline)),
+        )
+        options = CertifyOptions(
+            level=level,
+            seed=seed,
+            workers=usable_processors() if workers is None else workers,
+            in_process=in_process,
+            limits=Limits(call_timeout_s=call_timeout_s, memory_mib=memory_mib),
+            hardening=hardening,
+            api=api,
+            layouts=_names("layouts", layouts),
+            profile_overrides=spec.rows,
+            accepted=EVERY_KIND if keep_going else rules.accepted_kinds,
+        )
+        return cls(partial(load_target, spec, api=api), options, rules)
+
+
+def certify(
+    target: str | type,
+    *,
+    level: str = "standard",
+    profile: Mapping[str, Any] | None = None,
+    layouts: Sequence[str] = (),
+    api: str | None = None,
+    fail_on: Collection[Severity | str] = tuple(Severity),
+    known: str | Path | None = None,
+    baseline: str | Path | None = None,
+    keep_going: bool = False,
+    hardening: bool = False,
+    seed: int = 0,
+    workers: int | None = None,
+    in_process: bool = False,
+    call_timeout_s: float = 10.0,
+    memory_mib: int = 2048,
+    progress: Progress | None = None,
+) -> Certificate:
+    """Certify an allocator: the certificate, with its verdict.
+
+    Args:
+        target: a built-in name, "package.module:Class", "path/to/file.py:Class",
+            "cmd:./program", or a class.
+        level: "quick" (under 30 s), "standard" (about 2 minutes) or "deep".
+        profile: rows that take the place of those that the target declares.
+        layouts: those of a manager to run; all where none is named.
+        api: the shape of the class, where it has several.
+        fail_on: the severities that fail the run.
+        known: a TOML file of accepted findings.
+        baseline: an older certificate as JSON; what it has does not fail the run.
+        keep_going: search on after a failure.
+        hardening: also try misuse that the profile leaves undefined; that never fails the run.
+        seed: 0 or more; the same seed finds the same.
+        workers: processes; one per CPU by default.
+        in_process: no child process and no limits, for debuggers.
+        call_timeout_s: seconds that one call of the target may take.
+        memory_mib: memory of one worker, in MiB, beyond what the target's import uses.
+        progress: hears what is being done; nobody does by default.
+
+    Raises OptionError for a value that is not allowed, TargetError for a target that cannot be run,
+    KnownFileError and BaselineError for those files. An interruption raises KeyboardInterrupt,
+    whose `certificate` holds what was found until then.
+    """
+    asked = Asked.of(
+        target, level=level, profile=profile, layouts=layouts, api=api, fail_on=fail_on,
+        known=known, baseline=baseline, keep_going=keep_going, hardening=hardening, seed=seed,
+        workers=workers, in_process=in_process, call_timeout_s=call_timeout_s,
+        memory_mib=memory_mib,
+    )  # fmt: skip
+    try:
+        found = certification.certify(asked.load, asked.options, progress or SilentProgress())
+    except InterruptedCertification as interrupt:
+        # What was found is there, but the run as a whole says nothing.
+        judged = judge(interrupt.certificate, asked.rules)
+        interrupt.certificate = replace(judged, verdict=Verdict.INCONCLUSIVE)
+        raise
+    return judge(found, asked.rules)
+
+
+def explore(
+    target: str | type,
+    *,
+    num_blocks: int | None = None,
+    num_hashes: int = 2,
+    max_references: int = 2,
+    pairs: bool = False,
+    symmetry: bool = True,
+    max_commands: int | None = None,
+    layouts: Sequence[str] = (),
+    profile: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    in_process: bool = False,
+    memory_mib: int | None = None,
+    progress: Progress | None = None,
+) -> TargetExploration:
+    """Visit every state of a small pool, queue or index; try every short workload of a manager.
+
+    Args:
+        target: as for `certify`.
+        num_blocks: blocks of the pool; 4 by default.
+        num_hashes: different hashes in a state of a pool.
+        max_references: references to one block of a pool.
+        pairs: also give commands for two blocks of a pool, and misuse.
+        symmetry: visit one state for all that differ in names of blocks and hashes alone.
+        max_commands: of a manager, how many commands a workload has; 4 by default.
+        layouts: of a manager, those to explore.
+        profile: rows that take the place of those that the target declares.
+        seed: 0 or more.
+        workers: processes; one per CPU by default.
+        in_process: no child process and no limits.
+        memory_mib: refuse what would take more; three quarters of the free memory by default.
+        progress: hears what is being done; nobody does by default.
+
+    Raises OptionError, TargetError, and ExplorationError for a scope that is too large.
+    """
+    spec = TargetSpec.of(target).with_rows(_rows(profile))
+    scope = Scope(4 if num_blocks is None else num_blocks, num_hashes, max_references)
+    check_memory(scope, usable_mib() if memory_mib is None else memory_mib, symmetry=symmetry)
+    options = CertifyOptions(
+        level="standard",
+        seed=seed,
+        workers=usable_processors() if workers is None else workers,
+        in_process=in_process,
+        profile_overrides=spec.rows,
+        layouts=_names("layouts", layouts),
+    )
+    return explore_target(
+        lambda: load_target(spec),
+        scope,
+        options,
+        progress or SilentProgress(),
+        pairs=pairs,
+        symmetry=symmetry,
+        workloads=Workloads(max_commands, options.layouts, num_blocks),
+    )
+
+
+def replay(
+    trace: Trace | str | Path,
+    *,
+    target: str | None = None,
+    in_process: bool = False,
+    call_timeout_s: float = 10.0,
+) -> Replay:
+    """Run a trace again: the commands that were applied, how many were left out, what broke.
+
+    Args:
+        trace: a trace, the path of its file, or the fingerprint of a finding that the last
+            certification in the current folder left.
+        target: run it on this target, not on the one that the trace names.
+        in_process: no child process and no limits.
+        call_timeout_s: seconds that one call of the target may take.
+
+    Raises TraceError for what is no trace, TargetError for a target that cannot be run.
+    """
+    limits = Limits(call_timeout_s=call_timeout_s)
+    return replay_isolated(_trace(trace), target, limits, in_process=in_process)
+
+
+def shrink(
+    trace: Trace | str | Path,
+    *,
+    target: str | None = None,
+    in_process: bool = False,
+    call_timeout_s: float = 2.0,
+) -> Trace:
+    """The smallest trace found that breaks what `trace` breaks; it has no violation if it holds.
+
+    The arguments are those of `replay`, and so are the errors raised.
+    """
+    limits = Limits(call_timeout_s=call_timeout_s)
+    small = shrink_isolated(_trace(trace), target, limits, in_process=in_process)
+    if small.violation is None:
+        return small
+    small = replace(small, fingerprint=fingerprint_of(small), shown=())
+    if small.level != "manager":
+        return small
+    watched = watch_isolated(small, target, limits, in_process=in_process)
+    return replace(small, shown=() if watched is None else watched.shown)
+
+
+def render(subject: Certificate | Finding | Trace, form: str = "text") -> str:
+    """A certificate, a finding or a trace as a document.
+
+    Args:
+        subject: what is shown.
+        form: "text" for any; "json", "markdown" or "junit" for a certificate; "jsonl" (the trace's
+            file), "html" (step by step) or "pytest" (a regression test) for the others.
+
+    Raises OptionError for a form that there is not.
+    """
+    forms: dict[str, Any]
+    if isinstance(subject, Certificate):
+        certificate = subject
+        forms = {
+            "text": lambda: plain_text(text_certificate(certificate)),
+            "json": lambda: json.dumps(certificate.to_json(), indent=2) + "\n",
+            "markdown": lambda: markdown_certificate(certificate),
+            "junit": lambda: junit_certificate(certificate),
+        }
+    elif isinstance(subject, Finding | Trace):
+        trace = subject if isinstance(subject, Trace) else subject.whole_trace()
+        report = trace_report(trace) if isinstance(subject, Trace) else finding_report(subject)
+        forms = {
+            "text": lambda: plain_text(report),
+            "jsonl": lambda: "\n".join(trace.lines()) + "\n",
+            "html": lambda: html_trace(trace),
+            "pytest": lambda: regression_test(trace),
+        }
+    else:
+        raise OptionError(
+            f"subject must be a Certificate, a Finding or a Trace, not {shown(subject)}"
+        )
+    if form not in forms:
+        raise OptionError(f"form must be one of {', '.join(forms)}, not {shown(form)}")
+    document: str = forms[form]()
+    return document
+
+
+def _trace(trace: Trace | str | Path) -> Trace:
+    if isinstance(trace, Trace):
+        return trace
+    if isinstance(trace, str | Path):
+        return find_trace(str(trace))[1]
+    raise OptionError(f"trace must be a Trace, a path or a fingerprint, not {shown(trace)}")
+
+
+def _rows(profile: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if profile is None or isinstance(profile, Mapping):
+        return profile or {}
+    raise OptionError(f"profile must map rows to values, not be {shown(profile)}")
+
+
+def _names(argument: str, names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise OptionError(f"{argument} must be a list of names, not {shown(names)}")
+    return tuple(names)
+
+
+def _severities(fail_on: Collection[Severity | str]) -> tuple[Severity, ...]:
+    known = {severity.value: severity for severity in Severity}
+    given = (fail_on,) if isinstance(fail_on, str | Severity) else tuple(fail_on)
+    for name in given:
+        if not isinstance(name, Severity) and name not in known:
+            raise OptionError(
+                f"fail_on must hold severities ({', '.join(known)}), not {shown(name)}"
+            )
+    if not given:
+        raise OptionError(f"fail_on must name at least one of {', '.join(known)}")
+    return tuple(name if isinstance(name, Severity) else known[name] for name in given)

@@ -1,0 +1,99 @@
+"""What a user names as a target, read once: the allocator, and the rows of its profile to replace.
+
+`impl[eviction=lifo,duplicates=first,null_block=0]` is such a text. Whether rows and values exist is
+said by `contract.profile`, whether there is such an allocator by `load.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from poolproof.contract.errors import OptionError
+from poolproof.contract.outside import class_name
+from poolproof.contract.target import TargetError
+from poolproof.targets.profile_text import value_words
+
+__all__ = ["TargetSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSpec:
+    """`base` is the name without its brackets, `rows` are what stands in them.
+
+    `cls` is there where a class was given and no name: it is used as it is.
+    """
+
+    base: str
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    cls: type | None = None
+
+    @classmethod
+    def of(cls, target: str | type | TargetSpec) -> TargetSpec:
+        """What names a target. Raises TargetError, and OptionError for what is no such thing."""
+        if isinstance(target, TargetSpec):
+            return target
+        if isinstance(target, str):
+            return cls.parse(target)
+        if isinstance(target, type):
+            return cls(f"{_place_of(target)}:{target.__qualname__}", cls=target)
+        raise OptionError(
+            "target must be a text such as 'impl', 'pool.py:Pool' or 'cmd:./program', or a class, "
+            f"not an instance of {class_name(target)}"
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> TargetSpec:
+        """The parts of a target string. Raises TargetError."""
+        text = text.strip()
+        if not text.endswith("]") or "[" not in text:
+            return cls(text)
+        base, _, inside = text[:-1].rpartition("[")
+        rows: dict[str, Any] = {}
+        for item in filter(None, (part.strip() for part in inside.split(","))):
+            key, equals, value = (part.strip() for part in item.partition("="))
+            if not equals or not key or not value:
+                raise TargetError(
+                    f"{item!r} in {text!r} is not key=value; write "
+                    f"{base}[eviction=lifo,null_block=0]"
+                )
+            if key in rows:
+                raise TargetError(f"{key!r} stands twice in {text!r}; keep one of them")
+            rows[key] = _value(value)
+        return cls(base, rows)
+
+    def with_rows(self, rows: Mapping[str, Any]) -> TargetSpec:
+        """The same allocator with further rows, which take the place of its own."""
+        return replace(self, rows={**self.rows, **rows})
+
+    @property
+    def text(self) -> str:
+        """The target string, which `parse` reads again."""
+        if not self.rows:
+            return self.base
+        return f"{self.base}[{','.join(f'{k}={value_words(v)}' for k, v in self.rows.items())}]"
+
+
+def _value(text: str) -> Any:
+    if text == "None":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _place_of(cls: type) -> str:
+    """The module of a class where it can be imported by its name, else its file."""
+    name = cls.__module__
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None:
+        return name
+    try:
+        spec = importlib.util.find_spec(name) if name != "__main__" else None
+    except (ImportError, ValueError):
+        spec = None
+    return name if spec is not None and spec.origin == file else file
