@@ -149,8 +149,8 @@ class NotRun:
 class Certificate:
     """What was certified, how, and what came of it.
 
-    `certify` leaves `verdict`, `fixed_known` and `expired_known` at their defaults; `judge` of
-    `verdict.py` fills them and the status of each finding. `source` names the file and its SHA-256;
+    `verdict`, `fixed_known`, `expired_known` and the status of each finding are filled in by
+    `judge` of `verdict.py`; `verdict` is None before. `source` names the file and its SHA-256;
     `behaves_as` the row, such as "eviction=lifo", under which a target that fails ORD alone holds.
     `hardening` holds what undefined misuse showed; it never fails a run.
     """

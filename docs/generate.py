@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from api_tables import public_errors, public_functions, public_types
 from bug_tables import (
     detectors_worth,
     kill_matrix,
@@ -105,6 +106,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "protocol speed": protocol_speed,
     "protocol state": protocol_state,
     "proved models": proved_models,
+    "public errors": public_errors,
+    "public functions": public_functions,
+    "public types": public_types,
     "ray at scale": ray_at_scale,
     "ray costs": ray_costs,
     "sentences": sentences,
