@@ -14,6 +14,7 @@ from poolproof.contract.commands import (
     CacheChain,
     CachePartial,
     Command,
+    Free,
     Lookup,
     LookupChain,
     Usage,
@@ -31,13 +32,18 @@ NUM_GROUPS = 2
 _BLOCKS_PER_CHAIN = 3
 _PUBLISHING = ("cache_chain", "cache_partial")
 _NUM_PUBLISHED = 10
+_MOST_FREED = 1_000
 _LORAS = (None, ("adapter", "/a"), ("adapter", "/b"), ("other", "/a"))
 # A salt spelled like an adapter's name: untagged keys would collide (vllm#44701).
 _SALTS = (None, None, "tenant", "adapter")
 
 
 class ChainWorkload(PoolWorkload):
-    """Chooses commands over a few token chains of up to three blocks."""
+    """Chooses commands over a few token chains of up to three blocks.
+
+    With `most_blocks` two more chains are that long and share a beginning, and most of the pool is
+    taken before the first command.
+    """
 
     def __init__(
         self,
@@ -47,15 +53,20 @@ class ChainWorkload(PoolWorkload):
         *,
         block_size: int,
         hash_block_size: int,
+        most_blocks: int = 0,
     ) -> None:
         super().__init__(choices, pool, can, ())
         self.block_size = block_size
         self.hash_block_size = hash_block_size
+        self._most_blocks = most_blocks
+        self._tail: CachePartial | None = None
         self.chains = [self._chain() for _ in range(6)]
+        if most_blocks:
+            self.chains += self._long_chains()
         full = [
             chain.prefix(length, group)
             for chain in self.chains
-            for length in range(block_size, len(chain.tokens) + 1, block_size)
+            for length in self._ends_of_blocks(chain)
             for group in range(NUM_GROUPS)
         ]
         self.hashes = list(dict.fromkeys(full))
@@ -69,6 +80,12 @@ class ChainWorkload(PoolWorkload):
         if defined and "cache_partial" in can.verbs:
             self.verbs["cache_partial"] = self.cache_partial
         self.set_weights({"cache_chain": 7, "cache_partial": 5, "lookup_chain": 2, "usage": 1})
+
+    def opening(self) -> Iterator[Command]:
+        """Most of a large pool is held, so that what is cached lies everywhere in it."""
+        if self._most_blocks:
+            free = len(self.pool.free)
+            yield Allocate(free - self.below(1 + free // 4))
 
     def cache_chain(self) -> Command | None:
         """Held blocks become the blocks of a chain, behind some that are cached already."""
@@ -87,11 +104,42 @@ class ChainWorkload(PoolWorkload):
         ids = self._distinct_held(1)
         if not ids:
             return None
+        if self._tail is not None and self.below(3):
+            command: Command = self._more_of(self._tail)
+            return None if undefined_in(self.pool, command) else command
         chain = self.chains[self.below(len(self.chains))]
         step = self.hash_block_size
         num_tokens = step * (1 + self.below(len(chain.tokens) // step))
-        command = CachePartial(chain, ids[0], num_tokens, self.below(NUM_GROUPS))
-        return None if undefined_in(self.pool, command) else command
+        partial = CachePartial(chain, ids[0], num_tokens, self.below(NUM_GROUPS))
+        if undefined_in(self.pool, partial):
+            return None
+        if self._most_blocks:
+            self._tail = partial
+        return partial
+
+    def _more_of(self, tail: CachePartial) -> Command:
+        """Another part of the last block of a prompt, or that block as a whole.
+
+        In a large pool chance does not come back to a block.
+        """
+        size, step = self.block_size, self.hash_block_size
+        position = (tail.num_tokens - 1) // size
+        before = [block for block in self._distinct_held(position) if block != tail.block_id]
+        if len(before) == position and (position + 1) * size <= len(tail.chain.tokens):
+            self._tail = None
+            return CacheChain(tail.chain, (*before, tail.block_id), position, tail.group)
+        num_tokens = position * size + step * (1 + self.below(size // step))
+        return CachePartial(
+            tail.chain, tail.block_id, min(num_tokens, len(tail.chain.tokens)), tail.group
+        )
+
+    def give_everything_back(self) -> Iterator[Command]:
+        """In a large pool a thousand references at a time."""
+        while self._most_blocks and self.references:
+            taken = self.references[-_MOST_FREED:]
+            del self.references[-_MOST_FREED:]
+            yield Free(tuple(taken))
+        yield from super().give_everything_back()
 
     def around_a_reset(self) -> Iterator[Command]:
         """Blocks are published, given back and forgotten, and the same blocks are published again.
@@ -147,6 +195,19 @@ class ChainWorkload(PoolWorkload):
         if right:
             kinds.append(CacheChain(chain, (*right, right[0]), 0, group))
         return kinds
+
+    def _ends_of_blocks(self, chain: TokenChain) -> range:
+        """The lengths of prefixes that are looked up: all, or some of a long chain."""
+        size, length = self.block_size, len(chain.tokens)
+        return range(size, length + 1, size * (1 + length // (64 * size)))
+
+    def _long_chains(self) -> list[TokenChain]:
+        """Two prompts of a server, which are equal up to some token."""
+        length = self._most_blocks * self.block_size
+        first = [self.below(1 << 17) for _ in range(length)]
+        same = self.below(length)
+        second = [*first[:same], *(self.below(1 << 17) for _ in range(same, length))]
+        return [TokenChain(tuple(first)), TokenChain(tuple(second))]
 
     def _images(self, num_tokens: int) -> tuple[Image, ...]:
         """One image or more, next to each other or with a gap: several may meet in a block."""

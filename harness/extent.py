@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from poolproof.contract.commands import Allocate, Cache, Command, PopLeftN
+from poolproof.contract.commands import (
+    Allocate,
+    Cache,
+    CacheChain,
+    CachePartial,
+    Command,
+    PopLeftN,
+)
 from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Load
 from poolproof.contract.trace import Trace
 
@@ -76,6 +83,8 @@ class Extent:
                 lists = len(ids)
             if isinstance(command, Cache):
                 hashes.update(command.hashes)
+            elif isinstance(command, CacheChain | CachePartial):
+                extent.note("tokens in a prompt", len(command.chain.tokens))
         extent.note("commands in a run", number)
         extent.note("blocks in one allocation", counts)
         extent.note("entries in one list", lists)

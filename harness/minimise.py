@@ -27,6 +27,7 @@ from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.relative import Naming, RelativeCommand
 from poolproof.harness.replay import start_session
+from poolproof.harness.smaller_chain_traces import prompt_weight
 from poolproof.harness.smaller_index_traces import index_weight
 from poolproof.harness.smaller_manager_traces import sequences_renamed, weight_of
 from poolproof.harness.smaller_traces import hashes_of
@@ -356,6 +357,8 @@ def _size(attempt: Attempt) -> tuple[int, int, int]:
             tokens, values = weight_of(item.command)
             arguments += tokens
             weight += values
+        else:
+            weight += prompt_weight(item.command)
         weight += sum(place + (role == "raw") for role, place in item.roles)
         weight += getattr(item.command, "count", 0) if not item.roles else 0
         for key in hashes_of(item.command):

@@ -22,6 +22,7 @@ from poolproof.contract.trace import Trace
 from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.pool_session import EVENTS_EVERY
 from poolproof.harness.relative import Naming, RelativeCommand
+from poolproof.harness.smaller_chain_traces import blocks_handed_out_earlier, shorter_prompts
 from poolproof.harness.smaller_index_traces import least_num_blocks, simpler_index_traces
 from poolproof.harness.smaller_manager_traces import (
     fewer_tokens,
@@ -216,6 +217,13 @@ def _smaller_prompts(best: Best) -> Iterator[Variant]:
         yield Variant(best.setup, candidate)
 
 
+def _shorter_prompts(best: Best) -> Iterator[Variant]:
+    block_size = int(best.setup.options.get("block_size", 1))
+    if block_size > 1:
+        for candidate in shorter_prompts(best.relative, block_size):
+            yield Variant(best.setup, candidate)
+
+
 def _plainer_keys_and_blocks(best: Best) -> Iterator[Variant]:
     for candidate in simpler_index_traces(best.relative, best.setup.profile.fixed_hash_bytes):
         yield Variant(best.setup, candidate)
@@ -325,6 +333,10 @@ _SINGLE_COMMANDS: tuple[Pass, ...] = (
     *_ONE_BLOCK_LESS,
     Lowered(),
 )
+_SHORTER_PROMPTS: tuple[Pass, ...] = (
+    Repeated("blocks handed out earlier", _of(blocks_handed_out_earlier)),
+    Repeated("shorter prompts", _shorter_prompts),
+)
 _PAIRS: tuple[Pass, ...] = (Repeated("two commands less", _of(two_commands_less)),)
 
 _PASSES: tuple[Pass, ...] = (
@@ -332,6 +344,7 @@ _PASSES: tuple[Pass, ...] = (
     *_SMALLER_POOL,
     WithoutWindows("windows", _places),
     *_SINGLE_COMMANDS,
+    *_SHORTER_PROMPTS,
     *_PAIRS,
 )
 _LONG_PASSES: tuple[Pass, ...] = (
@@ -343,7 +356,14 @@ _LONG_PASSES: tuple[Pass, ...] = (
     *_SINGLE_COMMANDS,
 )
 _SMALLER_PROMPTS: tuple[Pass, ...] = (Repeated("smaller prompts", _smaller_prompts),)
-_PASSES_OF_MANAGERS: tuple[Pass, ...] = (*_PASSES[:-1], *_SMALLER_PROMPTS, *_PAIRS)
+_PASSES_OF_MANAGERS: tuple[Pass, ...] = (
+    *_PLAINER_SETUP,
+    *_SMALLER_POOL,
+    WithoutWindows("windows", _places),
+    *_SINGLE_COMMANDS,
+    *_SMALLER_PROMPTS,
+    *_PAIRS,
+)
 _LONG_PASSES_OF_MANAGERS: tuple[Pass, ...] = (
     WithoutWindows("fewer sequences", _sequences, shortest=FINEST_OF_LONG),
     *_LONG_PASSES,

@@ -249,6 +249,10 @@ class PoolWorkload:
         """Held blocks that stand in a list of misuse before the wrong one."""
         return self._distinct_held(2)
 
+    def opening(self) -> Iterator[Command]:
+        """What comes before the first command of a run: nothing."""
+        yield from ()
+
     def empty(self, number: int) -> Command:
         """A call with nothing in its list, each verb in turn: legal in every state, a no-op.
 

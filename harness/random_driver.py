@@ -19,13 +19,13 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.careful_session import CAREFUL, open_pool_session
 from poolproof.harness.chain_workload import ChainWorkload
-from poolproof.harness.choices import SeededChoices
+from poolproof.harness.choices import Choices, SeededChoices
 from poolproof.harness.extent import Extent
 from poolproof.harness.garbage import collected_afterwards
 from poolproof.harness.pool_production import ProductionWorkload
 from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.harness.pool_workload import PoolWorkload, alphabet
-from poolproof.harness.production import ProductionRun, ProductionSizes
+from poolproof.harness.production import ProductionRun, ProductionSizes, size_near_a_border
 from poolproof.harness.production_hashes import hashes_that_look_alike
 from poolproof.harness.single_invariant import SinglePoolSession, require_stated, verdict
 from poolproof.harness.target_call import constructing, crash
@@ -35,6 +35,15 @@ __all__ = ["PoolCampaign", "RunPlan", "RunResult", "plan_of", "run_pool"]
 
 MISUSE_EVERY = 48
 """On average one command in so many is misuse, where the profile says what misuse does."""
+
+LARGE_EVERY = 64
+"""One run of token chains in so many has a server's pool and a server's prompts."""
+
+LARGE_BLOCKS = 4_096
+"""How many blocks such a pool has at most."""
+
+LARGE_CHAINS = (272, 40, 1_030, 130)
+"""Of how many blocks the longest prompts of such runs are, each in turn."""
 
 RESET_EVERY = 4
 """One run of token chains in so many publishes around a reset half-way."""
@@ -60,6 +69,8 @@ class RunPlan:
     chains: bool = False
     careful: bool = False
     resets: bool = False
+    chain_blocks: int = 0
+    """Of how many blocks the longest prompts are; 0: of a few, as usual."""
     production: ProductionRun | None = None
 
     @property
@@ -149,7 +160,8 @@ def plan_of(campaign: PoolCampaign, number: int) -> RunPlan:
     """Sizes, length and kind of one run.
 
     Pools have 2 to 12 usable blocks; one run in 32 is long, one in 8 has caching off, and one in
-    16 is careful (`careful_session.py`). At production sizes see `production.py`.
+    16 is careful (`careful_session.py`). At production sizes see `production.py`; of token chains
+    one run in 64 has a pool of up to 4,096 blocks and prompts of up to 1,030.
     """
     if campaign.production is not None:
         hash_bytes = campaign.profile.fixed_hash_bytes
@@ -159,6 +171,8 @@ def plan_of(campaign: PoolCampaign, number: int) -> RunPlan:
     choices = SeededChoices(f"plan {seed}")
     null = campaign.profile.null_block
     long = choices.below(32) == 0
+    if campaign.chain_block_size and number % LARGE_EVERY == LARGE_EVERY - 1:
+        return _large_chain_plan(seed, choices, number // LARGE_EVERY, null)
     return RunPlan(
         seed=seed,
         num_blocks=max(2 + choices.below(11) + (null is not None), 0 if null is None else null + 1),
@@ -168,6 +182,19 @@ def plan_of(campaign: PoolCampaign, number: int) -> RunPlan:
         chains=campaign.chain_block_size > 0,
         careful=campaign.chain_block_size == 0 and number % CAREFUL_EVERY == 1,
         resets=campaign.chain_block_size > 0 and number % RESET_EVERY == 1,
+    )
+
+
+def _large_chain_plan(seed: str, choices: Choices, place: int, null: int | None) -> RunPlan:
+    most = LARGE_BLOCKS if place % 4 == 0 else 16 + size_near_a_border(choices, LARGE_BLOCKS - 16)
+    return RunPlan(
+        seed=seed,
+        num_blocks=max(most, 0 if null is None else null + 2),
+        enable_caching=True,
+        num_steps=120 + choices.below(60),
+        num_hashes=0,
+        chains=True,
+        chain_blocks=LARGE_CHAINS[place % len(LARGE_CHAINS)],
     )
 
 
@@ -259,6 +286,8 @@ def _drive(
         besides: Iterable[Command] = () if between else (workload.empty(place + turn),)
         if place == plan.reset_at:
             besides = workload.around_a_reset()
+        elif place == 0:
+            besides = workload.opening()
         for command in besides:
             violation = apply(command)
             if violation is not None:
@@ -308,6 +337,7 @@ def _workload(campaign: PoolCampaign, plan: RunPlan, session: PoolSession) -> Po
             session.can,
             block_size=campaign.chain_block_size,
             hash_block_size=campaign.hash_block_size,
+            most_blocks=plan.chain_blocks,
         )
     hashes = alphabet(plan.num_hashes, plan.seed, campaign.profile.usual_hash_bytes)
     return campaign.workload(choices, session.reference, session.can, hashes)

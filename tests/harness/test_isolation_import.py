@@ -148,4 +148,4 @@ def test_a_call_that_ends_the_importer_itself_is_told_so():
 def test_a_limit_of_nothing_is_refused_by_name(name):
     with pytest.raises(ValueError) as caught:
         Limits(**{name: 0})
-    assert str(caught.value) == f"{name} must be more than 0, not 0"
+    assert str(caught.value) == f"{name} must be a number above 0, not 0"
