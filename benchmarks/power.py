@@ -122,6 +122,7 @@ SYSTEMS = (
         "The same pool, mutants that are right in small",
         "impl",
         "100",
+        also=("impl[events=none]",),
         level="standard",
         of_size=True,
     ),

@@ -80,7 +80,9 @@ def _parameter(parameter: inspect.Parameter) -> str:
     if parameter.default is parameter.empty:
         return named
     default = parameter.default
-    return f"{named} = {'ALL_OF_THEM' if default == tuple(Severity) else repr(default)}"
+    if isinstance(default, str):
+        return f'{named} = "{default}"'
+    return f"{named} = {'ALL_OF_THEM' if default == tuple(Severity) else default!r}"
 
 
 def _text_of(value: Any) -> str:

@@ -46,6 +46,13 @@ its list is long, and a run of many steps shows more than one of a few huge ones
 Episode = Callable[[], Iterator[Command]]
 
 
+_LONG_MISUSE = 300
+"""About so many held blocks stand in the longest lists of misuse."""
+
+_BORDERS = (16, 100, 256, 1_000)
+"""By how much lists of misuse differ in length, or up to where they are equal."""
+
+
 class ProductionWorkload(PoolWorkload):
     """Chooses commands for one session, an episode after another.
 
@@ -133,7 +140,23 @@ class ProductionWorkload(PoolWorkload):
         return far[kind] if kind < len(far) else super()._outside()
 
     def _held_beside_the_wrong_one(self) -> list[int]:
-        return self._distinct_held(2 if self.below(2) else MOST_IN_DAILY_LISTS)
+        kind = self.below(16)
+        return self._distinct_held(2 if kind < 8 else MOST_IN_DAILY_LISTS if kind else _LONG_MISUSE)
+
+    def _misuse_of_caching(
+        self, held: list[int], outside: int, free: int | None, null: int | None
+    ) -> list[Command]:
+        """Also lists whose lengths are equal in their last digits or bits, or up to a border."""
+        kinds = super()._misuse_of_caching(held, outside, free, null)
+        some, border = self.hashes[0], _BORDERS[self.below(len(_BORDERS))]
+        held = [block for block in held if not self.pool.keys[block]] or held
+        kinds.append(Cache(tuple(held), (some,) * (len(held) + border)))
+        if len(held) >= border:
+            kinds += [
+                Cache(tuple(held), (some,) * (len(held) - border)),
+                Cache(tuple(held[:border]), (some,) * (border + 1 + self.below(8))),
+            ]
+        return kinds
 
     def _opening(self) -> Iterator[Command]:
         yield from self._whole_pool()
@@ -294,7 +317,10 @@ class ProductionWorkload(PoolWorkload):
             yield self._give_back(1, "last")
 
     def _many_carriers(self) -> Iterator[Command]:
-        """Many blocks under one hash, held and free ones; then they go, in any order."""
+        """Many blocks under one hash, held and free ones; then they go, in any order.
+
+        Where a block may get another hash, they had one each before.
+        """
         most = min(len(self.pool.free), MOST_SWEPT)
         if not most:
             return
@@ -302,6 +328,8 @@ class ProductionWorkload(PoolWorkload):
         if not self._affords(4 * count):
             count = min(count, MOST_IN_DAILY_LISTS)
         yield Allocate(count)
+        if self.profile.recache != "forbidden" and self.below(2):
+            yield from self._cache(self.references[-count:], self._prompt(count))
         key = self._prompt(1)
         yield from self._cache(self.references[-count:], key * count)
         if "lookup" in self.can.verbs:

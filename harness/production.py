@@ -170,7 +170,8 @@ class ProductionSizes:
             # The neighbour's hash has the usual length, and all hashes of a run have one.
             hash_bytes=HASH_BYTES[0] if careful else _length_of_hashes(seed, number),
             most_references=300,
-            events_every=1 + choices.below(WIDE_COMMANDS),
+            # After each command in every fourth: what one call tells can only be judged then.
+            events_every=1 if place % 4 == 3 else 2 + choices.below(WIDE_COMMANDS),
             first_count=1 + choices.below(MOST_SWEPT),
             careful=careful,
         )
