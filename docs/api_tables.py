@@ -82,7 +82,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
     default = parameter.default
     if isinstance(default, str):
         return f'{named} = "{default}"'
-    return f"{named} = {'ALL_OF_THEM' if default == tuple(Severity) else default!r}"
+    return f"{named} = {'tuple(Severity)' if default == tuple(Severity) else default}"
 
 
 def _text_of(value: Any) -> str:
