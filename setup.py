@@ -114,7 +114,8 @@ def top_level_folders() -> dict[str, Path]:
         # interface/ is poolproof itself, so interface/x would have the same name as x/: one of the
         # two would win without a word.
         for twin in (ROOT / ROOT_FOLDER / folder.name, ROOT / ROOT_FOLDER / f"{folder.name}.py"):
-            if twin.exists():
+            # Of a folder that is gone Python may have left its bytecode.
+            if twin.is_file() or (twin.is_dir() and is_python_folder(twin)):
                 message = (
                     f"{twin.relative_to(ROOT)} and {folder.name}/ would both be "
                     f"{ROOT_PACKAGE}.{folder.name}; rename one of them."

@@ -1,40 +1,15 @@
 """Poolproof: a verification suite for the KV-cache block allocators of LLM servers.
 
 What `__all__` lists is public and stays; all modules below are not. Everything is imported when it
-is first used, so that `import poolproof` costs nothing beside an engine, and imports none.
+is first used, so that `import poolproof` costs nothing beside an engine, and imports none. Type
+checkers read `__init__.pyi`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
-
-if TYPE_CHECKING:
-    from poolproof.api import certify, explore, render, replay, shrink
-    from poolproof.certification.baseline import BaselineError
-    from poolproof.certification.certificate import (
-        Certificate,
-        CertificateError,
-        StageOutcome,
-        StageResult,
-        Verdict,
-    )
-    from poolproof.certification.explore_target import TargetExploration
-    from poolproof.certification.finding import Finding, FindingStatus
-    from poolproof.certification.known_findings import KnownFileError
-    from poolproof.contract.content import TokenChain
-    from poolproof.contract.errors import OptionError, PoolproofError
-    from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
-    from poolproof.contract.manager_target import ManagerTarget
-    from poolproof.contract.profile import Profile, ProfileError
-    from poolproof.contract.target import IndexTarget, PoolTarget, QueueTarget, TargetError
-    from poolproof.contract.trace import Trace, TraceError
-    from poolproof.contract.violation import Severity, Violation
-    from poolproof.exploration.scope import ExplorationError
-    from poolproof.harness.replay import Replay
-    from poolproof.targets.load import load_target
-    from poolproof.targets.target import Target
 
 __all__ = [
     "BaselineError",

@@ -1,6 +1,7 @@
 """The public functions: what they answer, what they refuse, and that nothing else is needed."""
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,11 @@ def test_every_public_name_can_be_imported_and_says_what_it_is():
     for name in poolproof.__all__:
         assert getattr(poolproof, name).__doc__, name
     assert set(poolproof.__all__) <= set(dir(poolproof))
+
+
+def test_type_checkers_are_told_of_the_same_names():
+    stub = Path(poolproof.__file__).with_suffix(".pyi").read_text()
+    assert sorted(re.findall(r"as (\w+)", stub)) == sorted(poolproof.__all__)
 
 
 def test_a_name_that_is_not_public_is_no_attribute():

@@ -113,6 +113,13 @@ def test_two_sources_for_one_package_are_refused(tree: Path, twin: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_bytecode_of_a_folder_that_is_gone_is_no_second_source(tree: Path) -> None:
+    left = tree / "interface" / "contract" / "__pycache__"
+    left.mkdir(parents=True)
+    (left / "x.cpython-311.pyc").touch()
+    assert "poolproof.contract" in arguments(tree)["packages"]
+
+
 def test_nothing_is_compiled_unless_it_is_asked_for(tree: Path) -> None:
     found = arguments(tree)
     assert (found["ext_modules"], found["setup_requires"]) == ([], [])
