@@ -166,6 +166,11 @@ class ProductionWorkload(PoolWorkload):
         yield from self._request()
         if "touch" in self.can.verbs:
             yield from self._many_owners()
+        if self._run.careful:
+            # A second long answer, while the first one is kept.
+            yield Allocate(len(self.pool.free))
+            yield self._give_back(len(self.references), "any")
+        yield from self._many_carriers(go=True)
 
     def _size(self, most: int) -> int:
         """A length from 1 to `most`: small as a rule, up to all of it now and then."""
@@ -316,10 +321,10 @@ class ProductionWorkload(PoolWorkload):
         for _ in range(alone):
             yield self._give_back(1, "last")
 
-    def _many_carriers(self) -> Iterator[Command]:
+    def _many_carriers(self, *, go: bool = False) -> Iterator[Command]:
         """Many blocks under one hash, held and free ones; then they go, in any order.
 
-        Where a block may get another hash, they had one each before.
+        Where a block may get another hash, they had one each before. Often they stay, unless `go`.
         """
         most = min(len(self.pool.free), MOST_SWEPT)
         if not most:
@@ -328,19 +333,18 @@ class ProductionWorkload(PoolWorkload):
         if not self._affords(4 * count):
             count = min(count, MOST_IN_DAILY_LISTS)
         yield Allocate(count)
-        if self.profile.recache != "forbidden" and self.below(2):
+        if self.profile.recache != "forbidden" and self.below(2) and not go:
             yield from self._cache(self.references[-count:], self._prompt(count))
         key = self._prompt(1)
         yield from self._cache(self.references[-count:], key * count)
         if "lookup" in self.can.verbs:
             yield Lookup(key[0])
         yield self._give_back(1 + self.below(count), "last")
-        if "evict" in self.can.verbs and self.below(2):
-            yield from self._fewer_carriers(key[0])
+        if "evict" in self.can.verbs and (self.below(2) or go):
+            yield from self._fewer_carriers(key[0], self.below(2 if go else 3))
 
-    def _fewer_carriers(self, key: Key) -> Iterator[Command]:
+    def _fewer_carriers(self, key: Key, kind: int) -> Iterator[Command]:
         """They are evicted until one is left: the first, the last, or any of them."""
-        kind = self.below(3)
         while len(carriers := self.pool.lookup(key)) > 1:
             some = len(carriers) - 1 if kind < 2 else max(len(carriers) // 8, 1)
             first = (1, 0)[kind] if kind < 2 else self.below(len(carriers) - some)

@@ -28,7 +28,13 @@ LONG_HASH_BYTES = (64, 16, 32, 8, 48)
 SHORT_BLOCKS = 130
 """Short runs have pools of up to so many blocks, so that every size up to there is soon met."""
 
+FIRST_BLOCKS = (*range(1, 17), 64, 32, 128, 100, 63, 65, 31, 33, 127, 129)
+"""The pools of the first short runs, whatever the seed; the others draw theirs."""
+
 SHORT_COMMANDS = 250
+
+LEAST_HASHES = 24
+"""Of fewer hashes that look alike hardly two are alike in any one way."""
 
 WIDE_COMMANDS = 24
 """Wide runs have so many commands or some more: the opening, and a little of a server's day."""
@@ -144,13 +150,15 @@ class ProductionSizes:
 
     def _short(self, seed: int, number: int) -> ProductionRun:
         name, choices = _begin(seed, number)
-        num_blocks = 1 + number if number < 16 else size_near_a_border(choices, SHORT_BLOCKS)
+        num_blocks = size_near_a_border(choices, SHORT_BLOCKS)
+        if number < len(FIRST_BLOCKS):
+            num_blocks = FIRST_BLOCKS[number]
         return ProductionRun(
             seed=name,
             num_blocks=num_blocks,
             num_steps=60 + choices.below(SHORT_COMMANDS - 60),
             enable_caching=choices.below(16) != 0,
-            num_hashes=8 + choices.below(2 * num_blocks),
+            num_hashes=max(LEAST_HASHES, 8 + choices.below(2 * num_blocks)),
             hash_bytes=_length_of_hashes(seed, number),
             most_references=300,
             events_every=1 + choices.below(40),
