@@ -47,7 +47,7 @@ def test_the_longest_run_of_quick_goes_as_far_as_the_page_says():
         reached = tried.get(of_run)
         assert reached is not None
         # A run ends with what it still has to give back, and may name a little more than is there.
-        assert reached[1] == pytest.approx(largest(row("A pool", of_page)[0]), rel=0.05), of_page
+        assert reached[1] == pytest.approx(largest(row("A pool", of_page)[0]), rel=0.1), of_page
 
 
 @pytest.mark.parametrize("table", ["A queue", "An index", "A pool", "A manager"])
