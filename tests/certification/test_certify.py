@@ -128,7 +128,9 @@ def test_an_order_that_is_another_profile_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "severity", "words"),
     [
-        ("LoopsForEver", Severity.STALL, "did not return within 0.5 s"),
+        pytest.param(
+            "LoopsForEver", Severity.STALL, "did not return within 0.5 s", marks=pytest.mark.deep
+        ),
         ("EatsMemory", Severity.CRASH, "used more than 100 MiB"),
         ("ExitsTheProcess", Severity.CRASH, "exit status 7"),
         ("Segfaults", Severity.CRASH, "SIGSEGV"),
@@ -168,6 +170,7 @@ def test_what_a_target_prints_stays_out_of_our_output(capfd: pytest.CaptureFixtu
     assert "allocating" not in printed.out + printed.err
 
 
+@pytest.mark.deep
 def test_hardening_reports_apart_and_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     # Each kind of misuse is a finding, and would be searched for a shorter trace.
     monkeypatch.setitem(BUDGETS, "quick", replace(BUDGETS["quick"], shortest_states=10))

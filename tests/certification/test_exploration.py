@@ -198,6 +198,7 @@ def hanging(folder: Path, *, evict: bool, free: bool) -> Isolation:
     return Isolation(lambda: load_target("hangs.py:Pool"), limits, workers=1)
 
 
+@pytest.mark.deep
 def test_a_worker_that_is_lost_in_a_state_is_a_finding_with_its_commands(folder):
     stages, findings = explored(hanging(folder, evict=True, free=False))
     assert stages[-1].outcome is StageOutcome.REFUSED

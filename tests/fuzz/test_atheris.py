@@ -98,7 +98,11 @@ def test_a_violation_is_a_finding_that_is_minimised(tmp_path, atheris):
 
 
 @pytest.mark.parametrize(
-    ("end", "how"), [("os._exit(3)", "exit status 3"), ("time.sleep(600)", "did not return")]
+    ("end", "how"),
+    [
+        ("os._exit(3)", "exit status 3"),
+        pytest.param("time.sleep(600)", "did not return", marks=pytest.mark.deep),
+    ],
 )
 def test_a_target_that_costs_the_process_is_a_finding(tmp_path, atheris, monkeypatch, end, how):
     # One hang is enough: each costs the time limit, and once more when it is run again.

@@ -11,6 +11,7 @@ from poolproof.harness.isolation import Isolation
 SCRIPT = Path(__file__).parent.parent.parent / "benchmarks" / "campaign_kills.py"
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not Isolation.is_available, reason="needs fork()")
 def test_ten_kills_lose_nothing_and_nothing_is_said_twice(monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPT.parent))

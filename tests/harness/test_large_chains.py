@@ -58,7 +58,7 @@ class ForgetsBeyond(CachedKeys):
         super().add_partial(block_id, key, num_tokens)
 
 
-@pytest.mark.parametrize("bound", [100, 1000])
+@pytest.mark.parametrize("bound", [100, pytest.param(1000, marks=pytest.mark.deep)])
 def test_a_length_that_is_cut_shows_and_its_trace_becomes_short(monkeypatch, bound):
     monkeypatch.setattr(ForgetsBeyond, "bound", bound)
     monkeypatch.setattr(block_pool, "CachedKeys", ForgetsBeyond)
