@@ -32,8 +32,7 @@ class ContentKey:
     """The content that one block hash stands for: everything that flows into its KV.
 
     `tokens` is the whole prefix, not the last block alone: attention is causal, so the KV of a
-    position depends on all tokens before it (source document 004, "the chained hash is the
-    prefix property").
+    position depends on all tokens before it, which is why engines chain their hashes.
     """
 
     tokens: tuple[int, ...]

@@ -1,8 +1,8 @@
 """The specification of a block pool: dictionaries and one ordered dictionary, nothing clever.
 
 Four facts make up a pool, and each has one dictionary: who holds a block, which blocks are free
-in which order, which keys a block carries, which blocks carry a key. Every operation of
-design section 3 is a few lines over them, in every profile.
+in which order, which keys a block carries, which blocks carry a key. Every operation
+that docs/contract.md describes is a few lines over them, in every profile.
 
 `DictPool` believes its caller: whether a command is legal is decided by `legality.py`, and what
 a target may answer where the profile leaves it a choice is passed in (`chosen`). It does not

@@ -1,7 +1,8 @@
 """The free queue as a doubly linked list with sentinels: the operations on one node.
 
 The pointer assignments are those of `impl/free_queue.py`; the ghosts `at`, `index`, `first` and
-`end` follow what the operation means. The batch forms are loops and stand in `queue_loops.py`.
+`end` follow what the operation means. The batch forms are loops: `append_n_loop.py`,
+`popleft_n_loop.py`, `prepend_n_loop.py`.
 """
 
 from __future__ import annotations

@@ -98,6 +98,38 @@ def test_no_file_of_a_package_is_too_long_to_read() -> None:
     assert too_long == {}, f"over {LONGEST_FILE} lines, split by what the parts do: {too_long}"
 
 
+# What docstrings name besides our own files: examples, and files of the engines behind adapters.
+EXAMPLES = (
+    "path/to/file.py",
+    "file.py",
+    "my_pool.py",
+    "_command.py",
+    "_contracts.py",
+    "coverage.py",
+)
+OF_ENGINES = (
+    "vllm/", "core/", "engine/", "managers/", "block.py", "block_manager.py", "sampling_params.py",
+    "sequence.py", "utils.py",
+)  # fmt: skip
+
+
+def test_a_docstring_names_no_file_that_is_not_there() -> None:
+    paths = {named(path) for path in FILES}
+    gone = []
+    for path in PACKAGED:
+        for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8"))):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                continue
+            words = ast.get_docstring(node) or ""
+            for name in re.findall(
+                r"(?<![\w./-])((?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|tla|pml))\b", words
+            ):
+                is_ours = any(f"/{known}".endswith(f"/{name}") for known in paths)
+                if not is_ours and name not in EXAMPLES and not name.startswith(OF_ENGINES):
+                    gone.append(f"{path}: {name}")
+    assert gone == []
+
+
 def test_no_file_names_a_place_that_exists_on_one_machine_only() -> None:
     found = []
     for path in FILES:
