@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BaselineError",
     "CacheGroup",
+    "CampaignSettings",
     "Certificate",
     "CertificateError",
     "ExplorationError",
@@ -30,6 +31,7 @@ __all__ = [
     "ProfileError",
     "QueueTarget",
     "Replay",
+    "RequestMix",
     "Severity",
     "StageOutcome",
     "StageResult",
@@ -43,10 +45,13 @@ __all__ = [
     "Violation",
     "certify",
     "explore",
+    "generate_requests",
     "load_target",
     "render",
     "replay",
     "shrink",
+    "tape_test",
+    "write_requests",
 ]
 
 _HOMES = {
@@ -71,7 +76,10 @@ _HOMES = {
     "contract.trace": ("Trace", "TraceError"),
     "contract.violation": ("Severity", "Violation"),
     "exploration.scope": ("ExplorationError",),
+    "fuzz.example_database": ("tape_test",),
+    "fuzz.settings": ("CampaignSettings",),
     "harness.replay": ("Replay",),
+    "harness.request_generator": ("RequestMix", "generate_requests", "write_requests"),
     "targets.load": ("load_target",),
     "targets.target": ("Target",),
 }

@@ -31,7 +31,12 @@ from poolproof.contract.trace import TraceError as TraceError
 from poolproof.contract.violation import Severity as Severity
 from poolproof.contract.violation import Violation as Violation
 from poolproof.exploration.scope import ExplorationError as ExplorationError
+from poolproof.fuzz.example_database import tape_test as tape_test
+from poolproof.fuzz.settings import CampaignSettings as CampaignSettings
 from poolproof.harness.replay import Replay as Replay
+from poolproof.harness.request_generator import RequestMix as RequestMix
+from poolproof.harness.request_generator import generate_requests as generate_requests
+from poolproof.harness.request_generator import write_requests as write_requests
 from poolproof.targets.load import load_target as load_target
 from poolproof.targets.target import Target as Target
 
