@@ -104,6 +104,8 @@ class ChainWorkload(PoolWorkload):
         ids = self._distinct_held(1)
         if not ids:
             return None
+        if self._tail is not None and not self.pool.holders[self._tail.block_id]:
+            self._tail = None  # it was given back: to cache it would be misuse
         if self._tail is not None and self.below(3):
             command: Command = self._more_of(self._tail)
             return None if undefined_in(self.pool, command) else command

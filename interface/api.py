@@ -80,8 +80,8 @@ class Asked:
         spec = TargetSpec.of(target).with_rows(_rows(profile))
         rules = Rules(
             fail_on=_severities(fail_on),
-            known=KnownFindings() if known is None else read_known_findings(Path(known)),
-            baseline=Baseline() if baseline is None else read_baseline(Path(baseline)),
+            known=KnownFindings() if known is None else read_known_findings(_path("known", known)),
+            baseline=Baseline() if baseline is None else read_baseline(_path("baseline", baseline)),
         )
         options = CertifyOptions(
             level=level,
@@ -196,6 +196,10 @@ def explore(
     Raises OptionError, TargetError, and ExplorationError for a scope that is too large.
     """
     spec = TargetSpec.of(target).with_rows(_rows(profile))
+    _require_ints(
+        num_blocks=num_blocks, num_hashes=num_hashes, max_references=max_references,
+        max_commands=max_commands, memory_mib=memory_mib,
+    )  # fmt: skip
     scope = Scope(4 if num_blocks is None else num_blocks, num_hashes, max_references)
     check_memory(scope, usable_mib() if memory_mib is None else memory_mib, symmetry=symmetry)
     options = CertifyOptions(
@@ -313,6 +317,18 @@ def _rows(profile: Mapping[str, Any] | None) -> Mapping[str, Any]:
     raise OptionError(f"profile must map rows to values, not be {shown(profile)}")
 
 
+def _path(argument: str, given: str | Path) -> Path:
+    if isinstance(given, str | Path):
+        return Path(given)
+    raise OptionError(f"{argument} must be a path, not {shown(given)}")
+
+
+def _require_ints(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and type(number) is not int:
+            raise OptionError(f"{name} must be an int, not {shown(number)}")
+
+
 def _names(argument: str, names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise OptionError(f"{argument} must be a list of names, not {shown(names)}")
@@ -321,12 +337,15 @@ def _names(argument: str, names: Sequence[str]) -> tuple[str, ...]:
 
 def _severities(fail_on: Collection[Severity | str]) -> tuple[Severity, ...]:
     known = {severity.value: severity for severity in Severity}
-    given = (fail_on,) if isinstance(fail_on, str | Severity) else tuple(fail_on)
-    for name in given:
-        if not isinstance(name, Severity) and name not in known:
+    given = (
+        fail_on if isinstance(fail_on, Collection) and not isinstance(fail_on, str) else [fail_on]
+    )
+    found = [name if isinstance(name, Severity) else known.get(str(name)) for name in given]
+    for name, severity in zip(given, found, strict=True):
+        if severity is None:
             raise OptionError(
                 f"fail_on must hold severities ({', '.join(known)}), not {shown(name)}"
             )
-    if not given:
+    if not found:
         raise OptionError(f"fail_on must name at least one of {', '.join(known)}")
-    return tuple(name if isinstance(name, Severity) else known[name] for name in given)
+    return tuple(severity for severity in found if severity is not None)

@@ -76,3 +76,16 @@ def test_a_length_that_is_cut_shows_and_its_trace_becomes_short(monkeypatch, bou
 )
 def test_right_pools_hold(target, runs):
     assert [campaign(target).run(number).trace for number in LARGE[:runs]] == [None] * runs
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("target", ["impl", "impl[null_block=0,misuse=ignores]"])
+def test_right_pools_hold_in_all_large_runs_of_standard(target):
+    driven = campaign(target)
+    for number in range(LARGE_EVERY - 1, 5_000, LARGE_EVERY):
+        assert driven.run(number).trace is None, number
+
+
+def test_a_block_that_was_given_back_is_no_longer_the_last_of_a_prompt():
+    # Here the last block of a prompt is freed, and the next part of it would have been misuse.
+    assert campaign().run(3_071).trace is None

@@ -55,8 +55,9 @@ def test_type_checkers_are_told_of_the_same_names():
 
 
 def test_a_name_that_is_not_public_is_no_attribute():
-    with pytest.raises(AttributeError, match="has no attribute 'certifi'"):
-        poolproof.certifi  # noqa: B018
+    name = "certifi"
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'"):
+        getattr(poolproof, name)
 
 
 def test_importing_the_package_imports_no_engine_and_none_of_our_modules():
@@ -135,6 +136,10 @@ def test_rows_of_a_profile_take_the_place_of_declared_ones():
         ({"call_timeout_s": 0}, "call_timeout_s must be a number above 0, not 0"),
         ({"memory_mib": "much"}, "memory_mib must be a number above 0, not 'much'"),
         ({"profile": ["eviction"]}, "profile must map rows to values"),
+        ({"fail_on": 3}, "fail_on must hold severities"),
+        ({"fail_on": [["crash"]]}, "fail_on must hold severities"),
+        ({"known": 3}, "known must be a path, not 3"),
+        ({"baseline": ["a.json"]}, "baseline must be a path"),
     ],
 )
 def test_an_argument_that_is_not_allowed_is_named_with_what_is(arguments, says):
@@ -149,6 +154,8 @@ def test_what_cannot_be_named_or_run_is_said(refused):
         poolproof.certify("nothing", level="quick", in_process=True)
     with pytest.raises(poolproof.TargetError, match="unknown profile key 'colour'"):
         poolproof.explore("impl", profile={"colour": "red"}, in_process=True)
+    with pytest.raises(poolproof.OptionError, match="num_blocks must be an int, not '4'"):
+        poolproof.explore("impl", num_blocks="4")
     with pytest.raises(poolproof.TraceError, match="cannot read trace"):
         poolproof.replay("nowhere.jsonl")
     with pytest.raises(poolproof.OptionError, match="trace must be a Trace, a path"):
