@@ -34,6 +34,8 @@ STAGE = "paged attention"
 RUNS = {"quick": 40, "standard": 400, "deep": 6_000}
 FEWEST_RUNS = 10
 """Of each layout, however many there are."""
+MOST_RUNS_OF_A_TASK = 200
+"""More are shared between workers. Each has to import torch, so fewer are not."""
 LEAST_MEMORY_MIB = 1024
 BUMP_INTERVAL_S = 0.5
 
@@ -44,7 +46,7 @@ class Serve:
 
     kind: RunKind
     seed: int
-    runs: int
+    numbers: range
 
 
 @dataclass(slots=True)
@@ -93,7 +95,11 @@ def attention_stage(
     progress.begin(STAGE)
     began = time.monotonic()
     runs = max(FEWEST_RUNS, RUNS[options.level] // len(able))
-    tasks = [Serve(kind, options.seed, runs) for kind in able]
+    tasks = [
+        Serve(kind, options.seed, range(first, min(first + MOST_RUNS_OF_A_TASK, runs)))
+        for kind in able
+        for first in range(0, runs, MOST_RUNS_OF_A_TASK)
+    ]
     total = Served()
     notes, failed = [], False
     for outcome in isolation.map(serve_attention, tasks):
@@ -158,7 +164,7 @@ def serve_attention(target: Target, task: Serve, beacon: Beacon) -> Served:
     )
     serve = serve_pool if layout is None else serve_manager
     total = Served()
-    for number in range(task.runs):
+    for number in task.numbers:
         beacon.mark(number + 1)
         run = serve(setup, make, f"attention {task.seed}/{number}", beacon.bump)
         total.runs += 1

@@ -136,8 +136,8 @@ BUDGETS = {
         manager_production=QUICK_SIZES,
     ),
     "standard": Budget(
-        pool_chunks=100,
-        chain_chunks=50,
+        pool_chunks=60,
+        chain_chunks=30,
         queue_chunks=20,
         index_chunks=20,
         shortest_states=20_000,

@@ -182,9 +182,13 @@ class IndexSession:
         return _block_or_none(f"get({index_key_text(key)})", answer)
 
     def _read_contains(self, key: IndexKey, block: int) -> bool:
-        what = f"contains({index_key_text(key)}, {block})"
         assert self._contains is not None
-        return _truth(what, self._call(what, self._contains, key, block))
+        try:
+            answer = self._contains(key, block)
+        except (Exception, SystemExit) as error:
+            raise ViolationError(crash(_contains_text(key, block), error)) from error
+        # The sentence costs more than the call, and a large index is asked millions of times.
+        return answer if type(answer) is bool else _truth(_contains_text(key, block), answer)
 
     def _read_carriers(self, key: IndexKey) -> list[int]:
         what = f"carriers({index_key_text(key)})"
@@ -253,6 +257,10 @@ class IndexSession:
             self.facts.add("a key lost its last block")
         else:
             self.facts.add("a key lost one of several blocks")
+
+
+def _contains_text(key: IndexKey, block: int) -> str:
+    return f"contains({index_key_text(key)}, {block})"
 
 
 def _block_or_none(what: str, answer: Any) -> int | None:

@@ -48,7 +48,11 @@ STEADY_HASHES = 1_100
 while its block is reused hundreds of times."""
 
 STEADY_FULL_EVERY = 8
-"""A steady run reads everything after so many commands: many hashes, few blocks."""
+"""A steady run reads everything after so many commands at least: few blocks, but many hashes."""
+
+STEADY_READINGS = 2_500
+"""A steady run of 75,000 commands reads everything about so many times, and not four times as
+often: what it looks for, a hash that comes back after hundreds of others, stays wrong for long."""
 
 MOST_SWEPT = 1100
 """Every count up to here is tried in turn by some run; beyond, counts near a border are."""
@@ -123,7 +127,8 @@ class ProductionSizes:
     def groups(self, most: int) -> list[range]:
         """The numbers of runs that one job does: up to `most` brief ones, or a long one alone.
 
-        Brief ones come first, since they take the least time to fail.
+        The first brief ones come first, since they take the least time to fail. The other brief
+        ones come last: behind the long ones, they keep every worker busy to the end.
         """
         short, long = self.short_runs, self.short_runs + self.long_runs
         wide = long + self.wide_runs
@@ -133,7 +138,8 @@ class ProductionSizes:
             for first in range(start, end, most)
         ]
         alone = [*range(wide, self.num_runs), *range(short, long)]
-        return brief + [range(number, number + 1) for number in alone]
+        first = -(-len(brief) // 2)
+        return brief[:first] + [range(n, n + 1) for n in alone] + brief[first:]
 
     def run(self, seed: int, number: int, hash_bytes: int | None = None) -> ProductionRun:
         """Run number `number`; with `hash_bytes` every hash has so many bytes."""
@@ -197,7 +203,7 @@ class ProductionSizes:
             most_references=300,
             events_every=1 + choices.below(40),
             first_count=1,
-            full_every=STEADY_FULL_EVERY,
+            full_every=max(STEADY_FULL_EVERY, self.long_commands // STEADY_READINGS),
         )
 
     def _long(self, seed: int, number: int) -> ProductionRun:
