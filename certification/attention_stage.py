@@ -13,18 +13,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import Description
-from poolproof.certification.driving import Driving, raise_if_ours
+from poolproof.certification.driving import Driving
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import Progress
 from poolproof.certification.run_kinds import POOL, RunKind
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS
 from poolproof.contract.trace import Trace
-from poolproof.harness.isolation import Beacon, Finished
+from poolproof.harness.isolation import Beacon, Executor, Finished, raise_if_ours
 from poolproof.kernels.interpreter import missing_packages
 from poolproof.targets.target import Target
 
@@ -80,7 +79,7 @@ def why_no_attention(about: Description, options: CertifyOptions) -> str | None:
 
 
 def attention_stage(
-    isolation: Any,
+    executor: Executor[Target],
     about: Description,
     driving: Driving,
     *,
@@ -102,12 +101,12 @@ def attention_stage(
     ]
     total = Served()
     notes, failed = [], False
-    for outcome in isolation.map(serve_attention, tasks):
-        raise_if_ours(outcome)
+    for ended in executor.map(serve_attention, tasks):
+        outcome = raise_if_ours(ended)
         if not isinstance(outcome, Finished):
             notes.append(outcome.sentence("a command"))
             continue
-        served: Served = outcome.value
+        served = outcome.value
         total.runs += served.runs
         total.steps += served.steps
         total.compared += served.compared

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from poolproof.certification.driving import raise_if_ours
 from poolproof.contract.outside import printable
 from poolproof.contract.target import TargetError
 from poolproof.fuzz.code_coverage import CoverageTask, is_installed, measure_coverage
 from poolproof.fuzz.coverage_record import CodeCoverage, FileCoverage
 from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.harness.isolation import Finished
+from poolproof.harness.isolation import Executor, Finished, raise_if_ours
+from poolproof.targets.target import Target
 
 __all__ = [
     "check_coverage",
@@ -29,14 +28,15 @@ def check_coverage() -> None:
         raise TargetError("--coverage needs coverage.py: pip install 'poolproof[fuzz]'")
 
 
-def coverage_of(isolation: Any, settings: CampaignSettings, state: CampaignState) -> CodeCoverage:
+def coverage_of(
+    executor: Executor[Target], settings: CampaignSettings, state: CampaignState
+) -> CodeCoverage:
     """Replay the corpus in a worker; one that is lost says so in place of figures."""
     task = CoverageTask(settings, tuple(state.corpus.values()))
-    (outcome,) = isolation.map(measure_coverage, [task])
-    raise_if_ours(outcome)
+    (ended,) = executor.map(measure_coverage, [task])
+    outcome = raise_if_ours(ended)
     if isinstance(outcome, Finished):
-        found: CodeCoverage = outcome.value
-        return found
+        return outcome.value
     return CodeCoverage(why_not=f"not measured: {outcome.sentence('replaying a tape')}")
 
 

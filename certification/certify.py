@@ -12,7 +12,6 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from poolproof import __version__
 from poolproof.certification.attention_stage import attention_stage
@@ -32,7 +31,7 @@ from poolproof.certification.run_kinds import INDEX, POOL, QUEUE, RunKind, manag
 from poolproof.certification.run_plan import kinds_of, layout_notes
 from poolproof.contract.target import CONTRACT_VERSION
 from poolproof.contract.trace import Trace
-from poolproof.harness.isolation import Finished, ImporterError, InProcess, Isolation
+from poolproof.harness.isolation import Executor, Finished, ImporterError, InProcess, Isolation
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.target import Target
 
@@ -56,20 +55,20 @@ def certify(load: Callable[[], Target], options: CertifyOptions, progress: Progr
     `load` is called in a child process unless `options.in_process`. Raises TargetError when the
     target cannot be run at all, and InterruptedCertification when a signal ends the run.
     """
-    isolation: Any = (
+    executor: Isolation[Target] | InProcess[Target] = (
         InProcess(load)
         if options.in_process
         else Isolation(warmed_up(load), options.limits, workers=options.workers)
     )
     began = time.monotonic()
-    certification = _Certification(isolation, options, progress)
+    certification = _Certification(executor, options, progress)
     try:
-        with isolation:
+        with executor:
             certificate = certification.run()
     except ImporterError as error:
         raise error.as_known() from error
     seconds = time.monotonic() - began
-    certificate = replace(certificate, limits=(isolation.statement,), seconds=seconds)
+    certificate = replace(certificate, limits=(executor.statement,), seconds=seconds)
     if certification.was_interrupted:
         raise InterruptedCertification(certificate)
     return certificate
@@ -78,17 +77,19 @@ def certify(load: Callable[[], Target], options: CertifyOptions, progress: Progr
 class _Certification:
     """One certification in progress."""
 
-    def __init__(self, isolation: Any, options: CertifyOptions, progress: Progress) -> None:
-        self._isolation = isolation
+    def __init__(
+        self, executor: Executor[Target], options: CertifyOptions, progress: Progress
+    ) -> None:
+        self._executor = executor
         self._options = options
         self._progress = progress
         self.was_interrupted = False
 
     def run(self) -> Certificate:
         self._progress.begin("looking at the target")
-        about = described(self._isolation)
+        about = described(self._executor)
         kinds = kinds_of(about, self._options)
-        driving = Driving(self._isolation, about, self._options, self._progress)
+        driving = Driving(self._executor, about, self._options, self._progress)
         try:
             return self._drive(about, driving, kinds)
         except KeyboardInterrupt as interrupt:
@@ -111,7 +112,7 @@ class _Certification:
         driving.drive(kinds)
         self._explore(about, driving, kinds)
         driving.stages += attention_stage(
-            self._isolation,
+            self._executor,
             about,
             driving,
             options=self._options,
@@ -145,7 +146,7 @@ class _Certification:
     def _explore(self, about: Description, driving: Driving, kinds: list[RunKind]) -> None:
         """Every state or workload of small scopes, where no worker was lost."""
         exploring = Exploring(
-            self._isolation,
+            self._executor,
             about,
             driving.collector,
             self._progress,

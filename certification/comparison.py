@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from poolproof.certification.description import Description, describe
 from poolproof.certification.driving import Driving, value_of
@@ -19,12 +19,14 @@ from poolproof.certification.progress import Progress
 from poolproof.certification.run_kinds import RunKind
 from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.profile import Profile
-from poolproof.harness.isolation import ImporterError, Isolation
+from poolproof.harness.isolation import Executor, ImporterError, Isolation
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.paired import paired_target
 from poolproof.targets.target import Target
 
 __all__ = ["Comparison", "compare"]
+
+R = TypeVar("R")
 
 _CHUNKS_ALONE = 4
 
@@ -108,11 +110,11 @@ def compare(
 
 
 def _isolated(
-    load: Callable[[], Target], options: CertifyOptions, job: Callable[[Any], Any]
-) -> Any:
+    load: Callable[[], Target], options: CertifyOptions, job: Callable[[Executor[Target]], R]
+) -> R:
     try:
-        with Isolation(warmed_up(load), options.limits, workers=options.workers) as isolation:
-            return job(isolation)
+        with Isolation(warmed_up(load), options.limits, workers=options.workers) as executor:
+            return job(executor)
     except ImporterError as error:
         raise error.as_known() from error
 
@@ -120,27 +122,25 @@ def _isolated(
 def _drive(
     load: Callable[[], Target], options: CertifyOptions, progress: Progress
 ) -> tuple[Description, Driving]:
-    def job(isolation: Any) -> tuple[Description, Driving]:
+    def job(executor: Executor[Target]) -> tuple[Description, Driving]:
         progress.begin("comparing")
-        about: Description = value_of(isolation, describe, None)
-        driving = Driving(isolation, about, options, progress)
+        about = value_of(executor, describe, None)
+        driving = Driving(executor, about, options, progress)
         driving.drive(kinds_of(about, options))
         return about, driving
 
-    about, driving = _isolated(load, options, job)
-    return about, driving
+    return _isolated(load, options, job)
 
 
 def _alone(load: Callable[[], Target], options: CertifyOptions, progress: Progress) -> Alone:
-    def job(isolation: Any) -> Alone:
-        about: Description = value_of(isolation, describe, None)
+    def job(executor: Executor[Target]) -> Alone:
+        about = value_of(executor, describe, None)
         progress.begin(f"{about.name} alone")
-        driving = Driving(isolation, about, options, progress)
+        driving = Driving(executor, about, options, progress)
         kinds = kinds_of(about, options)
         return Alone(about.name, about.profile, _first_broken(driving, kinds, None))
 
-    alone: Alone = _isolated(load, options, job)
-    return alone
+    return _isolated(load, options, job)
 
 
 def _first_broken(driving: Driving, kinds: list[RunKind], profile: Profile | None) -> str | None:
@@ -157,9 +157,9 @@ def _behaves_as(
 ) -> str | None:
     """The one changed row under which the target holds."""
 
-    def job(isolation: Any) -> str | None:
-        about: Description = value_of(isolation, describe, None)
-        driving = Driving(isolation, about, options, progress)
+    def job(executor: Executor[Target]) -> str | None:
+        about = value_of(executor, describe, None)
+        driving = Driving(executor, about, options, progress)
         kinds = kinds_of(about, options)
         for row, values in _ALTERNATIVES.items():
             for value in values:
@@ -171,5 +171,4 @@ def _behaves_as(
                     return f"{row}={value}"
         return None
 
-    found: str | None = _isolated(load, options, job)
-    return found
+    return _isolated(load, options, job)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any
+from collections.abc import Container, Iterator, Sequence
+from typing import TypeVar
 
 from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import Description, describe
@@ -40,13 +40,18 @@ from poolproof.harness.extent import Extent
 from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.index_workload import required_index_facts
-from poolproof.harness.isolation import Failed, Finished, Lost
+from poolproof.harness.isolation import Executor, Finished, Job, Lost, Outcome, raise_if_ours
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_production import ManagerSizes, required_script_facts
 from poolproof.harness.pool_production import required_production_facts
 from poolproof.harness.queue_workload import required_queue_facts
+from poolproof.targets.target import Target
 
-__all__ = ["Driving", "Tally", "described", "raise_if_ours", "value_of"]
+__all__ = ["Driving", "Tally", "described", "value_of"]
+
+A = TypeVar("A")
+C = TypeVar("C")
+R = TypeVar("R")
 
 _BRIEF_RUNS_PER_CHUNK = 24
 
@@ -59,23 +64,20 @@ _MOST_ACCEPTED_LOSSES = 2
 _MOST_OF_AN_ACCEPTED_KIND = 8
 
 
-def value_of(isolation: Any, job: Callable[..., Any], argument: Any) -> Any:
+def value_of(executor: Executor[C], job: Job[C, A, R], argument: A) -> R:
     """The value of one job. Raises TargetError when it raised one or cost its worker."""
-    (outcome,) = isolation.map(job, [argument])
-    raise_if_ours(outcome)
+    (ended,) = executor.map(job, [argument])
+    outcome = raise_if_ours(ended)
     if isinstance(outcome, Finished):
         return outcome.value
     raise TargetError(outcome.sentence("looking at the target"))
 
 
-def described(isolation: Any) -> Description:
+def described(executor: Executor[Target]) -> Description:
     """What is known of the target before it is driven; a loss on construction is part of it."""
-    (outcome,) = isolation.map(describe, [None])
-    raise_if_ours(outcome)
-    about: Description = (
-        value_of(isolation, describe, outcome) if isinstance(outcome, Lost) else outcome.value
-    )
-    return about
+    (ended,) = executor.map(describe, [None])
+    outcome = raise_if_ours(ended)
+    return value_of(executor, describe, outcome) if isinstance(outcome, Lost) else outcome.value
 
 
 class Driving:
@@ -86,9 +88,13 @@ class Driving:
     """
 
     def __init__(
-        self, isolation: Any, about: Description, options: CertifyOptions, progress: Progress
+        self,
+        executor: Executor[Target],
+        about: Description,
+        options: CertifyOptions,
+        progress: Progress,
     ) -> None:
-        self._isolation = isolation
+        self._executor = executor
         self._about = about
         self._options = options
         self._progress = progress
@@ -121,11 +127,10 @@ class Driving:
             if layout is not None and layout.block_sizes:
                 self._drive_randomly(kind.with_block_sizes(layout.block_sizes))
 
-    def one(self, job: Any, argument: Any) -> Any:
-        """Run one job in a worker and return its outcome, Finished or Lost."""
-        (outcome,) = self._isolation.map(job, [argument])
-        raise_if_ours(outcome)
-        return outcome
+    def one(self, job: Job[Target, A, R], argument: A) -> Finished[R] | Lost:
+        """Run one job in a worker and return its outcome."""
+        (outcome,) = self._executor.map(job, [argument])
+        return raise_if_ours(outcome)
 
     def chunks(
         self, kind: RunKind, count: int, profile: Profile | None = None
@@ -136,14 +141,12 @@ class Driving:
         return self._run([Chunk(kind, seed, first, RUNS_PER_CHUNK, profile) for first in firsts])
 
     def _run(self, arguments: Sequence[Chunk]) -> Iterator[ChunkResult]:
-        for chunk, outcome in zip(
-            arguments, self._isolation.map(run_chunk, arguments), strict=True
-        ):
+        for chunk, ended in zip(arguments, self._executor.map(run_chunk, arguments), strict=True):
+            outcome = raise_if_ours(ended)
             if isinstance(outcome, Finished):
                 yield outcome.value
                 continue
-            raise_if_ours(outcome)
-            trace = trace_of_lost_chunk(self._isolation, chunk, outcome, self._about)
+            trace = trace_of_lost_chunk(self._executor, chunk, outcome, self._about)
             lost = ChunkResult(num_runs=1, num_failing_runs=1, num_steps=len(trace.commands))
             lost.lost = self._minimised_lost(trace, outcome)
             yield lost
@@ -153,15 +156,15 @@ class Driving:
         api = self._options.api
         return FindingCollector(
             self.one,
-            lambda trace, lost: minimise_lost(self._isolation, trace, lost),
+            lambda trace, lost: minimise_lost(self._executor, trace, lost),
             self._budget.shortest_states,
             {} if api is None else {"api": api},
         )
 
-    def _minimised_lost(self, trace: Trace, outcome: Any) -> Trace:
+    def _minimised_lost(self, trace: Trace, outcome: Lost) -> Trace:
         if not trace.commands:
             return trace
-        return minimise_lost(self._isolation, trace, outcome)
+        return minimise_lost(self._executor, trace, outcome)
 
     def _drive_machines(self, kinds: list[RunKind]) -> None:
         """Hypothesis's state machines, side by side; each is one long job."""
@@ -169,14 +172,15 @@ class Driving:
         share = self._budget.machine_share(len(kinds))
         machines = [Machine(kind, self._options.level, self._options.seed, share) for kind in kinds]
         for machine, outcome in zip(
-            machines, self._isolation.map(run_hypothesis, machines), strict=True
+            machines, self._executor.map(run_hypothesis, machines), strict=True
         ):
             self._note_machine(machine, outcome)
 
-    def _note_machine(self, machine: Machine, outcome: Any) -> None:
+    def _note_machine(self, machine: Machine, ended: Outcome[TimedMachine]) -> None:
         stage = f"{machine.kind.stage}, state machine"
+        outcome = raise_if_ours(ended)
         if isinstance(outcome, Finished):
-            timed: TimedMachine = outcome.value
+            timed = outcome.value
             result = timed.result
             if result.trace is not None:
                 self.collector.add(stage, result.trace)
@@ -192,8 +196,7 @@ class Driving:
                 extent=result.extent,
             )
         else:
-            raise_if_ours(outcome)
-            lost = trace_of_lost_machine(self._isolation, machine, outcome, self._about)
+            lost = trace_of_lost_machine(self._executor, machine, outcome, self._about)
             minimal = self._minimised_lost(lost, outcome)
             self.collector.add_lost(stage, minimal)
             if _kind_of(minimal) not in self._options.accepted:
@@ -369,18 +372,6 @@ class Tally:
 def _kind_of(trace: Trace) -> FailureKind:
     assert trace.violation is not None
     return failure_kind(trace.violation, trace.commands)
-
-
-def raise_if_ours(outcome: Any) -> None:
-    """A job that raised is a target that cannot be run, or a bug of ours: no finding.
-
-    Raises TargetError or RuntimeError.
-    """
-    if isinstance(outcome, Failed):
-        outcome.raise_if_known()
-        raise RuntimeError(
-            f"a job failed: {outcome.exception_type}: {outcome.message}\n{outcome.traceback}"
-        )
 
 
 def _expected_steps(kind: RunKind, chunks: Sequence[Chunk]) -> int:

@@ -15,7 +15,6 @@ from typing import Any
 
 from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import Description, part_of
-from poolproof.certification.driving import raise_if_ours
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.levels import Bounds, Budget, Sequences
 from poolproof.certification.losses import minimise_lost
@@ -48,7 +47,7 @@ from poolproof.exploration.state_space import StateSpace
 from poolproof.exploration.watch import Watch
 from poolproof.harness.extent import Extent
 from poolproof.harness.failure_kind import FailureKind
-from poolproof.harness.isolation import Beacon, Finished
+from poolproof.harness.isolation import Beacon, Executor, Finished, Lost, raise_if_ours
 from poolproof.harness.lost_run import Again, Journal, find_culprit
 from poolproof.targets.target import Target
 
@@ -90,9 +89,11 @@ def check_sequences(target: Target, job: SequenceJob, beacon: Beacon) -> Shortes
     return _try_sequences(target, job, Watch(beacon.bump, beacon.bump))
 
 
-def trace_of_lost_sequence(isolation: Any, job: SequenceJob, lost: Any, setup: Trace) -> Trace:
+def trace_of_lost_sequence(
+    executor: Executor[Target], job: SequenceJob, lost: Lost, setup: Trace
+) -> Trace:
     """The trace of the sequence in which the worker was lost."""
-    return find_culprit(isolation, _repeat_sequences, job, lost, setup)
+    return find_culprit(executor, _repeat_sequences, job, lost, setup)
 
 
 def _repeat_sequences(target: Target, again: Again[SequenceJob], beacon: Beacon) -> None:
@@ -153,13 +154,13 @@ def check_states(target: Target, job: PartJob, beacon: Beacon) -> PartResult:
 
 
 def trace_of_lost_part(
-    isolation: Any, job: PartJob, lost: Any, name: str, profile: Profile
+    executor: Executor[Target], job: PartJob, lost: Lost, name: str, profile: Profile
 ) -> Trace:
     """The trace of the state in which a part's worker was lost."""
     alone = PartJob(job.part.only(max(lost.mark - 1, 0)), job.can)
     num_blocks = job.part.num_blocks
     setup = Trace(name, job.part.level, profile, num_blocks, True, ())
-    return find_culprit(isolation, _repeat, alone, lost, setup)
+    return find_culprit(executor, _repeat, alone, lost, setup)
 
 
 def _repeat(target: Target, again: Again[PartJob], beacon: Beacon) -> None:
@@ -227,7 +228,7 @@ class Exploring:
 
     def __init__(
         self,
-        isolation: Any,
+        executor: Executor[Target],
         about: Description,
         collector: FindingCollector,
         progress: Progress,
@@ -237,7 +238,7 @@ class Exploring:
     ) -> None:
         self.stages: list[StageResult] = []
         self.so_far = ""
-        self._isolation = isolation
+        self._executor = executor
         self._about = about
         self._collector = collector
         self._progress = progress
@@ -346,19 +347,19 @@ class Exploring:
         self._progress.begin(stage)
         began = time.monotonic()
         job = SequenceJob(level, num_blocks, bounds)
-        (outcome,) = self._isolation.map(check_sequences, [job])
+        (ended,) = self._executor.map(check_sequences, [job])
+        outcome = raise_if_ours(ended)
         if not isinstance(outcome, Finished):
-            raise_if_ours(outcome)
             profile = about.profile_at(level)
             setup = Trace(about.name, level, profile, num_blocks, True, ())
-            lost = trace_of_lost_sequence(self._isolation, job, outcome, setup)
-            self._collector.add_lost(stage, minimise_lost(self._isolation, lost, outcome))
+            lost = trace_of_lost_sequence(self._executor, job, outcome, setup)
+            self._collector.add_lost(stage, minimise_lost(self._executor, lost, outcome))
             note = outcome.sentence("a sequence of commands")
             self.stages.append(
                 StageResult(level=level, stage=stage, outcome=StageOutcome.REFUSED, note=note)
             )
             return
-        found: ShortestResult = outcome.value
+        found = outcome.value
         if found.violation is not None:
             profile = about.profile_at(level)
             failed = Trace(
@@ -396,7 +397,7 @@ class Exploring:
         """All workloads of these layouts of a manager, a stage for each."""
         layouts = [layout for layout in self._about.layouts if layout.kind in kinds]
         managers = ExploringManager(
-            self._isolation, self._about.name, self._collector, self._progress, self.stages
+            self._executor, self._about.name, self._collector, self._progress, self.stages
         )
         managers.explore(
             layouts,
@@ -438,13 +439,13 @@ class Exploring:
         self._progress.begin(stage, total)
         tally = _Tally()
         jobs = [PartJob(part, can) for part in parts]
-        for job, outcome in zip(jobs, self._isolation.map(check_states, jobs), strict=True):
+        for job, ended in zip(jobs, self._executor.map(check_states, jobs), strict=True):
+            outcome = raise_if_ours(ended)
             if not isinstance(outcome, Finished):
-                raise_if_ours(outcome)
                 tally.lost = tally.cut_short = True
                 self._lose(stage, job, outcome)
                 break
-            result: PartResult = outcome.value
+            result = outcome.value
             self._progress.advance(result.num_states)
             tally.num_states += result.num_states
             tally.num_commands += result.num_commands
@@ -460,11 +461,11 @@ class Exploring:
     def _passed(self, tally: _Tally) -> str:
         return f"{tally.num_states - tally.num_failing:,}"
 
-    def _lose(self, stage: str, job: PartJob, outcome: Any) -> None:
+    def _lose(self, stage: str, job: PartJob, outcome: Lost) -> None:
         about = self._about
         profile = about.profile_at(job.part.level)
-        trace = trace_of_lost_part(self._isolation, job, outcome, about.name, profile)
-        self._collector.add_lost(stage, minimise_lost(self._isolation, trace, outcome))
+        trace = trace_of_lost_part(self._executor, job, outcome, about.name, profile)
+        self._collector.add_lost(stage, minimise_lost(self._executor, trace, outcome))
 
     def _note(
         self, level: str, stage: str, tally: _Tally, note: str, began: float, *, tried: Extent

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from poolproof.certification.certificate import StageResult
 from poolproof.certification.description import Description
@@ -74,7 +73,7 @@ def explore_target(
     Raises TargetError for a target that cannot be run, or not in this way.
     """
     alone = options.in_process or not Isolation.is_available
-    isolation: Any = (
+    executor: Isolation[Target] | InProcess[Target] = (
         InProcess(load) if alone else Isolation(load, options.limits, workers=options.workers)
     )
     bounds = Bounds(
@@ -82,10 +81,10 @@ def explore_target(
     )
     interrupted = ""
     try:
-        with isolation:
-            about = described(isolation)
-            driving = Driving(isolation, about, options, progress)
-            exploring = Exploring(isolation, about, driving.collector, progress, options.seed)
+        with executor:
+            about = described(executor)
+            driving = Driving(executor, about, options, progress)
+            exploring = Exploring(executor, about, driving.collector, progress, options.seed)
             try:
                 _run(about, exploring, options, bounds, workloads)
             except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from poolproof.certification.finding import Finding, Specimen
 from poolproof.certification.finding_groups import grouped
@@ -37,11 +37,14 @@ from poolproof.exploration.shortest import (
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.hash_lengths import length_of_hashes
-from poolproof.harness.isolation import Finished
+from poolproof.harness.isolation import Finished, Job, Lost
 from poolproof.harness.smaller_index_traces import keys_of_index
 from poolproof.targets.target import Target
 
 __all__ = ["FindingCollector", "Search", "search_shortest"]
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 GRAMMAR = "with counts up to 3 and lists up to 2"
 """The bounds of the breadth-first search, as its finding states them."""
@@ -144,18 +147,25 @@ def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestRes
     )
 
 
+class RunsOne(Protocol):
+    """Runs one job in a worker beside the target."""
+
+    def __call__(self, job: Job[Target, A, R], argument: A, /) -> Finished[R] | Lost:
+        """What became of it; what a job raises is raised."""
+        ...
+
+
 class FindingCollector:
     """Collects findings by fingerprint.
 
-    `run(job, argument)` runs one job in a worker and returns its outcome, Finished or Lost; what
-    a job raises, it raises. `minimise_apart(trace, lost)` minimises a trace some candidates of
-    which cost the worker. `options` are added to the options of every trace.
+    `run` runs the jobs. `minimise_apart(trace, lost)` minimises a trace some candidates of which
+    cost the worker. `options` are added to the options of every trace.
     """
 
     def __init__(
         self,
-        run: Callable[[Any, Any], Any],
-        minimise_apart: Callable[[Trace, Any], Trace],
+        run: RunsOne,
+        minimise_apart: Callable[[Trace, Lost], Trace],
         shortest_states: int,
         options: Mapping[str, Any],
     ) -> None:
@@ -239,7 +249,7 @@ class FindingCollector:
         outcome = self._run(shrink_trace, Shrink(trace))
         if not isinstance(outcome, Finished):
             return self._minimise_apart(trace, outcome)
-        minimal: Trace = outcome.value
+        minimal = outcome.value
         # Where it does not fail again when it is run alone, it is reported as it was seen.
         return trace if minimal.violation is None else minimal
 
@@ -250,7 +260,7 @@ class FindingCollector:
         if trace.violation.invariant != "CRASH" or length is None:
             return ""
         outcome = self._run(try_hash_lengths, trace)
-        passing: tuple[int, ...] = outcome.value if isinstance(outcome, Finished) else ()
+        passing = outcome.value if isinstance(outcome, Finished) else ()
         if not passing:
             return ""
         declared = passing[0] if len(passing) == 1 else "N"
@@ -287,7 +297,7 @@ class FindingCollector:
         outcome = self._run(search_shortest, Search(trace, states))
         if not isinstance(outcome, Finished):
             return trace, "minimised by delta debugging; the breadth-first search lost its worker"
-        found: ShortestResult = outcome.value
+        found = outcome.value
         assert trace.violation is not None
         if found.commands is None or found.violation is None:
             return trace, f"breadth-first to length {found.depth}: none shorter, {grammar}"

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
-from poolproof.certification.driving import raise_if_ours
 from poolproof.certification.finding_collector import MOST_BLOCKS_TO_SEARCH, Search, search_shortest
 from poolproof.certification.jobs import make_for, replay_trace, watch_trace
 from poolproof.certification.losses import confirmed_lost, improved_lost
@@ -21,9 +19,8 @@ from poolproof.fuzz.findings import Examination
 from poolproof.fuzz.lost_tapes import LostTape, culprit_of
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.harness.failure_kind import failure_kind
-from poolproof.harness.isolation import Beacon, Finished, Lost
+from poolproof.harness.isolation import Beacon, Executor, Finished, Lost, raise_if_ours
 from poolproof.harness.minimise import Progress, improved, run_candidate
-from poolproof.harness.replay import Replay
 from poolproof.targets.target import Target
 
 __all__ = ["TargetExaminer"]
@@ -89,14 +86,14 @@ def _search_within(target: Target, task: _Within, beacon: Beacon) -> ShortestRes
 
 
 class TargetExaminer:
-    """Examines failing runs beside the target of an isolation."""
+    """Examines failing runs beside the target of an executor."""
 
-    def __init__(self, isolation: Any, settings: CampaignSettings) -> None:
-        self._isolation = isolation
+    def __init__(self, executor: Executor[Target], settings: CampaignSettings) -> None:
+        self._executor = executor
         self._settings = settings
 
     def culprit(self, tape: bytes, lost: Lost) -> Trace:
-        return self._named(culprit_of(self._isolation, LostTape(self._settings, tape), lost))
+        return self._named(culprit_of(self._executor, LostTape(self._settings, tape), lost))
 
     def examined(self, so_far: Examination, seconds: float) -> Examination:
         further = self._further(so_far, seconds)
@@ -109,22 +106,22 @@ class TargetExaminer:
             return self._searched(so_far, seconds)
         if so_far.is_apart:
             return self._minimised_apart(so_far, seconds)
-        (outcome,) = self._isolation.map(_shrink_further, [_Further(so_far.progress, seconds)])
-        raise_if_ours(outcome)
+        (ended,) = self._executor.map(_shrink_further, [_Further(so_far.progress, seconds)])
+        outcome = raise_if_ours(ended)
         if not isinstance(outcome, Finished):
             # Some candidate costs its worker: from here on each gets its own.
             return replace(so_far, progress=Progress(so_far.trace), is_apart=True)
-        progress: Progress = outcome.value
+        progress = outcome.value
         is_nothing = progress.cursor.is_finished and progress.trace.violation is None
         return replace(so_far, progress=progress, is_done=is_nothing)
 
     def still_fails(self, trace: Trace) -> bool:
         assert trace.violation is not None
-        (outcome,) = self._isolation.map(replay_trace, [trace])
-        raise_if_ours(outcome)
+        (ended,) = self._executor.map(replay_trace, [trace])
+        outcome = raise_if_ours(ended)
         if not isinstance(outcome, Finished):
             return True
-        again: Replay = outcome.value
+        again = outcome.value
         if again.violation is None:
             return False
         promise = failure_kind(trace.violation, trace.commands).promise
@@ -142,11 +139,11 @@ class TargetExaminer:
         if not trace.commands or so_far.num_searches > _MOST_SEARCHES:
             return done
         task = _Within(Search(trace, _MOST_STATES), seconds)
-        (outcome,) = self._isolation.map(_search_within, [task])
-        raise_if_ours(outcome)
+        (ended,) = self._executor.map(_search_within, [task])
+        outcome = raise_if_ours(ended)
         if not isinstance(outcome, Finished):
             return done
-        found: ShortestResult | None = outcome.value
+        found = outcome.value
         if found is None:
             return so_far
         if found.commands is None or found.violation is None:
@@ -163,13 +160,13 @@ class TargetExaminer:
         is_hang = trace.violation.severity is Severity.STALL
         until = time.monotonic() + seconds
         progress = improved_lost(
-            self._isolation,
+            self._executor,
             so_far.progress,
             is_hang=is_hang,
             go_on=lambda: time.monotonic() < until,
         )
         if progress.cursor.is_finished:
-            last = confirmed_lost(self._isolation, trace, progress.trace)
+            last = confirmed_lost(self._executor, trace, progress.trace)
             progress = replace(progress, trace=last, attempt=None)
         return replace(so_far, progress=progress, is_done=progress.cursor.is_finished)
 
@@ -181,7 +178,7 @@ class TargetExaminer:
         trace = so_far.trace
         if trace.level != "manager" or trace.violation is None or so_far.is_apart:
             return so_far
-        (outcome,) = self._isolation.map(watch_trace, [trace])
+        (outcome,) = self._executor.map(watch_trace, [trace])
         if not isinstance(outcome, Finished):
             return so_far
         shown = replace(trace, shown=outcome.value.shown)

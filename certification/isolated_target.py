@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from poolproof.certification.manager_watch import Watched, watch
 from poolproof.certification.trace_target import load_target_of, maker_for
@@ -54,9 +54,10 @@ def serving(
     Raises TargetError where it cannot be loaded.
     """
     alone = in_process or not Isolation.is_available
-    isolation: Any = InProcess(load) if alone else Isolation(load, limits)
+    executor: Isolation[Target] | InProcess[Target]
+    executor = InProcess(load) if alone else Isolation(load, limits)
     try:
-        with isolation, isolation.serve(job) as call:
+        with executor, executor.serve(job) as call:
             yield call
     except ImporterError as error:
         raise error.as_known() from error

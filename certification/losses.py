@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from poolproof.certification.description import Description
 from poolproof.certification.jobs import (
@@ -23,7 +22,7 @@ from poolproof.certification.lost_candidates import LostCandidates
 from poolproof.certification.run_kinds import RunKind
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
-from poolproof.harness.isolation import Beacon, Died, Failed, Finished, Isolation, Lost
+from poolproof.harness.isolation import Beacon, Died, Executor, Failed, Finished, Lost
 from poolproof.harness.lost_run import Again, Journal, as_violation, find_culprit
 from poolproof.harness.minimise import Attempt, Effort, Progress, improved, run_candidate
 from poolproof.harness.relative import RelativeCommand
@@ -51,31 +50,35 @@ class _Candidate:
     commands: tuple[RelativeCommand | Command, ...]
 
 
-def trace_of_lost_chunk(isolation: Any, chunk: Chunk, lost: Any, about: Description) -> Trace:
+def trace_of_lost_chunk(
+    executor: Executor[Target], chunk: Chunk, lost: Lost, about: Description
+) -> Trace:
     """The trace of the run in which a chunk's worker was lost."""
     number = max(lost.mark - 1, chunk.first)
     again = Chunk(chunk.kind, chunk.seed, number, 1, chunk.profile)
-    return find_culprit(isolation, _repeat_run, again, lost, _setup(about, chunk.kind))
+    return find_culprit(executor, _repeat_run, again, lost, _setup(about, chunk.kind))
 
 
-def trace_of_lost_machine(isolation: Any, machine: Machine, lost: Any, about: Description) -> Trace:
+def trace_of_lost_machine(
+    executor: Executor[Target], machine: Machine, lost: Lost, about: Description
+) -> Trace:
     """The trace of the example in which a state machine's worker was lost."""
-    return find_culprit(isolation, _repeat_machine, machine, lost, _setup(about, machine.kind))
+    return find_culprit(executor, _repeat_machine, machine, lost, _setup(about, machine.kind))
 
 
-def minimise_lost(isolation: Isolation[Target], trace: Trace, lost: Any) -> Trace:
+def minimise_lost(executor: Executor[Target], trace: Trace, lost: Lost) -> Trace:
     """The smallest trace found, with candidates that may cost their worker, as `lost` says.
 
     Returns the trace as it is where it has no commands, or does not fail the same way again.
     """
     if not trace.commands:
         return trace
-    progress = improved_lost(isolation, Progress(trace), is_hang=not isinstance(lost, Died))
-    return confirmed_lost(isolation, trace, progress.trace)
+    progress = improved_lost(executor, Progress(trace), is_hang=not isinstance(lost, Died))
+    return confirmed_lost(executor, trace, progress.trace)
 
 
 def improved_lost(
-    isolation: Isolation[Target],
+    executor: Executor[Target],
     progress: Progress,
     *,
     is_hang: bool,
@@ -85,9 +88,8 @@ def improved_lost(
 
     A hang shows only when the time limit is over, so with `is_hang` fewer candidates are tried.
     """
-    limit_s = min(CANDIDATE_TIMEOUT_S, isolation.limits.call_timeout_s)
     losses = LostCandidates()
-    with isolation.serve(_attempt, call_timeout_s=limit_s) as server:
+    with executor.serve(_attempt, call_timeout_s=CANDIDATE_TIMEOUT_S) as server:
 
         def execute(setup: Trace, candidate: Sequence[RelativeCommand | Command]) -> Attempt:
             foretold = losses.foretold(setup, candidate)
@@ -95,8 +97,7 @@ def improved_lost(
                 return foretold
             outcome = server(_Candidate(setup, tuple(candidate)))
             if isinstance(outcome, Finished):
-                attempt: Attempt = outcome.value
-                return attempt
+                return outcome.value
             if isinstance(outcome, Failed):
                 raise RuntimeError(f"an attempt failed:\n{outcome.traceback}")
             # The beacon was bumped for each command before it was applied.
@@ -106,14 +107,14 @@ def improved_lost(
         return improved(progress, execute, effort, go_on)
 
 
-def confirmed_lost(isolation: Isolation[Target], trace: Trace, minimal: Trace) -> Trace:
+def confirmed_lost(executor: Executor[Target], trace: Trace, minimal: Trace) -> Trace:
     """The minimised trace with what it shows under the full limits; `trace` if that is nothing.
 
     What was too slow for a candidate may have died instead.
     """
     if minimal.violation is None:
         return trace
-    (last,) = isolation.map(_attempt, [_Candidate(minimal, minimal.commands)])
+    (last,) = executor.map(_attempt, [_Candidate(minimal, minimal.commands)])
     if isinstance(last, Lost):
         return replace(minimal, violation=as_violation(minimal, last))
     again = last.value.violation if isinstance(last, Finished) else None

@@ -14,7 +14,6 @@ from typing import Any
 
 from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import LayoutDescription
-from poolproof.certification.driving import raise_if_ours
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.losses import minimise_lost
 from poolproof.certification.progress import Progress
@@ -22,7 +21,7 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.exploration.shortest import ShortestResult, shortest_manager_failure
 from poolproof.exploration.watch import Watch
-from poolproof.harness.isolation import Beacon, Finished
+from poolproof.harness.isolation import Beacon, Executor, Finished, Outcome, raise_if_ours
 from poolproof.harness.lost_run import Again, Journal, find_culprit
 from poolproof.targets.target import Target
 
@@ -102,14 +101,14 @@ class ExploringManager:
 
     def __init__(
         self,
-        isolation: Any,
+        executor: Executor[Target],
         name: str,
         collector: FindingCollector,
         progress: Progress,
         stages: list[StageResult],
     ) -> None:
         self.stages = stages
-        self._isolation = isolation
+        self._executor = executor
         self._name = name
         self._collector = collector
         self._progress = progress
@@ -146,7 +145,7 @@ class ExploringManager:
         ]
         pairs = [job for pair in zip(jobs, others) for job in pair]
         self._progress.begin("every workload", len(pairs))
-        outcomes = self._isolation.map(try_workloads, pairs)
+        outcomes = self._executor.map(try_workloads, pairs)
         for layout, job, other in zip(layouts, jobs, others, strict=True):
             stage = f"{layout.name}, every workload"
             parts = [self._part(stage, job, layout, next(outcomes))]
@@ -156,16 +155,22 @@ class ExploringManager:
             )
         self._progress.end()
 
-    def _part(self, stage: str, job: WorkloadJob, layout: LayoutDescription, outcome: Any) -> _Part:
+    def _part(
+        self,
+        stage: str,
+        job: WorkloadJob,
+        layout: LayoutDescription,
+        ended: Outcome[ShortestResult],
+    ) -> _Part:
         """What one search showed; what broke goes to the collector."""
         self._progress.advance(1)
         setup = job.trace(self._name, layout.profile, layout.block_size)
+        outcome = raise_if_ours(ended)
         if not isinstance(outcome, Finished):
-            raise_if_ours(outcome)
-            lost = find_culprit(self._isolation, _repeat, job, outcome, setup)
-            self._collector.add_lost(stage, minimise_lost(self._isolation, lost, outcome))
+            lost = find_culprit(self._executor, _repeat, job, outcome, setup)
+            self._collector.add_lost(stage, minimise_lost(self._executor, lost, outcome))
             return _Part(outcome.sentence("a workload"), failed=True)
-        found: ShortestResult = outcome.value
+        found = outcome.value
         if found.violation is not None:
             failed = replace(setup, commands=found.commands or (), violation=found.violation)
             self._collector.add(stage, failed)

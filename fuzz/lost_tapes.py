@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any
 
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
@@ -12,8 +11,8 @@ from poolproof.contract.trace import Trace
 from poolproof.fuzz.level_runs import LONGEST_RUN, runs_of
 from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz.subject import subject_of
-from poolproof.harness.isolation import Beacon, Lost
+from poolproof.fuzz.subject import Loaded, subject_of
+from poolproof.harness.isolation import Beacon, Executor, Lost
 from poolproof.harness.lost_run import Again, Journal, find_culprit
 
 __all__ = ["LostTape", "culprit_of"]
@@ -27,7 +26,7 @@ class LostTape:
     tape: bytes
 
 
-def culprit_of(isolation: Any, lost_tape: LostTape, lost: Lost) -> Trace:
+def culprit_of(executor: Executor[Loaded], lost_tape: LostTape, lost: Lost) -> Trace:
     """The trace of the lost run, ending in the violation that stands for the loss."""
     settings = lost_tape.settings
     setup = Trace(
@@ -39,10 +38,10 @@ def culprit_of(isolation: Any, lost_tape: LostTape, lost: Lost) -> Trace:
         commands=(),
         options={"layout": settings.layout} if settings.layout else {},
     )
-    return find_culprit(isolation, _repeat, lost_tape, lost, setup)
+    return find_culprit(executor, _repeat, lost_tape, lost, setup)
 
 
-def _repeat(target: Any, again: Again[LostTape], beacon: Beacon) -> None:
+def _repeat(target: Loaded, again: Again[LostTape], beacon: Beacon) -> None:
     """The job: the tape once more, each command in the journal before it is applied."""
     settings = again.run.settings
     with Journal(again.journal, beacon) as journal:

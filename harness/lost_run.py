@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 from poolproof.contract.command_json import command_to_json
 from poolproof.contract.commands import Command
@@ -24,7 +23,7 @@ from poolproof.contract.misuse import MisuseFailure, MisuseOutcome
 from poolproof.contract.target import POOL_OBSERVERS
 from poolproof.contract.trace import Trace, read_trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.harness.isolation import Beacon, Failed, Hung, Lost, Outcome
+from poolproof.harness.isolation import Beacon, Executor, Failed, Hung, Job, Lost
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.replay import start_session
 from poolproof.harness.target_call import constructing
@@ -34,6 +33,7 @@ from poolproof.reference.native_pool import NativeDictPool
 __all__ = ["Again", "Journal", "as_violation", "find_culprit", "read_journal"]
 
 A = TypeVar("A")
+C = TypeVar("C")
 
 _OUR_FOLDERS = frozenset(
     Path(__file__).parent.parent / name
@@ -54,14 +54,6 @@ class Again(Generic[A]):
 
     run: A
     journal: Path
-
-
-class Isolated(Protocol):
-    """What is needed of `Isolation` or `InProcess`."""
-
-    def map(
-        self, job: Callable[[Any, Any, Beacon], Any], arguments: Iterable[Any], /
-    ) -> Iterator[Outcome[Any]]: ...
 
 
 @final
@@ -117,8 +109,8 @@ def read_journal(path: Path) -> Trace | None:
 
 
 def find_culprit(
-    isolation: Isolated,
-    job: Callable[[Any, Again[A], Beacon], object],
+    executor: Executor[C],
+    job: Job[C, Again[A], object],
     run: A,
     lost: Lost,
     setup: Trace,
@@ -132,7 +124,7 @@ def find_culprit(
     """
     with tempfile.TemporaryDirectory(prefix="poolproof-") as folder:
         journal = Path(folder, "journal.jsonl")
-        (outcome,) = isolation.map(job, [Again(run, journal)])
+        (outcome,) = executor.map(job, [Again(run, journal)])
         trace = read_journal(journal) or setup
     if isinstance(outcome, Failed):
         raise RuntimeError(f"repeating a lost run failed:\n{outcome.traceback}")

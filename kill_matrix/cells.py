@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from poolproof.harness.isolation import Beacon, Failed, Finished, Isolation, Limits
+from poolproof.harness.isolation import Outcome as Ended
 from poolproof.kill_matrix.detector import Detector, Outcome
 from poolproof.kill_matrix.detectors import DETECTORS
 from poolproof.kill_matrix.subject import Subject, subjects
@@ -84,15 +84,14 @@ def _search(rows: Mapping[str, Subject], search: Search, beacon: Beacon) -> Outc
     return DETECTORS[search.detector].search(rows[search.subject], search.seed, beacon)
 
 
-def _judged(search: Search, outcome: Any) -> Outcome:
-    if isinstance(outcome, Finished):
-        found: Outcome = outcome.value
-        return found
-    if isinstance(outcome, Failed):
+def _judged(search: Search, ended: Ended[Outcome]) -> Outcome:
+    if isinstance(ended, Finished):
+        return ended.value
+    if isinstance(ended, Failed):
         raise RuntimeError(
             f"{search.detector} on {search.subject} from seed {search.seed} failed: "
-            f"{outcome.exception_type}: {outcome.message}\n{outcome.traceback}"
+            f"{ended.exception_type}: {ended.message}\n{ended.traceback}"
         )
     caught = DETECTORS[search.detector].sees_losses
-    note = outcome.sentence("a command")
-    return Outcome(caught, outcome.progress, 0.0, "CRASH" if caught else "", note=note)
+    note = ended.sentence("a command")
+    return Outcome(caught, ended.progress, 0.0, "CRASH" if caught else "", note=note)

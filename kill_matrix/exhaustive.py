@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from poolproof.certification.certificate import StageOutcome
@@ -13,28 +12,12 @@ from poolproof.certification.levels import BUDGETS
 from poolproof.certification.progress import SilentProgress
 from poolproof.contract.trace import Trace
 from poolproof.harness.failure_kind import FailureKind, failure_kind
-from poolproof.harness.isolation import Beacon, Finished
+from poolproof.harness.isolation import Beacon, InWorker
 from poolproof.kill_matrix.detector import Detector, Outcome
 from poolproof.kill_matrix.drivers import minimised_length
 from poolproof.kill_matrix.subject import Subject
-from poolproof.targets.target import Target
 
 __all__ = ["EXHAUSTIVE", "explore"]
-
-
-class _InThisWorker:
-    """The interface of an isolation: jobs run right here, which is isolated already."""
-
-    def __init__(self, target: Target, beacon: Beacon) -> None:
-        self._target = target
-        self._beacon = beacon
-
-    def map(
-        self, job: Callable[[Target, Any, Beacon], Any], arguments: Iterable[Any]
-    ) -> Iterator[Finished[Any]]:
-        for argument in arguments:
-            self._beacon.bump()
-            yield Finished(job(self._target, argument, self._beacon))
 
 
 class _FirstTrace:
@@ -58,10 +41,8 @@ def explore(subject: Subject, level: str, seed: int, beacon: Beacon) -> tuple[in
     target = subject.target()
     about = describe(target, None, beacon)
     first = _FirstTrace()
-    # Both are stood in for: there is nothing to isolate and nothing to list.
-    isolation: Any = _InThisWorker(target, beacon)
-    collector: Any = first
-    exploring = Exploring(isolation, about, collector, SilentProgress(), seed)
+    collector: Any = first  # stood in for: there is nothing to list
+    exploring = Exploring(InWorker(target, beacon), about, collector, SilentProgress(), seed)
     exploring.explore(BUDGETS[level])
     steps = sum(stage.steps for stage in exploring.stages)
     is_refused = any(stage.outcome is StageOutcome.REFUSED for stage in exploring.stages)

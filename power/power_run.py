@@ -15,18 +15,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from poolproof.certification.driving import raise_if_ours, value_of
+from poolproof.certification.driving import value_of
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import Progress
 from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.target import TargetError
-from poolproof.harness.isolation import Failed, Finished, ImporterError, Isolation
+from poolproof.harness.isolation import Failed, Finished, ImporterError, Isolation, raise_if_ours
 from poolproof.power.compiled import Place, compiled, functions_of
 from poolproof.power.modules import Prepared, prepare
 from poolproof.power.mutation import Mutation, Source
 from poolproof.power.own_tests import OwnTests
 from poolproof.power.planting import candidates, sample
-from poolproof.power.power_jobs import Judged, Look, Survey, Task, judge, look, survey
+from poolproof.power.power_jobs import Judged, Survey, Task, judge, look, survey
 from poolproof.power.power_options import PowerOptions
 from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport
 from poolproof.power.stages import Stage, stages_beside, stages_of
@@ -76,7 +76,7 @@ class PowerRun:
         self._power = power
         self._progress = progress
         progress.begin("looking at the target's source")
-        seen: Look = value_of(isolation, look, None)
+        seen = value_of(isolation, look, None)
         self._about = seen.about
         self._sources = [Source(*source) for source in seen.sources]
         self._tests = self._own_tests()
@@ -155,8 +155,8 @@ class PowerRun:
         self._progress.begin("stages, traced on the unmutated target", len(stages))
         surveys = []
         jobs = [(self._about[stage.target], stage) for stage in stages]
-        for (_, stage), outcome in zip(jobs, self._isolation.map(survey, jobs), strict=True):
-            raise_if_ours(outcome)
+        for (_, stage), ended in zip(jobs, self._isolation.map(survey, jobs), strict=True):
+            outcome = raise_if_ours(ended)
             self._progress.advance(1)
             if isinstance(outcome, Finished):
                 surveys.append(outcome.value)

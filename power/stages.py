@@ -8,9 +8,9 @@ Nothing is minimised and nothing is drawn: only whether a mutant is refused, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from poolproof.certification.description import Description
 from poolproof.certification.exploration import Exploring
@@ -22,7 +22,7 @@ from poolproof.certification.progress import SilentProgress
 from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
-from poolproof.harness.isolation import Beacon, Finished, Outcome
+from poolproof.harness.isolation import Beacon, InWorker
 from poolproof.harness.manager_production import ManagerSizes
 from poolproof.targets.target import Target
 
@@ -82,19 +82,6 @@ class _First(FindingCollector):
 
     def add_lost(self, stage: str, trace: Trace) -> NoReturn:  # noqa: ARG002 - the same
         raise _FirstFailureError(trace)
-
-
-class _InWorker:
-    """Jobs in the worker that we are in already, under the beacon that is watched already."""
-
-    def __init__(self, target: Target, beacon: Beacon) -> None:
-        self._target = target
-        self._beacon = beacon
-
-    def map(self, job: Callable[..., Any], arguments: Iterable[Any]) -> Iterator[Outcome[Any]]:
-        """The outcome for each argument; what a job raises is raised."""
-        for argument in arguments:
-            yield Finished(job(self._target, argument, self._beacon))
 
 
 def stages_of(kinds: Collection[RunKind], level: str, seed: int) -> list[Stage]:
@@ -194,8 +181,8 @@ def _explored(
         raise AssertionError("nothing is minimised here")
 
     collector = _First(never, never, 0, {})
-    isolation = _InWorker(target, beacon)
-    exploring = Exploring(isolation, about, collector, SilentProgress(), stage.seed)
+    executor = InWorker(target, beacon)
+    exploring = Exploring(executor, about, collector, SilentProgress(), stage.seed)
     others = tuple(kind for kind in stage.kinds if kind != stage.kind)
     # A pool's queue and index are explored with their own stages.
     lone = (QUEUE, INDEX, POOL)

@@ -7,6 +7,7 @@ worker into a trace. It is no security boundary: a target can do whatever its us
 
 from poolproof.harness.isolation.beacon import Beacon
 from poolproof.harness.isolation.crew import Crew
+from poolproof.harness.isolation.executor import Executor, InWorker
 from poolproof.harness.isolation.in_process import InProcess
 from poolproof.harness.isolation.isolation import Isolation, Server
 from poolproof.harness.isolation.limits import Limits
@@ -22,19 +23,24 @@ from poolproof.harness.isolation.outcome import (
     OutOfMemory,
     TooManyProcesses,
     Unwatched,
+    raise_if_ours,
 )
+from poolproof.harness.isolation.wire import Job
 
 __all__ = [
     "Beacon",
     "Crew",
     "Died",
+    "Executor",
     "Failed",
     "Finished",
     "Forked",
     "Hung",
     "ImporterError",
     "InProcess",
+    "InWorker",
     "Isolation",
+    "Job",
     "Limits",
     "Lost",
     "OutOfMemory",
@@ -42,4 +48,5 @@ __all__ = [
     "Server",
     "TooManyProcesses",
     "Unwatched",
+    "raise_if_ours",
 ]

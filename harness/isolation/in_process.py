@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class InProcess(Generic[C]):
-    """The interface of `Isolation` without any isolation."""
+    """An `Executor` without any isolation."""
 
     statement = "in Poolproof's own process, no limits"
     workers = 1

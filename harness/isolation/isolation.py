@@ -4,7 +4,7 @@
         for outcome in isolation.map(run_chunk, chunks):
             ...
 
-Needs fork(); `InProcess` has the same interface and no limits.
+Needs fork(); `InProcess` is an `Executor` as well, without limits.
 """
 
 from __future__ import annotations
@@ -134,11 +134,13 @@ class Isolation(Generic[C]):
         """A worker that answers many calls and is replaced only when it is lost.
 
         For many small calls, such as the candidates of a minimiser, which may want a shorter time
-        limit. What one call leaves behind in the target's module the next one finds.
+        limit: `call_timeout_s` counts where it is below that of `limits`. What one call leaves
+        behind in the target's module the next one finds.
         """
         limits = self.limits
         if call_timeout_s is not None:
-            limits = replace(limits, call_timeout_s=call_timeout_s)
+            shorter_s = min(call_timeout_s, limits.call_timeout_s)
+            limits = replace(limits, call_timeout_s=shorter_s)
         return Server(self._running_importer(), job, limits)
 
     def crew(self, job: Job[C, A, R]) -> Crew[A, R]:

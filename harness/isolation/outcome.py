@@ -32,6 +32,7 @@ __all__ = [
     "TooManyProcesses",
     "Unwatched",
     "Verdict",
+    "raise_if_ours",
     "stack_of",
 ]
 
@@ -189,6 +190,19 @@ class Unwatched(Lost):
 
 Verdict = Hung | OutOfMemory | Died | TooManyProcesses | Forked | Unwatched | Failed
 Outcome = Finished[R] | Verdict
+
+
+def raise_if_ours(outcome: Outcome[R]) -> Finished[R] | Lost:
+    """What is no finding is raised: a target that cannot be run, or a bug of ours.
+
+    Raises the job's own error where the caller can mend it, otherwise RuntimeError.
+    """
+    if isinstance(outcome, Failed):
+        outcome.raise_if_known()
+        raise RuntimeError(
+            f"a job failed: {outcome.exception_type}: {outcome.message}\n{outcome.traceback}"
+        )
+    return outcome
 
 
 class ImporterError(Exception):

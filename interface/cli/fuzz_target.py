@@ -8,12 +8,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from poolproof.certification.campaign_coverage import check_coverage, coverage_lines, coverage_of
-from poolproof.certification.driving import raise_if_ours
 from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.cli.fuzz_cluster import ClusterOptions, cluster_workers
 from poolproof.contract.target import TargetError
@@ -33,11 +31,13 @@ from poolproof.fuzz.status import CampaignStatus
 from poolproof.fuzz.survey import DEFAULT_BLOCKS, Survey, survey
 from poolproof.fuzz.workers import InProcessWorkers, LocalWorkers, Workers
 from poolproof.harness.isolation import (
+    Executor,
     Finished,
     ImporterError,
     InProcess,
     Isolation,
     Limits,
+    raise_if_ours,
 )
 from poolproof.report.campaign_page import campaign_page
 from poolproof.report.campaign_record import record_in
@@ -91,39 +91,43 @@ def fuzz_target(asked: CampaignSettings, options: FuzzOptions) -> int:
         return load_target(asked.target, api=asked.api)
 
     alone = options.in_process or not Isolation.is_available
-    isolation: Any = InProcess(load) if alone else Isolation(load, options.limits)
+    executor: Isolation[Target] | InProcess[Target]
+    executor = InProcess(load) if alone else Isolation(load, options.limits)
     try:
         with ExitStack() as stack:
-            stack.enter_context(isolation)
-            about = _surveyed(isolation, asked)
+            stack.enter_context(executor)
+            about = _surveyed(executor, asked)
             folder = stack.enter_context(CampaignFolder(options.folder, about.settings))
-            workers = _workers(isolation, about.settings, options)
+            workers = _workers(executor, about.settings, options)
             stack.callback(workers.close)
-            examiner = TargetExaminer(isolation, about.settings)
-            measure = partial(coverage_of, isolation, about.settings)
+            examiner = TargetExaminer(executor, about.settings)
+            measure = partial(coverage_of, executor, about.settings)
             return _run(about, options, folder, workers, examiner, measure=measure)
     except ImporterError as error:
         raise error.as_known() from error
 
 
-def _workers(isolation: Any, settings: CampaignSettings, options: FuzzOptions) -> Workers:
+def _workers(
+    executor: Isolation[Target] | InProcess[Target],
+    settings: CampaignSettings,
+    options: FuzzOptions,
+) -> Workers:
     if options.cluster is not None:
         say = partial(click.echo, err=True)
         return cluster_workers(settings, options.limits, options.cluster, say)
+    if isinstance(executor, InProcess):
+        return InProcessWorkers(executor)
     if options.engine == ATHERIS:
-        return atheris_workers(isolation, options.workers, options.folder)
-    if isinstance(isolation, InProcess):
-        return InProcessWorkers(isolation)
-    return LocalWorkers(isolation, options.workers)
+        return atheris_workers(executor, options.workers, options.folder)
+    return LocalWorkers(executor, options.workers)
 
 
-def _surveyed(isolation: Any, asked: CampaignSettings) -> Survey:
+def _surveyed(executor: Executor[Target], asked: CampaignSettings) -> Survey:
     """What the campaign is about, also of a target that cannot even be built."""
-    (outcome,) = isolation.map(survey, [asked])
-    raise_if_ours(outcome)
+    (ended,) = executor.map(survey, [asked])
+    outcome = raise_if_ours(ended)
     if isinstance(outcome, Finished):
-        found: Survey = outcome.value
-        return found
+        return outcome.value
     # Building it costs the process: the first run will say how.
     level = asked.level or "pool"
     settings = replace(asked, level=level, num_blocks=asked.num_blocks or DEFAULT_BLOCKS[level])
@@ -275,7 +279,9 @@ def check_atheris(*, in_process: bool = False) -> None:
         )
 
 
-def atheris_workers(isolation: Any, num_workers: int, folder: Path | None) -> LocalWorkers:
+def atheris_workers(
+    isolation: Isolation[Target], num_workers: int, folder: Path | None
+) -> LocalWorkers:
     """The workers; a campaign's folder keeps libFuzzer's corpus. Raises FolderError."""
     shared = None
     if folder is not None:

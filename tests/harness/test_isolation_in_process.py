@@ -1,10 +1,17 @@
-"""The same interface without isolation."""
+"""Executors without isolation: in this process, and in the worker that a job is in already."""
 
 import sys
 
 import pytest
 
-from poolproof.harness.isolation import Died, Failed, Finished, ImporterError, InProcess
+from poolproof.harness.isolation import (
+    Died,
+    Failed,
+    Finished,
+    ImporterError,
+    InProcess,
+    InWorker,
+)
 
 
 def add(context, argument, beacon):
@@ -44,3 +51,27 @@ def test_an_import_that_raises_is_told_as_from_a_child():
 
 def test_it_says_that_nothing_is_limited():
     assert InProcess(dict).statement == "in Poolproof's own process, no limits"
+
+
+def double_in_this_worker(context, argument, beacon):
+    worker, before = InWorker(context, beacon), beacon.progress
+    with worker.serve(add) as call:
+        outcomes = [*worker.map(add, [argument, argument]), call(argument)]
+    return outcomes, beacon.progress - before
+
+
+def test_jobs_in_the_worker_of_a_job_run_on_its_context_under_its_beacon():
+    with InProcess(lambda: 10) as isolation:
+        (outcome,) = isolation.map(double_in_this_worker, [1])
+    assert outcome == Finished(([Finished(11)] * 3, 6))
+
+
+def fail_in_this_worker(context, argument, beacon):
+    return list(InWorker(context, beacon).map(add, [argument]))
+
+
+def test_what_a_job_raises_in_the_worker_of_another_ends_that_one():
+    with InProcess(lambda: 10) as isolation:
+        (outcome,) = isolation.map(fail_in_this_worker, ["text"])
+    assert isinstance(outcome, Failed)
+    assert outcome.exception_type == "TypeError"

@@ -300,3 +300,12 @@ def test_who_prints_without_end_is_ended_with_its_stack():
         (outcome,) = isolation.map(print_without_end, [None])
     assert isinstance(outcome, Hung)
     assert outcome.stack()[0][2] == "print_without_end"
+
+
+def test_a_server_can_shorten_the_time_limit_and_not_lengthen_it():
+    with Isolation(dict, HASTY) as isolation:
+        for wanted_s, expected_s in ((0.3, 0.3), (60.0, 0.5)):
+            with isolation.serve(loop_in_python, call_timeout_s=wanted_s) as call:
+                outcome = call(None)
+            assert isinstance(outcome, Hung)
+            assert outcome.seconds == expected_s
