@@ -9,7 +9,7 @@ from poolproof.contract.content import ContentKey
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.invariants.evt import events_give_index, stored_tells_content
+from poolproof.invariants.events import events_give_index, stored_tells_content
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["EventMirror"]

@@ -15,7 +15,7 @@ from poolproof.contract.outside import shown
 from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.reading import read
-from poolproof.invariants.data import copies_unwritten, misreads
+from poolproof.invariants.kv_reads import copies_unwritten, misreads
 from poolproof.invariants.wording import copy_list, number_of_blocks, sequence_name
 from poolproof.reference.recurrent_states import has_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables

@@ -19,9 +19,9 @@ from poolproof.harness.manager_endings import ManagerEndings
 from poolproof.harness.pool_check import FullCheck, observe
 from poolproof.harness.reading import read_count
 from poolproof.harness.target_call import crash, is_our_own_bug
-from poolproof.invariants.atom import changed_by_refusal
 from poolproof.invariants.catalogue import broken_in_state
-from poolproof.invariants.leak import all_free_at_end
+from poolproof.invariants.free_at_end import all_free_at_end
+from poolproof.invariants.refusals import changed_by_refusal
 from poolproof.invariants.wording import number_of_blocks
 from poolproof.reference.content_names import ContentNames
 from poolproof.reference.manager_legality import undefined_for_manager

@@ -31,10 +31,10 @@ from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.facts import PoolFacts
 from poolproof.harness.target_call import crash, raised
 from poolproof.invariants.adm import accepted_too_much, refused_what_fits
-from poolproof.invariants.i2_stable_ids import hands_out_free_blocks
 from poolproof.invariants.misuse import did_not_ignore, did_not_raise, raised_wrong_type
-from poolproof.invariants.ord import allocated_from_head
 from poolproof.invariants.resets import wrong_reset
+from poolproof.invariants.reuse_order import allocated_from_head
+from poolproof.invariants.stable_ids import hands_out_free_blocks
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["PoolCommands"]

@@ -21,11 +21,11 @@ from poolproof.harness.event_mirror import EventMirror
 from poolproof.harness.pool_check import FullCheck, IncrementalCheck, observe
 from poolproof.harness.reading import read, read_count
 from poolproof.harness.target_call import crash, is_our_own_bug
-from poolproof.invariants.atom import changed_by_refusal
 from poolproof.invariants.catalogue import broken_in_state
-from poolproof.invariants.evt import tells_of_no_change
-from poolproof.invariants.leak import all_free_at_end
+from poolproof.invariants.events import tells_of_no_change
+from poolproof.invariants.free_at_end import all_free_at_end
 from poolproof.invariants.misuse import changed_by_misuse
+from poolproof.invariants.refusals import changed_by_refusal
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.legality import hash_of_other_length, misuse_of, undefined_in
 

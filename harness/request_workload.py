@@ -25,7 +25,7 @@ from poolproof.harness.request_trace import (
     require_block_size,
 )
 from poolproof.harness.target_call import constructing, crash, is_our_own_bug
-from poolproof.invariants.leak import all_free_at_end
+from poolproof.invariants.free_at_end import all_free_at_end
 
 __all__ = ["RequestWorkload", "WorkloadResult"]
 

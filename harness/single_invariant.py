@@ -26,15 +26,15 @@ from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.target_call import is_our_own_bug
+from poolproof.invariants.cached_usable import cached_free_blocks_revivable
 from poolproof.invariants.catalogue import STATE_INVARIANTS, STATEMENTS
-from poolproof.invariants.i1_free_iff_unheld import free_iff_unheld
-from poolproof.invariants.i3_full_blocks import null_block_unhashed
-from poolproof.invariants.i4_cached_usable import cached_free_blocks_revivable
+from poolproof.invariants.free_iff_unheld import free_iff_unheld
+from poolproof.invariants.full_blocks import null_block_unhashed
 from poolproof.invariants.idx import index_matches_hashes
-from poolproof.invariants.link import links_well_formed
-from poolproof.invariants.ord import eviction_order
-from poolproof.invariants.own import counts_match_owners
+from poolproof.invariants.ownership import counts_match_owners
+from poolproof.invariants.queue_links import links_well_formed
 from poolproof.invariants.queue_order import seen_as_pool
+from poolproof.invariants.reuse_order import eviction_order
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_model import SequenceModel
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from poolproof.contract.observation import PoolLedger, PoolObservation
 from poolproof.contract.violation import Violation
-from poolproof.invariants.i1_free_iff_unheld import free_iff_unheld
-from poolproof.invariants.i3_full_blocks import null_block_unhashed
-from poolproof.invariants.i4_cached_usable import cached_free_blocks_revivable
+from poolproof.invariants.cached_usable import cached_free_blocks_revivable
+from poolproof.invariants.free_iff_unheld import free_iff_unheld
+from poolproof.invariants.full_blocks import null_block_unhashed
 from poolproof.invariants.idx import index_matches_hashes
-from poolproof.invariants.link import links_well_formed
-from poolproof.invariants.ord import eviction_order
-from poolproof.invariants.own import counts_match_owners
+from poolproof.invariants.ownership import counts_match_owners
+from poolproof.invariants.queue_links import links_well_formed
+from poolproof.invariants.reuse_order import eviction_order
 
 __all__ = ["STATEMENTS", "STATE_INVARIANTS", "broken_in_state"]
 

@@ -9,10 +9,10 @@ from poolproof.contract.observation import (
     QueueObservation,
 )
 from poolproof.contract.violation import Violation
-from poolproof.invariants.i1_free_iff_unheld import free_iff_unheld
-from poolproof.invariants.link import links_well_formed
-from poolproof.invariants.ord import eviction_order
-from poolproof.invariants.own import counts_match_owners
+from poolproof.invariants.free_iff_unheld import free_iff_unheld
+from poolproof.invariants.ownership import counts_match_owners
+from poolproof.invariants.queue_links import links_well_formed
+from poolproof.invariants.reuse_order import eviction_order
 
 __all__ = ["broken_in_queue", "seen_as_pool"]
 

@@ -30,7 +30,7 @@ from poolproof.harness import (
 )
 from poolproof.harness.event_mirror import EventMirror
 from poolproof.harness.replay import replay
-from poolproof.invariants import catalogue, i1_free_iff_unheld, idx, own, queue_order
+from poolproof.invariants import catalogue, free_iff_unheld, idx, ownership, queue_order
 
 EVERYWHERE = {**SPECIMENS, **MANAGER_SPECIMENS}
 RECORD = json.loads(Path(__file__).with_name("first_checks.json").read_text("utf-8"))
@@ -80,10 +80,10 @@ CHECKS = {
         (invariant, name): predicate_off(getattr(catalogue, name), name)
         for invariant, name in STATE.items()
     },
-    ("I1", "own counts"): by_part(i1_free_iff_unheld, "_own_counts_disagree"),
-    ("OWN", "reference counts"): by_part(own, "_reference_counts"),
-    ("OWN", "walk without repeats"): by_part(own, "_walk_without_repeats"),
-    ("OWN", "counter"): by_part(own, "_counter"),
+    ("I1", "own counts"): by_part(free_iff_unheld, "_own_counts_disagree"),
+    ("OWN", "reference counts"): by_part(ownership, "_reference_counts"),
+    ("OWN", "walk without repeats"): by_part(ownership, "_walk_without_repeats"),
+    ("OWN", "counter"): by_part(ownership, "_counter"),
     ("OWN", "host counter"): by_part(manager_session.ManagerSession, "_wrong_host_count"),
     ("IDX", "lookups of a state"): by_part(idx, "_lookups"),
     ("IDX", "hashes of a state"): by_part(idx, "_hashes"),

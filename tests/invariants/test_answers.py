@@ -8,17 +8,17 @@ from poolproof.contract.misuse import Misuse, MisuseFailure, MisuseKind, MisuseO
 from poolproof.contract.observation import PoolLedger
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.adm import accepted_too_much, refused_what_fits
-from poolproof.invariants.atom import changed_by_refusal
-from poolproof.invariants.evt import events_give_index
-from poolproof.invariants.i2_stable_ids import hands_out_free_blocks
-from poolproof.invariants.leak import all_free_at_end
+from poolproof.invariants.events import events_give_index
+from poolproof.invariants.free_at_end import all_free_at_end
 from poolproof.invariants.misuse import (
     changed_by_misuse,
     did_not_ignore,
     did_not_raise,
     raised_wrong_type,
 )
-from poolproof.invariants.ord import allocated_from_head
+from poolproof.invariants.refusals import changed_by_refusal
+from poolproof.invariants.reuse_order import allocated_from_head
+from poolproof.invariants.stable_ids import hands_out_free_blocks
 from poolproof.invariants.wording import block_list, key_name, owners
 
 A, B = b"\xaa" * 16, b"\xbb" * 16

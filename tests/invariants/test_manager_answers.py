@@ -6,7 +6,7 @@ from poolproof.contract.manager_commands import Step
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.violation import Severity
 from poolproof.invariants import admission, block_tables
-from poolproof.invariants.data import copies_unwritten, misreads
+from poolproof.invariants.kv_reads import copies_unwritten, misreads
 
 STEP = Step()
 FIVE = Prefix((5,))

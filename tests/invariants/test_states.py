@@ -6,14 +6,14 @@ import pytest
 
 from poolproof.contract.observation import PoolObservation
 from poolproof.contract.violation import Severity
+from poolproof.invariants.cached_usable import cached_free_blocks_revivable
 from poolproof.invariants.catalogue import STATE_INVARIANTS, STATEMENTS, broken_in_state
-from poolproof.invariants.i1_free_iff_unheld import free_iff_unheld
-from poolproof.invariants.i3_full_blocks import null_block_unhashed
-from poolproof.invariants.i4_cached_usable import cached_free_blocks_revivable
+from poolproof.invariants.free_iff_unheld import free_iff_unheld
+from poolproof.invariants.full_blocks import null_block_unhashed
 from poolproof.invariants.idx import index_matches_hashes
-from poolproof.invariants.link import links_well_formed
-from poolproof.invariants.ord import eviction_order
-from poolproof.invariants.own import counts_match_owners
+from poolproof.invariants.ownership import counts_match_owners
+from poolproof.invariants.queue_links import links_well_formed
+from poolproof.invariants.reuse_order import eviction_order
 
 A, B, C = b"\xaa" * 16, b"\xbb" * 16, b"\xcc" * 16
 WRONG, LEAK, CRASH = Severity.WRONG_DATA_OF_ANOTHER, Severity.LEAK, Severity.CRASH

@@ -3,7 +3,7 @@
 import pytest
 
 from poolproof.contract.content import ContentKey, Image, TokenChain
-from poolproof.invariants.evt import stored_tells_content
+from poolproof.invariants.events import stored_tells_content
 
 CHAIN = TokenChain((1, 2, 3, 4, 5, 6), ("cat", "/a"), "salt", (Image("image", 1, 4),))
 FIRST, SECOND, THIRD = (CHAIN.prefix(length, 0) for length in (2, 4, 6))
