@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from poolproof.contract.misuse import MisuseFailure
 from poolproof.contract.outside import cut
 
-__all__ = ["Severity", "Violation", "ViolationError"]
+__all__ = ["Severity", "Violation", "ViolationError", "raise_for"]
 
 _MOST_OF_A_NAME = 300
 _MOST_FRAMES = 20
@@ -67,3 +67,9 @@ class ViolationError(Exception):
     def __init__(self, violation: Violation) -> None:
         super().__init__(f"{violation.invariant}: {violation.sentence}")
         self.violation = violation
+
+
+def raise_for(violation: Violation | None) -> None:
+    """Raises ViolationError for a violation, and does nothing for None."""
+    if violation is not None:
+        raise ViolationError(violation)

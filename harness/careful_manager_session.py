@@ -14,11 +14,11 @@ from poolproof.contract.commands import Command
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import Admit, Step
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.violation import Violation, ViolationError
+from poolproof.contract.violation import Violation, raise_for
 from poolproof.harness.careful_session import CAREFUL, no_second_instance
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.weak_hashes import weaken
-from poolproof.invariants.answers import changed_beside, changed_by_neighbour
+from poolproof.invariants.stable_ids import unchanged_by_neighbour, whole_beside_another
 
 __all__ = ["CarefulManagerSession", "open_manager_session"]
 
@@ -45,8 +45,7 @@ class CarefulManagerSession(ManagerSession):
             neighbour = self._make_other()
         except (Exception, SystemExit) as error:
             self.remarks.add(no_second_instance(error))
-            found = super().first_look()
-            return found and changed_by_neighbour(found)
+            return unchanged_by_neighbour(super().first_look())
         size = neighbour.model.block_size
         admission = Admit(_NEIGHBOURS_ID, TokenChain(tuple(range(1_000, 1_001 + size))), 0)
         # Its faults show in our own first steps as well, and there they are not misread.
@@ -55,14 +54,12 @@ class CarefulManagerSession(ManagerSession):
             for command in (admission, Step())
         ):
             self._neighbour = neighbour
-        found = self.changed_beside(admission)
-        return found and changed_by_neighbour(found)
+        return unchanged_by_neighbour(self.changed_beside(admission))
 
     def _check(self, command: Command) -> None:
         super()._check(command)
-        found = None if self._neighbour is None else self._neighbour.changed_beside(command)
-        if found is not None:
-            raise ViolationError(changed_beside(found))
+        if self._neighbour is not None:
+            raise_for(whole_beside_another(self._neighbour.changed_beside(command)))
 
 
 def open_manager_session(

@@ -18,14 +18,15 @@ from poolproof.contract.commands import Allocate, Cache, Command
 from poolproof.contract.content import Key
 from poolproof.contract.outside import class_name, shown
 from poolproof.contract.profile import Profile
-from poolproof.contract.violation import Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
-from poolproof.invariants.answers import (
-    changed_beside,
-    changed_by_neighbour,
-    idle_pool,
-    list_changed_later,
-    no_plain_answer,
+from poolproof.invariants.stable_ids import (
+    answered_list_changed,
+    keeps_answered_list,
+    no_plain_id,
+    unchanged_by_neighbour,
+    whole_beside_another,
+    whole_when_idle,
 )
 
 __all__ = ["CAREFUL", "CarefulSession", "no_second_instance", "open_pool_session"]
@@ -99,15 +100,13 @@ class CarefulSession(PoolSession):
             other = self._make(num_blocks, reference.enable_caching)
         except (Exception, SystemExit) as error:
             self.remarks.add(no_second_instance(error))
-            found = super().first_look()
-            return found and changed_by_neighbour(found)
+            return unchanged_by_neighbour(super().first_look())
         self._neighbour = PoolSession(
             other, self.profile, num_blocks, enable_caching=reference.enable_caching
         )
         if not _use_a_little(self._neighbour, neighbours_key):
             self._neighbour = None  # broken by itself, which our own steps show as well
-        found = super().first_look()
-        return found and changed_by_neighbour(found)
+        return unchanged_by_neighbour(super().first_look())
 
     def know(self, keys: Sequence[Key]) -> None:
         """Keys that checks look up from now on, in the idle instance as well.
@@ -118,9 +117,7 @@ class CarefulSession(PoolSession):
         super().know(keys)
         if self._neighbour is not None:
             self._neighbour.know(keys)
-            found = self._neighbour.diagnose()
-            if found is not None:
-                raise ViolationError(idle_pool(found))
+            raise_for(whole_when_idle(self._neighbour.diagnose()))
 
     def received(self, command: Command, answer: Any) -> None:
         """An answer of block ids: they must be integers, and a list is kept."""
@@ -162,14 +159,11 @@ class CarefulSession(PoolSession):
     def _compare_kept(self) -> None:
         """Raises ViolationError when a list that was answered has changed since."""
         for answered, answer, copy in self._kept:
-            if len(answer) != len(copy) or any(
-                now is not was and now != was for now, was in zip(answer, copy, strict=True)
-            ):
-                raise ViolationError(list_changed_later(answered, shown(copy), shown(answer)))
+            raise_for(keeps_answered_list(answered, copy, answer))
         changed = getattr(self.target, "poolproof_changed_answer", None)
         found = changed() if callable(changed) else None
         if found is not None:
-            raise ViolationError(list_changed_later(*found))
+            raise ViolationError(answered_list_changed(*found))
 
     def _require_id(self, answered: str, item: Any) -> None:
         """Raises ViolationError for what is no integer, by its type and by what it equals."""
@@ -177,17 +171,15 @@ class CarefulSession(PoolSession):
             return
         text = shown(item)
         if isinstance(item, bool):
-            raise ViolationError(no_plain_answer(answered, text, "a truth value"))
+            raise ViolationError(no_plain_id(answered, text, "a truth value"))
         try:
             number, again = index(item), index(item)
         except Exception as error:
-            raise ViolationError(
-                no_plain_answer(answered, text, f"a {type(item).__name__}")
-            ) from error
+            raise ViolationError(no_plain_id(answered, text, f"a {type(item).__name__}")) from error
         self._require_own_equality(answered, item)
         if number != again or not bool(item == number) or bool(item == number + 1):
             raise ViolationError(
-                no_plain_answer(answered, text, "an object that is not the number it stands for")
+                no_plain_id(answered, text, "an object that is not the number it stands for")
             )
         self.remarks.add(
             f"block ids are {type(item).__module__}.{type(item).__name__}: taken as the integers "
@@ -197,7 +189,7 @@ class CarefulSession(PoolSession):
     def _require_own_equality(self, answered: str, item: Any) -> None:
         if item is not None and _is_true(item == _NOTHING):
             raise ViolationError(
-                no_plain_answer(answered, shown(item), "an object that equals everything")
+                no_plain_id(answered, shown(item), "an object that equals everything")
             )
 
     def _listen_beside(self) -> None:
@@ -209,15 +201,12 @@ class CarefulSession(PoolSession):
         try:
             neighbour._check_events()  # noqa: SLF001 - a session like this one
         except ViolationError as found:
-            raise ViolationError(changed_beside(found.violation)) from found
+            raise_for(whole_beside_another(found.violation))
 
     def _look_beside(self) -> None:
         """Raises ViolationError when the idle instance has changed."""
-        if self._neighbour is None:
-            return
-        found = self._neighbour.diagnose()
-        if found is not None:
-            raise ViolationError(changed_beside(found))
+        if self._neighbour is not None:
+            raise_for(whole_beside_another(self._neighbour.diagnose()))
 
 
 def _use_a_little(session: PoolSession, key: Key) -> bool:

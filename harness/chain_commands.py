@@ -12,10 +12,10 @@ from typing import Any
 
 from poolproof.contract.commands import CacheChain, CachePartial, Command, LookupChain, Usage
 from poolproof.contract.content import Key
-from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
-from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.lookup_commands import LookupCommands
+from poolproof.invariants.index_answers import answers_all_groups, hits_in_all_groups
+from poolproof.invariants.ownership import usage_is_share_held
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["ChainCommands"]
@@ -87,40 +87,16 @@ class ChainCommands(LookupCommands):
         elif isinstance(answer, list) and len(answer) == len(keys):
             for key, block in zip(keys, answer, strict=True):
                 self.judge_lookup(command, key, block)
-            if any(block is None for block in answer):
-                # Each entry is right, and who asked takes the list for a hit in every group.
-                self.report(_half_a_hit(command, answer))
+            self.report(hits_in_all_groups(command, answer))
             if len(keys) > 1:
                 self.facts.add("a lookup over several groups hit")
         else:
             found = self.diagnose()  # also follows a `may-drop` target
             if found is None and answer is None and not all(map(self.reference.lookup, keys)):
                 return
-            wanted = "a block for each group, which all have one" if hit else "None"
-            self.report(
-                found
-                or Violation(
-                    "IDX", Severity.LOST_HIT if answer is None else Severity.CRASH,
-                    f"{command} answered {shown(answer)}; it must answer {wanted}",
-                )
-            )  # fmt: skip
+            self.report(found or answers_all_groups(command, answer, len(keys), hit=hit))
 
     def _usage(self, command: Usage) -> None:
         answer = self.call(command)
-        expected = self.reference.usage()
-        if not isinstance(answer, float | int) or not abs(answer - expected) <= 1e-9:
-            self.report(
-                Violation(
-                    "OWN", Severity.FALSE_REFUSAL,
-                    f"usage() answered {shown(answer)}, but the share of held blocks is {expected}",
-                )
-            )  # fmt: skip
+        self.report(usage_is_share_held(answer, self.reference.usage()))
         self.touched, self.touched_keys = (), ()
-
-
-def _half_a_hit(command: LookupChain, answer: list[Any]) -> Violation:
-    return Violation(
-        "IDX",
-        Severity.CRASH,
-        f"{command} answered {shown(answer)}; it must answer None where a group has no block",
-    )

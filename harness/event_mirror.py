@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from poolproof.contract.content import ContentKey
-from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
-from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.invariants.events import events_give_index, stored_tells_content
+from poolproof.contract.violation import Violation, ViolationError, raise_for
+from poolproof.invariants.events import (
+    events_give_index,
+    is_list_of_events,
+    malformed_event,
+    stored_tells_content,
+)
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["EventMirror"]
@@ -29,25 +33,13 @@ class EventMirror:
 
     def replay(self, events: Any) -> None:
         """Apply a list of events in order. Raises ViolationError for what is none."""
-        if not isinstance(events, list | tuple):
-            raise ViolationError(
-                Violation(
-                    "EVT", Severity.EVENTS,
-                    f"take_events() answered {shown(events)}; it must answer a list of events",
-                )
-            )  # fmt: skip
+        raise_for(is_list_of_events(events))
         event: Any = None
         try:
             for event in events:
                 self._replay_one(event)
         except (TypeError, KeyError) as error:
-            raise ViolationError(
-                Violation(
-                    "EVT", Severity.EVENTS,
-                    f"take_events() gave {shown(event)}; an event is a mapping with an entry "
-                    "'type', and for \"stored\" and \"removed\" with 'hashes', a list of hashes",
-                )
-            ) from error  # fmt: skip
+            raise ViolationError(malformed_event(event)) from error
 
     def _replay_one(self, event: Mapping[str, Any]) -> None:
         kind = event["type"]
@@ -58,9 +50,7 @@ class EventMirror:
             if isinstance(hashes, bytes | str):
                 raise TypeError("one hash stands where a list of hashes belongs")
             if kind == "stored" and hashes and all(type(key) is ContentKey for key in hashes):
-                wrong = stored_tells_content(event, hashes, skips_blocks=self._skips_blocks)
-                if wrong is not None:
-                    raise ViolationError(wrong)
+                raise_for(stored_tells_content(event, hashes, skips_blocks=self._skips_blocks))
             for key in hashes:
                 # Opaque hashes are cached in group 0; content keys name their group themselves.
                 where = key if group == getattr(key, "group", 0) else (key, group)

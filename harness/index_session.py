@@ -24,16 +24,16 @@ from poolproof.contract.index_commands import (
     index_key_text,
 )
 from poolproof.contract.observation import IndexObservation
-from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, capabilities_of
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.target_call import crash
 from poolproof.invariants.index_answers import (
+    answers_contains,
+    answers_pop,
     index_answers_what_was_filed,
-    wrong_answer_to_contains,
-    wrong_answer_to_pop,
 )
+from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.reference.dict_index import DictIndex
 from poolproof.reference.legality import hash_of_other_length
 
@@ -216,7 +216,7 @@ class IndexSession:
         answer = self._call(str(command), self.target.pop, command.key, command.block_id)
         block = _block_or_none(str(command), answer)
         known = self.reference.ledger()
-        _raise_if(wrong_answer_to_pop(command, command.key, command.block_id, block, known))
+        raise_for(answers_pop(command, command.key, command.block_id, block, known))
         self.reference.pop(command.key, command.block_id)
 
     def _get(self, command: Get) -> None:
@@ -224,12 +224,12 @@ class IndexSession:
             self.facts.add("a key was looked up that no block carries")
         # By itself: what is read afterwards is another call, which may answer something else.
         seen = IndexObservation({command.key: self._read_get(command.key)}, {}, {})
-        _raise_if(index_answers_what_was_filed(seen, self.reference.ledger()))
+        raise_for(index_answers_what_was_filed(seen, self.reference.ledger()))
 
     def _ask(self, command: Contains) -> None:
         answer = self._read_contains(command.key, command.block_id)
         known = self.reference.ledger()
-        _raise_if(wrong_answer_to_contains(command, command.key, command.block_id, answer, known))
+        raise_for(answers_contains(command, command.key, command.block_id, answer, known))
 
     def _clear(self, command: Clear) -> None:
         if self.reference.carriers:
@@ -278,14 +278,5 @@ def _truth(what: str, answer: Any) -> bool:
     raise _no_answer(what, answer, "True or False")
 
 
-def _raise_if(violation: Violation | None) -> None:
-    if violation is not None:
-        raise ViolationError(violation)
-
-
 def _no_answer(what: str, answer: Any, expected: str) -> ViolationError:
-    return ViolationError(
-        Violation(
-            "CRASH", Severity.CRASH, f"{what} answered {shown(answer)}; it must answer {expected}"
-        )
-    )
+    return ViolationError(meaningless_answer(what, answer, expected))

@@ -10,12 +10,10 @@ from typing import Any
 
 from poolproof.contract.commands import Acquire, Command, Lookup
 from poolproof.contract.content import Key
-from poolproof.contract.outside import shown
-from poolproof.contract.prefix_words import listed
 from poolproof.contract.profile import Profile
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import raise_for
 from poolproof.harness.pool_commands import PoolCommands
-from poolproof.invariants.wording import number_of_blocks
+from poolproof.invariants.index_answers import answers_a_carrier, answers_longest_prefix
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["LookupCommands"]
@@ -46,19 +44,7 @@ class LookupCommands(PoolCommands):
             violation = self.diagnose()  # also follows a `may-drop` target
             if violation is None and answer is None and not self.reference.lookup(key):
                 return
-            self.report(
-                violation
-                or Violation(
-                    "IDX",
-                    Severity.LOST_HIT if answer is None else Severity.WRONG_DATA_OF_ANOTHER,
-                    f"{command} answered {shown(answer)}, but "
-                    + (
-                        f"the key is carried by {listed(carriers)}"
-                        if carriers
-                        else "no block carries the key"
-                    ),
-                )
-            )
+            self.report(violation or answers_a_carrier(command, answer, carriers))
 
     def _acquire(self, command: Acquire) -> None:
         hashes = command.hashes
@@ -69,21 +55,7 @@ class LookupCommands(PoolCommands):
             for missed in hashes[len(answer) : expected][:1]:
                 self.reference.forget_vanished(missed)
             expected = self.reference.longest_prefix(hashes)
-        is_prefix = isinstance(answer, list | tuple) and len(answer) <= expected and all(
-            block in self.reference.lookup(key)
-            for block, key in zip(answer, hashes, strict=False)
-        )  # fmt: skip
-        if not is_prefix or len(answer) != expected:
-            # What is found carries the right hashes, but there is more: only work is lost.
-            is_lost = is_prefix or answer is None
-            raise ViolationError(
-                Violation(
-                    "IDX",
-                    Severity.LOST_HIT if is_lost else Severity.WRONG_DATA_OF_ANOTHER,
-                    f"{command} answered {shown(answer)}; the longest cached prefix has "
-                    f"{number_of_blocks(expected)}, each of which must carry its hash",
-                )
-            )
+        raise_for(answers_longest_prefix(command, answer, hashes, expected, self.reference.lookup))
         taken = list(map(index, answer))
         self.received(command, answer)
         for block in taken:

@@ -17,16 +17,18 @@ from poolproof.contract.manager_commands import (
     LookupPrefix,
     Resume,
 )
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import ViolationError
 from poolproof.harness.manager_calls import ManagerCalls
 from poolproof.invariants.admission import (
-    fits_and_was_refused,
-    no_answer,
-    passes_watermark,
-    waits_for_ever,
-    wrong_never,
+    keeps_watermark,
+    leaves_a_token_to_compute,
+    never_only_if_too_large,
+    put_off_only_if_full,
+    waits_only_if_it_can_fit,
 )
-from poolproof.invariants.block_tables import too_few_cached, too_many_cached
+from poolproof.invariants.cached_usable import reports_all_that_is_cached
+from poolproof.invariants.index_answers import reports_no_more_than_indexed
+from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.reference.recurrent_states import waits_for_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
@@ -90,8 +92,7 @@ class ManagerAdmissions(ManagerCalls):
         watermark = self.model.profile.watermark_blocks
         self.facts.after_admission(self.model, sequence, cached, tables)
         self.model.admit(sequence, cached, tables)
-        if len(self.model.pool.free) < watermark:
-            self.report(passes_watermark(command, len(self.model.pool.free), watermark))
+        self.report(keeps_watermark(command, len(self.model.pool.free), watermark))
         self.publish(sequence)
         return True
 
@@ -106,30 +107,22 @@ class ManagerAdmissions(ManagerCalls):
             cached = index(answer)
         except TypeError as error:
             expected = 'a number of cached tokens, "later" or "never"'
-            raise ViolationError(no_answer(command, answer, expected)) from error
+            raise ViolationError(meaningless_answer(command, answer, expected)) from error
         if not 0 <= cached <= sequence.num_tokens:
             expected = f"a number of cached tokens from 0 to {sequence.num_tokens}"
-            raise ViolationError(no_answer(command, answer, expected))
+            raise ViolationError(meaningless_answer(command, answer, expected))
         most = sequence.num_tokens - (self.model.profile.full_hit == "recompute-token")
-        if cached > most:
-            self.report(
-                Violation(
-                    "ADM", Severity.STALL,
-                    f"{command} reports all {cached} tokens as cached: nothing is left to compute, "
-                    "and the first new token has no logits to come from",
-                )
-            )  # fmt: skip
+        self.report(leaves_a_token_to_compute(command, cached, most))
         return cached
 
     def _judge_count(
         self, command: Command, sequence: SequenceState, cached: int, expected: int
     ) -> None:
-        if cached > expected:
-            self.report(too_many_cached(command, cached, expected))
+        self.report(reports_no_more_than_indexed(command, cached, expected))
         if cached >= expected or self.model.profile.hits == "sound":
             return
         if not self._may_have_dropped(sequence, cached, expected):
-            self.report(too_few_cached(command, cached, expected))
+            self.report(reports_all_that_is_cached(command, cached, expected))
 
     def _may_have_dropped(self, sequence: SequenceState, cached: int, expected: int) -> bool:
         """Whether something that was not found was free, and may have been let go of just now."""
@@ -151,7 +144,7 @@ class ManagerAdmissions(ManagerCalls):
         """Neither "later" nor "never" may be said of what fits, nor the one for the other."""
         if answer not in ("later", "never"):
             expected = 'a number of cached tokens, "later" or "never"'
-            raise ViolationError(no_answer(command, answer, expected))
+            raise ViolationError(meaningless_answer(command, answer, expected))
         self.refused = True
         self.facts.add("an admission was refused")
         profile, pool = self.model.profile, self.model.pool
@@ -171,17 +164,22 @@ class ManagerAdmissions(ManagerCalls):
         if answer == "never":
             self.facts.add("an admission was refused for ever")
             alone = self._needed_alone(sequence, command)
-            if alone <= usable:
-                self.report(wrong_never(command, alone, usable))
+            self.report(never_only_if_too_large(command, alone, usable))
             return
         if profile.never == "told":
             alone = self._needed_alone(sequence, command)
+            self.report(waits_only_if_it_can_fit(command, alone, usable))
             if alone > usable:
-                self.report(waits_for_ever(command, alone, usable))
                 return
-        if needed <= len(pool.free) - profile.watermark_blocks:
-            rows = self.model.num_rows()
-            self.report(fits_and_was_refused(command, needed, len(pool.free), rows))
+        self.report(
+            put_off_only_if_full(
+                command,
+                needed,
+                len(pool.free),
+                reserve=profile.watermark_blocks,
+                num_rows=self.model.num_rows(),
+            )
+        )
 
     def _needed_alone(self, sequence: SequenceState, command: Any) -> int:
         """Blocks that the sequence would need in an empty pool."""

@@ -13,14 +13,12 @@ from typing import Any
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_target import MANAGER_METHODS, manager_capabilities_of
 from poolproof.contract.target import Capabilities
-from poolproof.contract.violation import Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.manager_facts import ManagerFacts
 from poolproof.harness.manager_memory import ManagerMemory
 from poolproof.harness.manager_tables import TableReader
 from poolproof.harness.target_call import crash
-from poolproof.invariants.admission import (
-    no_answer,
-)
+from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = ["ManagerCalls", "Pairs", "is_later"]
@@ -55,12 +53,12 @@ class ManagerCalls:
         self.apply: dict[type[Command], Callable[[Any], None]] = {}
         self._methods = {verb: getattr(target, MANAGER_METHODS[verb]) for verb in self.can.verbs}
 
-    def report(self, violation: Violation) -> None:
+    def report(self, violation: Violation | None) -> None:
         """What was found wrong, where the model could follow nevertheless: raises it.
 
-        A session that looks for one invariant passes over the others here.
+        A session that looks for one invariant passes over the others here. None is nothing wrong.
         """
-        raise ViolationError(violation)
+        raise_for(violation)
 
     def call(self, command: Command, *arguments: Any, **named: Any) -> Any:
         """Call the target with arguments that are legal. Raises ViolationError if it raises.
@@ -101,7 +99,7 @@ class ManagerCalls:
             pairs = [(index(source), index(destination)) for source, destination in answer]
         except (TypeError, ValueError) as error:
             expected = 'a list of (source, destination) blocks, or "later"'
-            raise ViolationError(no_answer(command, answer, expected)) from error
+            raise ViolationError(meaningless_answer(command, answer, expected)) from error
         if type(answer) is list:
             answer.clear()  # it is ours, and nothing of the target may change with it
         return pairs

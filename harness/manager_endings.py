@@ -14,9 +14,9 @@ from poolproof.contract.manager_commands import (
 )
 from poolproof.harness.manager_calls import is_later
 from poolproof.harness.manager_growth import ManagerGrowth
-from poolproof.invariants.admission import fits_and_was_refused
-from poolproof.invariants.block_tables import hands_out_held
-from poolproof.invariants.resets import wrong_reset
+from poolproof.invariants.admission import put_off_only_if_full
+from poolproof.invariants.refusals import reset_iff_nobody_holds
+from poolproof.invariants.stable_ids import new_entries_were_free
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
@@ -78,10 +78,10 @@ class ManagerEndings(ManagerGrowth):
             sequence.place = place
         tables = [self.tables.shown(sequence) for sequence in family]
         for sequence, its_tables in zip(family, tables, strict=True):
-            for block in {block for table in its_tables for block in table}:
-                if block not in pool.free and block != pool.null_block:
-                    holders = pool.holders[block]
-                    self.report(hands_out_held(sequence.seq_id, block, holders))
+            blocks = {block for table in its_tables for block in table}
+            new = [block for block in blocks if block != pool.null_block]
+            holders_of = pool.holders.__getitem__
+            self.report(new_entries_were_free(sequence.seq_id, new, pool.free, holders_of))
         self.model.settle(family, tables, pool)
 
     def _judge_swap_refusal(
@@ -90,8 +90,8 @@ class ManagerEndings(ManagerGrowth):
         """An engine may keep a block for each sequence and the watermark in reserve."""
         self.refused = True
         needed = len({block for s in family for table in s.tables for block in table})
-        if needed + spare <= free and self.model.profile.admission != "sound":
-            self.report(fits_and_was_refused(command, needed, free))
+        if self.model.profile.admission != "sound":
+            self.report(put_off_only_if_full(command, needed, free, reserve=spare))
 
     def _end(self, command: Finish | Abort) -> None:
         sequence = self.model.sequences.get(command.seq_id)
@@ -108,7 +108,5 @@ class ManagerEndings(ManagerGrowth):
     def _reset(self, command: Reset) -> None:
         answer = self.call(command)
         expected = self.model.pool.reset()
-        wrong = wrong_reset(answer, nobody_holds=expected)
-        if wrong is not None:
-            self.report(wrong)
+        self.report(reset_iff_nobody_holds(answer, nobody_holds=expected))
         self.facts.add("the cache was reset" if expected else "a reset was refused")

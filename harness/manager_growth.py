@@ -19,9 +19,7 @@ from poolproof.contract.manager_commands import (
 )
 from poolproof.harness.manager_admissions import ManagerAdmissions
 from poolproof.harness.manager_calls import is_later
-from poolproof.invariants.admission import (
-    fits_and_was_refused,
-)
+from poolproof.invariants.admission import put_off_only_if_full
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = ["ManagerGrowth"]
@@ -100,8 +98,8 @@ class ManagerGrowth(ManagerAdmissions):
             needed = model.num_new_entries(sequence)
             needed += model.num_shared(sequence, first_new)  # copies on write
             room = len(model.pool.free) + len(model.sliding_out(sequence))
-            if needed <= room and model.profile.admission == "exact":
-                self.report(fits_and_was_refused(command, needed, room))
+            if model.profile.admission == "exact":
+                self.report(put_off_only_if_full(command, needed, room))
             self._follow_window(sequence)
             return False
         pairs = self.pairs(command, answer)
@@ -165,8 +163,8 @@ class ManagerGrowth(ManagerAdmissions):
             self.refused = True
             free = len(self.model.pool.free)
             needed = self.model.num_cut(sequence, command.num_tokens)
-            if needed <= free and self.model.profile.admission == "exact":
-                self.report(fits_and_was_refused(command, needed, free))
+            if self.model.profile.admission == "exact":
+                self.report(put_off_only_if_full(command, needed, free))
             return
         pairs = self.pairs(command, answer)
         tables = self.tables.shown(sequence)
@@ -184,8 +182,8 @@ class ManagerGrowth(ManagerAdmissions):
             self.refused = True
             needed, free = self.model.num_forked(parent), len(self.model.pool.free)
             is_right = self.model.profile.admission == "sound" or self.model.has_no_row()
-            if needed <= free and not is_right:
-                self.report(fits_and_was_refused(command, needed, free))
+            if not is_right:
+                self.report(put_off_only_if_full(command, needed, free))
             return
         pairs = self.pairs(command, answer)
         self.model.share(parent, child)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from poolproof.contract.outside import shown
 from poolproof.contract.target import Capabilities
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.reading import read
-from poolproof.invariants.kv_reads import copies_unwritten, misreads
-from poolproof.invariants.wording import copy_list, number_of_blocks, sequence_name
+from poolproof.invariants.kv_reads import copies_what_was_written, reads_own_prefix
+from poolproof.invariants.legal_calls import meaningless_answer
+from poolproof.invariants.stable_ids import copies_name_blocks, worker_table_suffices
 from poolproof.reference.recurrent_states import has_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
@@ -32,7 +32,7 @@ class ManagerMemory:
         target: Any,
         model: SequenceModel,
         can: Capabilities,
-        report: Callable[[Violation], None],
+        report: Callable[[Violation | None], None],
     ) -> None:
         self._report = report
         self._model = model
@@ -184,37 +184,21 @@ class ManagerMemory:
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copies within the device. Reports a source that nobody wrote."""
         if pairs:
-            self._check_pairs(pairs, self.device, self.device)
-            for block, _ in pairs:
-                if all(slot is None for slot in self.device.slots[block]):
-                    self._report(copies_unwritten(pairs, block))
+            _require_blocks(pairs, self.device, self.device)
+            self._report(copies_what_was_written(pairs, self.device.slots))
             self.device.copy(pairs)
             self.has_changed = True
 
     def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copies from the device to the host, also of blocks that only wait for tokens."""
-        self._check_pairs(pairs, self.device, self.host)
+        _require_blocks(pairs, self.device, self.host)
         self.host.copy(pairs, self.device)
 
     def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copies from the host to the device."""
-        self._check_pairs(pairs, self.host, self.device)
+        _require_blocks(pairs, self.host, self.device)
         self.device.copy(pairs, self.host)
         self.has_changed = True
-
-    def _check_pairs(
-        self, pairs: Sequence[tuple[int, int]], source: ShadowMemory, destination: ShadowMemory
-    ) -> None:
-        for block, into in pairs:
-            for what, number, memory in (("source", block, source), ("target", into, destination)):
-                if not 0 <= number < len(memory.slots):
-                    raise ViolationError(
-                        Violation(
-                            "I2", Severity.WRONG_DATA_OF_ANOTHER,
-                            f"the copies {copy_list(pairs)} were ordered, but their {what} "
-                            f"{number} is none of {number_of_blocks(len(memory.slots))}",
-                        )
-                    )  # fmt: skip
 
     def _write(self, sequence: SequenceState, count: int) -> None:
         tables, first = self._tables(sequence), sequence.num_computed
@@ -253,29 +237,21 @@ class ManagerMemory:
                     if replaced or added:
                         worker[group] = [*([] if replaced else worker[group]), *added]
                 except (TypeError, ValueError) as error:
-                    raise ViolationError(
-                        Violation(
-                            "CRASH", Severity.CRASH,
-                            f"take_table_update({sequence.seq_id}, {group}) answered "
-                            f"{shown(update)}; it must answer (replaced, block ids)",
-                        )
-                    ) from error  # fmt: skip
+                    call = f"take_table_update({sequence.seq_id}, {group})"
+                    expected = "(replaced, block ids)"
+                    raise ViolationError(meaningless_answer(call, update, expected)) from error
                 self._judge_worker_table(sequence, worker[group], group)
 
     def _judge_worker_table(self, sequence: SequenceState, table: list[int], group: int) -> None:
-        needed = self._model.num_entries(sequence, group)
-        outside = [block for block in table if not 0 <= block < self._model.pool.num_blocks]
-        if outside or len(table) < needed:
-            what = f"holds {outside[0]}, which is no block" if outside else (
-                f"has {number_of_blocks(len(table))}, but its tokens need {needed}"
-            )  # fmt: skip
-            raise ViolationError(
-                Violation(
-                    "I2", Severity.WRONG_DATA_OF_ANOTHER,
-                    f"the table of {sequence_name(sequence.seq_id)} in group {group} that a worker "
-                    f"makes from take_table_update() {what}",
-                )
-            )  # fmt: skip
+        raise_for(
+            worker_table_suffices(
+                sequence.seq_id,
+                group,
+                table,
+                num_blocks=self._model.pool.num_blocks,
+                needed=self._model.num_entries(sequence, group),
+            )
+        )
 
     def _is_pending(self, group: int, misread: Misread) -> bool:
         """Whether a sequence that is scheduled now will write what was missing."""
@@ -293,11 +269,11 @@ class ManagerMemory:
                     return True
         return False
 
-    def _violation(self, sequence: SequenceState, misread: Misread) -> Violation:
+    def _violation(self, sequence: SequenceState, misread: Misread) -> Violation | None:
         prefix, writer = self._model.names.prefix, misread.writer
         wanted = prefix(misread.wanted)
         kind = self._model.groups[wanted.group].kind
-        return misreads(
+        return reads_own_prefix(
             sequence.seq_id,
             misread.position,
             misread.block,
@@ -308,3 +284,9 @@ class ManagerMemory:
             what="a state" if kind == "state" else "KV",
             group=wanted.group if len(self._groups) > 1 else None,
         )
+
+
+def _require_blocks(
+    pairs: Sequence[tuple[int, int]], source: ShadowMemory, target: ShadowMemory
+) -> None:
+    raise_for(copies_name_blocks(pairs, len(source.slots), len(target.slots)))

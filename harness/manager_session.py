@@ -14,15 +14,18 @@ from typing import Any
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.observation import PoolLedger, PoolObservation
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.manager_endings import ManagerEndings
 from poolproof.harness.pool_check import FullCheck, observe
 from poolproof.harness.reading import read_count
 from poolproof.harness.target_call import crash, is_our_own_bug
+from poolproof.invariants.cached_usable import computed_block_is_cached
 from poolproof.invariants.catalogue import broken_in_state
 from poolproof.invariants.free_at_end import all_free_at_end
-from poolproof.invariants.refusals import changed_by_refusal
-from poolproof.invariants.wording import number_of_blocks
+from poolproof.invariants.index_answers import cached_block_is_computed
+from poolproof.invariants.legal_calls import reads_alike
+from poolproof.invariants.ownership import host_counter_matches
+from poolproof.invariants.refusals import unchanged_by_refusal
 from poolproof.reference.content_names import ContentNames
 from poolproof.reference.manager_legality import undefined_for_manager
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
@@ -201,7 +204,7 @@ class ManagerSession(ManagerEndings):
                 self._compare_cached(self._is_cached)
         except ViolationError as found:
             if self.refused:
-                raise ViolationError(changed_by_refusal(command, found.violation)) from found
+                raise_for(unchanged_by_refusal(command, found.violation))
             raise
         if self.memory.has_changed:
             self.memory.read_all()
@@ -215,14 +218,7 @@ class ManagerSession(ManagerEndings):
 
     def _explain(self, command: Command) -> None:
         """The fast check said no: read again with care and raise what the invariants say."""
-        violation = self.diagnose()
-        if violation is None:
-            violation = Violation(
-                "CRASH",
-                Severity.CRASH,
-                f"after {command}, two reads of the unchanged manager show different states",
-            )
-        raise ViolationError(violation)
+        raise_for(reads_alike("manager", self.diagnose(), after=command))
 
     def _enter(self, command: Command, sequence: SequenceState, num_tokens: int) -> bool:
         """As ever; before it what the target has let go of since everything was read."""
@@ -249,30 +245,15 @@ class ManagerSession(ManagerEndings):
         if list(map(bool, map(is_cached, keys_of))) == list(map(bool, keys_of.values())):
             return
         for block, keys in keys_of.items():
-            if bool(is_cached(block)) != bool(keys):
-                held = "" if self.model.pool.holders[block] else ", which nobody holds,"
-                wrong = Violation(
-                    "I4", Severity.LOST_HIT,
-                    f"block {block}{held} is full of computed tokens and was not evicted, but "
-                    f"is_cached({block}) says that it cannot be found",
-                    (block,),
-                ) if keys else Violation(
-                    "IDX", Severity.WRONG_DATA_OF_ANOTHER,
-                    f"is_cached({block}) says that block {block}{held} can be found, but it is not "
-                    "full of computed tokens",
-                    (block,),
-                )  # fmt: skip
-                self.report(wrong)
+            known = {
+                "is_cached": bool(is_cached(block)),
+                "is_computed": bool(keys),
+                "is_held": bool(self.model.pool.holders[block]),
+            }
+            self.report(computed_block_is_cached(block, **known))
+            self.report(cached_block_is_computed(block, **known))
 
     def _wrong_host_count(self) -> Violation | None:
         if self._num_free_host is None:
             return None
-        shown, expected = read_count(self._num_free_host), len(self.model.host.free)
-        if shown == expected:
-            return None
-        return Violation(
-            "OWN",
-            Severity.LEAK if shown < expected else Severity.WRONG_DATA_OF_ANOTHER,
-            f"num_free_host() says {shown}, but {number_of_blocks(expected, 'are')} free in host "
-            "memory (held by nobody)",
-        )
+        return host_counter_matches(read_count(self._num_free_host), len(self.model.host.free))

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from operator import index
 from typing import Any
 
 from poolproof.contract.commands import Command
-from poolproof.contract.violation import Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.reading import read, read_blocks
-from poolproof.invariants.answers import no_plain_answer
-from poolproof.invariants.block_tables import (
+from poolproof.invariants.admission import covers_its_tokens, holds_no_more_than_needed
+from poolproof.invariants.index_answers import hit_carries_key
+from poolproof.invariants.reuse_order import entries_from_head
+from poolproof.invariants.stable_ids import (
     copied_elsewhere,
-    hands_out_held,
-    hit_without_key,
-    no_such_block,
+    new_entries_were_free,
+    no_plain_id,
     still_read,
-    table_changed,
-    too_long,
-    too_short,
-    wrong_head,
+    table_names_blocks,
+    table_stays,
 )
 from poolproof.invariants.wording import sequence_name
 from poolproof.reference.dict_pool import DictPool
@@ -39,7 +37,7 @@ class TableReader:
     """The tables that a target shows, beside those that the model knows."""
 
     def __init__(
-        self, target: Any, model: SequenceModel, report: Callable[[Violation], None]
+        self, target: Any, model: SequenceModel, report: Callable[[Violation | None], None]
     ) -> None:
         self._report = report
         self._block_table = target.block_table
@@ -64,9 +62,7 @@ class TableReader:
                 if type(answer) is list and _INTEGERS.issuperset(map(type, answer))
                 else self._as_blocks(seq_id, answer)
             )
-            if table and (min(table) < 0 or max(table) >= pool.num_blocks):
-                wrong = next(block for block in table if not 0 <= block < pool.num_blocks)
-                raise ViolationError(no_such_block(seq_id, wrong, pool.num_blocks))
+            raise_for(table_names_blocks(seq_id, table, pool.num_blocks))
             tables.append(table)
         return tables
 
@@ -81,7 +77,7 @@ class TableReader:
         blocks = read_blocks(block_table)
         wrong = next((item for item in answer if isinstance(item, bool)), None)
         if wrong is not None:
-            raise ViolationError(no_plain_answer(block_table.__name__, str(wrong), "a truth value"))
+            raise ViolationError(no_plain_id(block_table.__name__, str(wrong), "a truth value"))
         return blocks
 
     def all_unchanged(self, command: Command, *, refused: bool = False) -> None:
@@ -130,8 +126,8 @@ class TableReader:
                 block = table[entry]
                 if block == self._null and entry not in needed:
                     continue
-                if block == self._null or block in hits:
-                    self._report(hit_without_key(sequence.seq_id, block, entry))
+                if block == self._null or block in hits:  # neither carries this key
+                    self._report(hit_carries_key(sequence.seq_id, block, entry, ()))
                 hits.add(block)
             new += self._distinct(table[end:])
         self._judge_new(sequence, new, hits)
@@ -144,8 +140,8 @@ class TableReader:
                 block = table[entry]
                 if block == self._null and entry not in model.hit_entries(group, cached):
                     continue
-                if block not in model.pool.lookup(model.key(sequence, group, entry)):
-                    self._report(hit_without_key(sequence.seq_id, block, entry))
+                carriers = model.pool.lookup(model.key(sequence, group, entry))
+                self._report(hit_carries_key(sequence.seq_id, block, entry, carriers))
 
     def judge_growth(
         self,
@@ -205,14 +201,14 @@ class TableReader:
                 if entry >= sequence.num_keyed[group]:
                     why = f"entry {entry} has no key yet, so block {was} is nobody's duplicate"
                     self._report(self._changed(sequence, group, shown, why))
-                if now not in model.pool.lookup(model.key(sequence, group, entry)):
-                    self._report(hit_without_key(sequence.seq_id, now, entry))
+                carriers = model.pool.lookup(model.key(sequence, group, entry))
+                self._report(hit_carries_key(sequence.seq_id, now, entry, carriers))
 
     def _changed(
         self, sequence: SequenceState, group: int, shown: Sequence[int], why: str
-    ) -> Violation:
+    ) -> Violation | None:
         named = None if self._single else group
-        return table_changed(sequence.seq_id, sequence.tables[group], shown, why, named)
+        return table_stays(sequence.seq_id, sequence.tables[group], shown, why, named)
 
     def _let_go(self, sequence: SequenceState, group: int, shown: Sequence[int]) -> str:
         """What is wrong if the first change is a null block where positions are still read."""
@@ -245,10 +241,11 @@ class TableReader:
     ) -> None:
         for group, table in enumerate(tables):
             needed, length = self._model.num_entries(sequence, group), len(table)
-            if length < needed:
-                self._report(too_short(command, sequence.seq_id, length, needed))
-            if length > needed and length > least[group] and self._is_exact:
-                self._report(too_long(command, sequence.seq_id, length, needed))
+            if length == needed:
+                continue
+            self._report(covers_its_tokens(command, sequence.seq_id, length, needed))
+            if length > least[group] and self._is_exact:
+                self._report(holds_no_more_than_needed(command, sequence.seq_id, length, needed))
 
     def _judge_new(
         self,
@@ -263,12 +260,8 @@ class TableReader:
         """
         pool = self._model.pool
         free: Any = {*pool.free, *given_back} if given_back else pool.free
-        seen = set(hits)
-        for block in new:
-            if block in seen or block not in free:
-                holders = [sequence.seq_id] if block in seen else pool.holders[index(block)]
-                self._report(hands_out_held(sequence.seq_id, block, holders))
-            seen.add(block)
+        holders_of = pool.holders.__getitem__
+        self._report(new_entries_were_free(sequence.seq_id, new, free, holders_of, hits))
         if self._ordered and new and free is pool.free:
             self._judge_order(sequence, new, hits, pool)
 
@@ -278,9 +271,8 @@ class TableReader:
         """New blocks stand at the head of the queue, once the hits have left it."""
         left = (block for block in pool.free if block not in hits) if hits else pool.free
         head = list(islice(left, len(new)))
-        # Which block goes to which entry says nothing about eviction.
-        if head != new and set(head) != set(new):
-            self._report(wrong_head(sequence.seq_id, new, head, self._model.profile.eviction))
+        eviction = self._model.profile.eviction
+        self._report(entries_from_head(sequence.seq_id, new, head, eviction))
 
 
 def _are_equal(shown: Any, table: list[int]) -> bool:

@@ -24,17 +24,24 @@ from poolproof.contract.commands import (
 )
 from poolproof.contract.content import Key
 from poolproof.contract.misuse import Misuse
-from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, capabilities_of
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.facts import PoolFacts
 from poolproof.harness.target_call import crash, raised
-from poolproof.invariants.adm import accepted_too_much, refused_what_fits
-from poolproof.invariants.misuse import did_not_ignore, did_not_raise, raised_wrong_type
-from poolproof.invariants.resets import wrong_reset
+from poolproof.invariants.admission import (
+    allocates_only_what_fits,
+    answers_so_many_blocks,
+    refuses_only_what_does_not_fit,
+)
+from poolproof.invariants.misuse import answers_as_promised
+from poolproof.invariants.refusals import reset_iff_nobody_holds
 from poolproof.invariants.reuse_order import allocated_from_head
-from poolproof.invariants.stable_ids import hands_out_free_blocks
+from poolproof.invariants.stable_ids import (
+    hands_out_free_blocks,
+    remaps_each_block,
+    remaps_to_carrier,
+)
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["PoolCommands"]
@@ -89,12 +96,12 @@ class PoolCommands:
         """Read the whole pool and name the first invariant that is broken."""
         raise NotImplementedError  # the session does it
 
-    def report(self, violation: Violation) -> None:
+    def report(self, violation: Violation | None) -> None:
         """What was found wrong, where the reference could follow nevertheless: raises it.
 
-        A session that looks for one invariant passes over the others here.
+        A session that looks for one invariant passes over the others here. None is nothing wrong.
         """
-        raise ViolationError(violation)
+        raise_for(violation)
 
     def received(self, _command: Command, answer: Any) -> None:
         """The target answered with block ids, which were copied: a list is ours to change."""
@@ -128,24 +135,26 @@ class PoolCommands:
         """Call the target with misuse and see that it answers as the profile promises."""
         arguments = [getattr(command, field.name) for field in fields(command)]
         arguments = [list(value) if isinstance(value, tuple) else value for value in arguments]
-        ignores = self.profile.misuse == "ignores"
         existing = range(self.reference.num_blocks)
         named, self.touched_keys = self.named_in(command)
         self.touched, self.taken = [block for block in named if block in existing], ()
         self.know(self.touched_keys)
         self.facts.add("misuse was tried")
+        what, is_value_error = None, False
         try:
             self._methods[command.verb](*arguments)
         except (Exception, SystemExit) as error:
-            if ignores:
-                left = self._left_behind()
-                self.report(did_not_ignore(command, misuse, raised(error), left))
-            elif not isinstance(error, ValueError):
-                left = self._left_behind()
-                self.report(raised_wrong_type(command, misuse, raised(error), left))
-        else:
-            if not ignores:
-                self.report(did_not_raise(command, misuse, self._left_behind()))
+            what, is_value_error = raised(error), isinstance(error, ValueError)
+        self.report(
+            answers_as_promised(
+                command,
+                misuse,
+                what,
+                is_value_error=is_value_error,
+                ignores=self.profile.misuse == "ignores",
+                left_behind=self._left_behind,
+            )
+        )
 
     def named_in(self, command: Command) -> tuple[Sequence[int], Sequence[Key]]:
         """The blocks and the keys that a command names."""
@@ -166,14 +175,14 @@ class PoolCommands:
             answer = self._target_allocate(count)
         except REFUSALS as error:
             if count <= len(free):
-                self.report(refused_what_fits(count, len(free), raised(error)))
+                self.report(refuses_only_what_does_not_fit(count, len(free), raised(error)))
             self.touched, self.touched_keys, self.refused = (), (), True
             self.facts.add("an allocation was refused")
             return
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
-        if count > len(free):
-            raise ViolationError(accepted_too_much(count, len(free), answer))
+        if count > len(free):  # campaigns spend their time here: the predicate is asked only then
+            raise_for(allocates_only_what_fits(count, len(free), answer))
         if type(answer) is tuple and len(answer) == 2 and isinstance(answer[0], list | tuple):
             answer = answer[0]  # the blocks; beside them stand the hashes that it evicted
         # Ours from here on: the target may keep its list and change it later.
@@ -196,22 +205,14 @@ class PoolCommands:
 
     def _judge_allocation(self, answer: Any, expected: list[int]) -> list[int]:
         """The blocks of an answer that is not plainly the expected one, as plain integers."""
-        if not isinstance(answer, list | tuple) or len(answer) != len(expected):
-            raise ViolationError(
-                Violation(
-                    "ADM", Severity.CRASH,
-                    f"allocate({len(expected)}) must answer a list of {len(expected)} blocks, "
-                    f"but answered {shown(answer)}",
-                )
-            )  # fmt: skip
+        raise_for(answers_so_many_blocks(len(expected), answer))
         # Other integers (numpy's, say) are as good as Python's; what is none stays for I2 to name.
         blocks = [index(b) if hasattr(b, "__index__") else b for b in answer]
         ledger = self.reference.ledger()
         violation = hands_out_free_blocks(blocks, self.reference.num_blocks, ledger)
         if violation is None and ledger.ordered:
             violation = allocated_from_head(blocks, expected, self.profile.eviction)
-        if violation is not None:
-            self.report(violation)
+        self.report(violation)
         return blocks
 
     def _touch(self, command: Touch) -> None:
@@ -296,25 +297,11 @@ class PoolCommands:
 
     def _remap(self, command: Cache, answer: Sequence[Any]) -> None:
         """A pool that merges duplicates hands the caller another block for the same hash."""
-        if len(answer) != len(command.block_ids):
-            raise ViolationError(
-                Violation(
-                    "I2", Severity.WRONG_DATA_OF_ONES_OWN,
-                    f"{command} must answer one block for each of {len(command.block_ids)}, "
-                    f"but answered {shown(answer)}",
-                )
-            )  # fmt: skip
+        raise_for(remaps_each_block(command, len(command.block_ids), answer))
         for old, new, key in zip(command.block_ids, answer, command.hashes, strict=True):
             if new == old:
                 continue
-            if new not in self.reference.lookup(key):
-                raise ViolationError(
-                    Violation(
-                        "I2", Severity.WRONG_DATA_OF_ANOTHER,
-                        f"{command} remapped block {old} to {shown(new)}, which does not carry "
-                        "that hash",
-                    )
-                )  # fmt: skip
+            raise_for(remaps_to_carrier(command, old, new, self.reference.lookup(key)))
             self.reference.touch([index(new)])
             self.reference.forget_keys([old])
             self.reference.release([old])
@@ -331,9 +318,7 @@ class PoolCommands:
     def _reset(self, command: Reset) -> None:
         answer = self.call(command)
         expected = self.reference.reset()
-        wrong = wrong_reset(answer, nobody_holds=expected)
-        if wrong is not None:
-            self.report(wrong)
+        self.report(reset_iff_nobody_holds(answer, nobody_holds=expected))
         self.facts.add("a reset was done" if expected else "a reset was refused")
         self.refused = not expected
         self.touched, self.touched_keys = (), self.keys[-8:]

@@ -7,7 +7,6 @@ they come from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,17 +14,18 @@ from poolproof.contract.commands import Command
 from poolproof.contract.misuse import Misuse
 from poolproof.contract.observation import Neighbours, PoolLedger, PoolObservation
 from poolproof.contract.profile import Profile
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.chain_commands import ChainCommands
 from poolproof.harness.event_mirror import EventMirror
 from poolproof.harness.pool_check import FullCheck, IncrementalCheck, observe
 from poolproof.harness.reading import read, read_count
 from poolproof.harness.target_call import crash, is_our_own_bug
 from poolproof.invariants.catalogue import broken_in_state
-from poolproof.invariants.events import tells_of_no_change
+from poolproof.invariants.events import recaching_removes_nothing
 from poolproof.invariants.free_at_end import all_free_at_end
-from poolproof.invariants.misuse import changed_by_misuse
-from poolproof.invariants.refusals import changed_by_refusal
+from poolproof.invariants.legal_calls import reads_alike
+from poolproof.invariants.misuse import unchanged_by_misuse
+from poolproof.invariants.refusals import unchanged_by_refusal
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.legality import hash_of_other_length, misuse_of, undefined_in
 
@@ -116,15 +116,16 @@ class PoolSession(ChainCommands):
             self.misuse(command, misuse)
         except ViolationError as found:
             return self._numbered(found.violation)
+        difference: Violation | None = None
         try:
             if self._checked:
                 self._check(command)
         except ViolationError as found:
-            return self._numbered(changed_by_misuse(command, misuse, found.violation))
+            difference = found.violation
         except (Exception, SystemExit) as error:
-            broken = self._blame(f"reading the pool after {command}", error)
-            return self._numbered(changed_by_misuse(command, misuse, broken))
-        return None
+            difference = self._blame(f"reading the pool after {command}", error)
+        changed = unchanged_by_misuse(command, misuse, difference)
+        return changed and self._numbered(changed)
 
     def step_any(self, command: Command) -> Violation | None:
         """Apply a command from anywhere, be it legal or misuse that the profile defines."""
@@ -251,23 +252,11 @@ class PoolSession(ChainCommands):
         if type(events) is not list or events:
             self._events.replay(events)
             if self.cached_again and heard_of_one and not self._may_drop:
-                self._require_no_change_told(events)
+                raise_for(recaching_removes_nothing(events))
             self.received_events(events)
         elif not self.touched_keys and not self._may_drop:
             return  # neither the stream nor the index has changed since they were equal
-        differs = self._events.differs_from(self.reference)
-        if differs is not None:
-            raise ViolationError(differs)
-
-    def _require_no_change_told(self, events: Sequence[Any]) -> None:
-        """Raises ViolationError when a hash is taken away where each block kept its own.
-
-        Given back at once, it leaves the index as it is; a second tier may drop the copy in
-        between. To tell again what is stored does no harm: copies are counted elsewhere.
-        """
-        told = [event for event in events if event["type"] == "removed"]
-        if told:
-            raise ViolationError(tells_of_no_change(told[0]))
+        raise_for(self._events.differs_from(self.reference))
 
     def _read_events(self) -> None:
         """Raises ViolationError when all events since the last reading do not give the index."""
@@ -275,23 +264,12 @@ class PoolSession(ChainCommands):
         events = read(self.target.take_events)
         self._events.replay(events)
         self.received_events(events)
-        differs = self._events.differs_from(self.reference)
-        if differs is not None:
-            raise ViolationError(differs)
+        raise_for(self._events.differs_from(self.reference))
 
     def _explain(self, command: Command) -> None:
         """The fast check said no: read again with care and raise what the invariants say."""
-        violation = self.diagnose()
-        if violation is None and not self._may_drop:
-            violation = Violation(
-                "CRASH",
-                Severity.CRASH,
-                f"after {command}, two reads of the unchanged pool show different states",
-            )
-        if violation is not None and self.refused:
-            violation = changed_by_refusal(command, violation)
-        if violation is not None:
-            raise ViolationError(violation)
+        violation = reads_alike("pool", self.diagnose(), after=command, may_change=self._may_drop)
+        raise_for(unchanged_by_refusal(command, violation) if self.refused else violation)
 
     def _revives(self, block: int) -> None:
         super()._revives(block)

@@ -20,13 +20,13 @@ from poolproof.contract.commands import (
     Remove,
 )
 from poolproof.contract.observation import QueueLedger, QueueObservation
-from poolproof.contract.outside import shown
 from poolproof.contract.target import Capabilities, capabilities_of
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.reading import read_blocks, read_count, read_neighbours
 from poolproof.harness.target_call import crash
-from poolproof.invariants.answers import list_changed_later
-from poolproof.invariants.queue_order import broken_in_queue
+from poolproof.invariants.catalogue import broken_in_queue
+from poolproof.invariants.reuse_order import popped_from_head
+from poolproof.invariants.stable_ids import keeps_answered_list
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.legality import queue_misuse_of
 
@@ -100,7 +100,7 @@ class QueueSession:
         """Raises ViolationError when a list that was answered has changed since."""
         for answered, answer, copy in self._kept:
             if answer != copy:
-                raise ViolationError(list_changed_later(answered, shown(copy), shown(answer)))
+                raise_for(keeps_answered_list(answered, copy, answer))
 
     def _touched_pass(self) -> bool:
         """Whether the counter and the links of the blocks that were named are right."""
@@ -147,28 +147,16 @@ class QueueSession:
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
 
-    def _judge_popped(self, command: Command, answer: Any, expected: Any) -> None:
-        if isinstance(answer, tuple):
-            answer = list(answer)
-        if answer != expected or not _are_ids(answer):
-            raise ViolationError(
-                Violation(
-                    "ORD", Severity.ORDER,
-                    f"{command} answered {shown(answer)}, but the head of the queue is "
-                    f"{shown(expected)}",
-                )
-            )  # fmt: skip
-
     def _popleft(self, command: PopLeft) -> None:
         answer = self._call(command)
         expected = self.reference.popleft()
-        self._judge_popped(command, answer, expected)
+        raise_for(popped_from_head(command, answer, expected))
         self._touched = (expected,)
 
     def _popleft_n(self, command: PopLeftN) -> None:
         answer = self._call(command, command.count)
         expected = self.reference.popleft_n(command.count)
-        self._judge_popped(command, answer, expected)
+        raise_for(popped_from_head(command, answer, expected))
         self._own(str(command), answer)
         self._touched = expected
         if command.count > 1:
@@ -211,12 +199,3 @@ class QueueSession:
             self.facts.add("several blocks joined at once")
         if block_ids and not self.reference.order:
             self.facts.add("a block joined the empty queue")
-
-
-def _are_ids(answer: Any) -> bool:
-    """Whether these are integers, and neither truth values nor what merely compares equal."""
-    blocks = answer if isinstance(answer, list) else [answer]
-    return all(
-        type(block) is int or (hasattr(block, "__index__") and not isinstance(block, bool))
-        for block in blocks
-    )

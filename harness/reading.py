@@ -12,9 +12,9 @@ from operator import index
 from typing import Any
 
 from poolproof.contract.observation import Neighbours
-from poolproof.contract.outside import shown
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import ViolationError
 from poolproof.harness.target_call import crash
+from poolproof.invariants.legal_calls import meaningless_answer
 
 __all__ = ["read", "read_block_or_none", "read_blocks", "read_count", "read_neighbours"]
 
@@ -77,9 +77,4 @@ def _shown(method: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
 def _no_answer(
     method: Callable[..., Any], arguments: tuple[Any, ...], answer: Any, expected: str
 ) -> ViolationError:
-    call = _shown(method, arguments)
-    return ViolationError(
-        Violation(
-            "CRASH", Severity.CRASH, f"{call} answered {shown(answer)}; it must answer {expected}"
-        )
-    )
+    return ViolationError(meaningless_answer(_shown(method, arguments), answer, expected))

@@ -16,11 +16,12 @@ from typing import Any
 from poolproof.contract.commands import Acquire, Allocate, Cache, Command, Free, Lookup, Touch
 from poolproof.contract.content import Key
 from poolproof.contract.profile import USUAL_HASH_BYTES, Profile
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.event_mirror import EventMirror
 from poolproof.harness.pool_session import SMALL_POOL, PoolSession
 from poolproof.harness.request_trace import Request, block_hashes
 from poolproof.harness.target_call import crash, is_our_own_bug
+from poolproof.invariants.legal_calls import reads_alike
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = ["CheckedDriver", "CommandLog", "RequestSession"]
@@ -81,12 +82,8 @@ class RequestSession(PoolSession):
             if is_our_own_bug(error):
                 raise
             found = crash("reading the whole pool", error)
-        return self._numbered(
-            found
-            or Violation(
-                "CRASH", Severity.CRASH, "two reads of the unchanged pool show different states"
-            )
-        )
+        found = reads_alike("pool", found)
+        return found and self._numbered(found)
 
     def _events_differ(self) -> Violation | None:
         if self._mirror is None:

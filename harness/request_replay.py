@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
-from poolproof.contract.outside import shown
 from poolproof.contract.target import capabilities_of
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import ViolationError
 from poolproof.harness.request_trace import Request
+from poolproof.invariants.admission import unusable_answer
 
 __all__ = ["FINISH_ORDERS", "NativeDriver", "PoolDriver", "ReplayCounts", "RequestReplay"]
 
@@ -231,9 +231,4 @@ def _listed(verb: str, answer: Any) -> list[int]:
 
 
 def _wrong_form(call: str, expected: str, answer: Any) -> ViolationError:
-    return ViolationError(
-        Violation(
-            "ADM", Severity.CRASH,
-            f"{call} must answer {expected}, but answered {shown(answer)}",
-        )
-    )  # fmt: skip
+    return ViolationError(unusable_answer(call, answer, expected))

@@ -26,15 +26,12 @@ from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.target_call import is_our_own_bug
-from poolproof.invariants.cached_usable import cached_free_blocks_revivable
-from poolproof.invariants.catalogue import STATE_INVARIANTS, STATEMENTS
-from poolproof.invariants.free_iff_unheld import free_iff_unheld
-from poolproof.invariants.full_blocks import null_block_unhashed
-from poolproof.invariants.idx import index_matches_hashes
-from poolproof.invariants.ownership import counts_match_owners
-from poolproof.invariants.queue_links import links_well_formed
-from poolproof.invariants.queue_order import seen_as_pool
-from poolproof.invariants.reuse_order import eviction_order
+from poolproof.invariants.catalogue import (
+    STATE_INVARIANTS,
+    STATEMENTS,
+    broken_in_state,
+    seen_as_pool,
+)
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_model import SequenceModel
 
@@ -54,16 +51,6 @@ STATED_AT: dict[str, tuple[str, ...]] = {
     "manager": tuple(name for name in STATEMENTS if name not in ("EVT", "MISUSE")),
 }
 """The invariants that a level can state, and that `only` may name there."""
-
-_PREDICATES = {
-    "I1": free_iff_unheld,
-    "OWN": counts_match_owners,
-    "I3": null_block_unhashed,
-    "I4": cached_free_blocks_revivable,
-    "IDX": index_matches_hashes,
-    "LINK": links_well_formed,
-    "ORD": eviction_order,
-}
 
 
 def require_stated(only: str | None, level: str) -> None:
@@ -131,16 +118,18 @@ class _OneInvariant:
     _is_comparing = False
     _was_right = True
 
-    def report(self, violation: Violation) -> None:
+    def report(self, violation: Violation | None) -> None:
         """Raises ViolationError for a violation of the one invariant and passes over others."""
+        if violation is None:
+            return
         if violation.invariant == self.only or self._is_comparing:
             raise ViolationError(violation)
         self.has_passed_over = True
 
     def _judge_state(self, seen: PoolObservation, known: PoolLedger) -> Violation | None:
         if self._is_comparing:
-            return next(filter(None, (judge(seen, known) for judge in STATE_INVARIANTS)), None)
-        predicate = _PREDICATES.get(self.only)
+            return broken_in_state(seen, known)
+        predicate = STATE_INVARIANTS.get(self.only)
         return predicate(seen, known) if predicate else None
 
     def _new_difference(self, compare: Callable[[], None]) -> Violation | None:
@@ -165,7 +154,7 @@ class SingleQueueSession(QueueSession):
         self.only = only
 
     def _judge_state(self, seen: QueueObservation, known: QueueLedger) -> Violation | None:
-        predicate = _PREDICATES.get(self.only)
+        predicate = STATE_INVARIANTS.get(self.only)
         return predicate(*seen_as_pool(seen, known)) if predicate else None
 
 

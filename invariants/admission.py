@@ -1,7 +1,9 @@
-"""ADM at manager level: an admission, and each growth, is answered exactly as the blocks allow.
+"""ADM: nothing fails after OK, nothing that fits is refused.
 
-Nothing fails after OK, nothing that fits is refused, "never" is said of what can never fit and of
-nothing else. How many blocks a sequence needs is the model's knowledge and is passed in.
+A pool answers an allocation if and only if so many blocks are free. A manager answers an admission,
+and each growth, exactly as the blocks allow: "later" is said of what does not fit now, "never" of
+what can never fit, and what was granted has the slots that it needs. How many blocks a sequence
+needs is the model's knowledge and is passed in.
 """
 
 from __future__ import annotations
@@ -9,19 +11,76 @@ from __future__ import annotations
 from poolproof.contract.commands import Command
 from poolproof.contract.outside import shown
 from poolproof.contract.violation import Severity, Violation
-from poolproof.invariants.wording import number_of_blocks
+from poolproof.invariants.wording import number_of_blocks, sequence_name
 
-__all__ = ["fits_and_was_refused", "no_answer", "passes_watermark", "waits_for_ever", "wrong_never"]
-
+__all__ = [
+    "allocates_only_what_fits",
+    "answers_so_many_blocks",
+    "covers_its_tokens",
+    "holds_no_more_than_needed",
+    "keeps_watermark",
+    "leaves_a_token_to_compute",
+    "never_only_if_too_large",
+    "put_off_only_if_full",
+    "refuses_only_what_does_not_fit",
+    "unusable_answer",
+    "waits_only_if_it_can_fit",
+]
 
 MANY_ROWS = 16
 """With so many sequences a refusal may be for want of a row."""
 
 
-def fits_and_was_refused(
-    command: Command, needed: int, num_free: int, num_rows: int = 0
-) -> Violation:
-    """What fits was put off, beside `num_rows` sequences."""
+def refuses_only_what_does_not_fit(count: int, num_free: int, reason: str) -> Violation | None:
+    """A violation of ADM in the refusal of an allocation, or None."""
+    if count > num_free:
+        return None
+    return Violation(
+        "ADM",
+        Severity.FALSE_REFUSAL,
+        f"allocate({count}) was refused ({reason}), although "
+        f"{number_of_blocks(num_free, 'are')} free",
+    )
+
+
+def allocates_only_what_fits(count: int, num_free: int, answer: object) -> Violation | None:
+    """A violation of ADM in an allocation that was answered, or None."""
+    if count <= num_free:
+        return None
+    return Violation(
+        "ADM",
+        Severity.WRONG_DATA_OF_ANOTHER,
+        f"allocate({count}) must be refused, since only {number_of_blocks(num_free, 'are')} free, "
+        f"but it answered {shown(answer)}",
+    )
+
+
+def answers_so_many_blocks(count: int, answer: object) -> Violation | None:
+    """A violation of ADM in the form of an allocation's answer, or None."""
+    if isinstance(answer, list | tuple) and len(answer) == count:
+        return None
+    return unusable_answer(f"allocate({count})", answer, f"a list of {count} blocks")
+
+
+def unusable_answer(call: str, answer: object, expected: str) -> Violation:
+    """The violation that a call did not answer in the form `expected`."""
+    return Violation(
+        "ADM",
+        Severity.CRASH,
+        f"{call} must answer {expected}, but answered {shown(answer)}",
+    )
+
+
+def put_off_only_if_full(
+    command: Command, needed: int, num_free: int, *, reserve: int = 0, num_rows: int = 0
+) -> Violation | None:
+    """A violation of ADM in the answer "later", or None.
+
+    `needed` blocks are the most that the command takes; it may leave `reserve` of the free ones.
+    `num_rows` sequences hold blocks beside it.
+    """
+    if needed + reserve > num_free:
+        return None
     sentence = f'{command} answered "later", although it needs at most {needed} of {num_free} free'
     hint = ""
     if num_rows >= MANY_ROWS:
@@ -29,8 +88,10 @@ def fits_and_was_refused(
     return Violation("ADM", Severity.FALSE_REFUSAL, f"{sentence} blocks{hint}")
 
 
-def wrong_never(command: Command, needed: int, usable: int) -> Violation:
-    """What can fit was turned away for ever."""
+def never_only_if_too_large(command: Command, needed: int, usable: int) -> Violation | None:
+    """A violation of ADM in the answer "never" to what needs `needed` of `usable` blocks."""
+    if needed > usable:
+        return None
     return Violation(
         "ADM",
         Severity.FALSE_REFUSAL,
@@ -39,8 +100,10 @@ def wrong_never(command: Command, needed: int, usable: int) -> Violation:
     )
 
 
-def waits_for_ever(command: Command, needed: int, usable: int) -> Violation:
-    """What can never fit was told to wait."""
+def waits_only_if_it_can_fit(command: Command, needed: int, usable: int) -> Violation | None:
+    """A violation of ADM in the answer "later" to what needs `needed` of `usable` blocks."""
+    if needed <= usable:
+        return None
     return Violation(
         "ADM",
         Severity.STALL,
@@ -49,8 +112,10 @@ def waits_for_ever(command: Command, needed: int, usable: int) -> Violation:
     )
 
 
-def passes_watermark(command: Command, left: int, watermark: int) -> Violation:
-    """An admission that had to wait was granted."""
+def keeps_watermark(command: Command, left: int, watermark: int) -> Violation | None:
+    """A violation of ADM in an admission that leaves `left` blocks free, or None."""
+    if left >= watermark:
+        return None
     return Violation(
         "ADM",
         Severity.STALL,
@@ -59,8 +124,39 @@ def passes_watermark(command: Command, left: int, watermark: int) -> Violation:
     )
 
 
-def no_answer(command: Command, answer: object, expected: str) -> Violation:
-    """An answer that means nothing."""
+def leaves_a_token_to_compute(command: Command, cached: int, most: int) -> Violation | None:
+    """A violation of ADM in a number of cached tokens, of which `most` may be, or None."""
+    if cached <= most:
+        return None
     return Violation(
-        "CRASH", Severity.CRASH, f"{command} answered {shown(answer)}; it must answer {expected}"
+        "ADM",
+        Severity.STALL,
+        f"{command} reports all {cached} tokens as cached: nothing is left to compute, "
+        "and the first new token has no logits to come from",
+    )
+
+
+def covers_its_tokens(command: Command, seq_id: int, entries: int, needed: int) -> Violation | None:
+    """A violation of ADM in a table that is too short for its tokens, or None."""
+    if entries >= needed:
+        return None
+    return Violation(
+        "ADM",
+        Severity.WRONG_DATA_OF_ANOTHER,
+        f"after {command} the table of {sequence_name(seq_id)} has {number_of_blocks(entries)}, "
+        f"but its tokens need {needed}: the kernel writes beyond it",
+    )
+
+
+def holds_no_more_than_needed(
+    command: Command, seq_id: int, entries: int, needed: int
+) -> Violation | None:
+    """A violation of ADM in a table that is too long for its tokens, or None."""
+    if entries <= needed:
+        return None
+    return Violation(
+        "ADM",
+        Severity.LEAK,
+        f"after {command} the table of {sequence_name(seq_id)} has {number_of_blocks(entries)}, "
+        f"but its tokens need {needed}",
     )

@@ -1,16 +1,22 @@
 """I4: cached is not unusable; a cached block that nobody holds waits in the free queue, intact.
 
 From there an allocation evicts it or a touch revives it. A free block that was cached must
-therefore still be queued, still carry its hash, and still be found.
+therefore still be queued, still carry its hash, and still be found. A manager that asks what is
+cached is told of all of it.
 """
 
 from __future__ import annotations
 
+from poolproof.contract.commands import Command
 from poolproof.contract.observation import PoolLedger, PoolObservation
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import key_name
 
-__all__ = ["cached_free_blocks_revivable"]
+__all__ = [
+    "cached_free_blocks_revivable",
+    "computed_block_is_cached",
+    "reports_all_that_is_cached",
+]
 
 
 def cached_free_blocks_revivable(seen: PoolObservation, known: PoolLedger) -> Violation | None:
@@ -39,6 +45,37 @@ def cached_free_blocks_revivable(seen: PoolObservation, known: PoolLedger) -> Vi
                     "nothing",
                 )  # fmt: skip
     return None
+
+
+def reports_all_that_is_cached(command: Command, reported: int, known: int) -> Violation | None:
+    """A violation of I4 in the number of tokens that are reported as cached, or None."""
+    if reported >= known:
+        return None
+    return Violation(
+        "I4",
+        Severity.LOST_HIT,
+        f"{command} reports {reported} tokens as cached, although {known} are in the index and "
+        "could be used",
+    )
+
+
+def computed_block_is_cached(
+    block: int, *, is_cached: bool, is_computed: bool, is_held: bool
+) -> Violation | None:
+    """A violation of I4 in what `is_cached` says of a block, or None.
+
+    It is computed if it is full of computed tokens that the index must find.
+    """
+    if is_cached or not is_computed:
+        return None
+    held = "" if is_held else ", which nobody holds,"
+    return Violation(
+        "I4",
+        Severity.LOST_HIT,
+        f"block {block}{held} is full of computed tokens and was not evicted, but "
+        f"is_cached({block}) says that it cannot be found",
+        (block,),
+    )
 
 
 def _unusable(block: int, severity: Severity, what: str) -> Violation:

@@ -1,30 +1,36 @@
-"""All invariants by name, in the order in which a broken state is diagnosed, and what each says."""
+"""All invariants by code, what each says, and in which order a broken state is diagnosed.
+
+A state that breaks several is named after the first. What looks at an answer and not at a state is
+asked by the harness where the answer comes in.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from poolproof.contract.observation import PoolLedger, PoolObservation
+from poolproof.contract.observation import (
+    PoolLedger,
+    PoolObservation,
+    QueueLedger,
+    QueueObservation,
+)
 from poolproof.contract.violation import Violation
 from poolproof.invariants.cached_usable import cached_free_blocks_revivable
 from poolproof.invariants.free_iff_unheld import free_iff_unheld
 from poolproof.invariants.full_blocks import null_block_unhashed
-from poolproof.invariants.idx import index_matches_hashes
+from poolproof.invariants.index_answers import index_matches_hashes
 from poolproof.invariants.ownership import counts_match_owners
 from poolproof.invariants.queue_links import links_well_formed
 from poolproof.invariants.reuse_order import eviction_order
 
-__all__ = ["STATEMENTS", "STATE_INVARIANTS", "broken_in_state"]
-
-STATE_INVARIANTS: tuple[Callable[[PoolObservation, PoolLedger], Violation | None], ...] = (
-    free_iff_unheld,
-    counts_match_owners,
-    null_block_unhashed,
-    cached_free_blocks_revivable,
-    index_matches_hashes,
-    links_well_formed,
-    eviction_order,
-)
+__all__ = [
+    "QUEUE_INVARIANTS",
+    "STATEMENTS",
+    "STATE_INVARIANTS",
+    "broken_in_queue",
+    "broken_in_state",
+    "seen_as_pool",
+]
 
 STATEMENTS = {
     "I1": "a block is in the free queue if and only if nobody holds it and it is not the null "
@@ -45,11 +51,50 @@ STATEMENTS = {
     "CRASH": "legal calls return; nothing raises, exits, hangs or exceeds its limits",
 }
 
+STATE_INVARIANTS: dict[str, Callable[[PoolObservation, PoolLedger], Violation | None]] = {
+    "I1": free_iff_unheld,
+    "OWN": counts_match_owners,
+    "I3": null_block_unhashed,
+    "I4": cached_free_blocks_revivable,
+    "IDX": index_matches_hashes,
+    "LINK": links_well_formed,
+    "ORD": eviction_order,
+}
+"""The predicates over states of a pool, in the order of diagnosis."""
+
+QUEUE_INVARIANTS = ("OWN", "I1", "LINK", "ORD")
+"""Those that speak of a free queue alone, in the order of diagnosis."""
+
 
 def broken_in_state(seen: PoolObservation, known: PoolLedger) -> Violation | None:
     """The first invariant that is broken in this state, or None."""
-    for invariant in STATE_INVARIANTS:
+    for invariant in STATE_INVARIANTS.values():
         violation = invariant(seen, known)
         if violation is not None:
             return violation
     return None
+
+
+def broken_in_queue(seen: QueueObservation, known: QueueLedger) -> Violation | None:
+    """The first invariant that a queue breaks in this state, or None."""
+    pool, ledger = seen_as_pool(seen, known)
+    for code in QUEUE_INVARIANTS:
+        violation = STATE_INVARIANTS[code](pool, ledger)
+        if violation is not None:
+            return violation
+    return None
+
+
+def seen_as_pool(seen: QueueObservation, known: QueueLedger) -> tuple[PoolObservation, PoolLedger]:
+    """A queue is seen as a pool in which the blocks outside the queue are held."""
+    inside = set(known.free_order)
+    pool = PoolObservation(
+        seen.num_blocks, seen.num_free, seen.free_order, neighbours=seen.neighbours
+    )
+    ledger = PoolLedger(
+        holders={b: () if b in inside else (0,) for b in range(seen.num_blocks)},
+        keys={},
+        carriers={},
+        free_order=known.free_order,
+    )
+    return pool, ledger

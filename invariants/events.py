@@ -20,7 +20,13 @@ from poolproof.contract.prefix_words import listed
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import key_name
 
-__all__ = ["events_give_index", "stored_tells_content", "tells_of_no_change"]
+__all__ = [
+    "events_give_index",
+    "is_list_of_events",
+    "malformed_event",
+    "recaching_removes_nothing",
+    "stored_tells_content",
+]
 
 
 def events_give_index(replayed: Mapping[Key, int], expected: Mapping[Key, int]) -> Violation | None:
@@ -35,12 +41,36 @@ def events_give_index(replayed: Mapping[Key, int], expected: Mapping[Key, int]) 
     return None
 
 
-def tells_of_no_change(event: Mapping[str, Any]) -> Violation:
-    """A violation of EVT: an event where blocks were cached again under the hashes they had."""
+def is_list_of_events(answer: object) -> Violation | None:
+    """A violation of EVT in the form of what `take_events` answered, or None."""
+    if isinstance(answer, list | tuple):
+        return None
+    return _violation(f"take_events() answered {shown(answer)}; it must answer a list of events")
+
+
+def malformed_event(event: object) -> Violation:
+    """The violation that something among the events is none."""
     return _violation(
-        f"an event tells that {' and '.join(map(key_name, event['hashes']))} was {event['type']}, "
-        "although each block was cached again under the one hash that it had"
+        f"take_events() gave {shown(event)}; an event is a mapping with an entry "
+        "'type', and for \"stored\" and \"removed\" with 'hashes', a list of hashes"
     )
+
+
+def recaching_removes_nothing(events: Sequence[Mapping[str, Any]]) -> Violation | None:
+    """A violation of EVT in events where blocks were cached again under the hashes they had.
+
+    A hash that is taken away and given back at once leaves the index as it is; a second tier may
+    drop the copy in between. To tell again what is stored does no harm: copies are counted
+    elsewhere.
+    """
+    for event in events:
+        if event["type"] == "removed":
+            return _violation(
+                f"an event tells that {' and '.join(map(key_name, event['hashes']))} was "
+                f"{event['type']}, although each block was cached again under the one hash that "
+                "it had"
+            )
+    return None
 
 
 def stored_tells_content(

@@ -13,10 +13,10 @@ from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import copy_list, sequence_name
 
-__all__ = ["copies_unwritten", "misreads"]
+__all__ = ["copies_what_was_written", "reads_own_prefix"]
 
 
-def misreads(
+def reads_own_prefix(
     reader: int,
     position: int,
     block: int,
@@ -27,13 +27,15 @@ def misreads(
     writer: tuple[int, int] | None,
     what: str = "KV",
     group: int | None = None,
-) -> Violation:
-    """A sequence reads at a position what is not its own prefix's.
+) -> Violation | None:
+    """A violation of DATA in what a sequence reads at a position, or None.
 
     `writer` is the sequence whose forward pass wrote the slot and the number of the command that
     ran it; both it and `found` are None where nobody has. `what` is read: KV, or a recurrent state.
     `group` is named where there are several.
     """
+    if found == wanted and writer is not None:
+        return None
     named = "" if group is None else f"group {group}, "
     where = (
         f"{sequence_name(reader)} reads at position {position} ({named}block {block}, slot {slot})"
@@ -59,11 +61,20 @@ def misreads(
     )
 
 
-def copies_unwritten(pairs: Sequence[tuple[int, int]], source: int) -> Violation:
-    """A block copy was ordered whose source nobody has written."""
-    return Violation(
-        "DATA",
-        Severity.WRONG_DATA_OF_ONES_OWN,
-        f"the copies {copy_list(pairs)} were ordered, but nobody has written block {source}",
-        (source,),
-    )
+def copies_what_was_written(
+    pairs: Sequence[tuple[int, int]], slots_of: Sequence[Sequence[object]]
+) -> Violation | None:
+    """A violation of DATA in ordered copies whose source nobody has written, or None.
+
+    A slot is None where nobody has written it.
+    """
+    for source, _ in pairs:
+        if all(slot is None for slot in slots_of[source]):
+            return Violation(
+                "DATA",
+                Severity.WRONG_DATA_OF_ONES_OWN,
+                f"the copies {copy_list(pairs)} were ordered, but nobody has written block "
+                f"{source}",
+                (source,),
+            )
+    return None

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 
 from poolproof.contract.observation import PoolLedger, PoolObservation
+from poolproof.contract.outside import shown
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import number_of_blocks, owners
 
-__all__ = ["counts_match_owners"]
+__all__ = ["counts_match_owners", "host_counter_matches", "usage_is_share_held"]
 
 
 def counts_match_owners(seen: PoolObservation, known: PoolLedger) -> Violation | None:
@@ -23,6 +24,29 @@ def counts_match_owners(seen: PoolObservation, known: PoolLedger) -> Violation |
         or _walk_without_repeats(seen)
         or _counter(seen, known)
     )  # fmt: skip
+
+
+def host_counter_matches(num_free: int, expected: int) -> Violation | None:
+    """A violation of OWN in the number of free blocks in host memory, or None."""
+    if num_free == expected:
+        return None
+    return Violation(
+        "OWN",
+        Severity.LEAK if num_free < expected else Severity.WRONG_DATA_OF_ANOTHER,
+        f"num_free_host() says {num_free}, but {number_of_blocks(expected, 'are')} free in host "
+        "memory (held by nobody)",
+    )
+
+
+def usage_is_share_held(answer: object, expected: float) -> Violation | None:
+    """A violation of OWN in the share of held blocks that `usage` answers, or None."""
+    if isinstance(answer, float | int) and abs(answer - expected) <= 1e-9:
+        return None
+    return Violation(
+        "OWN",
+        Severity.FALSE_REFUSAL,
+        f"usage() answered {shown(answer)}, but the share of held blocks is {expected}",
+    )
 
 
 def _reference_counts(seen: PoolObservation, known: PoolLedger) -> Violation | None:

@@ -218,7 +218,7 @@ def test_the_predicates_are_those_of_the_ordinary_diagnosis():
     pool.ref_counts[1] = 1
     session = SinglePoolSession(pool, Profile(), 2, only="OWN")
     seen, known = session._observe(), session.reference.ledger()
-    found = [judge(seen, known) for judge in STATE_INVARIANTS]
+    found = [judge(seen, known) for judge in STATE_INVARIANTS.values()]
     names = {violation.invariant for violation in found if violation}
     assert names == {"I1", "OWN"}
     for only in names:

@@ -2,23 +2,29 @@
 
 import pytest
 
-from poolproof.contract.commands import Allocate, Free
+from poolproof.contract.commands import Allocate, Cache, Free, PopLeft, PopLeftN
 from poolproof.contract.content import ContentKey
 from poolproof.contract.misuse import Misuse, MisuseFailure, MisuseKind, MisuseOutcome
 from poolproof.contract.observation import PoolLedger
 from poolproof.contract.violation import Severity, Violation
-from poolproof.invariants.adm import accepted_too_much, refused_what_fits
+from poolproof.invariants.admission import (
+    allocates_only_what_fits,
+    answers_so_many_blocks,
+    refuses_only_what_does_not_fit,
+)
 from poolproof.invariants.events import events_give_index
 from poolproof.invariants.free_at_end import all_free_at_end
-from poolproof.invariants.misuse import (
-    changed_by_misuse,
-    did_not_ignore,
-    did_not_raise,
-    raised_wrong_type,
+from poolproof.invariants.legal_calls import reads_alike
+from poolproof.invariants.misuse import answers_as_promised, unchanged_by_misuse
+from poolproof.invariants.ownership import host_counter_matches, usage_is_share_held
+from poolproof.invariants.refusals import reset_iff_nobody_holds, unchanged_by_refusal
+from poolproof.invariants.reuse_order import allocated_from_head, popped_from_head
+from poolproof.invariants.stable_ids import (
+    hands_out_free_blocks,
+    keeps_answered_list,
+    remaps_each_block,
+    remaps_to_carrier,
 )
-from poolproof.invariants.refusals import changed_by_refusal
-from poolproof.invariants.reuse_order import allocated_from_head
-from poolproof.invariants.stable_ids import hands_out_free_blocks
 from poolproof.invariants.wording import block_list, key_name, owners
 
 A, B = b"\xaa" * 16, b"\xbb" * 16
@@ -72,15 +78,107 @@ def test_ord_blocks_come_from_the_head():
     )  # fmt: skip
 
 
+def test_ord_a_queue_pops_from_its_head():
+    assert popped_from_head(PopLeft(), 4, 4) is None
+    assert popped_from_head(PopLeftN(2), (4, 3), [4, 3]) is None
+    assert said(popped_from_head(PopLeft(), 3, 4)) == (
+        "ORD", Severity.ORDER, (), "popleft() answered 3, but the head of the queue is 4"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "expected"), [(True, 1), ([True], [1]), (1.0, 1)])
+def test_ord_what_only_equals_an_id_is_none(answer, expected):
+    assert popped_from_head(PopLeft(), answer, expected).invariant == "ORD"
+
+
+def test_i2_each_block_that_is_cached_again_is_answered_for():
+    command = Cache((1, 2), (A, B))
+    assert remaps_each_block(command, 2, [1, 3]) is None
+    assert said(remaps_each_block(command, 2, [1])) == (
+        "I2", Severity.WRONG_DATA_OF_ONES_OWN, (),
+        f"{command} must answer one block for each of 2, but answered [1]",
+    )  # fmt: skip
+
+
+def test_i2_a_duplicate_is_replaced_by_a_carrier():
+    command = Cache((1,), (A,))
+    assert remaps_to_carrier(command, 1, 3, [2, 3]) is None
+    assert said(remaps_to_carrier(command, 1, 4, [2, 3])) == (
+        "I2", Severity.WRONG_DATA_OF_ANOTHER, (),
+        f"{command} remapped block 1 to 4, which does not carry that hash",
+    )  # fmt: skip
+
+
+def test_i2_a_list_that_was_answered_stays_what_it_was():
+    assert keeps_answered_list("allocate(2)", [1, 2], [1, 2]) is None
+    found = keeps_answered_list("allocate(2)", [1, 2], [1])
+    assert found.sentence.startswith("the list that allocate(2) answered was [1, 2] and is [1] now")
+    assert keeps_answered_list("allocate(2)", [1, 2], [1, 3]) is not None
+
+
+def test_own_usage_is_the_share_of_held_blocks():
+    assert usage_is_share_held(0.25, 0.25) is None
+    assert said(usage_is_share_held(0.5, 0.25)) == (
+        "OWN", Severity.FALSE_REFUSAL, (),
+        "usage() answered 0.5, but the share of held blocks is 0.25",
+    )  # fmt: skip
+    assert usage_is_share_held(float("nan"), 0.25) is not None
+    assert usage_is_share_held("half", 0.5) is not None
+
+
+@pytest.mark.parametrize(
+    ("shown", "severity"), [(1, Severity.LEAK), (3, Severity.WRONG_DATA_OF_ANOTHER)]
+)
+def test_own_the_counter_of_host_memory_counts_what_nobody_holds(shown, severity):
+    assert host_counter_matches(2, 2) is None
+    assert said(host_counter_matches(shown, 2)) == (
+        "OWN", severity, (),
+        f"num_free_host() says {shown}, but 2 blocks are free in host memory (held by nobody)",
+    )  # fmt: skip
+
+
+def test_atom_a_reset_is_done_if_and_only_if_nobody_holds_a_block():
+    assert reset_iff_nobody_holds(answer=True, nobody_holds=True) is None
+    assert reset_iff_nobody_holds(answer=False, nobody_holds=False) is None
+    assert reset_iff_nobody_holds(answer=False, nobody_holds=True).invariant == "IDX"
+    assert reset_iff_nobody_holds(answer=True, nobody_holds=False).invariant == "ATOM"
+    assert reset_iff_nobody_holds(None, nobody_holds=True).invariant == "CRASH"
+
+
+def test_crash_a_state_reads_the_same_twice():
+    found = Violation("I1", Severity.LEAK, "block 3 is lost")
+    assert reads_alike("pool", found) is found
+    assert reads_alike("pool", None, may_change=True) is None
+    assert said(reads_alike("pool", None)) == (
+        "CRASH", Severity.CRASH, (),
+        "two reads of the unchanged pool show different states",
+    )  # fmt: skip
+    assert reads_alike("manager", None, after=Allocate(1)).sentence == (
+        "after allocate(1), two reads of the unchanged manager show different states"
+    )
+
+
+def test_adm_an_allocation_answers_so_many_blocks():
+    assert answers_so_many_blocks(2, [1, 2]) is None
+    assert answers_so_many_blocks(1, (3,)) is None
+    for answer in ([1], None, 7):
+        assert said(answers_so_many_blocks(2, answer)) == (
+            "ADM", Severity.CRASH, (),
+            f"allocate(2) must answer a list of 2 blocks, but answered {answer}",
+        )  # fmt: skip
+
+
 def test_adm_what_fits_is_refused():
-    assert said(refused_what_fits(2, 3, "MemoryError: full")) == (
+    assert refuses_only_what_does_not_fit(4, 3, "MemoryError: full") is None
+    assert said(refuses_only_what_does_not_fit(2, 3, "MemoryError: full")) == (
         "ADM", Severity.FALSE_REFUSAL, (),
         "allocate(2) was refused (MemoryError: full), although 3 blocks are free",
     )  # fmt: skip
 
 
 def test_adm_too_much_is_accepted():
-    assert said(accepted_too_much(2, 1, [4, 1])) == (
+    assert allocates_only_what_fits(1, 1, [4]) is None
+    assert said(allocates_only_what_fits(2, 1, [4, 1])) == (
         "ADM", Severity.WRONG_DATA_OF_ANOTHER, (),
         "allocate(2) must be refused, since only 1 block is free, but it answered [4, 1]",
     )  # fmt: skip
@@ -88,7 +186,8 @@ def test_adm_too_much_is_accepted():
 
 def test_atom_quotes_what_a_refusal_changed():
     difference = Violation("OWN", Severity.CRASH, "num_free() says 4", (3,), 7)
-    assert changed_by_refusal(Allocate(9), difference) == Violation(
+    assert unchanged_by_refusal(Allocate(9), None) is None
+    assert unchanged_by_refusal(Allocate(9), difference) == Violation(
         "ATOM", Severity.CRASH,
         "allocate(9) was refused and yet changed the state: num_free() says 4", (3,), 7,
     )  # fmt: skip
@@ -119,11 +218,39 @@ def test_evt_equal_copies_pass():
     assert events_give_index({A: 1, B: 2}, {B: 2, A: 1}) is None
 
 
+def did(command, misuse, what, left=None, **promise):
+    """What is wrong with misuse that raised `what`, where a ValueError or nothing is promised."""
+    promise = {"is_value_error": False, "ignores": False, **promise}
+    return answers_as_promised(command, misuse, what, left_behind=lambda: left, **promise)
+
+
+def did_not_raise(command, misuse, left=None):
+    return did(command, misuse, None, left)
+
+
+def raised_wrong_type(command, misuse, what, left=None):
+    return did(command, misuse, what, left)
+
+
+def did_not_ignore(command, misuse, what, left=None):
+    return did(command, misuse, what, left, ignores=True)
+
+
+def test_misuse_that_is_answered_as_promised_passes():
+    assert did(Free((9,)), WHY, "ValueError: 9", is_value_error=True) is None
+    assert did(Free((9,)), WHY, None, ignores=True) is None
+    assert unchanged_by_misuse(Free((9,)), WHY, None) is None
+
+
+def test_misuse_that_is_ignored_raises_nothing_at_all():
+    assert did_not_ignore(Free((9,)), WHY, "").invariant == "MISUSE"
+
+
 def test_misuse_names_the_command_and_the_reason():
     reason = "block 9 does not exist"
     command, misuse = Free((9,)), Misuse(MisuseKind.BLOCK_BEYOND_THE_POOL, reason)
     intro = f"free([9]) is misuse ({reason}) "
-    assert said(did_not_raise(command, misuse, None))[3] == (
+    assert said(did_not_raise(command, misuse))[3] == (
         intro + "and must raise a ValueError, but it went through"
     )
     assert said(raised_wrong_type(command, misuse, "KeyError: 9"))[3] == (
@@ -133,7 +260,7 @@ def test_misuse_names_the_command_and_the_reason():
         intro + "that the profile ignores, but it raised KeyError: 9"
     )
     for found in (
-        did_not_raise(command, misuse, None),
+        did_not_raise(command, misuse),
         raised_wrong_type(command, misuse, "x"),
         did_not_ignore(command, misuse, "x"),
     ):
@@ -150,7 +277,7 @@ WHY = Misuse(MisuseKind.BLOCK_NOT_HELD, "why")
         (raised_wrong_type(Free((9,)), WHY, "x"), MisuseOutcome.RAISED),
         (did_not_ignore(Free((9,)), WHY, "x"), MisuseOutcome.RAISED),
         (
-            changed_by_misuse(Free((9,)), WHY, Violation("I1", Severity.LEAK, "lost")),
+            unchanged_by_misuse(Free((9,)), WHY, Violation("I1", Severity.LEAK, "lost")),
             MisuseOutcome.CHANGED,
         ),
     ],
@@ -179,7 +306,7 @@ def test_misuse_that_went_through_is_as_bad_as_what_it_left_behind():
 
 def test_misuse_that_changed_something_keeps_what_and_how_bad():
     difference = Violation("I1", Severity.LEAK, "block 3 is lost", (3,))
-    assert said(changed_by_misuse(Free((9,)), WHY, difference)) == (
+    assert said(unchanged_by_misuse(Free((9,)), WHY, difference)) == (
         "MISUSE", Severity.LEAK, (3,),
         "free([9]) is misuse (why) and must change nothing: block 3 is lost",
     )  # fmt: skip

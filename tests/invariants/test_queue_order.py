@@ -3,7 +3,7 @@
 import pytest
 
 from poolproof.contract.observation import PoolLedger, QueueLedger, QueueObservation
-from poolproof.invariants.queue_order import broken_in_queue, seen_as_pool
+from poolproof.invariants.catalogue import broken_in_queue, seen_as_pool
 
 KNOWN = QueueLedger((2, 0))
 LINKS = [(2, None), None, (None, 0)]
