@@ -23,12 +23,12 @@ from itertools import permutations
 from record import add_destination, write_record
 
 from poolproof.certification.fuzz_examiner import TargetExaminer
-from poolproof.fuzz.coordinator import Budget, Campaign
+from poolproof.fuzz.coordinator import Campaign, CampaignBudget
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.workers import LocalWorkers
 from poolproof.harness.isolation import Isolation, Limits
-from poolproof.kill_matrix.subject import LAYOUT, Subject, subjects
+from poolproof.kill_matrix.subject import LAYOUT, MatrixSubject, subjects
 from poolproof.targets.target import Target
 
 USABLE_BLOCKS = {"queue": 5, "pool": 6, "manager": 8}
@@ -47,7 +47,7 @@ class Row:
     symptoms: tuple[str, ...]
 
 
-def campaign_against(subject: Subject, budget: Budget) -> Row:
+def campaign_against(subject: MatrixSubject, budget: CampaignBudget) -> Row:
     """One campaign with one worker, as `poolproof fuzz` runs it."""
     settings = CampaignSettings(
         subject.id,
@@ -126,7 +126,7 @@ def main() -> int:
     if unknown:
         print(f"no planted bug {unknown[0]!r}; `poolproof bugs` lists them", file=sys.stderr)
         return 2
-    budget = Budget(seconds=options.seconds, steps=options.steps)
+    budget = CampaignBudget(seconds=options.seconds, steps=options.steps)
     rows = []
     for name in options.ids or planted:
         row = campaign_against(planted[name], budget)

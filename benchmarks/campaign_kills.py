@@ -24,7 +24,7 @@ from pathlib import Path
 from record import add_destination, write_record
 
 from poolproof.cli.fuzz_target import FuzzOptions, fuzz_target
-from poolproof.fuzz.coordinator import Budget
+from poolproof.fuzz.coordinator import CampaignBudget
 from poolproof.fuzz.folder import FolderError, read_everything
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.harness.isolation import Limits
@@ -63,7 +63,7 @@ def campaign(folder: Path, seed: int, printed: Path) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     os.chdir(folder.parent)
-    options = FuzzOptions(folder, (), None, 2, Budget(seconds=600), False, Limits())
+    options = FuzzOptions(folder, (), None, 2, CampaignBudget(seconds=600), False, Limits())
     try:
         fuzz_target(CampaignSettings(TARGET, "pool", 4, seed=seed), options)
     finally:

@@ -21,7 +21,7 @@ from record import write_record
 from poolproof.certification.certify import certify
 from poolproof.certification.options import LEVELS, CertifyOptions
 from poolproof.certification.progress import SilentProgress
-from poolproof.kill_matrix.subject import Subject, subjects
+from poolproof.kill_matrix.subject import MatrixSubject, subjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Row:
     cpu_s: float
 
 
-def row_of(subject: Subject, level: str) -> Row:
+def row_of(subject: MatrixSubject, level: str) -> Row:
     """Certify one planted bug."""
     began_s = _cpu_s()
     found = certify(subject.target, CertifyOptions(level=level), SilentProgress())

@@ -22,7 +22,7 @@ from poolproof.contract.commands import Allocate, Cache, Evict, Free, Lookup, Re
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.fuzz.findings import Finding, Pending
+from poolproof.fuzz.findings import CampaignFinding, Pending
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.folder_tables import DATABASE
 from poolproof.fuzz.merge import CampaignState, News
@@ -287,7 +287,7 @@ _CELLS: tuple[Any, ...] = (
 def _filled(path: Path, settings: CampaignSettings) -> None:
     """A folder with something in every table, as a campaign leaves it."""
     found = _trace("pool.py:Pool", num_blocks=3, commands=_COMMANDS[:3], options={})
-    finding = Finding("f-0123abcd", "IDX", found, b"tape", 40, 0.5)
+    finding = CampaignFinding("f-0123abcd", "IDX", found, b"tape", 40, 0.5)
     form = replace(
         finding, fingerprint="f-89abcdef", trace=replace(found, fingerprint="f-89abcdef")
     )

@@ -24,7 +24,7 @@ from poolproof.certification.jobs import Chunk, campaign_of
 from poolproof.harness.isolation import Beacon
 from poolproof.kill_matrix.certify_levels import CERTIFY
 from poolproof.kill_matrix.drivers import kind_of
-from poolproof.kill_matrix.subject import Subject, subjects
+from poolproof.kill_matrix.subject import MatrixSubject, subjects
 
 LEAST_AT_QUICK = 0.8
 SILENT = Beacon(memoryview(bytearray(64)).cast("Q"))
@@ -83,7 +83,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     add_destination(parser, "levels_of_specimens")
     options = parser.parse_args()
-    found: dict[str, Subject] = subjects()
+    found: dict[str, MatrixSubject] = subjects()
     unknown = [name for name in options.ids if name not in found]
     if unknown:
         parser.error(f"nothing is called {', '.join(unknown)}; see `poolproof bugs --help`")

@@ -35,8 +35,12 @@ from typing import Any
 import xxhash
 from record import add_destination, surroundings, write_record
 
-from poolproof.harness.request_trace import Request as TraceRequest
-from poolproof.harness.request_trace import RequestTraceError, block_hashes, read_requests
+from poolproof.harness.request_trace import (
+    RequestTraceError,
+    TraceRequest,
+    block_hashes,
+    read_requests,
+)
 from poolproof.impl.kv_cache_manager import KVCacheManager
 
 BLOCK_SIZE = 16

@@ -28,13 +28,15 @@ from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.manager_workload import ManagerWorkload
 from poolproof.reference.recurrent_states import has_state
 from poolproof.targets.load import load_target
-from poolproof.targets.target import Layout
+from poolproof.targets.target import ManagerLayout
 
 SAME_STEP = "a prefix was found in the step that computes it"
 MOST_RUNS = 20_000
 
 
-def drive(campaign: ManagerCampaign, layout: Layout, number: int, counts: Counter[str]) -> Any:
+def drive(
+    campaign: ManagerCampaign, layout: ManagerLayout, number: int, counts: Counter[str]
+) -> Any:
     """One run, counted; the violation that it shows, or None.
 
     Every second run is in a roomier pool than a campaign's and admits more, so that more prefixes
@@ -100,7 +102,7 @@ def _has_hit(session: ManagerSession, command: Admit | Resume) -> bool:
     return sequence is not None and sequence.num_computed > 0
 
 
-def measure(target: str, layout: Layout, steps: int) -> dict[str, Any]:
+def measure(target: str, layout: ManagerLayout, steps: int) -> dict[str, Any]:
     """One row of the table."""
     if layout.make is None:
         return {"layout": layout.name, "not_run": layout.why_not}

@@ -31,8 +31,8 @@ from record import add_destination, surroundings, write_record
 
 from poolproof.harness.request_replay import NativeDriver, PoolDriver, ReplayCounts, RequestReplay
 from poolproof.harness.request_trace import (
-    Request,
     RequestTraceError,
+    TraceRequest,
     block_hashes,
     read_requests,
 )
@@ -99,7 +99,7 @@ class Contender:
     wall_ns_per_block: list[float] = field(default_factory=list)
     counts: ReplayCounts = field(default_factory=ReplayCounts)
 
-    def repeat(self, requests: Sequence[Request], packed: Sequence[bytes]) -> None:
+    def repeat(self, requests: Sequence[TraceRequest], packed: Sequence[bytes]) -> None:
         """Serve all requests with a fresh pool."""
         replay = RequestReplay(self.driver(), block_size=BLOCK_SIZE, concurrent=CONCURRENT)
         hashes = iter(packed)
@@ -144,7 +144,9 @@ def contenders() -> tuple[Contender, Contender, str]:
     return Contender("impl", impl), Contender("vllm", theirs), str(vllm.__version__)
 
 
-def measure(ours: Contender, theirs: Contender, requests: Sequence[Request], repeats: int) -> None:
+def measure(
+    ours: Contender, theirs: Contender, requests: Sequence[TraceRequest], repeats: int
+) -> None:
     """Let the two take turns, and see that they did the same work."""
     packed = [b"".join(block_hashes(request, BLOCK_SIZE)) for request in requests]
     for number, contender in enumerate(cycle((ours, theirs))):

@@ -109,7 +109,7 @@ class AbortPublishes(CleanManager):
     severity=Severity.WRONG_DATA_OF_ANOTHER,
     is_bug_under=lambda p: _has_cache(p) and p.duplicates == "kept",
 )  # fmt: skip
-class DuplicateFreed(CleanManager):
+class DuplicateFreedByManager(CleanManager):
     """The running request reads a block that is handed out to the next one."""
 
     def _publish_up_to(self, sequence: CleanSequence, num_tokens: int) -> None:

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.contract.content import Key
 
-__all__ = ["FAMILIES", "LOOKALIKES", "Family"]
+__all__ = ["FAMILIES", "LOOKALIKES", "PoolFamily"]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PoolFamily:
     """A mistake by its constant; `constants` are some that no small run reaches."""
 
     title: str
@@ -649,11 +649,11 @@ class _SharesItsEvents(_Pool):
         return events
 
 
-def _of(title: str, cls: type[_Pool], *constants: int, at_once: bool = True) -> Family:
-    return Family(title, lambda constant: _named(cls, constant), constants, at_once)
+def _of(title: str, cls: type[_Pool], *constants: int, at_once: bool = True) -> PoolFamily:
+    return PoolFamily(title, lambda constant: _named(cls, constant), constants, at_once)
 
 
-FAMILIES: tuple[Family, ...] = (
+FAMILIES: tuple[PoolFamily, ...] = (
     _of("cache takes the first n entries of a list", _CacheStops, 4, 9, 33, 70, 100),
     _of("cache of more than n entries shifts the hashes", _CacheShifts, 3, 11, 31, 64, 127),
     _of("touch takes the first n entries of a list", _TouchStops, 4, 9, 17, 65),

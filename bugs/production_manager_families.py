@@ -22,14 +22,14 @@ from poolproof.bugs.clean_manager_steps import Copies
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_sequence import CleanSequence
 
-__all__ = ["BLOCK_SIZES", "FAMILIES", "LOOK_ALIKES", "OF_BLOCK_SIZES", "Family", "Variant"]
+__all__ = ["BLOCK_SIZES", "FAMILIES", "LOOK_ALIKES", "OF_BLOCK_SIZES", "Family", "FamilyMember"]
 
 TokenHash = Callable[[Sequence[int]], object]
 """What a manager makes of the tokens of one block."""
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class FamilyMember:
     """One member of a family: a manager class, and the least level that refuses it."""
 
     name: str
@@ -38,7 +38,7 @@ class Variant:
     level: str
 
 
-class Family(dict[str, Variant]):
+class Family(dict[str, FamilyMember]):
     """The members of one family, by their constants in words."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Family(dict[str, Variant]):
             for constant in constants:
                 arguments = constant if isinstance(constant, tuple) else (constant,)
                 words = " ".join(map(str, arguments))
-                self[words] = Variant(f"{name} {words}", make(*arguments), script, level)
+                self[words] = FamilyMember(f"{name} {words}", make(*arguments), script, level)
 
 
 def _hashing(tokens: TokenHash) -> type[CleanManager]:

@@ -18,7 +18,7 @@ from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import Description
 from poolproof.certification.driving import Driving
 from poolproof.certification.options import CertifyOptions
-from poolproof.certification.progress import Progress
+from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import POOL, RunKind
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS
@@ -84,7 +84,7 @@ def attention_stage(
     driving: Driving,
     *,
     options: CertifyOptions,
-    progress: Progress,
+    progress: StageProgress,
     kinds: list[RunKind],
 ) -> list[StageResult]:
     """The stage, or nothing where it is left out; what breaks goes to the collector."""

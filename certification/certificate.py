@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from poolproof.certification.finding import Finding, FindingStatus, Specimen
+from poolproof.certification.finding import Finding, FindingStatus, PublicBug
 from poolproof.certification.json_fields import FieldError, Fields
 from poolproof.contract.errors import PoolproofError
 from poolproof.contract.manager_profile import ManagerProfile
@@ -27,7 +27,7 @@ __all__ = [
     "Finding",
     "FindingStatus",
     "NotRun",
-    "Specimen",
+    "PublicBug",
     "StageOutcome",
     "StageResult",
     "Verdict",

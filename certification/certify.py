@@ -25,7 +25,7 @@ from poolproof.certification.jobs import Chunk, methods_entered
 from poolproof.certification.lab import lead_on
 from poolproof.certification.levels import BUDGETS
 from poolproof.certification.options import CertifyOptions
-from poolproof.certification.progress import Progress
+from poolproof.certification.progress import StageProgress
 from poolproof.certification.ruler import check_ruler
 from poolproof.certification.run_kinds import INDEX, POOL, QUEUE, RunKind, manager_kind
 from poolproof.certification.run_plan import kinds_of, layout_notes
@@ -49,7 +49,9 @@ class InterruptedCertification(KeyboardInterrupt):
         self.certificate = certificate
 
 
-def certify(load: Callable[[], Target], options: CertifyOptions, progress: Progress) -> Certificate:
+def certify(
+    load: Callable[[], Target], options: CertifyOptions, progress: StageProgress
+) -> Certificate:
     """The certificate of the target that `load` loads, without a verdict yet.
 
     `load` is called in a child process unless `options.in_process`. Raises TargetError when the
@@ -78,7 +80,7 @@ class _Certification:
     """One certification in progress."""
 
     def __init__(
-        self, executor: Executor[Target], options: CertifyOptions, progress: Progress
+        self, executor: Executor[Target], options: CertifyOptions, progress: StageProgress
     ) -> None:
         self._executor = executor
         self._options = options

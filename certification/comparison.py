@@ -15,7 +15,7 @@ from poolproof.certification.description import Description, describe
 from poolproof.certification.driving import Driving, value_of
 from poolproof.certification.finding import Finding
 from poolproof.certification.options import CertifyOptions
-from poolproof.certification.progress import Progress
+from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import RunKind
 from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.profile import Profile
@@ -89,7 +89,7 @@ class Comparison:
 def compare(
     load: tuple[Callable[[], Target], Callable[[], Target]],
     options: CertifyOptions,
-    progress: Progress,
+    progress: StageProgress,
 ) -> Comparison:
     """Drive two targets together, then each alone. Raises TargetError."""
     about, driving = _drive(lambda: paired_target(load[0](), load[1]()), options, progress)
@@ -120,7 +120,7 @@ def _isolated(
 
 
 def _drive(
-    load: Callable[[], Target], options: CertifyOptions, progress: Progress
+    load: Callable[[], Target], options: CertifyOptions, progress: StageProgress
 ) -> tuple[Description, Driving]:
     def job(executor: Executor[Target]) -> tuple[Description, Driving]:
         progress.begin("comparing")
@@ -132,7 +132,7 @@ def _drive(
     return _isolated(load, options, job)
 
 
-def _alone(load: Callable[[], Target], options: CertifyOptions, progress: Progress) -> Alone:
+def _alone(load: Callable[[], Target], options: CertifyOptions, progress: StageProgress) -> Alone:
     def job(executor: Executor[Target]) -> Alone:
         about = value_of(executor, describe, None)
         progress.begin(f"{about.name} alone")
@@ -153,7 +153,7 @@ def _first_broken(driving: Driving, kinds: list[RunKind], profile: Profile | Non
 
 
 def _behaves_as(
-    load: Callable[[], Target], profile: Profile, options: CertifyOptions, progress: Progress
+    load: Callable[[], Target], profile: Profile, options: CertifyOptions, progress: StageProgress
 ) -> str | None:
     """The one changed row under which the target holds."""
 

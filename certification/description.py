@@ -19,7 +19,7 @@ from poolproof.harness.isolation import Beacon, Lost
 from poolproof.harness.lost_run import as_violation
 from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.target_call import constructing, crash
-from poolproof.targets.target import Layout, Target
+from poolproof.targets.target import ManagerLayout, Target
 
 __all__ = [
     "Description",
@@ -165,7 +165,7 @@ def before_any_command(about: Target | Description) -> Trace:
     )
 
 
-def _describe_layout(layout: Layout, lost: Lost | None, beacon: Beacon) -> LayoutDescription:
+def _describe_layout(layout: ManagerLayout, lost: Lost | None, beacon: Beacon) -> LayoutDescription:
     """One layout, by an instance of it. Raises TargetError for a manager that lacks a method.
 
     What the manager raises itself it raises again when it is driven, and is a finding then.
@@ -194,7 +194,7 @@ def _describe_layout(layout: Layout, lost: Lost | None, beacon: Beacon) -> Layou
     )
 
 
-def _block_sizes(layout: Layout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _block_sizes(layout: ManagerLayout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Sizes of blocks beside the usual one with which it can be built, and with which it cannot.
 
     No contract says which sizes a manager must take, so that refusing one is no finding.

@@ -31,7 +31,7 @@ from poolproof.certification.losses import (
     trace_of_lost_machine,
 )
 from poolproof.certification.options import CertifyOptions
-from poolproof.certification.progress import Progress
+from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import CHAINS, RunKind
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
@@ -92,7 +92,7 @@ class Driving:
         executor: Executor[Target],
         about: Description,
         options: CertifyOptions,
-        progress: Progress,
+        progress: StageProgress,
     ) -> None:
         self._executor = executor
         self._about = about

@@ -19,15 +19,15 @@ from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.levels import Bounds, Budget, Sequences
 from poolproof.certification.losses import minimise_lost
 from poolproof.certification.manager_exploration import ExploringManager
-from poolproof.certification.progress import Progress
+from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import INDEX, POOL, QUEUE, RunKind
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.trace import Trace
 from poolproof.exploration.breadth_first import Space, reachable
 from poolproof.exploration.exhaustive_run import (
-    Part,
     PartResult,
+    ScopePart,
     check_part,
     parts_of,
     scope_under,
@@ -71,7 +71,7 @@ _MOST_STATES = 1_000_000
 class PartJob:
     """A part, and what the target can do at that level."""
 
-    part: Part
+    part: ScopePart
     can: Capabilities
 
 
@@ -231,7 +231,7 @@ class Exploring:
         executor: Executor[Target],
         about: Description,
         collector: FindingCollector,
-        progress: Progress,
+        progress: StageProgress,
         seed: int,
         *,
         accepted: Container[FailureKind] = frozenset(),
@@ -434,7 +434,9 @@ class Exploring:
             "pool", stage, tally, f"{reached}, every action{also}; {limits}", began, tried=tried
         )
 
-    def _check(self, stage: str, parts: Iterator[Part], can: Capabilities, total: int) -> _Tally:
+    def _check(
+        self, stage: str, parts: Iterator[ScopePart], can: Capabilities, total: int
+    ) -> _Tally:
         """Check part after part, until one fails or costs its worker."""
         self._progress.begin(stage, total)
         tally = _Tally()

@@ -15,7 +15,7 @@ from poolproof.certification.exploration import Exploring, reason_not_explored
 from poolproof.certification.finding import Finding
 from poolproof.certification.levels import Bounds
 from poolproof.certification.options import CertifyOptions
-from poolproof.certification.progress import Progress
+from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.target import TargetError
 from poolproof.exploration.scope import Scope
@@ -62,7 +62,7 @@ def explore_target(
     load: Callable[[], Target],
     scope: Scope,
     options: CertifyOptions,
-    progress: Progress,
+    progress: StageProgress,
     *,
     pairs: bool,
     symmetry: bool,

@@ -18,7 +18,7 @@ from poolproof.contract.violation import Violation
 from poolproof.harness.extent import Extent, beyond_small
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 
-__all__ = ["Finding", "FindingStatus", "Identity", "Specimen"]
+__all__ = ["Finding", "FindingStatus", "Identity", "PublicBug"]
 
 
 class FindingStatus(enum.Enum):
@@ -30,7 +30,7 @@ class FindingStatus(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Specimen:
+class PublicBug:
     """A public bug whose minimal trace does and shows the same: its number and its thread."""
 
     specimen_id: str
@@ -63,7 +63,7 @@ class Finding:
     first_seen_steps: int = 0
     runs_seen: int = 1
     shortest_known: str = ""
-    similar: tuple[Specimen, ...] = ()
+    similar: tuple[PublicBug, ...] = ()
     ruled_out: tuple[str, ...] = ()
     status: FindingStatus = FindingStatus.NEW
     remark: str = ""
@@ -162,10 +162,10 @@ def _forms(values: list[Any], what: str) -> tuple[Finding, ...]:
     return forms
 
 
-def _specimen(value: Any, what: str) -> Specimen:
+def _specimen(value: Any, what: str) -> PublicBug:
     match value:
         case [str(specimen_id), str(thread)]:
-            return Specimen(specimen_id, thread)
+            return PublicBug(specimen_id, thread)
         case _:
             raise FieldError(f"{what}: 'similar' must hold pairs of texts, not {value!r}")
 

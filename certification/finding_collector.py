@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from poolproof.certification.finding import Finding, Specimen
+from poolproof.certification.finding import Finding, PublicBug
 from poolproof.certification.finding_groups import grouped
 from poolproof.certification.jobs import (
     Shrink,
@@ -316,9 +316,9 @@ def _remark(trace: Trace) -> str:
     return ""
 
 
-def _similar(trace: Trace) -> tuple[Specimen, ...]:
+def _similar(trace: Trace) -> tuple[PublicBug, ...]:
     """The public bugs whose traces do and show the same."""
-    return tuple(Specimen(found.id, found.thread) for found in public_bugs_like(trace))
+    return tuple(PublicBug(found.id, found.thread) for found in public_bugs_like(trace))
 
 
 def _ruled_out(trace: Trace) -> tuple[str, ...]:

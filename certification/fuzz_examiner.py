@@ -20,7 +20,7 @@ from poolproof.fuzz.lost_tapes import LostTape, culprit_of
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.isolation import Beacon, Executor, Finished, Lost, raise_if_ours
-from poolproof.harness.minimise import Progress, improved, run_candidate
+from poolproof.harness.minimise import Minimisation, improved, run_candidate
 from poolproof.targets.target import Target
 
 __all__ = ["TargetExaminer"]
@@ -37,7 +37,7 @@ _MOST_SEARCHES = 3
 class _Further:
     """A minimisation to go on with for so many seconds."""
 
-    progress: Progress
+    progress: Minimisation
     seconds: float
 
 
@@ -66,7 +66,7 @@ class _Clocked:
         self._beacon.bump()
 
 
-def _shrink_further(target: Target, task: _Further, beacon: Beacon) -> Progress:
+def _shrink_further(target: Target, task: _Further, beacon: Beacon) -> Minimisation:
     """The job: go on until the time is over."""
     make = make_for(target, task.progress.trace)
     until = time.monotonic() + task.seconds
@@ -110,7 +110,7 @@ class TargetExaminer:
         outcome = raise_if_ours(ended)
         if not isinstance(outcome, Finished):
             # Some candidate costs its worker: from here on each gets its own.
-            return replace(so_far, progress=Progress(so_far.trace), is_apart=True)
+            return replace(so_far, progress=Minimisation(so_far.trace), is_apart=True)
         progress = outcome.value
         is_nothing = progress.cursor.is_finished and progress.trace.violation is None
         return replace(so_far, progress=progress, is_done=is_nothing)

@@ -84,7 +84,7 @@ to the states of opaque hashes. Parts of a pool have few operations, and every s
 is visited."""
 
 
-class Campaign(Protocol):
+class NumberedRuns(Protocol):
     """A numbered family of runs."""
 
     def run(self, number: int, announce: Any = None) -> Any: ...

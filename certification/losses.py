@@ -24,7 +24,7 @@ from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon, Died, Executor, Failed, Finished, Lost
 from poolproof.harness.lost_run import Again, Journal, as_violation, find_culprit
-from poolproof.harness.minimise import Attempt, Effort, Progress, improved, run_candidate
+from poolproof.harness.minimise import Attempt, Effort, Minimisation, improved, run_candidate
 from poolproof.harness.relative import RelativeCommand
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.targets.target import Target
@@ -73,17 +73,17 @@ def minimise_lost(executor: Executor[Target], trace: Trace, lost: Lost) -> Trace
     """
     if not trace.commands:
         return trace
-    progress = improved_lost(executor, Progress(trace), is_hang=not isinstance(lost, Died))
+    progress = improved_lost(executor, Minimisation(trace), is_hang=not isinstance(lost, Died))
     return confirmed_lost(executor, trace, progress.trace)
 
 
 def improved_lost(
     executor: Executor[Target],
-    progress: Progress,
+    progress: Minimisation,
     *,
     is_hang: bool,
     go_on: Callable[[], bool] = lambda: True,
-) -> Progress:
+) -> Minimisation:
     """Go on with a minimisation whose candidates may cost their worker, as `improved` does.
 
     A hang shows only when the time limit is over, so with `is_hang` fewer candidates are tried.

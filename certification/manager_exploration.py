@@ -16,7 +16,7 @@ from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import LayoutDescription
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.losses import minimise_lost
-from poolproof.certification.progress import Progress
+from poolproof.certification.progress import StageProgress
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.exploration.shortest import ShortestResult, shortest_manager_failure
@@ -104,7 +104,7 @@ class ExploringManager:
         executor: Executor[Target],
         name: str,
         collector: FindingCollector,
-        progress: Progress,
+        progress: StageProgress,
         stages: list[StageResult],
     ) -> None:
         self.stages = stages

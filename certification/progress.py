@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
-__all__ = ["PlainProgress", "Progress", "SilentProgress", "TerminalProgress", "progress_to"]
+__all__ = ["PlainProgress", "SilentProgress", "StageProgress", "TerminalProgress", "progress_to"]
 
 
-class Progress(Protocol):
+class StageProgress(Protocol):
     """Hears what is being done. Stages follow each other; they do not nest."""
 
     def begin(self, stage: str, total_steps: int | None = None) -> None:
@@ -104,7 +104,7 @@ class TerminalProgress:
 
 
 @contextmanager
-def progress_to(stream: TextIO) -> Iterator[Progress]:
+def progress_to(stream: TextIO) -> Iterator[StageProgress]:
     """The kind of progress that suits the stream, for the time of the block."""
     if not stream.isatty():
         yield PlainProgress(stream)

@@ -12,7 +12,7 @@ from figures import FigureError, read
 
 from poolproof.bugs.unstated import SHARED, UNSTATED
 from poolproof.certification.json_fields import FieldError
-from poolproof.kill_matrix.matrix import Column, Matrix, Row
+from poolproof.kill_matrix.matrix import Column, Matrix, MatrixRow
 from poolproof.kill_matrix.matrix_json import matrix_of
 from poolproof.kill_matrix.threads import link_of
 from poolproof.kill_matrix.wording import (
@@ -151,7 +151,7 @@ def _recorded(matrix: Matrix) -> str:
     )
 
 
-def _told(row: Row) -> str:
+def _told(row: MatrixRow) -> str:
     """What is wrong, then the threads that tell of it."""
     title = row.title.replace("|", "\\|")
     return f"{title} ({_all_linked(row.threads)})" if row.threads else title

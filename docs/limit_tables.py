@@ -24,7 +24,7 @@ from poolproof.harness.production import ProductionRun, ProductionSizes
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign, plan_of
 from poolproof.harness.token_collisions import LARGEST_TOKEN
-from poolproof.targets.target import Layout
+from poolproof.targets.target import ManagerLayout
 
 __all__ = ["limits", "never_tried"]
 
@@ -159,7 +159,7 @@ def _manager_rows() -> list[Row]:
 
 
 def _block_sizes() -> tuple[int, ...]:
-    usual = inspect.signature(Layout).parameters["block_size"].default
+    usual = inspect.signature(ManagerLayout).parameters["block_size"].default
     return (usual, *other_block_sizes(ManagerProfile(), usual))
 
 

@@ -29,7 +29,7 @@ from poolproof.exploration.watch import Watch
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.pool_workload import different_hashes
 
-__all__ = ["Part", "PartResult", "check_part", "parts_of", "scope_under", "why_not"]
+__all__ = ["PartResult", "ScopePart", "check_part", "parts_of", "scope_under", "why_not"]
 
 Make = Callable[[int, bool], Any]
 
@@ -43,7 +43,7 @@ _STATES_A_PART = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScopePart:
     """States number `first` and following of a scope, joined; queue orders where `scope` is None.
 
     `scope` says the level as well.
@@ -68,7 +68,7 @@ class Part:
             return "queue"
         return "index" if isinstance(self.scope, IndexScope) else "pool"
 
-    def only(self, place: int) -> Part:
+    def only(self, place: int) -> ScopePart:
         """The part that is one state of this one, executed by sessions."""
         state = self.states[place]
         return replace(self, first=self.first + place, states=(state,), by_sessions=True)
@@ -122,11 +122,11 @@ def scope_under(scope: Scope, profile: Profile, can: Capabilities) -> Scope:
 def parts_of(
     states: Sequence[bytes], scope: Scope | IndexScope | None, num_blocks: int, seed: int,
     *, wide: bool = False, unreduced: bool = False,
-) -> Iterator[Part]:  # fmt: skip
+) -> Iterator[ScopePart]:  # fmt: skip
     """The states in slices."""
     for first in range(0, len(states), _STATES_A_PART):
         some = tuple(states[first : first + _STATES_A_PART])
-        yield Part(first, some, seed, scope, num_blocks, wide, unreduced)
+        yield ScopePart(first, some, seed, scope, num_blocks, wide, unreduced)
 
 
 def check_part(
@@ -135,7 +135,7 @@ def check_part(
     make: Make,
     profile: Profile,
     can: Capabilities,
-    part: Part,
+    part: ScopePart,
     watch: Watch,
     mark: Callable[[int], object],
     tapes: PlaysTapes | None = None,
@@ -185,7 +185,7 @@ def _suits_the_fast_form(scope: Scope, profile: Profile, can: Capabilities) -> b
 
 
 def _representatives(
-    part: Part, blocks: Sequence[int], profile: Profile
+    part: ScopePart, blocks: Sequence[int], profile: Profile
 ) -> Iterator[Representative]:
     assert isinstance(part.scope, Scope)
     if part.unreduced:
@@ -204,7 +204,7 @@ def _representatives(
 
 
 def _check_each(
-    part: Part,
+    part: ScopePart,
     checker: QueueCheck | IndexCheck,
     check: Callable[[bytes], Trace | None],
     mark: Callable[[int], object],

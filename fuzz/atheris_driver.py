@@ -26,7 +26,7 @@ from poolproof.fuzz.black_box import open_black_box
 from poolproof.fuzz.merge import name_of
 from poolproof.fuzz.messages import CorpusTape, WorkerOrder, WorkerReport, check_version
 from poolproof.fuzz.recorded_choices import MOST_ANSWERS
-from poolproof.fuzz.subject import Loaded
+from poolproof.fuzz.subject import LoadedTarget
 from poolproof.fuzz.target_files import files_of
 from poolproof.fuzz.worker import CampaignWorker, Round
 from poolproof.harness.isolation import Beacon
@@ -52,7 +52,7 @@ def is_installed() -> bool:
     return hasattr(atheris, "Fuzz")
 
 
-def work_with_atheris(target: Loaded, order: WorkerOrder, beacon: Beacon) -> WorkerReport:
+def work_with_atheris(target: LoadedTarget, order: WorkerOrder, beacon: Beacon) -> WorkerReport:
     """One order, carried out by this process's libFuzzer: a job for an isolation."""
     check_version(order, "the coordinator")
     beacon.bump()
@@ -64,7 +64,7 @@ def work_with_atheris(target: Loaded, order: WorkerOrder, beacon: Beacon) -> Wor
 class _Fuzzer:
     """libFuzzer in its thread, and what it shares with the thread of the worker."""
 
-    def __init__(self, target: Loaded, order: WorkerOrder) -> None:
+    def __init__(self, target: LoadedTarget, order: WorkerOrder) -> None:
         black_box = Path(order.black_box)
         self._worker = CampaignWorker(target, order, open_black_box(black_box))
         self._corpus = black_box.with_name(_CORPUS)

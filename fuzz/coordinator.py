@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from poolproof.fuzz.curve import with_point
 from poolproof.fuzz.findings import (
     MOST_OF_A_KIND,
+    CampaignFinding,
     Examination,
     Examiner,
-    Finding,
     Pending,
     alike,
     kind_of,
@@ -35,7 +35,7 @@ from poolproof.fuzz.status import CampaignStatus, CurvePoint
 from poolproof.fuzz.workers import LostWorker, Workers
 from poolproof.harness.ending_signals import signals_wait
 
-__all__ = ["Budget", "Campaign"]
+__all__ = ["Campaign", "CampaignBudget"]
 
 ROUND_STEPS = {"queue": 20_000, "index": 20_000, "pool": 50_000, "manager": 10_000}
 """The most that one order asks for."""
@@ -63,7 +63,7 @@ _TAPES_FOR_A_NEWCOMER = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class CampaignBudget:
     """When a session is over: whichever comes first. None is no bound.
 
     `quiet_steps` without a new state and without a new finding end it too. The seconds bound
@@ -90,11 +90,11 @@ class Campaign:
         folder: CampaignFolder,
         examiner: Examiner,
         *,
-        budget: Budget,
+        budget: CampaignBudget,
         scope: str,
         num_possible: int | None,
         show: Callable[[CampaignStatus], None],
-        say: Callable[[Finding], None],
+        say: Callable[[CampaignFinding], None],
         say_waiting: Callable[[Pending], None] = lambda _: None,
         tapes: tuple[CorpusTape, ...] = (),
     ) -> None:
@@ -170,7 +170,7 @@ class Campaign:
         return self._hand_out() or bool(self._outstanding) or self._steps_to_hand_out(-1) > 0
 
     @property
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[CampaignFinding]:
         """All findings of the campaign, earlier sessions included."""
         return list(self._findings)
 
@@ -362,14 +362,14 @@ class Campaign:
                 self._folder.record(News(), self.state, self._status)
                 self._say(finding)
 
-    def _is_open(self, finding: Finding) -> bool:
+    def _is_open(self, finding: CampaignFinding) -> bool:
         """Whether it fails today; one of an earlier session is tried, once."""
         name = finding.fingerprint
         if name not in self._open:
             self._open[name] = self._examiner.still_fails(finding.trace)
         return self._open[name]
 
-    def _note_form(self, known: Finding, form: Finding) -> None:
+    def _note_form(self, known: CampaignFinding, form: CampaignFinding) -> None:
         forms = self._forms.setdefault(known.fingerprint, [])
         names = {known.fingerprint, *(other.fingerprint for other in forms)}
         if form.fingerprint not in names:

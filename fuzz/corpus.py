@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from poolproof.fuzz.messages import CorpusTape
 from poolproof.fuzz.state_numbers import unpack
 
-__all__ = ["Schedule", "distilled"]
+__all__ = ["TapeSchedule", "distilled"]
 
 
 def distilled(corpus: Mapping[str, CorpusTape]) -> dict[str, CorpusTape]:
@@ -32,7 +32,7 @@ def distilled(corpus: Mapping[str, CorpusTape]) -> dict[str, CorpusTape]:
     return {name: tape for name, tape in corpus.items() if name in kept}
 
 
-class Schedule:
+class TapeSchedule:
     """One worker's tapes, with what became of trying each."""
 
     def __init__(self, most_tapes: int = 500) -> None:

@@ -17,7 +17,7 @@ from poolproof.contract.errors import PoolproofError
 from poolproof.fuzz.level_runs import run_tape
 from poolproof.fuzz.recorded_choices import MOST_ANSWERS, tape_of
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz.subject import Loaded
+from poolproof.fuzz.subject import LoadedTarget
 
 __all__ = ["ExamplesError", "export_tapes", "import_tapes", "key_of", "tape_test"]
 
@@ -55,7 +55,7 @@ def import_tapes(folder: Path, key: bytes) -> Iterator[bytes]:
             yield _tape_of_values(values)
 
 
-def tape_test(target: Loaded, settings: CampaignSettings) -> Callable[[], None]:
+def tape_test(target: LoadedTarget, settings: CampaignSettings) -> Callable[[], None]:
     """A Hypothesis test whose examples are the campaign's; it fails where a tape breaks something.
 
     test_my_pool = tape_test(load_target("my_pool.py:Pool"), settings)

@@ -20,13 +20,13 @@ from poolproof.fuzz.traces_as_text import text_of
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Lost
-from poolproof.harness.minimise import Cursor, Progress
+from poolproof.harness.minimise import Cursor, Minimisation
 
 __all__ = [
     "MOST_OF_A_KIND",
+    "CampaignFinding",
     "Examination",
     "Examiner",
-    "Finding",
     "Pending",
     "alike",
     "kind_of",
@@ -66,7 +66,7 @@ class Examination:
     With `is_apart` each attempt gets a worker of its own, since some of them cost it.
     """
 
-    progress: Progress
+    progress: Minimisation
     is_apart: bool = False
     num_searches: int = 0
     is_done: bool = False
@@ -90,7 +90,7 @@ class Examination:
     def from_json(cls, trace: Trace, value: Mapping[str, Any]) -> Examination:
         """What `to_json` wrote, with its trace. Raises TypeError, KeyError."""
         cursor = Cursor(**{**value["cursor"], "place": tuple(value["cursor"]["place"])})
-        return cls(Progress(trace, cursor), bool(value["is_apart"]), int(value["num_searches"]))
+        return cls(Minimisation(trace, cursor), bool(value["is_apart"]), int(value["num_searches"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Pending:
     @property
     def begun(self) -> Examination:
         """Its examination, or the beginning of one."""
-        return self.examination or Examination(Progress(self.trace), self.was_lost)
+        return self.examination or Examination(Minimisation(self.trace), self.was_lost)
 
     @property
     def best(self) -> Trace:
@@ -130,7 +130,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CampaignFinding:
     """A minimised failing run under its fingerprint."""
 
     fingerprint: str
@@ -152,11 +152,11 @@ def kind_of(trace: Trace) -> str:
     return str(failure_kind(trace.violation, trace.commands))
 
 
-def named(pending: Pending) -> Finding:
+def named(pending: Pending) -> CampaignFinding:
     """The finding that a failing run has turned out to be."""
     minimal = pending.best
     fingerprint = fingerprint_of(minimal)
-    return Finding(
+    return CampaignFinding(
         fingerprint,
         kind_of(pending.trace),
         replace(minimal, fingerprint=fingerprint),
@@ -167,11 +167,11 @@ def named(pending: Pending) -> Finding:
 
 
 def alike(
-    finding: Finding,
-    known: Sequence[Finding],
-    forms: Mapping[str, Sequence[Finding]],
-    is_open: Callable[[Finding], bool] = lambda _: True,
-) -> Finding | None:
+    finding: CampaignFinding,
+    known: Sequence[CampaignFinding],
+    forms: Mapping[str, Sequence[CampaignFinding]],
+    is_open: Callable[[CampaignFinding], bool] = lambda _: True,
+) -> CampaignFinding | None:
     """The known finding that this is, or is a form of; of several the first.
 
     One that is not open, since it was mended, hides nothing behind its symptom.
@@ -184,7 +184,9 @@ def alike(
     return next((other for other in matching if is_open(other)), None)
 
 
-def line_of(finding: Finding, runs_seen: int, forms: Sequence[Finding] = ()) -> FindingLine:
+def line_of(
+    finding: CampaignFinding, runs_seen: int, forms: Sequence[CampaignFinding] = ()
+) -> FindingLine:
     """The finding as a status shows it, with the forms in which it was met beside its own."""
     violation = finding.trace.violation
     assert violation is not None
@@ -217,5 +219,5 @@ def waiting_line_of(pending: Pending) -> WaitingLine:
     )
 
 
-def _length(finding: Finding) -> tuple[int, str]:
+def _length(finding: CampaignFinding) -> tuple[int, str]:
     return len(finding.trace.commands), finding.fingerprint

@@ -22,7 +22,7 @@ from types import TracebackType
 from urllib.parse import quote
 
 from poolproof.fuzz.coverage_record import CodeCoverage
-from poolproof.fuzz.findings import Finding, Pending
+from poolproof.fuzz.findings import CampaignFinding, Pending
 from poolproof.fuzz.folder_tables import (
     DATABASE,
     EXAMINATIONS,
@@ -174,7 +174,7 @@ class CampaignFolder:
             self._set("status", status.to_json())
 
     def settle_pending(
-        self, pending: Pending, finding: Finding, known: Finding | None = None
+        self, pending: Pending, finding: CampaignFinding, known: CampaignFinding | None = None
     ) -> bool:
         """The failing run has become a finding; whether it is one that was not known.
 
@@ -193,7 +193,7 @@ class CampaignFolder:
             database.execute("BEGIN IMMEDIATE")
             insert_examination(database, pending)
 
-    def add_finding(self, finding: Finding, known: Finding | None = None) -> bool:
+    def add_finding(self, finding: CampaignFinding, known: CampaignFinding | None = None) -> bool:
         """Take in a finding, or a form of a known one, from elsewhere; whether it was not known."""
         with self._explained(), self._database as database:
             database.execute("BEGIN IMMEDIATE")
@@ -204,12 +204,12 @@ class CampaignFolder:
         with self._explained():
             return pending_in(self._database, self.damage)
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[CampaignFinding]:
         """All findings, in the order in which they were found."""
         with self._explained():
             return findings_in(self._database, self.damage)
 
-    def forms(self) -> dict[str, list[Finding]]:
+    def forms(self) -> dict[str, list[CampaignFinding]]:
         """By the fingerprint of a finding the other forms in which it was met."""
         with self._explained():
             return forms_in(self._database, self.damage)
@@ -225,7 +225,7 @@ class CampaignFolder:
             database.execute("BEGIN IMMEDIATE")
             self._set("coverage", coverage.to_json())
 
-    def _insert(self, finding: Finding, known: Finding | None) -> bool:
+    def _insert(self, finding: CampaignFinding, known: CampaignFinding | None) -> bool:
         if known is None:
             is_damaged = finding.fingerprint in self.damage.failures
             return insert_finding(self._database, finding, instead=is_damaged)
@@ -291,13 +291,13 @@ def read_coverage(path: Path, damage: Damage | None = None) -> CodeCoverage | No
         return coverage_in(database, damage or Damage(of_file=True))
 
 
-def read_findings(path: Path, damage: Damage | None = None) -> list[Finding]:
+def read_findings(path: Path, damage: Damage | None = None) -> list[CampaignFinding]:
     """The findings in a folder, in the order in which they were found. Raises FolderError."""
     with _looking_into(path) as database:
         return findings_in(database, damage or Damage(of_file=True))
 
 
-def read_forms(path: Path, damage: Damage | None = None) -> dict[str, list[Finding]]:
+def read_forms(path: Path, damage: Damage | None = None) -> dict[str, list[CampaignFinding]]:
     """The forms of findings in a folder, as `CampaignFolder.forms` has them. Raises FolderError."""
     with _looking_into(path) as database:
         return forms_in(database, damage or Damage(of_file=True))
@@ -311,7 +311,7 @@ def read_pending(path: Path, damage: Damage | None = None) -> list[Pending]:
 
 def read_everything(
     path: Path, damage: Damage | None = None
-) -> tuple[CampaignSettings, CampaignState, list[Finding], list[Pending]]:
+) -> tuple[CampaignSettings, CampaignState, list[CampaignFinding], list[Pending]]:
     """All that a folder's campaign knows; forms of findings apart. Raises FolderError."""
     state = CampaignState()
     damage = damage or Damage(of_file=True)

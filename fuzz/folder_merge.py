@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from poolproof.fuzz.findings import Finding, alike
+from poolproof.fuzz.findings import CampaignFinding, alike
 from poolproof.fuzz.folder import CampaignFolder, FolderError, read_everything, read_forms
 from poolproof.fuzz.folder_tables import Damage
 from poolproof.fuzz.merge import News, name_of
@@ -52,7 +52,7 @@ def merge_folder(
 
 
 def _merge_findings(
-    own: CampaignFolder, findings: list[Finding], forms: dict[str, list[Finding]]
+    own: CampaignFolder, findings: list[CampaignFinding], forms: dict[str, list[CampaignFinding]]
 ) -> int:
     """Take in findings with their forms; how many findings show what nothing here did."""
     number = 0

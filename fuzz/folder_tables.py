@@ -16,7 +16,7 @@ from poolproof.contract.errors import PoolproofError
 from poolproof.contract.outside import cut, printable, said_by
 from poolproof.contract.trace import TraceError
 from poolproof.fuzz.coverage_record import CodeCoverage
-from poolproof.fuzz.findings import Examination, Finding, Pending
+from poolproof.fuzz.findings import CampaignFinding, Examination, Pending
 from poolproof.fuzz.merge import CampaignState, name_of
 from poolproof.fuzz.messages import CorpusTape, StrategyCount
 from poolproof.fuzz.plain_fields import checked
@@ -220,7 +220,7 @@ def _about(database: sqlite3.Connection, damage: Damage, key: str) -> Iterator[t
     return damage.rows(database, "value", f"about WHERE key = '{key}'")
 
 
-def findings_in(database: sqlite3.Connection, damage: Damage) -> list[Finding]:
+def findings_in(database: sqlite3.Connection, damage: Damage) -> list[CampaignFinding]:
     """All findings, in the order in which they were found."""
     columns = "fingerprint, kind, trace, tape, steps, seconds"
     found = []
@@ -230,10 +230,10 @@ def findings_in(database: sqlite3.Connection, damage: Damage) -> list[Finding]:
     return sorted(found, key=_when_found)
 
 
-def _finding_of(row: tuple[Any, ...]) -> Finding:
+def _finding_of(row: tuple[Any, ...]) -> CampaignFinding:
     """The finding of a row. Raises what `UNREADABLE` has."""
     fingerprint, kind, trace, *plain = row
-    finding = Finding(fingerprint, _text(kind), trace_of(_text(trace)), *_plain(*plain))
+    finding = CampaignFinding(fingerprint, _text(kind), trace_of(_text(trace)), *_plain(*plain))
     # A trace may do without a name; one that has it has the finding's.
     if finding.trace.violation is None or finding.trace.fingerprint not in (None, "", fingerprint):
         raise ValueError("its trace is another one")
@@ -255,12 +255,12 @@ def _plain(tape: object, steps: object, seconds: object) -> tuple[bytes, int, fl
     return tape, steps, seconds
 
 
-def _when_found(finding: Finding) -> tuple[int, str]:
+def _when_found(finding: CampaignFinding) -> tuple[int, str]:
     return finding.steps, finding.fingerprint
 
 
 def insert_finding(
-    database: sqlite3.Connection, finding: Finding, *, instead: bool = False
+    database: sqlite3.Connection, finding: CampaignFinding, *, instead: bool = False
 ) -> bool:
     """Add a finding; whether its fingerprint was not there. `instead` of one that is damaged."""
     if instead:
@@ -271,25 +271,25 @@ def insert_finding(
     return cursor.rowcount == 1
 
 
-def _row(finding: Finding, *of: str) -> tuple[object, ...]:
+def _row(finding: CampaignFinding, *of: str) -> tuple[object, ...]:
     text = text_of(finding.trace)
     values = (finding.kind, text, finding.tape, finding.steps, finding.seconds)
     return (finding.fingerprint, *of, *values)
 
 
-def forms_in(database: sqlite3.Connection, damage: Damage) -> dict[str, list[Finding]]:
+def forms_in(database: sqlite3.Connection, damage: Damage) -> dict[str, list[CampaignFinding]]:
     """Further forms of findings, by the fingerprint of the finding."""
     if not _has_table(database, "forms"):
         return {}
     columns = "finding, fingerprint, kind, trace, tape, steps, seconds"
-    forms: dict[str, list[Finding]] = {}
+    forms: dict[str, list[CampaignFinding]] = {}
     for row in damage.rows(database, columns, "forms", of_failures=True):
         with damage.passed_over("the form", _shown_name(row[1])):
             forms.setdefault(row[0], []).append(_finding_of(row[1:]))
     return {finding: sorted(of_it, key=_when_found) for finding, of_it in forms.items()}
 
 
-def insert_form(database: sqlite3.Connection, finding: Finding, of: str) -> None:
+def insert_form(database: sqlite3.Connection, finding: CampaignFinding, of: str) -> None:
     """Add a form of a finding, unless it is there."""
     database.execute("INSERT OR IGNORE INTO forms VALUES (?, ?, ?, ?, ?, ?, ?)", _row(finding, of))
 

@@ -16,7 +16,7 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.recorded_choices import RecordedChoices
 from poolproof.fuzz.state_numbers import number_of
-from poolproof.fuzz.subject import Subject
+from poolproof.fuzz.subject import CampaignSubject
 from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
 from poolproof.harness.index_session import IndexSession
 from poolproof.harness.index_workload import IndexPlan, IndexWorkload, required_index_facts
@@ -32,7 +32,7 @@ class IndexRuns:
 
     has_guide = False
 
-    def __init__(self, subject: Subject, known: set[int], source: random.Random) -> None:
+    def __init__(self, subject: CampaignSubject, known: set[int], source: random.Random) -> None:
         del known, source  # nothing is guided here
         self._subject = subject
         blocks, keys = subject.num_blocks, subject.settings.num_hashes

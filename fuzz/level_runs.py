@@ -10,7 +10,7 @@ from poolproof.fuzz.pool_runs import PoolRuns
 from poolproof.fuzz.queue_runs import QueueRuns
 from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz.subject import Loaded, Subject, subject_of
+from poolproof.fuzz.subject import CampaignSubject, LoadedTarget, subject_of
 from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun
 
 __all__ = ["LONGEST_RUN", "run_tape", "runs_of"]
@@ -19,7 +19,7 @@ LONGEST_RUN = {"queue": 400, "index": 400, "pool": 1_000, "manager": 400}
 """Commands before a run is ended and everything given back."""
 
 
-def runs_of(subject: Subject, known: set[int], source: random.Random) -> LevelRuns:
+def runs_of(subject: CampaignSubject, known: set[int], source: random.Random) -> LevelRuns:
     """The runs of the subject's level."""
     kinds: dict[str, type[QueueRuns | IndexRuns | PoolRuns | ManagerRuns]] = {
         "queue": QueueRuns,
@@ -31,7 +31,7 @@ def runs_of(subject: Subject, known: set[int], source: random.Random) -> LevelRu
 
 
 def run_tape(
-    target: Loaded, settings: CampaignSettings, tape: bytes, announce: Announce
+    target: LoadedTarget, settings: CampaignSettings, tape: bytes, announce: Announce
 ) -> tuple[TapeRun, frozenset[int]]:
     """Drive one tape against a fresh instance; the run, and the numbers of the states it visited.
 

@@ -11,7 +11,7 @@ from poolproof.contract.trace import Trace
 from poolproof.fuzz.level_runs import LONGEST_RUN, runs_of
 from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz.subject import Loaded, subject_of
+from poolproof.fuzz.subject import LoadedTarget, subject_of
 from poolproof.harness.isolation import Beacon, Executor, Lost
 from poolproof.harness.lost_run import Again, Journal, find_culprit
 
@@ -26,7 +26,7 @@ class LostTape:
     tape: bytes
 
 
-def culprit_of(executor: Executor[Loaded], lost_tape: LostTape, lost: Lost) -> Trace:
+def culprit_of(executor: Executor[LoadedTarget], lost_tape: LostTape, lost: Lost) -> Trace:
     """The trace of the lost run, ending in the violation that stands for the loss."""
     settings = lost_tape.settings
     setup = Trace(
@@ -41,7 +41,7 @@ def culprit_of(executor: Executor[Loaded], lost_tape: LostTape, lost: Lost) -> T
     return find_culprit(executor, _repeat, lost_tape, lost, setup)
 
 
-def _repeat(target: Loaded, again: Again[LostTape], beacon: Beacon) -> None:
+def _repeat(target: LoadedTarget, again: Again[LostTape], beacon: Beacon) -> None:
     """The job: the tape once more, each command in the journal before it is applied."""
     settings = again.run.settings
     with Journal(again.journal, beacon) as journal:

@@ -16,7 +16,7 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.fuzz.manager_states import manager_state
 from poolproof.fuzz.recorded_choices import RecordedChoices
-from poolproof.fuzz.subject import Subject
+from poolproof.fuzz.subject import CampaignSubject
 from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_session import ManagerSession
@@ -36,7 +36,7 @@ class ManagerRuns:
     has_guide = False
     num_possible: int | None = None
 
-    def __init__(self, subject: Subject, known: set[int], source: random.Random) -> None:
+    def __init__(self, subject: CampaignSubject, known: set[int], source: random.Random) -> None:
         del known, source  # nothing is guided here
         self._subject = subject
         self.facts_required: frozenset[str] = frozenset()

@@ -17,7 +17,7 @@ from poolproof.fuzz.settings import CampaignSettings
 __all__ = [
     "MESSAGE_VERSION",
     "CorpusTape",
-    "Failure",
+    "FailingRun",
     "MessageError",
     "StrategyCount",
     "WorkerOrder",
@@ -47,7 +47,7 @@ class CorpusTape:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailingRun:
     """A failing run as it came, neither minimised nor named yet.
 
     `step` is how many steps of the round the worker had done when it showed.
@@ -115,7 +115,7 @@ class WorkerReport:
     states: bytes
     depths: bytes
     tapes: tuple[CorpusTape, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailingRun, ...] = ()
     num_failing_runs_of: Mapping[str, int] = field(default_factory=dict)
     facts: frozenset[str] = frozenset()
     facts_required: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ import random
 from array import array
 
 from poolproof.exploration.orbit_space import OrbitSpace
-from poolproof.fuzz.one_block import Rules
+from poolproof.fuzz.one_block import OneBlockRules
 from poolproof.fuzz.state_numbers import number_of
 
 __all__ = ["NoveltyGraph"]
@@ -41,7 +41,7 @@ class NoveltyGraph:
     """
 
     def __init__(
-        self, rules: Rules, known: set[int], num_possible: int | None, source: random.Random
+        self, rules: OneBlockRules, known: set[int], num_possible: int | None, source: random.Random
     ) -> None:
         self.rules = rules
         self._known = known

@@ -27,7 +27,7 @@ __all__ = [
     "TOUCH",
     "Move",
     "Moves",
-    "Rules",
+    "OneBlockRules",
     "is_steerable",
     "spelled_out",
 ]
@@ -83,7 +83,7 @@ class _Held:
         self.joined_by = joined_by
 
 
-class Rules:
+class OneBlockRules:
     """What the moves are and where they lead, within the bounds and under the rules of a scope.
 
     A state is bytes: the labels of the free blocks, head first, then the codes of the held ones,

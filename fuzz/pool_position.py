@@ -20,7 +20,7 @@ from poolproof.fuzz.one_block import (
     RESET,
     REVIVE,
     TOUCH,
-    Rules,
+    OneBlockRules,
 )
 from poolproof.reference.dict_pool import DictPool
 
@@ -37,7 +37,7 @@ class PoolPosition:
     A held block's kind is its code; a free one's is its label less `radix`, so below zero.
     """
 
-    def __init__(self, pool: DictPool, rules: Rules, hashes: Sequence[Key]) -> None:
+    def __init__(self, pool: DictPool, rules: OneBlockRules, hashes: Sequence[Key]) -> None:
         self._pool = pool
         self._rules = rules
         self._radix = rules.radix

@@ -18,10 +18,10 @@ from poolproof.contract.trace import Trace
 from poolproof.exploration.exhaustive_run import scope_under
 from poolproof.exploration.scope import Scope
 from poolproof.fuzz.novelty_graph import NoveltyGraph
-from poolproof.fuzz.one_block import Rules, is_steerable
+from poolproof.fuzz.one_block import OneBlockRules, is_steerable
 from poolproof.fuzz.pool_run import PoolRun
 from poolproof.fuzz.recorded_choices import RecordedChoices
-from poolproof.fuzz.subject import Subject
+from poolproof.fuzz.subject import CampaignSubject
 from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
 from poolproof.harness.facts import required_facts
 from poolproof.harness.pool_session import PoolSession
@@ -39,7 +39,7 @@ _COMMON_ALONE, _KINDS = 0, 4
 class PoolRuns:
     """Runs against the pools that one subject builds; see `LevelRuns`."""
 
-    def __init__(self, subject: Subject, known: set[int], source: random.Random) -> None:
+    def __init__(self, subject: CampaignSubject, known: set[int], source: random.Random) -> None:
         settings = subject.settings
         self._subject = subject
         self._source = source
@@ -48,7 +48,7 @@ class PoolRuns:
         scope = bounds if can is None else scope_under(bounds, subject.profile, can)
         self.has_guide = can is not None and is_steerable(subject.profile, can)
         self.num_possible: int | None = scope.num_orbits if scope.is_closed else None
-        self._graph = NoveltyGraph(Rules(scope), known, self.num_possible, source)
+        self._graph = NoveltyGraph(OneBlockRules(scope), known, self.num_possible, source)
         self.facts_required = frozenset(() if can is None else required_facts(subject.profile, can))
 
     def opening(self, *, guided: bool) -> tuple[int, ...]:
@@ -112,7 +112,7 @@ class PoolRuns:
         )
 
 
-def _capabilities(subject: Subject) -> Capabilities | None:
+def _capabilities(subject: CampaignSubject) -> Capabilities | None:
     """What the target can do; None for one that cannot be built, as its first run will tell."""
     try:
         return capabilities_of(subject.make(subject.num_blocks, True))

@@ -17,7 +17,7 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.recorded_choices import RecordedChoices
 from poolproof.fuzz.state_numbers import number_of
-from poolproof.fuzz.subject import Subject
+from poolproof.fuzz.subject import CampaignSubject
 from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.queue_workload import QueueWorkload, required_queue_facts
@@ -31,7 +31,7 @@ class QueueRuns:
 
     has_guide = False
 
-    def __init__(self, subject: Subject, known: set[int], source: random.Random) -> None:
+    def __init__(self, subject: CampaignSubject, known: set[int], source: random.Random) -> None:
         del known, source  # nothing is guided here
         self._subject = subject
         blocks = subject.num_blocks

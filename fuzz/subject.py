@@ -1,7 +1,7 @@
 """What a campaign needs of a loaded target: one level of it, and how to build instances.
 
 Targets are loaded elsewhere (`targets/`, which this folder does not know); whatever has the few
-attributes of `Loaded` will do.
+attributes of `LoadedTarget` will do.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.fuzz.settings import CampaignSettings
 
-__all__ = ["Loaded", "Make", "Subject", "subject_of"]
+__all__ = ["CampaignSubject", "LoadedTarget", "Make", "subject_of"]
 
 Make = Callable[[int, bool], Any]
 
 
-class Loaded(Protocol):
+class LoadedTarget(Protocol):
     """A loaded target, as `targets.Target` is one."""
 
     @property
@@ -36,7 +36,7 @@ class Loaded(Protocol):
 
 
 @dataclass(frozen=True)
-class Subject:
+class CampaignSubject:
     """One level of a target.
 
     `num_blocks` counts the null block, which `settings.num_blocks` does not.
@@ -57,7 +57,7 @@ class Subject:
         return self.profile
 
 
-def subject_of(target: Loaded, settings: CampaignSettings) -> Subject:
+def subject_of(target: LoadedTarget, settings: CampaignSettings) -> CampaignSubject:
     """The level of the target that the settings name. Raises TargetError where it has none."""
     level, name = settings.level, settings.target
     if level == "manager" and target.level == "manager":
@@ -83,9 +83,9 @@ def _subject(
     settings: CampaignSettings,
     *,
     block_size: int = 1,
-) -> Subject:
+) -> CampaignSubject:
     null = profile.null_block
     num_blocks = settings.num_blocks + (null is not None)
     if null is not None and null >= num_blocks:
         raise TargetError(f"{name}: null_block={null} does not exist in a pool of {num_blocks}")
-    return Subject(name, level, profile, make, num_blocks, settings, block_size)
+    return CampaignSubject(name, level, profile, make, num_blocks, settings, block_size)

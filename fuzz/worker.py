@@ -16,11 +16,11 @@ from pathlib import Path
 
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.black_box import open_black_box
-from poolproof.fuzz.corpus import Schedule
+from poolproof.fuzz.corpus import TapeSchedule
 from poolproof.fuzz.level_runs import LONGEST_RUN, runs_of
 from poolproof.fuzz.messages import (
     CorpusTape,
-    Failure,
+    FailingRun,
     StrategyCount,
     WorkerOrder,
     WorkerReport,
@@ -29,7 +29,7 @@ from poolproof.fuzz.messages import (
 from poolproof.fuzz.mutation import mutated
 from poolproof.fuzz.recorded_choices import AnswerCells, RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.state_numbers import pack, unpack
-from poolproof.fuzz.subject import Loaded, subject_of
+from poolproof.fuzz.subject import LoadedTarget, subject_of
 from poolproof.fuzz.tape_run import TapeRun, Visits
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.garbage import collected_afterwards
@@ -52,7 +52,7 @@ _SHORT_RUNS = 4
 _working: dict[str, CampaignWorker] = {}
 
 
-def work(target: Loaded, order: WorkerOrder, beacon: Beacon) -> WorkerReport:
+def work(target: LoadedTarget, order: WorkerOrder, beacon: Beacon) -> WorkerReport:
     """One order, carried out by the worker of its stream: a job for an isolation.
 
     A process works for one stream at a time.
@@ -79,7 +79,7 @@ class Round:
     new: list[int] = field(default_factory=list)
     depths: bytearray = field(default_factory=bytearray)
     tapes: list[CorpusTape] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[FailingRun] = field(default_factory=list)
     num_failing_runs_of: Counter[str] = field(default_factory=Counter)
     facts: set[str] = field(default_factory=set)
     strategies: dict[str, StrategyCount] = field(default_factory=dict)
@@ -102,13 +102,13 @@ class Round:
 class CampaignWorker:
     """The memory of one worker: what it knows, its corpus, its random stream."""
 
-    def __init__(self, target: Loaded, order: WorkerOrder, cells: AnswerCells) -> None:
+    def __init__(self, target: LoadedTarget, order: WorkerOrder, cells: AnswerCells) -> None:
         self._stream = order.stream
         self._source = random.Random(order.stream)
         self._known: set[int] = set()
         self._cells = cells
         self._runs = runs_of(subject_of(target, order.settings), self._known, self._source)
-        self._schedule = Schedule()
+        self._schedule = TapeSchedule()
         self._longest = LONGEST_RUN[order.settings.level]
         self._num_runs = 0
         names = ["guided", "mutated", "fresh"] if self._runs.has_guide else ["mutated", "fresh"]
@@ -224,7 +224,7 @@ class CampaignWorker:
         kind = str(failure_kind(trace.violation, trace.commands))
         done.num_failing_runs_of[kind] += 1
         if done.num_failing_runs_of[kind] <= _MOST_FAILURES_OF_A_KIND:
-            done.failures.append(Failure(trace, tape, done.num_steps))
+            done.failures.append(FailingRun(trace, tape, done.num_steps))
 
     def _repeat(self, done: Round, beacon: Beacon) -> None:
         """Run a tape twice: a target that leaves the order open may not visit the same states."""

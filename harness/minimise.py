@@ -7,7 +7,7 @@ does; benchmarks/minimal_traces.py compares the two.
 
 What a minimisation may cost is counted in attempts and in commands, never in seconds, so that a
 target gets the same trace on every machine. It can be stopped after any attempt and gone on with
-from its `Progress`, also by another process.
+from its `Minimisation`, also by another process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.failure_kind import failure_kind
-from poolproof.harness.minimising_passes import Best, Pass, Place, Variant, passes_for
+from poolproof.harness.minimising_passes import Best, Pass, Place, TraceVariant, passes_for
 from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.relative import Naming, RelativeCommand
@@ -37,7 +37,7 @@ __all__ = [
     "Cursor",
     "Effort",
     "Execute",
-    "Progress",
+    "Minimisation",
     "execute_in_process",
     "improved",
     "minimise",
@@ -101,7 +101,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Minimisation:
     """A minimisation between two attempts: the smallest trace so far, and where to go on.
 
     `attempt` is what the trace did, in both forms; without it (it is not kept on disk) the trace
@@ -167,15 +167,15 @@ def minimise(
     Returns `trace` itself, without violation, when it does not fail at all. Deterministic for a
     deterministic target.
     """
-    return improved(Progress(trace), execute, Effort(max_attempts, max_work)).trace
+    return improved(Minimisation(trace), execute, Effort(max_attempts, max_work)).trace
 
 
 def improved(
-    progress: Progress,
+    progress: Minimisation,
     execute: Execute,
     effort: Effort | None = None,
     go_on: Callable[[], bool] = lambda: True,
-) -> Progress:
+) -> Minimisation:
     """Go on with a minimisation until it is finished, or `go_on` says no; one attempt at least.
 
     A trace that does not fail comes back finished and without violation.
@@ -188,7 +188,7 @@ def improved(
     first = progress.attempt or execute(progress.trace, progress.trace.commands)
     if first.violation is None:
         holds = progress.trace.with_commands(progress.trace.commands)
-        return Progress(holds, replace(progress.cursor, is_finished=True))
+        return Minimisation(holds, replace(progress.cursor, is_finished=True))
     search = _Search(progress, first, execute, effort or Effort())
     search.run(go_on)
     return search.progress()
@@ -202,7 +202,7 @@ class _Search:
     """The best attempt so far, the set-up that it needs, and the place among the passes."""
 
     def __init__(
-        self, progress: Progress, first: Attempt, execute: Execute, effort: Effort
+        self, progress: Minimisation, first: Attempt, execute: Execute, effort: Effort
     ) -> None:
         assert first.violation is not None
         self._trace = progress.trace
@@ -230,7 +230,7 @@ class _Search:
             return
         self._cursor = replace(self._cursor, is_finished=True)
 
-    def progress(self) -> Progress:
+    def progress(self) -> Minimisation:
         """What was reached, under the names that a finished trace has."""
         best = self._best
         if self._cursor.is_finished and self._trace.level == "manager":
@@ -242,7 +242,7 @@ class _Search:
         trace = replace(
             self._trace, commands=best.commands, violation=best.violation, fingerprint=None
         )
-        return Progress(trace, self._cursor, best)
+        return Minimisation(trace, self._cursor, best)
 
     def _round(self, go_on: Callable[[], bool]) -> None:
         """Every pass once, from the one that the cursor names, as far as it is new to the best."""
@@ -303,7 +303,7 @@ class _Search:
         found = attempt.violation
         return found is not None and failure_kind(found, attempt.commands) == self._kind
 
-    def _try(self, variant: Variant) -> bool:
+    def _try(self, variant: TraceVariant) -> bool:
         """Whether the variant fails in the same way; if so it becomes the best."""
         setup = variant.setup
         attempt = self._attempt(setup, variant.commands)

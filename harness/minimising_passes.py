@@ -39,7 +39,7 @@ from poolproof.harness.smaller_traces import (
     two_commands_less,
 )
 
-__all__ = ["Best", "Pass", "Place", "Variant", "passes_for"]
+__all__ = ["Best", "Pass", "Place", "TraceVariant", "passes_for"]
 
 LONG_TRACE = 100
 """Longer traces get passes of their own first."""
@@ -61,7 +61,7 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class TraceVariant:
     """What to try: commands, and the set-up to apply them to."""
 
     setup: Trace
@@ -74,7 +74,7 @@ class Pass(Protocol):
     @property
     def name(self) -> str: ...
 
-    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, TraceVariant]]:
         """The variants from `place` on, while `best` stays the best."""
         ...
 
@@ -88,9 +88,9 @@ class Repeated:
     """Takes the first variant that helps, and begins again."""
 
     name: str
-    make: Callable[[Best], Iterable[Variant]]
+    make: Callable[[Best], Iterable[TraceVariant]]
 
-    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, TraceVariant]]:
         first = place[0] if place else 0
         for number, variant in enumerate(islice(self.make(best), first, None), start=first):
             yield (number,), variant
@@ -112,7 +112,7 @@ class WithoutWindows:
     longest: int = COARSEST
     shortest: int | None = None
 
-    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, TraceVariant]]:
         groups = self.groups_of(best)
         names = list(dict.fromkeys(group for group in groups if group is not None))
         length, start = place or (max(1, len(names) // self.longest), 0)
@@ -124,7 +124,7 @@ class WithoutWindows:
                     item for item, group in zip(best.relative, groups, strict=True)
                     if group not in gone
                 ]  # fmt: skip
-                yield (length, start), Variant(best.setup, kept)
+                yield (length, start), TraceVariant(best.setup, kept)
                 start += length
             start = 0
             length //= 2
@@ -143,10 +143,10 @@ class TakenAway:
 
     name: str
     number: Callable[[Best], int]
-    without: Callable[[Best, int], Variant | None]
+    without: Callable[[Best, int], TraceVariant | None]
     finest: int | None = None
 
-    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, TraceVariant]]:
         number = self.number(best)
         (step,) = place or (number // 2,)
         last = max(1, number // self.finest) if self.finest else 1
@@ -166,7 +166,7 @@ class Lowered:
 
     name: str = "lower arguments"
 
-    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, Variant]]:
+    def variants(self, best: Best, place: Place) -> Iterator[tuple[Place, TraceVariant]]:
         position, first = place or (0, 0)
         for position_now in range(position, len(best.relative)):
             lower = _smaller_commands(best.relative[position_now], best.commands)
@@ -174,7 +174,7 @@ class Lowered:
                 changed = (
                     *best.relative[:position_now], smaller, *best.relative[position_now + 1 :]
                 )  # fmt: skip
-                yield (position_now, number), Variant(best.setup, changed)
+                yield (position_now, number), TraceVariant(best.setup, changed)
             first = 0
 
     def after_success(self, place: Place) -> Place:
@@ -201,39 +201,39 @@ def _smaller_commands(
 
 def _of(
     candidates: Callable[[Candidate], Iterable[Candidate]],
-) -> Callable[[Best], Iterable[Variant]]:
+) -> Callable[[Best], Iterable[TraceVariant]]:
     """Variants that change nothing but the commands."""
-    return lambda best: (Variant(best.setup, each) for each in candidates(best.relative))
+    return lambda best: (TraceVariant(best.setup, each) for each in candidates(best.relative))
 
 
-def _one_reference_less(best: Best) -> Iterator[Variant]:
+def _one_reference_less(best: Best) -> Iterator[TraceVariant]:
     for candidate in one_reference_less(best.commands, best.relative):
-        yield Variant(best.setup, candidate)
+        yield TraceVariant(best.setup, candidate)
 
 
-def _smaller_prompts(best: Best) -> Iterator[Variant]:
+def _smaller_prompts(best: Best) -> Iterator[TraceVariant]:
     block_size = int(best.setup.options["block_size"])
     for candidate in smaller_everywhere(best.relative, block_size):
-        yield Variant(best.setup, candidate)
+        yield TraceVariant(best.setup, candidate)
 
 
-def _shorter_prompts(best: Best) -> Iterator[Variant]:
+def _shorter_prompts(best: Best) -> Iterator[TraceVariant]:
     block_size = int(best.setup.options.get("block_size", 1))
     if block_size > 1:
         for candidate in shorter_prompts(best.relative, block_size):
-            yield Variant(best.setup, candidate)
+            yield TraceVariant(best.setup, candidate)
 
 
-def _plainer_keys_and_blocks(best: Best) -> Iterator[Variant]:
+def _plainer_keys_and_blocks(best: Best) -> Iterator[TraceVariant]:
     for candidate in simpler_index_traces(best.relative, best.setup.profile.fixed_hash_bytes):
-        yield Variant(best.setup, candidate)
+        yield TraceVariant(best.setup, candidate)
 
 
-def _only_blocks_that_are_named(best: Best) -> Iterator[Variant]:
+def _only_blocks_that_are_named(best: Best) -> Iterator[TraceVariant]:
     """An index has no blocks of its own: no more of them than the trace names."""
     fewest = least_num_blocks(best.commands)
     if fewest < best.setup.num_blocks:
-        yield Variant(replace(best.setup, num_blocks=fewest), best.relative)
+        yield TraceVariant(replace(best.setup, num_blocks=fewest), best.relative)
 
 
 def _with_blocks(setup: Trace, num_blocks: int) -> Trace | None:
@@ -243,36 +243,36 @@ def _with_blocks(setup: Trace, num_blocks: int) -> Trace | None:
     return replace(setup, num_blocks=num_blocks)
 
 
-def _smaller_pool(best: Best, number: int) -> Variant | None:
+def _smaller_pool(best: Best, number: int) -> TraceVariant | None:
     """The same commands in a large pool that has so many blocks less."""
     setup = _with_blocks(best.setup, best.setup.num_blocks - number)
     is_large = not Naming.is_small(best.setup.num_blocks)
-    return Variant(setup, best.relative) if setup is not None and is_large else None
+    return TraceVariant(setup, best.relative) if setup is not None and is_large else None
 
 
-def _earlier_end(best: Best, number: int) -> Variant | None:
+def _earlier_end(best: Best, number: int) -> TraceVariant | None:
     """Without the last commands, where not everything was read after each of them."""
     is_large = not Naming.is_small(best.setup.num_blocks)
-    return Variant(best.setup, best.relative[:-number]) if is_large else None
+    return TraceVariant(best.setup, best.relative[:-number]) if is_large else None
 
 
-def _one_block_less(best: Best) -> Iterator[Variant]:
+def _one_block_less(best: Best) -> Iterator[TraceVariant]:
     """One block less at a time, and with it whatever the trace cannot do without it."""
     setup = _with_blocks(best.setup, best.setup.num_blocks - 1)
     if setup is None or not Naming.is_small(setup.num_blocks):
         return
     for candidate in for_one_block_less(best.relative):
-        yield Variant(setup, candidate)
+        yield TraceVariant(setup, candidate)
     if setup.level == "manager":
         for candidate in (*without_a_sequence(best.relative), *fewer_tokens(best.relative)):
-            yield Variant(setup, candidate)
+            yield TraceVariant(setup, candidate)
 
 
-def _last_commands(best: Best) -> Iterator[Variant]:
+def _last_commands(best: Best) -> Iterator[TraceVariant]:
     """The last commands alone, few of them first."""
     count = 16
     while count < len(best.relative):
-        yield Variant(best.setup, best.relative[-count:])
+        yield TraceVariant(best.setup, best.relative[-count:])
         count *= 2
 
 
@@ -296,12 +296,12 @@ def _places(best: Best) -> range:
     return range(len(best.relative))
 
 
-def _plainer_setup(best: Best) -> Iterator[Variant]:
+def _plainer_setup(best: Best) -> Iterator[TraceVariant]:
     """An ordinary session in place of a careful one; events read more often."""
     options = dict(best.setup.options)
     every = int(options.get(EVENTS_EVERY, 1))
     if options.pop(CAREFUL, None):
-        yield Variant(replace(best.setup, options=options), best.relative)
+        yield TraceVariant(replace(best.setup, options=options), best.relative)
     for fewer in dict.fromkeys(
         (1, 2, every // 16, every // 4, every // 2, every * 3 // 4, every - 1)
     ):
@@ -309,7 +309,7 @@ def _plainer_setup(best: Best) -> Iterator[Variant]:
             changed = {**best.setup.options, EVENTS_EVERY: fewer}
             if fewer == 1:
                 del changed[EVENTS_EVERY]
-            yield Variant(replace(best.setup, options=changed), best.relative)
+            yield TraceVariant(replace(best.setup, options=changed), best.relative)
 
 
 # What changes the size of a pool: variants with another `setup.num_blocks`. A large pool costs

@@ -19,7 +19,7 @@ from poolproof.contract.profile import USUAL_HASH_BYTES, Profile
 from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.event_mirror import EventMirror
 from poolproof.harness.pool_session import SMALL_POOL, PoolSession
-from poolproof.harness.request_trace import Request, block_hashes
+from poolproof.harness.request_trace import TraceRequest, block_hashes
 from poolproof.harness.target_call import crash, is_our_own_bug
 from poolproof.invariants.legal_calls import reads_alike
 from poolproof.reference.dict_pool import DictPool
@@ -99,7 +99,7 @@ class RequestSession(PoolSession):
 class _Lookups:
     """Lookups of the first `count` hashes of a request."""
 
-    request: Request
+    request: TraceRequest
     count: int
 
 
@@ -107,7 +107,7 @@ class _Lookups:
 class _Caching:
     """A request's blocks from number `start` on got their hashes."""
 
-    request: Request
+    request: TraceRequest
     start: int
     block_ids: tuple[int, ...]
 
@@ -123,11 +123,11 @@ class CommandLog:
         """A command as it is."""
         self._entries.append(command)
 
-    def add_lookups(self, request: Request, count: int) -> None:
+    def add_lookups(self, request: TraceRequest, count: int) -> None:
         """Lookups of the request's first `count` hashes."""
         self._entries.append(_Lookups(request, count))
 
-    def add_caching(self, request: Request, start: int, block_ids: tuple[int, ...]) -> None:
+    def add_caching(self, request: TraceRequest, start: int, block_ids: tuple[int, ...]) -> None:
         """The caching of the request's blocks from number `start` on."""
         self._entries.append(_Caching(request, start, block_ids))
 
@@ -170,9 +170,9 @@ class CheckedDriver:
         self._every = every
         self._full_every = full_every
         self._num_requests = 0
-        self._request: Request | None = None
+        self._request: TraceRequest | None = None
 
-    def begin(self, request: Request) -> None:
+    def begin(self, request: TraceRequest) -> None:
         """The calls that follow are for this request, but for what is freed to make room."""
         self._request = request
 
@@ -225,7 +225,7 @@ class CheckedDriver:
         self._must_hold(self._session.read_everything())
 
     @property
-    def _begun(self) -> Request:
+    def _begun(self) -> TraceRequest:
         assert self._request is not None, "begin() comes first"
         return self._request
 

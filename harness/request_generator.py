@@ -31,7 +31,7 @@ from itertools import count
 from pathlib import Path
 
 from poolproof.contract.trace import write_atomically
-from poolproof.harness.request_trace import TOKENS_PER_ID, Request, request_line
+from poolproof.harness.request_trace import TOKENS_PER_ID, TraceRequest, request_line
 
 __all__ = ["RequestMix", "generate_requests", "write_requests"]
 
@@ -82,7 +82,7 @@ class _Conversation:
     is_agent: bool
 
 
-def generate_requests(seed: int, mix: RequestMix | None = None) -> Iterator[Request]:
+def generate_requests(seed: int, mix: RequestMix | None = None) -> Iterator[TraceRequest]:
     """Requests without end, the same ones for the same seed."""
     mix = mix or RequestMix()
     choices, new_ids = random.Random(seed), count()
@@ -93,7 +93,7 @@ def generate_requests(seed: int, mix: RequestMix | None = None) -> Iterator[Requ
     weights = [1 / (rank + 1) for rank in ranks]
     open_ones: list[_Conversation] = []
     now_ms = 0.0
-    last: Request | None = None
+    last: TraceRequest | None = None
     while True:
         if last is not None and choices.random() < mix.retry_probability:
             yield replace(last, timestamp_ms=int(now_ms))
@@ -114,7 +114,7 @@ def generate_requests(seed: int, mix: RequestMix | None = None) -> Iterator[Requ
         output_length = _length(choices, mix.mean_output_length)
         # Full ids alone are known to be shared; what a partial one stands for differs each time.
         partial = [next(new_ids)] if talk.length % TOKENS_PER_ID else []
-        last = Request(int(now_ms), talk.length, output_length, (*talk.ids, *partial))
+        last = TraceRequest(int(now_ms), talk.length, output_length, (*talk.ids, *partial))
         yield last
         _grow(talk, output_length, new_ids)
         if talk.length > mix.max_input_length:
@@ -122,7 +122,7 @@ def generate_requests(seed: int, mix: RequestMix | None = None) -> Iterator[Requ
         now_ms += choices.expovariate(1 / mix.mean_gap_ms)
 
 
-def write_requests(path: Path, requests: list[Request]) -> None:
+def write_requests(path: Path, requests: list[TraceRequest]) -> None:
     """Write a trace file, whole or not at all. Raises OSError."""
     write_atomically(path, "".join(f"{request_line(request)}\n" for request in requests))
 

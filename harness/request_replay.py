@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from poolproof.contract.target import capabilities_of
 from poolproof.contract.violation import ViolationError
-from poolproof.harness.request_trace import Request
+from poolproof.harness.request_trace import TraceRequest
 from poolproof.invariants.admission import unusable_answer
 
 __all__ = ["FINISH_ORDERS", "NativeDriver", "PoolDriver", "ReplayCounts", "RequestReplay"]
@@ -109,8 +109,8 @@ class RequestReplay(Generic[Block]):
 
     def run(
         self,
-        requests: Iterable[Request],
-        hashes_of: Callable[[Request], list[bytes]],
+        requests: Iterable[TraceRequest],
+        hashes_of: Callable[[TraceRequest], list[bytes]],
         served: Callable[[], None] | None = None,
     ) -> None:
         """Serve all requests and end them; `served` is called after each, outside the time."""
@@ -127,7 +127,7 @@ class RequestReplay(Generic[Block]):
         self.counts.process_s += time.process_time() - process_s
         self.counts.wall_s += time.perf_counter() - wall_s
 
-    def _serve(self, request: Request, hashes: list[bytes]) -> None:
+    def _serve(self, request: TraceRequest, hashes: list[bytes]) -> None:
         driver, counts, block_size = self._driver, self.counts, self._block_size
         length = request.input_length
         needed = -(-length // block_size)

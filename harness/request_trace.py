@@ -26,8 +26,8 @@ from poolproof.contract.trace import TraceError
 
 __all__ = [
     "TOKENS_PER_ID",
-    "Request",
     "RequestTraceError",
+    "TraceRequest",
     "block_hashes",
     "read_requests",
     "request_line",
@@ -46,7 +46,7 @@ class RequestTraceError(TraceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TraceRequest:
     """One request: `timestamp_ms` since the trace began, lengths in tokens, ids of the prompt."""
 
     timestamp_ms: float
@@ -65,7 +65,7 @@ def require_block_size(block_size: int) -> None:
 
 
 def block_hashes(
-    request: Request, block_size: int, hash_bytes: int = USUAL_HASH_BYTES
+    request: TraceRequest, block_size: int, hash_bytes: int = USUAL_HASH_BYTES
 ) -> list[bytes]:
     """The hashes of the prompt's full blocks, `hash_bytes` each, every one chained to its parent.
 
@@ -86,7 +86,7 @@ def _digest_of_length(length: int, content: bytes) -> bytes:
     return hashlib.shake_128(content).digest(length)
 
 
-def read_requests(path: Path, limit: int | None = None) -> list[Request]:
+def read_requests(path: Path, limit: int | None = None) -> list[TraceRequest]:
     """The requests in a file, the first `limit` of them.
 
     Raises RequestTraceError, whose message names the file, the line and the cause.
@@ -107,7 +107,7 @@ def read_requests(path: Path, limit: int | None = None) -> list[Request]:
     return requests
 
 
-def request_line(request: Request) -> str:
+def request_line(request: TraceRequest) -> str:
     """The request as a line of a trace file, without the line's end."""
     values = (
         request.timestamp_ms,
@@ -118,7 +118,7 @@ def request_line(request: Request) -> str:
     return json.dumps(dict(zip(_FIELDS, values, strict=True)))
 
 
-def _parse(path: Path, lines: Iterable[str]) -> Iterator[Request]:
+def _parse(path: Path, lines: Iterable[str]) -> Iterator[TraceRequest]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -133,7 +133,7 @@ def _parse(path: Path, lines: Iterable[str]) -> Iterator[Request]:
             raise RequestTraceError(f"{path} line {number}: {error}") from error
 
 
-def _request(record: Any) -> Request:
+def _request(record: Any) -> TraceRequest:
     if not isinstance(record, dict):
         raise ValueError(f"a request is a JSON object with {', '.join(_FIELDS)}")
     missing = [name for name in _FIELDS if name not in record]
@@ -149,7 +149,7 @@ def _request(record: Any) -> Request:
             f"input_length {length} needs {expected} hash_ids of {TOKENS_PER_ID} tokens, "
             f"but there are {len(ids)}"
         )
-    return Request(_time(record), length, _count(record, "output_length", least=0), tuple(ids))
+    return TraceRequest(_time(record), length, _count(record, "output_length", least=0), tuple(ids))
 
 
 def _is_count(value: Any) -> bool:

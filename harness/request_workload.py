@@ -20,7 +20,7 @@ from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.request_checks import CheckedDriver, RequestSession
 from poolproof.harness.request_replay import NativeDriver, ReplayCounts, RequestReplay
 from poolproof.harness.request_trace import (
-    Request,
+    TraceRequest,
     block_hashes,
     require_block_size,
 )
@@ -42,7 +42,7 @@ class RequestWorkload:
     many. Raises ValueError for a size below 1 or a block size that does not divide 512.
     """
 
-    requests: Sequence[Request]
+    requests: Sequence[TraceRequest]
     num_blocks: int
     block_size: int = 16
     concurrent: int = 64
@@ -120,7 +120,7 @@ class RequestWorkload:
     ) -> None:
         driver: CheckedDriver | None = None
 
-        def hashes_of(request: Request) -> list[bytes]:
+        def hashes_of(request: TraceRequest) -> list[bytes]:
             assert driver is not None
             driver.begin(request)
             return self._hashes(result.profile, request)
@@ -146,7 +146,7 @@ class RequestWorkload:
         result.counts, result.capacity = replay.counts, replay.capacity
         return replay
 
-    def _hashes(self, profile: Profile, request: Request) -> list[bytes]:
+    def _hashes(self, profile: Profile, request: TraceRequest) -> list[bytes]:
         return block_hashes(request, self.block_size, profile.usual_hash_bytes)
 
     def _found(self, error: BaseException, what: str) -> Violation:

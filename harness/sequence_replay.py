@@ -30,7 +30,7 @@ from poolproof.contract.manager_commands import (
 )
 from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.manager_session import ManagerSession
-from poolproof.harness.request_trace import TOKENS_PER_ID, Request
+from poolproof.harness.request_trace import TOKENS_PER_ID, TraceRequest
 
 __all__ = ["ReplayedSequences", "SequenceReplay"]
 
@@ -76,7 +76,7 @@ class SequenceReplay:
         self._can_preempt = "preempt" in session.can.verbs
 
     def run(
-        self, requests: Iterable[Request], served: Callable[[], None] | None = None
+        self, requests: Iterable[TraceRequest], served: Callable[[], None] | None = None
     ) -> Violation | None:
         """Serve all requests; the violation that it shows, or None. `served` after each request."""
         try:
@@ -85,7 +85,7 @@ class SequenceReplay:
             return found.violation
         return self.session.end() if self.session.nobody_holds() else None
 
-    def _serve(self, waiting: deque[tuple[int, Request]], served: Callable[[], None]) -> None:
+    def _serve(self, waiting: deque[tuple[int, TraceRequest]], served: Callable[[], None]) -> None:
         while waiting or self._running or self._preempted or self.session.model.leaving:
             self._grow_all(served)
             self._admit_all(waiting, served)
@@ -146,7 +146,9 @@ class SequenceReplay:
             self._apply(Finish(last.seq_id))
         self.counts.num_preempted += 1
 
-    def _admit_all(self, waiting: deque[tuple[int, Request]], served: Callable[[], None]) -> None:
+    def _admit_all(
+        self, waiting: deque[tuple[int, TraceRequest]], served: Callable[[], None]
+    ) -> None:
         while self._preempted and len(self._running) < self._max_running:
             live = self._preempted[0]
             if not self._enter(Resume(live.seq_id, 0), live):
@@ -176,7 +178,7 @@ class SequenceReplay:
             self._running.append(live)
         return granted
 
-    def _tokens(self, request: Request) -> tuple[int, ...]:
+    def _tokens(self, request: TraceRequest) -> tuple[int, ...]:
         """Tokens that are equal where the ids are."""
         length = max(1, request.input_length * self._tokens_per_id // TOKENS_PER_ID)
         per_id = self._tokens_per_id

@@ -17,7 +17,7 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.manager_session import ManagerSession
-from poolproof.harness.request_trace import Request
+from poolproof.harness.request_trace import TraceRequest
 from poolproof.harness.sequence_replay import ReplayedSequences, SequenceReplay
 from poolproof.harness.target_call import constructing, crash
 
@@ -52,7 +52,7 @@ class SequenceWorkload:
     one command in `check_every`. Raises ValueError for a number below 1.
     """
 
-    requests: Sequence[Request]
+    requests: Sequence[TraceRequest]
     num_blocks: int
     block_size: int = 4
     concurrent: int = 64

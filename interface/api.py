@@ -22,7 +22,7 @@ from poolproof.certification.isolated_shrinking import shrink_isolated
 from poolproof.certification.isolated_target import replay_isolated, watch_isolated
 from poolproof.certification.known_findings import KnownFindings, read_known_findings
 from poolproof.certification.options import CertifyOptions, usable_processors
-from poolproof.certification.progress import Progress, SilentProgress
+from poolproof.certification.progress import SilentProgress, StageProgress
 from poolproof.certification.verdict import Rules, judge
 from poolproof.contract.errors import OptionError
 from poolproof.contract.outside import shown
@@ -115,7 +115,7 @@ def certify(
     in_process: bool = False,
     call_timeout_s: float = 10.0,
     memory_mib: int = 2048,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> Certificate:
     """Certify an allocator: the certificate, with its verdict.
 
@@ -173,7 +173,7 @@ def explore(
     workers: int | None = None,
     in_process: bool = False,
     memory_mib: int | None = None,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> TargetExploration:
     """Visit every state of a small pool, queue or index; try every short workload of a manager.
 

@@ -6,24 +6,24 @@ import platform
 from collections.abc import Mapping, Sequence
 
 from poolproof import __version__
-from poolproof.certification.progress import Progress
-from poolproof.kill_matrix.cells import Cell, Search, cells_of, run_searches
-from poolproof.kill_matrix.detector import Detector, Outcome
+from poolproof.certification.progress import StageProgress
+from poolproof.kill_matrix.cells import Cell, CellSearch, cells_of, run_searches
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.detectors import INVARIANT_NAMES
-from poolproof.kill_matrix.matrix import Column, Matrix, Row, summed_up
+from poolproof.kill_matrix.matrix import Column, Matrix, MatrixRow, summed_up
 from poolproof.kill_matrix.results_file import ResultsFile, digest_of_code
-from poolproof.kill_matrix.subject import Subject
+from poolproof.kill_matrix.subject import MatrixSubject
 
 __all__ = ["build_matrix"]
 
 
 def build_matrix(
-    rows: Sequence[Subject],
+    rows: Sequence[MatrixSubject],
     columns: Sequence[Detector],
     seeds: Sequence[int],
     results: ResultsFile,
     *,
-    progress: Progress,
+    progress: StageProgress,
     workers: int,
 ) -> Matrix:
     """The matrix of these rows and columns; `results` are taken from there and put there."""
@@ -58,8 +58,10 @@ def _column(detector: Detector) -> Column:
     )
 
 
-def _row(subject: Subject, cells: Sequence[Cell], outcomes: Mapping[Search, Outcome]) -> Row:
-    return Row(
+def _row(
+    subject: MatrixSubject, cells: Sequence[Cell], outcomes: Mapping[CellSearch, SearchOutcome]
+) -> MatrixRow:
+    return MatrixRow(
         id=subject.id,
         title=subject.title,
         level=subject.level,

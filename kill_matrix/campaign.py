@@ -9,9 +9,9 @@ from poolproof.fuzz.messages import WorkerOrder
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.worker import work
 from poolproof.harness.isolation import Beacon
-from poolproof.kill_matrix.detector import Detector, Outcome
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.drivers import minimised_length
-from poolproof.kill_matrix.subject import LAYOUT, Subject
+from poolproof.kill_matrix.subject import LAYOUT, MatrixSubject
 
 __all__ = ["CAMPAIGN"]
 
@@ -22,7 +22,7 @@ _STEPS_A_ROUND = 1_000
 _USABLE_BLOCKS = {"queue": 5, "pool": 6, "manager": 8}
 
 
-def _fuzz(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
+def _fuzz(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     began = time.process_time()
     target = subject.target()
     order = WorkerOrder(
@@ -46,9 +46,9 @@ def _fuzz(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
             seconds = time.process_time() - began
             length = minimised_length(subject, first.trace, beacon)
             invariant = first.trace.violation.invariant
-            return Outcome(True, steps + first.step, seconds, invariant, length)
+            return SearchOutcome(True, steps + first.step, seconds, invariant, length)
         steps += report.num_steps
-    return Outcome(False, steps, time.process_time() - began)
+    return SearchOutcome(False, steps, time.process_time() - began)
 
 
 CAMPAIGN = Detector(

@@ -10,21 +10,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from poolproof.harness.isolation import Beacon, Failed, Finished, Isolation, Limits
-from poolproof.harness.isolation import Outcome as Ended
-from poolproof.kill_matrix.detector import Detector, Outcome
+from poolproof.harness.isolation import Beacon, Failed, Finished, Isolation, Limits, Outcome
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.detectors import DETECTORS
-from poolproof.kill_matrix.subject import Subject, subjects
+from poolproof.kill_matrix.subject import MatrixSubject, subjects
 from poolproof.stateful_tests.warm_up import warm_up
 
-__all__ = ["LIMITS", "Cell", "Search", "cells_of", "run_searches"]
+__all__ = ["LIMITS", "Cell", "CellSearch", "cells_of", "run_searches"]
 
 LIMITS = Limits(call_timeout_s=30, memory_mib=1024)
 """For each search; generous in time, since the machine may be busy."""
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class CellSearch:
     """One search: a row, a column and a seed."""
 
     subject: str
@@ -42,13 +41,13 @@ class Cell:
     why_not: str = ""
 
     @property
-    def searches(self) -> list[Search]:
+    def searches(self) -> list[CellSearch]:
         """One for each seed."""
-        return [Search(self.subject, self.detector, seed) for seed in self.seeds]
+        return [CellSearch(self.subject, self.detector, seed) for seed in self.seeds]
 
 
 def cells_of(
-    rows: Iterable[Subject], columns: Sequence[Detector], seeds: Sequence[int]
+    rows: Iterable[MatrixSubject], columns: Sequence[Detector], seeds: Sequence[int]
 ) -> list[Cell]:
     """All cells, row by row."""
     missing = {column.name: ", ".join(column.missing) for column in columns}
@@ -63,7 +62,9 @@ def cells_of(
     return cells
 
 
-def run_searches(searches: Sequence[Search], workers: int) -> Iterator[tuple[Search, Outcome]]:
+def run_searches(
+    searches: Sequence[CellSearch], workers: int
+) -> Iterator[tuple[CellSearch, SearchOutcome]]:
     """The outcomes as they come. Raises RuntimeError for a bug of ours."""
     if not searches:
         return
@@ -73,18 +74,18 @@ def run_searches(searches: Sequence[Search], workers: int) -> Iterator[tuple[Sea
             yield searches[place], _judged(searches[place], outcome)
 
 
-def _prepare(drives_machines: bool) -> Mapping[str, Subject]:
+def _prepare(drives_machines: bool) -> Mapping[str, MatrixSubject]:
     if drives_machines:
         warm_up()
     return subjects()
 
 
-def _search(rows: Mapping[str, Subject], search: Search, beacon: Beacon) -> Outcome:
+def _search(rows: Mapping[str, MatrixSubject], search: CellSearch, beacon: Beacon) -> SearchOutcome:
     beacon.bump()
     return DETECTORS[search.detector].search(rows[search.subject], search.seed, beacon)
 
 
-def _judged(search: Search, ended: Ended[Outcome]) -> Outcome:
+def _judged(search: CellSearch, ended: Outcome[SearchOutcome]) -> SearchOutcome:
     if isinstance(ended, Finished):
         return ended.value
     if isinstance(ended, Failed):
@@ -94,4 +95,4 @@ def _judged(search: Search, ended: Ended[Outcome]) -> Outcome:
         )
     caught = DETECTORS[search.detector].sees_losses
     note = ended.sentence("a command")
-    return Outcome(caught, ended.progress, 0.0, "CRASH" if caught else "", note=note)
+    return SearchOutcome(caught, ended.progress, 0.0, "CRASH" if caught else "", note=note)

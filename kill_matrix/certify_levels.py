@@ -13,27 +13,29 @@ from poolproof.certification.jobs import Chunk, Machine, campaign_of, run_machin
 from poolproof.certification.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon
-from poolproof.kill_matrix.detector import Detector, Outcome
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.drivers import CountingLog, kind_of
 from poolproof.kill_matrix.exhaustive import explore
-from poolproof.kill_matrix.subject import Subject
+from poolproof.kill_matrix.subject import MatrixSubject
 
 __all__ = ["CERTIFY", "ODDITIES_ELSEWHERE"]
 
 ODDITIES_ELSEWHERE = "oddities are certified at standard by tests/bugs (make test-deep)"
 
 
-def _certify(level: str, subject: Subject, seed: int, beacon: Beacon) -> Outcome:
+def _certify(level: str, subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     began = time.process_time()
     steps, trace, stage = _runs(level, subject, seed, beacon)
     seconds = time.process_time() - began
     if trace is None:
-        return Outcome(False, steps, seconds)
+        return SearchOutcome(False, steps, seconds)
     assert trace.violation is not None
-    return Outcome(True, steps, seconds, trace.violation.invariant, note=stage)
+    return SearchOutcome(True, steps, seconds, trace.violation.invariant, note=stage)
 
 
-def _runs(level: str, subject: Subject, seed: int, beacon: Beacon) -> tuple[int, Trace | None, str]:
+def _runs(
+    level: str, subject: MatrixSubject, seed: int, beacon: Beacon
+) -> tuple[int, Trace | None, str]:
     """Steps, the first failing trace and the stage that it came from."""
     log = CountingLog(beacon)
     machine = Machine(kind_of(subject), level, seed)
@@ -58,22 +60,22 @@ def _runs(level: str, subject: Subject, seed: int, beacon: Beacon) -> tuple[int,
     return steps + explored, trace, "exhaustive stages"
 
 
-def _chunks(level: str, subject: Subject) -> int:
+def _chunks(level: str, subject: MatrixSubject) -> int:
     budget = BUDGETS[level]
     if subject.level == "manager":
         return budget.chunks_of_layout(1)
     return budget.chunks[kind_of(subject).driven]
 
 
-def _search_quick(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
+def _search_quick(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     return _certify("quick", subject, seed, beacon)
 
 
-def _search_standard(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
+def _search_standard(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     return _certify("standard", subject, seed, beacon)
 
 
-def _not_at_standard(subject: Subject) -> str | None:
+def _not_at_standard(subject: MatrixSubject) -> str | None:
     return ODDITIES_ELSEWHERE if subject.is_oddity else None
 
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from poolproof.harness.isolation import Beacon
-from poolproof.kill_matrix.subject import Subject
+from poolproof.kill_matrix.subject import MatrixSubject
 
-__all__ = ["Detector", "Outcome", "always"]
+__all__ = ["Detector", "SearchOutcome", "always"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SearchOutcome:
     """What one search from one seed came to.
 
     `steps` were executed until something broke, or in all; `seconds` are processor time.
@@ -32,7 +32,7 @@ class Outcome:
     note: str = ""
 
 
-def always(_subject: Subject) -> str | None:
+def always(_subject: MatrixSubject) -> str | None:
     """The detector can speak of every subject."""
     return None
 
@@ -52,8 +52,8 @@ class Detector:
 
     name: str
     what: str
-    search: Callable[[Subject, int, Beacon], Outcome]
-    why_not: Callable[[Subject], str | None] = always
+    search: Callable[[MatrixSubject, int, Beacon], SearchOutcome]
+    why_not: Callable[[MatrixSubject], str | None] = always
     needs: tuple[str, ...] = ()
     is_seeded: bool = True
     is_made_of_others: bool = False

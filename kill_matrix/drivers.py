@@ -18,8 +18,8 @@ from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.minimise import minimise, run_candidate
-from poolproof.kill_matrix.detector import Detector, Outcome
-from poolproof.kill_matrix.subject import LAYOUT, Subject
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
+from poolproof.kill_matrix.subject import LAYOUT, MatrixSubject
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.manager_machine import ManagerMachine
 from poolproof.stateful_tests.run_machine import run_machine
@@ -38,12 +38,12 @@ _MOST_ATTEMPTS = 1500
 """Attempts at a smaller trace: enough for most to come to an end."""
 
 
-def kind_of(subject: Subject) -> RunKind:
+def kind_of(subject: MatrixSubject) -> RunKind:
     """The kind of its runs (`run_kinds.py`)."""
     return manager_kind(LAYOUT) if subject.level == "manager" else RunKind(subject.level)
 
 
-def campaign_for(subject: Subject, seed: int) -> Any:
+def campaign_for(subject: MatrixSubject, seed: int) -> Any:
     """The runs of the plain driver, with weak hashes where the bug needs them."""
     if subject.weak_hashes:
         assert isinstance(subject.profile, ManagerProfile)
@@ -53,7 +53,7 @@ def campaign_for(subject: Subject, seed: int) -> Any:
     return campaign_of(subject.target(), Chunk(kind_of(subject), seed, 0, 0))
 
 
-def minimised_length(subject: Subject, trace: Trace, beacon: Beacon) -> int:
+def minimised_length(subject: MatrixSubject, trace: Trace, beacon: Beacon) -> int:
     """How many commands are left of a failing trace."""
     make = make_for(subject.target(), trace)
     smallest = minimise(
@@ -65,7 +65,7 @@ def minimised_length(subject: Subject, trace: Trace, beacon: Beacon) -> int:
     return len((smallest if smallest.violation is not None else trace).commands)
 
 
-def _drive(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
+def _drive(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     began = time.process_time()
     campaign = campaign_for(subject, seed)
     steps = 0
@@ -77,8 +77,8 @@ def _drive(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
             seconds = time.process_time() - began
             note = "" if run.trace else "reported as a collision of hashes"
             length = minimised_length(subject, trace, beacon)
-            return Outcome(True, steps, seconds, trace.violation.invariant, length, note)
-    return Outcome(False, steps, time.process_time() - began)
+            return SearchOutcome(True, steps, seconds, trace.violation.invariant, length, note)
+    return SearchOutcome(False, steps, time.process_time() - began)
 
 
 class CountingLog(MachineLog):
@@ -103,7 +103,7 @@ class CountingLog(MachineLog):
             self.steps_until_failure = self.num_steps
 
 
-def _run_machine(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
+def _run_machine(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     began = time.process_time()
     log = CountingLog(beacon)
     if subject.weak_hashes:
@@ -120,11 +120,11 @@ def _run_machine(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
     seconds = time.process_time() - began
     trace = result.trace
     if trace is None:
-        return Outcome(False, result.num_steps, seconds)
+        return SearchOutcome(False, result.num_steps, seconds)
     assert trace.violation is not None
     length = minimised_length(subject, trace, beacon)
     steps = log.steps_until_failure or result.num_steps
-    return Outcome(True, steps, seconds, trace.violation.invariant, length)
+    return SearchOutcome(True, steps, seconds, trace.violation.invariant, length)
 
 
 PLAIN = Detector(

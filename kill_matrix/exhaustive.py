@@ -13,9 +13,9 @@ from poolproof.certification.progress import SilentProgress
 from poolproof.contract.trace import Trace
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.isolation import Beacon, InWorker
-from poolproof.kill_matrix.detector import Detector, Outcome
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.drivers import minimised_length
-from poolproof.kill_matrix.subject import Subject
+from poolproof.kill_matrix.subject import MatrixSubject
 
 __all__ = ["EXHAUSTIVE", "explore"]
 
@@ -33,7 +33,9 @@ class _FirstTrace:
         self.kinds |= {failure_kind(trace.violation, trace.commands)}
 
 
-def explore(subject: Subject, level: str, seed: int, beacon: Beacon) -> tuple[int, Trace | None]:
+def explore(
+    subject: MatrixSubject, level: str, seed: int, beacon: Beacon
+) -> tuple[int, Trace | None]:
     """The exhaustive stages of a level, up to the first that fails: steps, and the failing trace.
 
     Steps are counted to the end of the part of the states in which it failed.
@@ -50,15 +52,15 @@ def explore(subject: Subject, level: str, seed: int, beacon: Beacon) -> tuple[in
     return steps, first.trace
 
 
-def _search(subject: Subject, seed: int, beacon: Beacon) -> Outcome:
+def _search(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     began = time.process_time()
     steps, trace = explore(subject, "quick", seed, beacon)
     seconds = time.process_time() - began
     if trace is None:
-        return Outcome(False, steps, seconds)
+        return SearchOutcome(False, steps, seconds)
     assert trace.violation is not None
     length = minimised_length(subject, trace, beacon)
-    return Outcome(True, steps, seconds, trace.violation.invariant, length)
+    return SearchOutcome(True, steps, seconds, trace.violation.invariant, length)
 
 
 EXHAUSTIVE = Detector(

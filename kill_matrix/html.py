@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from poolproof.kill_matrix.matrix import Matrix, Row, Seen
+from poolproof.kill_matrix.matrix import Matrix, MatrixCell, MatrixRow
 from poolproof.kill_matrix.threads import link_of
 from poolproof.kill_matrix.wording import (
     KERNELS,
@@ -50,11 +50,11 @@ def matrix_html(matrix: Matrix) -> str:
 _GROUPS = ("queue", "pool", "manager", "oddities, which are right")
 
 
-def _group(row: Row) -> str:
+def _group(row: MatrixRow) -> str:
     return _GROUPS[-1] if row.is_oddity else row.level
 
 
-def _cell_class(row: Row, seen: Seen) -> str:
+def _cell_class(row: MatrixRow, seen: MatrixCell) -> str:
     if seen.why_not:
         return "none"
     if row.is_oddity:
@@ -62,7 +62,7 @@ def _cell_class(row: Row, seen: Seen) -> str:
     return "caught" if seen.caught == seen.of else "partly" if seen.caught else "missed"
 
 
-def _cell_title(name: str, seen: Seen) -> str:
+def _cell_title(name: str, seen: MatrixCell) -> str:
     """What a cell says when it is pointed at."""
     if seen.why_not:
         return f"{name}: {seen.why_not}"

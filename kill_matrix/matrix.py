@@ -7,14 +7,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from poolproof.kill_matrix.cells import Cell, Search
-from poolproof.kill_matrix.detector import Outcome
+from poolproof.kill_matrix.cells import Cell, CellSearch
+from poolproof.kill_matrix.detector import SearchOutcome
 
-__all__ = ["Column", "Matrix", "Row", "Seen", "summed_up"]
+__all__ = ["Column", "Matrix", "MatrixCell", "MatrixRow", "summed_up"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MatrixCell:
     """One cell: how many of its searches caught the bug, and at what cost.
 
     `steps` and `seconds` are medians over the seeds, where a search that missed counts as one
@@ -48,7 +48,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MatrixRow:
     """A specimen or an oddity, with its cells by the name of the column."""
 
     id: str
@@ -58,7 +58,7 @@ class Row:
     threads: tuple[str, ...]
     severity: str
     is_silent: bool
-    cells: Mapping[str, Seen]
+    cells: Mapping[str, MatrixCell]
 
     @property
     def caught_by(self) -> tuple[str, ...]:
@@ -86,25 +86,25 @@ class Matrix:
     python: str
     seeds: tuple[int, ...]
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[MatrixRow, ...]
 
     @property
-    def specimens(self) -> list[Row]:
+    def specimens(self) -> list[MatrixRow]:
         """The rows that are wrong."""
         return [row for row in self.rows if not row.is_oddity]
 
     @property
-    def oddities(self) -> list[Row]:
+    def oddities(self) -> list[MatrixRow]:
         """The rows that are right."""
         return [row for row in self.rows if row.is_oddity]
 
     @property
-    def missed(self) -> list[Row]:
+    def missed(self) -> list[MatrixRow]:
         """Specimens that no detector caught, of those that can speak of them."""
         return [row for row in self.specimens if row.was_searched and not row.caught_by]
 
     @property
-    def accused(self) -> list[Row]:
+    def accused(self) -> list[MatrixRow]:
         """Oddities that some detector caught, which is a false alarm."""
         return [row for row in self.oddities if row.caught_by]
 
@@ -113,22 +113,22 @@ class Matrix:
         """1 when a specimen is missed by every detector or an oddity accused, otherwise 0."""
         return int(bool(self.missed or self.accused))
 
-    def caught_in(self, column: str) -> list[Row]:
+    def caught_in(self, column: str) -> list[MatrixRow]:
         """The specimens that a detector caught."""
         return [row for row in self.specimens if column in row.caught_by]
 
-    def spoken_of(self, column: str) -> list[Row]:
+    def spoken_of(self, column: str) -> list[MatrixRow]:
         """The specimens that it could speak of."""
         return [row for row in self.specimens if row.cells[column].of]
 
-    def only_in(self, *, invariants: bool) -> dict[str, list[Row]]:
+    def only_in(self, *, invariants: bool) -> dict[str, list[MatrixRow]]:
         """By column the specimens that it alone catches, among invariants or among searches."""
         names = [
             column.name
             for column in self.columns
             if column.is_invariant == invariants and not column.is_made_of_others
         ]
-        found: dict[str, list[Row]] = {}
+        found: dict[str, list[MatrixRow]] = {}
         for row in self.specimens:
             caught = [name for name in names if name in row.caught_by]
             if len(caught) == 1:
@@ -136,14 +136,14 @@ class Matrix:
         return found
 
 
-def summed_up(cell: Cell, outcomes: Mapping[Search, Outcome]) -> Seen:
+def summed_up(cell: Cell, outcomes: Mapping[CellSearch, SearchOutcome]) -> MatrixCell:
     """What the searches of a cell showed together."""
     if cell.why_not:
-        return Seen(why_not=cell.why_not)
+        return MatrixCell(why_not=cell.why_not)
     found = [outcomes[search] for search in cell.searches]
     caught = [outcome for outcome in found if outcome.caught]
     lengths = [outcome.length for outcome in caught if outcome.length is not None]
-    return Seen(
+    return MatrixCell(
         caught=len(caught),
         of=len(found),
         steps=_median([o.steps if o.caught else math.inf for o in found]),

@@ -8,7 +8,7 @@ from typing import Any
 
 from poolproof.certification.json_fields import FieldError, Fields
 from poolproof.contract.errors import PoolproofError
-from poolproof.kill_matrix.matrix import Column, Matrix, Row, Seen
+from poolproof.kill_matrix.matrix import Column, Matrix, MatrixCell, MatrixRow
 
 __all__ = ["MatrixFileError", "matrix_json", "matrix_of", "read_matrix"]
 
@@ -74,7 +74,7 @@ def matrix_of(value: Any) -> Matrix:
     )
 
 
-def _row_to_json(row: Row) -> dict[str, Any]:
+def _row_to_json(row: MatrixRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "title": row.title,
@@ -87,7 +87,7 @@ def _row_to_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _seen_to_json(seen: Seen) -> dict[str, Any]:
+def _seen_to_json(seen: MatrixCell) -> dict[str, Any]:
     if seen.why_not:
         return {"why_not": seen.why_not}
     value: dict[str, Any] = {"caught": seen.caught, "of": seen.of}
@@ -111,9 +111,9 @@ def _column_of(value: Any) -> Column:
     )
 
 
-def _row_of(value: Any) -> Row:
+def _row_of(value: Any) -> MatrixRow:
     fields = Fields(value, "a row")
-    return Row(
+    return MatrixRow(
         id=fields.text("id"),
         title=fields.text("title"),
         level=fields.text("level"),
@@ -125,11 +125,11 @@ def _row_of(value: Any) -> Row:
     )
 
 
-def _seen_of(value: Any) -> Seen:
+def _seen_of(value: Any) -> MatrixCell:
     fields = Fields(value, "a cell")
     if fields.has("why_not"):
-        return Seen(why_not=fields.text("why_not"))
-    return Seen(
+        return MatrixCell(why_not=fields.text("why_not"))
+    return MatrixCell(
         caught=fields.integer("caught"),
         of=fields.integer("of"),
         steps=fields.number("steps") if fields.has("steps") else None,

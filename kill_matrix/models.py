@@ -10,9 +10,9 @@ import time
 from unittest.mock import patch
 
 from poolproof.harness.isolation import Beacon
-from poolproof.kill_matrix.detector import Detector, Outcome
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.planted_in_models import IN_CONTRACTS, IN_PROOF
-from poolproof.kill_matrix.subject import Subject
+from poolproof.kill_matrix.subject import MatrixSubject
 
 __all__ = ["PROOF", "SYMBOLIC"]
 
@@ -20,7 +20,7 @@ _SYMBOLIC_TIMEOUT_S = 20.0
 """What `poolproof symbolic` gives each condition."""
 
 
-def _prove(subject: Subject, _seed: int, beacon: Beacon) -> Outcome:
+def _prove(subject: MatrixSubject, _seed: int, beacon: Beacon) -> SearchOutcome:
     """Look for a step of the wrong model after which an invariant does not hold."""
     from poolproof.exploration.proof.all_planted import PLANTED
     from poolproof.exploration.proof.planted import catch
@@ -32,10 +32,12 @@ def _prove(subject: Subject, _seed: int, beacon: Beacon) -> Outcome:
     caught = catch(planted)
     seconds = time.process_time() - began
     invariant = planted.invariant if caught.is_caught else ""
-    return Outcome(caught.is_caught, 0, seconds, invariant, note=f"{name}: {planted.sentence}")
+    return SearchOutcome(
+        caught.is_caught, 0, seconds, invariant, note=f"{name}: {planted.sentence}"
+    )
 
 
-def _confirm(subject: Subject, _seed: int, beacon: Beacon) -> Outcome:
+def _confirm(subject: MatrixSubject, _seed: int, beacon: Beacon) -> SearchOutcome:
     """Put the wrong version in the place of the right one; its contract has to be refuted."""
     from poolproof.exploration.symbolic.catalogue import CONTRACTS, WRONG
     from poolproof.exploration.symbolic.symbolic_run import examine
@@ -49,14 +51,14 @@ def _confirm(subject: Subject, _seed: int, beacon: Beacon) -> Outcome:
     with patch.object(module, wrong.name, wrong.version):
         verdict = examine(contract, _SYMBOLIC_TIMEOUT_S).verdict
     seconds = time.process_time() - began
-    return Outcome(verdict == "refuted", 0, seconds, note=f"{name}: {wrong.sentence}")
+    return SearchOutcome(verdict == "refuted", 0, seconds, note=f"{name}: {wrong.sentence}")
 
 
-def _not_in_proof(subject: Subject) -> str | None:
+def _not_in_proof(subject: MatrixSubject) -> str | None:
     return None if subject.id in IN_PROOF else "its mistake is not planted in a model"
 
 
-def _not_in_contracts(subject: Subject) -> str | None:
+def _not_in_contracts(subject: MatrixSubject) -> str | None:
     return (
         None if subject.id in IN_CONTRACTS else "its mistake is not in a function with a contract"
     )

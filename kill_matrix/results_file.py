@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from poolproof.certification.code_digest import SEARCHING, digest_of
-from poolproof.kill_matrix.cells import Search
-from poolproof.kill_matrix.detector import Outcome
+from poolproof.kill_matrix.cells import CellSearch
+from poolproof.kill_matrix.detector import SearchOutcome
 from poolproof.report.lines_file import LinesFile
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ResultsFile:
         self._path = path
         self._code = digest_of_code()
         self._file = LinesFile(path, _FORMAT, {"code": self._code}, self._not_ours)
-        self.done: dict[Search, Outcome] = {}
+        self.done: dict[CellSearch, SearchOutcome] = {}
         self.note = ""
 
     def __enter__(self) -> Self:
@@ -71,15 +71,17 @@ class ResultsFile:
     ) -> None:
         self._file.__exit__(kind, error, trace)
 
-    def add(self, search: Search, outcome: Outcome) -> None:
+    def add(self, search: CellSearch, outcome: SearchOutcome) -> None:
         """Keep a result, on disk before the next search ends."""
         self.done[search] = outcome
         self._file.append({**asdict(search), **asdict(outcome)})
 
     def _take(self, number: int, record: Any) -> None:
         try:
-            search = Search(str(record["subject"]), str(record["detector"]), int(record["seed"]))
-            self.done[search] = Outcome(
+            search = CellSearch(
+                str(record["subject"]), str(record["detector"]), int(record["seed"])
+            )
+            self.done[search] = SearchOutcome(
                 caught=bool(record["caught"]),
                 steps=int(record["steps"]),
                 seconds=float(record["seconds"]),

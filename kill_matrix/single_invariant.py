@@ -13,9 +13,9 @@ from functools import partial
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.single_invariant import STATED_AT
 from poolproof.invariants.catalogue import STATEMENTS
-from poolproof.kill_matrix.detector import Detector, Outcome
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.drivers import campaign_for
-from poolproof.kill_matrix.subject import Subject
+from poolproof.kill_matrix.subject import MatrixSubject
 
 __all__ = ["INVARIANTS", "MOST_RUNS"]
 
@@ -23,7 +23,7 @@ MOST_RUNS = 30
 """Runs of the plain driver; those who see a bug at all need a few, the others cost all of them."""
 
 
-def _drive(name: str, subject: Subject, seed: int, beacon: Beacon) -> Outcome:
+def _drive(name: str, subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     began = time.process_time()
     campaign = replace(campaign_for(subject, seed), only=name)
     steps = 0
@@ -31,11 +31,11 @@ def _drive(name: str, subject: Subject, seed: int, beacon: Beacon) -> Outcome:
         run = campaign.run(number, beacon.bump)
         steps += run.num_steps
         if run.trace is not None or run.collision is not None:
-            return Outcome(True, steps, time.process_time() - began, name)
-    return Outcome(False, steps, time.process_time() - began)
+            return SearchOutcome(True, steps, time.process_time() - began, name)
+    return SearchOutcome(False, steps, time.process_time() - began)
 
 
-def _why_not(name: str, subject: Subject) -> str | None:
+def _why_not(name: str, subject: MatrixSubject) -> str | None:
     rules = subject.profile
     if name not in STATED_AT[subject.level]:
         return f"the {subject.level} level does not state {name}"
@@ -52,7 +52,7 @@ def _why_not(name: str, subject: Subject) -> str | None:
     return None
 
 
-def _shows_links(subject: Subject) -> bool:
+def _shows_links(subject: MatrixSubject) -> bool:
     """Whether an instance can be asked for the neighbours of a block."""
     instance = subject.make(8 + (subject.profile.null_block or 0), True)
     return callable(getattr(instance, "free_neighbours", None))

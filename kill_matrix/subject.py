@@ -13,9 +13,9 @@ from poolproof.bugs.oddities import ODDITIES
 from poolproof.bugs.specimen import Specimen
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
-from poolproof.targets.target import Layout, Make, Target
+from poolproof.targets.target import Make, ManagerLayout, Target
 
-__all__ = ["LAYOUT", "Subject", "subjects"]
+__all__ = ["LAYOUT", "MatrixSubject", "subjects"]
 
 LAYOUT = "planted"
 """The name of the one layout in which a manager of this matrix is set up."""
@@ -24,7 +24,7 @@ _BLOCK_SIZE_OF_ODDITIES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class MatrixSubject:
     """An allocator that is wrong in a known way, or an oddity, which is right.
 
     `threads` are where the cause was told, the own one first. With `weak_hashes` the bug shows
@@ -52,9 +52,9 @@ class Subject:
 
     def target(self) -> Target:
         """The subject as `certify` would have loaded it."""
-        layouts: tuple[Layout, ...] = ()
+        layouts: tuple[ManagerLayout, ...] = ()
         if isinstance(self.profile, ManagerProfile):
-            layouts = (Layout(LAYOUT, self.profile, self.make, self.block_size),)
+            layouts = (ManagerLayout(LAYOUT, self.profile, self.make, self.block_size),)
         return Target(
             name=self.id,
             level=self.level,
@@ -69,7 +69,7 @@ class Subject:
         )
 
 
-def subjects() -> dict[str, Subject]:
+def subjects() -> dict[str, MatrixSubject]:
     """All rows by id: queue, pool and manager specimens, then the oddities."""
     in_order = sorted(SPECIMENS.values(), key=lambda found: found.level != "queue")
     rows = [_planted(found) for found in in_order]
@@ -78,8 +78,8 @@ def subjects() -> dict[str, Subject]:
     return {row.id: row for row in rows}
 
 
-def _planted(found: Specimen) -> Subject:
-    return Subject(
+def _planted(found: Specimen) -> MatrixSubject:
+    return MatrixSubject(
         id=found.id,
         title=found.title,
         level=found.level,
@@ -92,8 +92,8 @@ def _planted(found: Specimen) -> Subject:
     )
 
 
-def _planted_manager(found: ManagerSpecimen) -> Subject:
-    return Subject(
+def _planted_manager(found: ManagerSpecimen) -> MatrixSubject:
+    return MatrixSubject(
         id=found.id,
         title=found.title,
         level="manager",
@@ -108,11 +108,11 @@ def _planted_manager(found: ManagerSpecimen) -> Subject:
     )
 
 
-def _odd(cls: Any) -> Subject:
+def _odd(cls: Any) -> MatrixSubject:
     title = " ".join((cls.__doc__ or "").partition("\n")[0].split()).rstrip(".")
     rows = getattr(cls, "profile", {})
     if hasattr(cls, "block_table"):
-        return Subject(
+        return MatrixSubject(
             id=cls.__name__,
             title=title,
             level="manager",
@@ -123,7 +123,7 @@ def _odd(cls: Any) -> Subject:
             block_size=_BLOCK_SIZE_OF_ODDITIES,
         )
     is_queue = hasattr(cls, "popleft")
-    return Subject(
+    return MatrixSubject(
         id=cls.__name__,
         title=title,
         level="queue" if is_queue else "pool",

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from poolproof.kill_matrix.matrix import Column, Matrix, Row
+from poolproof.kill_matrix.matrix import Column, Matrix, MatrixRow
 from poolproof.kill_matrix.wording import (
     KERNELS,
     LEGEND,
@@ -61,7 +61,7 @@ def _rows(matrix: Matrix, columns: list[Column]) -> Table:
     return table
 
 
-def _style(row: Row) -> str:
+def _style(row: MatrixRow) -> str:
     if row.is_oddity:
         return "bold red" if row.caught_by else "dim"
     return "bold red" if row.was_searched and not row.caught_by else ""

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from poolproof.harness.isolation import Beacon
-from poolproof.kill_matrix.detector import Detector, Outcome
-from poolproof.kill_matrix.subject import Subject
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
+from poolproof.kill_matrix.subject import MatrixSubject
 from poolproof.kill_matrix.unit_examples.example import Book
 from poolproof.kill_matrix.unit_examples.manager import MANAGER_EXAMPLES
 from poolproof.kill_matrix.unit_examples.pool import POOL_EXAMPLES
@@ -47,19 +47,19 @@ class _Counted:
         return call
 
 
-def examples_for(subject: Subject) -> Book:
+def examples_for(subject: MatrixSubject) -> Book:
     """The examples of the subject's level; those that do not suit it are left out when they run."""
     return _BOOKS[subject.level]
 
 
-def _build(subject: Subject, beacon: Beacon) -> _Counted:
+def _build(subject: MatrixSubject, beacon: Beacon) -> _Counted:
     null = subject.profile.null_block
     usable = _USABLE_BLOCKS[subject.level]
     num_blocks = usable if null is None else max(usable, null) + 1
     return _Counted(subject.make(num_blocks, True), subject.block_size, beacon)
 
 
-def _run_examples(subject: Subject, _seed: int, beacon: Beacon) -> Outcome:
+def _run_examples(subject: MatrixSubject, _seed: int, beacon: Beacon) -> SearchOutcome:
     began = time.process_time()
     steps = 0
     for example in examples_for(subject):
@@ -71,8 +71,8 @@ def _run_examples(subject: Subject, _seed: int, beacon: Beacon) -> Outcome:
         if failure is not None:
             seconds = time.process_time() - began
             note = f"{example.name}: {failure}"
-            return Outcome(True, steps, seconds, length=instance.num_calls, note=note)
-    return Outcome(False, steps, time.process_time() - began)
+            return SearchOutcome(True, steps, seconds, length=instance.num_calls, note=note)
+    return SearchOutcome(False, steps, time.process_time() - began)
 
 
 def _failure(run: Callable[[], None]) -> str | None:

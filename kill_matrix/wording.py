@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poolproof.kill_matrix.matrix import Matrix, Row, Seen
+from poolproof.kill_matrix.matrix import Matrix, MatrixCell, MatrixRow
 
 __all__ = [
     "KERNELS",
@@ -30,7 +30,7 @@ def count_text(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def cell_text(seen: Seen) -> str:
+def cell_text(seen: MatrixCell) -> str:
     """One cell, in as few characters as say it."""
     if seen.why_not:
         return "?" if seen.is_missing else "."
@@ -43,13 +43,13 @@ def cell_text(seen: Seen) -> str:
     return f"{steps} {share}".strip()
 
 
-def steps_of(rows: Sequence[Row], column: str) -> str:
+def steps_of(rows: Sequence[MatrixRow], column: str) -> str:
     """The median over specimens of the median steps, for those that were caught."""
     median = _median([row.cells[column].steps for row in rows if row.cells[column].caught])
     return count_text(median) if median else "-"
 
 
-def seconds_of(rows: Sequence[Row], column: str) -> str:
+def seconds_of(rows: Sequence[MatrixRow], column: str) -> str:
     """The same of the seconds."""
     median = _median([row.cells[column].seconds for row in rows if row.cells[column].caught])
     return "-" if median is None else f"{median:.2g}"
@@ -60,7 +60,7 @@ def _median(values: Sequence[float | None]) -> float | None:
     return known[len(known) // 2] if known else None
 
 
-def invariants_text(matrix: Matrix, row: Row) -> str:
+def invariants_text(matrix: Matrix, row: MatrixRow) -> str:
     """Which invariants catch a specimen alone, the quickest first, each with its steps."""
     names = [column.name for column in matrix.columns if column.is_invariant]
     caught = [name for name in names if row.cells[name].caught]
@@ -97,7 +97,7 @@ def verdict_text(matrix: Matrix) -> str:
     return text
 
 
-def _ids(rows: Sequence[Row]) -> str:
+def _ids(rows: Sequence[MatrixRow]) -> str:
     return ", ".join(row.id for row in rows) or "none"
 
 

@@ -14,9 +14,9 @@ from poolproof.harness.isolation import Beacon
 from poolproof.power.line_trace import traced
 from poolproof.power.modules import Prepared, plant
 from poolproof.power.mutation import Mutation
-from poolproof.power.stages import Failure, Stage, failures_of
+from poolproof.power.stages import Stage, StageFailure, failures_of
 
-__all__ = ["Judged", "Look", "Survey", "Task", "judge", "look", "survey"]
+__all__ = ["Judged", "Look", "StageSurvey", "Task", "judge", "look", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def look(prepared: Prepared, _: None, beacon: Beacon) -> Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class StageSurvey:
     """What the unmutated target does in a stage.
 
     `lines` are (module, line), `functions` (module, name, first line); `failing` are the plain
@@ -48,7 +48,7 @@ class Survey:
     failing: frozenset[int] = frozenset()
 
 
-def survey(prepared: Prepared, job: tuple[Description, Stage], beacon: Beacon) -> Survey:
+def survey(prepared: Prepared, job: tuple[Description, Stage], beacon: Beacon) -> StageSurvey:
     """Run a stage on the unmutated target and trace it."""
     about, stage = job
     modules = {
@@ -61,7 +61,7 @@ def survey(prepared: Prepared, job: tuple[Description, Stage], beacon: Beacon) -
             failure.run
             for failure in failures_of(prepared.targets[stage.target], about, stage, beacon)
         )
-    return Survey(
+    return StageSurvey(
         stage,
         frozenset((modules[file], line) for file, line in seen.lines),
         frozenset((modules[file], name, line) for file, name, line in seen.functions),
@@ -75,7 +75,7 @@ class Task:
 
     mutation: Mutation
     about: tuple[Description, ...]
-    stages: tuple[Survey, ...]
+    stages: tuple[StageSurvey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,9 @@ def judge(prepared: Prepared, task: Task, beacon: Beacon) -> Judged:
     return Judged(stages_run=tuple(names))
 
 
-def _first_new(prepared: Prepared, task: Task, known: Survey, beacon: Beacon) -> Failure | None:
+def _first_new(
+    prepared: Prepared, task: Task, known: StageSurvey, beacon: Beacon
+) -> StageFailure | None:
     """The first failure of a stage that the unmutated target does not show."""
     if -1 in known.failing:
         return None

@@ -17,7 +17,7 @@ from typing import Any
 
 from poolproof.certification.driving import value_of
 from poolproof.certification.options import CertifyOptions
-from poolproof.certification.progress import Progress
+from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.target import TargetError
 from poolproof.harness.isolation import Failed, Finished, ImporterError, Isolation, raise_if_ours
@@ -26,7 +26,7 @@ from poolproof.power.modules import Prepared, prepare
 from poolproof.power.mutation import Mutation, Source
 from poolproof.power.own_tests import OwnTests
 from poolproof.power.planting import candidates, sample
-from poolproof.power.power_jobs import Judged, Survey, Task, judge, look, survey
+from poolproof.power.power_jobs import Judged, StageSurvey, Task, judge, look, survey
 from poolproof.power.power_options import PowerOptions
 from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport
 from poolproof.power.stages import Stage, stages_beside, stages_of
@@ -40,7 +40,10 @@ __all__ = ["PowerRun", "power_run"]
 
 @contextmanager
 def power_run(
-    load: Callable[[], Target], options: CertifyOptions, power: PowerOptions, progress: Progress
+    load: Callable[[], Target],
+    options: CertifyOptions,
+    power: PowerOptions,
+    progress: StageProgress,
 ) -> Iterator[PowerRun]:
     """A power run on the target that `load` loads, in child processes.
 
@@ -69,7 +72,7 @@ class PowerRun:
         isolation: Isolation[Prepared],
         options: CertifyOptions,
         power: PowerOptions,
-        progress: Progress,
+        progress: StageProgress,
     ) -> None:
         self._isolation = isolation
         self._options = options
@@ -82,7 +85,7 @@ class PowerRun:
         self._tests = self._own_tests()
         progress.end()
 
-    def measure(self, progress: Progress) -> PowerReport:
+    def measure(self, progress: StageProgress) -> PowerReport:
         """Survey, mutants, own tests.
 
         Raises TargetError where no run enters the source or another judge does not hold, and
@@ -149,7 +152,7 @@ class PowerRun:
             stages += stages_beside(kinds, options.level, options.seed, place, about.name)
         return stages
 
-    def _survey(self) -> list[Survey]:
+    def _survey(self) -> list[StageSurvey]:
         """What the unmutated target executes and breaks in each stage."""
         stages = self._stages()
         self._progress.begin("stages, traced on the unmutated target", len(stages))
@@ -162,7 +165,7 @@ class PowerRun:
                 surveys.append(outcome.value)
             else:
                 # It is lost unmutated as well (an accepted finding), and shows nothing of mutants.
-                surveys.append(Survey(stage, failing=frozenset([-1])))
+                surveys.append(StageSurvey(stage, failing=frozenset([-1])))
         for known in surveys:
             if known.stage.beside and known.failing:
                 raise TargetError(
@@ -172,7 +175,7 @@ class PowerRun:
         return surveys
 
     def _judged(
-        self, mutations: Sequence[Mutation], surveys: Sequence[Survey], known: VerdictsFile
+        self, mutations: Sequence[Mutation], surveys: Sequence[StageSurvey], known: VerdictsFile
     ) -> list[Mutant]:
         """Each mutant certified by the stages that execute one of its lines."""
         tasks = [Task(each, self._about, _reaching(each, surveys)) for each in mutations]
@@ -211,17 +214,17 @@ class PowerRun:
         return [replace(mutant, own=found[mutant.mutation]) for mutant in mutants]
 
 
-def _reaching(mutation: Mutation, surveys: Sequence[Survey]) -> tuple[Survey, ...]:
+def _reaching(mutation: Mutation, surveys: Sequence[StageSurvey]) -> tuple[StageSurvey, ...]:
     """The stages that execute a line of the mutation; in all others nothing can differ."""
     first, last = mutation.lines
     changed = {(mutation.module, line) for line in range(first, last + 1)}
     found = [known for known in surveys if -1 not in known.failing and changed & known.lines]
     # What a task carries travels to its worker; the lines are not needed there.
-    return tuple(Survey(known.stage, failing=known.failing) for known in found)
+    return tuple(StageSurvey(known.stage, failing=known.failing) for known in found)
 
 
 def _candidates(
-    sources: Sequence[Source], surveys: Sequence[Survey], *, of_size: bool
+    sources: Sequence[Source], surveys: Sequence[StageSurvey], *, of_size: bool
 ) -> tuple[list[MutatedModule], list[Mutation]]:
     """The mutated modules, and every edit of the functions that some stage of the target enters.
 

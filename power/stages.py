@@ -26,7 +26,7 @@ from poolproof.harness.isolation import Beacon, InWorker
 from poolproof.harness.manager_production import ManagerSizes
 from poolproof.targets.target import Target
 
-__all__ = ["Failure", "Stage", "failures_of", "stages_beside", "stages_of"]
+__all__ = ["Stage", "StageFailure", "failures_of", "stages_beside", "stages_of"]
 
 _SHARE_BESIDE = 4
 """Targets that judge as well give so many times fewer runs: what they see first is what counts."""
@@ -58,7 +58,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StageFailure:
     """The first violation of a stage; `run` is the number of the plain run that showed it."""
 
     violation: Violation
@@ -142,7 +142,7 @@ def stages_beside(
 
 def failures_of(
     target: Target, about: Description, stage: Stage, beacon: Beacon
-) -> Iterator[Failure]:
+) -> Iterator[StageFailure]:
     """What breaks in a stage: of plain runs each, of the others the first."""
     if stage.driver == "plain":
         yield from _plain(target, stage, beacon)
@@ -156,7 +156,7 @@ def failures_of(
         yield from _explored(target, about, stage, beacon)
 
 
-def _plain(target: Target, stage: Stage, beacon: Beacon) -> Iterator[Failure]:
+def _plain(target: Target, stage: Stage, beacon: Beacon) -> Iterator[StageFailure]:
     campaign = campaign_of(target, Chunk(stage.kind, stage.seed, stage.first, stage.count))
     for number in _numbers(target, stage):
         beacon.bump()
@@ -176,7 +176,7 @@ def _numbers(target: Target, stage: Stage) -> range:
 
 def _explored(
     target: Target, about: Description, stage: Stage, beacon: Beacon
-) -> Iterator[Failure]:
+) -> Iterator[StageFailure]:
     def never(*_: object) -> NoReturn:
         raise AssertionError("nothing is minimised here")
 
@@ -196,6 +196,6 @@ def _explored(
         yield _failure(failed.trace)
 
 
-def _failure(trace: Trace, run: int = -1) -> Failure:
+def _failure(trace: Trace, run: int = -1) -> StageFailure:
     assert trace.violation is not None
-    return Failure(trace.violation, len(trace.commands), run)
+    return StageFailure(trace.violation, len(trace.commands), run)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.curve import with_point
-from poolproof.fuzz.findings import Finding, Pending, line_of, waiting_line_of
+from poolproof.fuzz.findings import CampaignFinding, Pending, line_of, waiting_line_of
 from poolproof.fuzz.folder import (
     CampaignFolder,
     read_coverage,
@@ -89,8 +89,8 @@ def _with_damage(record: CampaignRecord, damage: Damage) -> CampaignRecord:
 def _record(
     settings: CampaignSettings,
     status: CampaignStatus | None,
-    findings: list[Finding],
-    forms: dict[str, list[Finding]],
+    findings: list[CampaignFinding],
+    forms: dict[str, list[CampaignFinding]],
     pending: list[Pending],
 ) -> CampaignRecord:
     counted = {line.fingerprint: line.runs_seen for line in status.findings} if status else {}

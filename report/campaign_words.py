@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from poolproof.fuzz.coordinator import Budget
+from poolproof.fuzz.coordinator import CampaignBudget
 from poolproof.fuzz.status import CampaignStatus, FindingLine
 
 __all__ = [
@@ -40,7 +40,7 @@ _ENDINGS = {
 class Allowance:
     """What a session may still use of its budget; what earlier sessions used does not count."""
 
-    budget: Budget
+    budget: CampaignBudget
     earlier_seconds: float = 0.0
     earlier_steps: int = 0
 

@@ -12,7 +12,7 @@ from typing import Protocol, TextIO
 from rich.console import Console
 from rich.live import Live
 
-from poolproof.fuzz.findings import Finding, Pending
+from poolproof.fuzz.findings import CampaignFinding, Pending
 from poolproof.fuzz.status import CampaignStatus
 from poolproof.report.campaign_words import Allowance
 from poolproof.report.fuzz_lines import PlainDisplay, QuietDisplay
@@ -28,7 +28,7 @@ class Display(Protocol):
         """The campaign stands so."""
         ...
 
-    def say(self, finding: Finding) -> None:
+    def say(self, finding: CampaignFinding) -> None:
         """A finding is on disk."""
         ...
 

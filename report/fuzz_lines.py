@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from poolproof.contract.outside import printable
-from poolproof.fuzz.findings import Finding, Pending, waiting_line_of
+from poolproof.fuzz.findings import CampaignFinding, Pending, waiting_line_of
 from poolproof.fuzz.status import CampaignStatus, WaitingLine
 from poolproof.report.campaign_words import (
     Allowance,
@@ -44,7 +44,7 @@ class QuietDisplay:
     def show(self, status: CampaignStatus) -> None:
         """A status has come."""
 
-    def say(self, finding: Finding) -> None:
+    def say(self, finding: CampaignFinding) -> None:
         """A finding is on disk."""
         click.echo(finding_text(finding))
 
@@ -68,7 +68,7 @@ class PlainDisplay(QuietDisplay):
             click.echo(_status_text(status, self._allowance.seconds_left(status)), err=True)
 
 
-def finding_text(finding: Finding) -> str:
+def finding_text(finding: CampaignFinding) -> str:
     """A finding in one line."""
     violation = finding.trace.violation
     assert violation is not None

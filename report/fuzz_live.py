@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from poolproof.contract.outside import printable
-from poolproof.fuzz.findings import Finding, Pending, waiting_line_of
+from poolproof.fuzz.findings import CampaignFinding, Pending, waiting_line_of
 from poolproof.fuzz.status import CampaignStatus, FindingLine
 from poolproof.report.campaign_words import (
     Allowance,
@@ -105,7 +105,7 @@ class LiveDisplay:
         left = self._allowance.seconds_left(status)
         self._live.update(campaign_panel(status, left, self._live.console), refresh=True)
 
-    def say(self, finding: Finding) -> None:
+    def say(self, finding: CampaignFinding) -> None:
         self._print(finding_text(finding))
 
     def say_waiting(self, pending: Pending) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poolproof.contract.target import TargetError
-from poolproof.targets.target import Layout, Make, Target
+from poolproof.targets.target import Make, ManagerLayout, Target
 
 __all__ = ["MANAGER_SHAPES", "ManagerShape", "manager_target"]
 
@@ -34,7 +34,7 @@ MANAGER_SHAPES: dict[str, ManagerShape] = {}
 def manager_target(
     name: str,
     shape: str,
-    layouts: Sequence[Layout],
+    layouts: Sequence[ManagerLayout],
     *,
     version: str | None = None,
     source: str = "",
@@ -45,7 +45,9 @@ def manager_target(
 
     Raises TargetError where none is run; the message has the reasons.
     """
-    first: Layout | None = next((layout for layout in layouts if layout.make is not None), None)
+    first: ManagerLayout | None = next(
+        (layout for layout in layouts if layout.make is not None), None
+    )
     if first is None:
         reasons = "; ".join(f"{layout.name}: {layout.why_not}" for layout in layouts)
         raise TargetError(f"{name} has no layout that can be run: {reasons or 'none is known'}")

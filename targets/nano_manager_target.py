@@ -28,7 +28,7 @@ from poolproof.targets.installed_nano_vllm import NANO_VLLM_PORT, nano_vllm
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
 from poolproof.targets.nano_manager import NANO_METHODS, NanoManager
 from poolproof.targets.nano_manager_sequence import sequence_maker
-from poolproof.targets.target import Layout, Target, source_of
+from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import TargetSpec
 
 __all__ = ["impl_nano_manager", "nano_vllm_manager"]
@@ -117,7 +117,7 @@ def _target(name: str, cls: type, profile: ManagerProfile, version: str | None) 
     return manager_target(
         name,
         "nano",
-        [Layout(profile.layout_name, profile, make, _BLOCK_SIZE)],
+        [ManagerLayout(profile.layout_name, profile, make, _BLOCK_SIZE)],
         version=version,
         source=source_of(cls),
         real_class=cls,

@@ -18,7 +18,7 @@ from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.manager_target import manager_target
-from poolproof.targets.target import Layout, Make, Target, source_of
+from poolproof.targets.target import Make, ManagerLayout, Target, source_of
 
 __all__ = ["ask_instance", "declared_profile", "native_target"]
 
@@ -49,7 +49,7 @@ def native_target(
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
     if isinstance(profile, ManagerProfile):
-        layout = Layout(
+        layout = ManagerLayout(
             profile.layout_name,
             profile,
             _manager_maker(cls, _BLOCK_SIZE),

@@ -27,7 +27,7 @@ from poolproof.contract.target import (
     capabilities_of,
 )
 from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.targets.target import Layout, Make, Target
+from poolproof.targets.target import Make, ManagerLayout, Target
 
 __all__ = ["Paired", "paired_target"]
 
@@ -131,7 +131,7 @@ def paired_target(first: Target, second: Target) -> Target:
         )
 
     layouts = tuple(
-        Layout(one.name, one.profile, pair(one.make, other.make), one.block_size)
+        ManagerLayout(one.name, one.profile, pair(one.make, other.make), one.block_size)
         for one in first.layouts
         for other in second.layouts
         if one.name == other.name and one.block_size == other.block_size

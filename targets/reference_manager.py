@@ -14,7 +14,7 @@ from poolproof.contract.target import TargetError
 from poolproof.reference.native_manager import NativeSequenceManager
 from poolproof.targets.builtin_profile import builtin_profile
 from poolproof.targets.manager_target import manager_target
-from poolproof.targets.target import Layout, Make, Target, source_of
+from poolproof.targets.target import Make, ManagerLayout, Target, source_of
 
 __all__ = ["reference_manager"]
 
@@ -35,7 +35,7 @@ def reference_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     )
 
 
-def _layout(name: str, rows: Mapping[str, Any]) -> Layout:
+def _layout(name: str, rows: Mapping[str, Any]) -> ManagerLayout:
     profile = builtin_profile(name, _own(rows), rows, ManagerProfile)
     if profile.window_blocks == "reused":
         raise TargetError(f"{name}: the specification keeps no rings; leave window_blocks out")
@@ -49,7 +49,9 @@ def _layout(name: str, rows: Mapping[str, Any]) -> Layout:
             num_blocks, block_size, enable_caching=enable_caching, profile=profile
         )
 
-    return Layout(profile.layout_name, profile, make_of(_BLOCK_SIZE), _BLOCK_SIZE, make_of=make_of)
+    return ManagerLayout(
+        profile.layout_name, profile, make_of(_BLOCK_SIZE), _BLOCK_SIZE, make_of=make_of
+    )
 
 
 def _own(rows: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,14 +25,14 @@ from poolproof.contract.target import (
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
-__all__ = ["Server", "main"]
+__all__ = ["TargetServer", "main"]
 
 _PROTOCOL = 1
 _QUESTIONS = ("num_free", "free_order", "ref_count", "block_hash", "free_neighbours", "take_events")
 _CHAINS = ("cache_chain", "lookup_chain", "cache_partial", "usage")
 
 
-class Server:
+class TargetServer:
     """Answers messages about one target; each run has an instance of its own."""
 
     def __init__(self, target: Target) -> None:
@@ -144,7 +144,7 @@ class Server:
 
 def serve(target: Target, lines: TextIO, answers: TextIO) -> None:
     """Answer line after line until the other side says stop or goes away."""
-    server = Server(target)
+    server = TargetServer(target)
     for line in lines:
         message = json.loads(line)
         answers.write(json.dumps(server.answer(message), separators=(",", ":")) + "\n")

@@ -19,7 +19,7 @@ from poolproof.targets.installed_sglang import SGLANG, SGLANG_STUBS, Sglang, sgl
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.sglang_manager import SglangManager
 from poolproof.targets.sglang_manager_request import server_settings
-from poolproof.targets.target import Layout, Target, source_of
+from poolproof.targets.target import ManagerLayout, Target, source_of
 
 __all__ = ["sglang_manager"]
 
@@ -62,7 +62,7 @@ def sglang_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     _publish_settings()
     profile = builtin_profile(name, _PUBLISHED, overrides, ManagerProfile)
     layouts = [
-        Layout(
+        ManagerLayout(
             f"page-{size}{'-sorted' * sorts}",
             profile,
             _maker(parts, size, sorts, profile.max_sequences or _NUM_ROWS),
@@ -71,7 +71,7 @@ def sglang_manager(name: str, overrides: Mapping[str, Any]) -> Target:
         for size in (4, 1)
         for sorts in (False, True)
     ]
-    layouts += [Layout(other, profile, None, 4, why_not) for other, why_not in _NOT_RUN]
+    layouts += [ManagerLayout(other, profile, None, 4, why_not) for other, why_not in _NOT_RUN]
     return manager_target(
         name,
         "native-manager",

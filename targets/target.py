@@ -19,14 +19,14 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.tapes import PlaysTapes
 from poolproof.contract.target import TargetError
 
-__all__ = ["Layout", "Make", "Target", "source_of"]
+__all__ = ["Make", "ManagerLayout", "Target", "source_of"]
 
 Make = Callable[[int, bool], Any]
 """(num_blocks, enable_caching) -> a fresh instance that speaks the native contract."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class ManagerLayout:
     """One way in which a manager can be set up: its cache groups, and whatever else differs.
 
     Without `make` the layout is not run, and `why_not` says why. `make_of` is there where instances
@@ -86,7 +86,7 @@ class Target:
     """What of the shape is not driven, what the adapter stands in for, how a row was found."""
     block_size: int = 1
     hash_block_size: int = 1
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[ManagerLayout, ...] = ()
     tapes: PlaysTapes | None = None
     """For a target that takes whole tapes: a program at the other end of a pipe."""
 
@@ -96,7 +96,7 @@ class Target:
             return self
         return {"queue": self.companion_queue, "index": self.companion_index}.get(level)
 
-    def layout(self, name: str) -> Layout:
+    def layout(self, name: str) -> ManagerLayout:
         """The layout of that name. Raises TargetError where there is none or it is not run."""
         for layout in self.layouts:
             if layout.name == name:

@@ -18,7 +18,7 @@ from poolproof.contract.target import TargetError
 from poolproof.targets.builtin_profile import builtin_profile
 from poolproof.targets.installed_transformers import Transformers, transformers_parts
 from poolproof.targets.manager_target import manager_target
-from poolproof.targets.target import Layout, Target, source_of
+from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.transformers_manager import TransformersManager
 
 __all__ = ["transformers_manager"]
@@ -98,13 +98,13 @@ def transformers_manager(name: str, overrides: Mapping[str, Any]) -> Target:
 
 def _layout(
     name: str, parts: Transformers, layout: _NamedLayout, overrides: Mapping[str, Any]
-) -> Layout:
+) -> ManagerLayout:
     # Prefixes are shared only where all layers have full attention.
     publishes = "computed" if layout.groups == (_FULL,) else "never"
     own = {**_SHARED, "publishes": publishes, "groups": layout.groups}
     profile = builtin_profile(name, own, overrides, ManagerProfile)
     make = None if layout.why_not else _maker(parts, layout)
-    return Layout(layout.name, profile, make, layout.page_size, layout.why_not)
+    return ManagerLayout(layout.name, profile, make, layout.page_size, layout.why_not)
 
 
 def _maker(parts: Transformers, layout: _NamedLayout) -> Callable[[int, bool], TransformersManager]:

@@ -23,7 +23,7 @@ from poolproof.impl.block_space_manager import BlockSpaceManager
 from poolproof.targets.builtin_profile import builtin_profile
 from poolproof.targets.installed_vllm_v0 import VLLM_V0, vllm_v0
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
-from poolproof.targets.target import Layout, Target, source_of
+from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.v0_manager import V0_METHODS, V0Manager
 from poolproof.targets.v0_manager_parts import v0_parts
 
@@ -115,7 +115,9 @@ def _class_in_this_shape(
 MANAGER_SHAPES["v0"] = ManagerShape(V0_METHODS, _class_in_this_shape)
 
 
-def _layouts(name: str, cls: type, overrides: Mapping[str, Any], profile_of: Any) -> list[Layout]:
+def _layouts(
+    name: str, cls: type, overrides: Mapping[str, Any], profile_of: Any
+) -> list[ManagerLayout]:
     """The named layouts, or the one that `groups` in brackets asks for."""
     wanted = [("", overrides["groups"])] if "groups" in overrides else _LAYOUTS
     layouts = []
@@ -130,7 +132,7 @@ def _layouts(name: str, cls: type, overrides: Mapping[str, Any], profile_of: Any
     return layouts
 
 
-def _layout(name: str, layout: str, cls: type, profile: ManagerProfile) -> Layout:
+def _layout(name: str, layout: str, cls: type, profile: ManagerProfile) -> ManagerLayout:
     (group, *others) = profile.groups
     if others or group.kind not in {"full", "sliding"} or group.window % _BLOCK_SIZE:
         raise TargetError(
@@ -141,7 +143,7 @@ def _layout(name: str, layout: str, cls: type, profile: ManagerProfile) -> Layou
     window = group.window or None
     if window is not None and "sliding_window" not in inspect.signature(cls).parameters:
         why_not = f"{cls.__name__}() takes no sliding_window"
-        return Layout(layout, profile, None, _BLOCK_SIZE, why_not)
+        return ManagerLayout(layout, profile, None, _BLOCK_SIZE, why_not)
     parts = v0_parts(cls, _BLOCK_SIZE)
     options = {
         "mirrored": profile.eviction != "unspecified",
@@ -156,4 +158,4 @@ def _layout(name: str, layout: str, cls: type, profile: ManagerProfile) -> Layou
         manager = cls(_BLOCK_SIZE, num_blocks, profile.host_blocks, watermark=watermark, **named)
         return V0Manager(manager, parts, num_blocks, _BLOCK_SIZE, **options)
 
-    return Layout(layout, profile, make, _BLOCK_SIZE)
+    return ManagerLayout(layout, profile, make, _BLOCK_SIZE)

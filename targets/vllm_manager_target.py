@@ -18,7 +18,7 @@ from poolproof.impl.kv_cache_manager import KVCacheManager
 from poolproof.targets.impl_kv_cache import IMPL_LAYOUTS, ImplParts
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM, import_of_vllm, version_of_vllm
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
-from poolproof.targets.target import Layout, Make, Target, source_of
+from poolproof.targets.target import Make, ManagerLayout, Target, source_of
 from poolproof.targets.vllm_manager import EngineParts, ManagerAdapter
 from poolproof.targets.vllm_manager_engine import VllmParts
 from poolproof.targets.vllm_manager_layouts import BLOCK_SIZE, LAYOUTS, NOT_DRIVEN, NamedLayout
@@ -94,7 +94,9 @@ def _target(
     )
 
 
-def _layout(name: str, cls: type, layout: NamedLayout, overrides: Mapping[str, Any]) -> Layout:
+def _layout(
+    name: str, cls: type, layout: NamedLayout, overrides: Mapping[str, Any]
+) -> ManagerLayout:
     parts = None if layout.why_not else _parts(cls, layout)
     if isinstance(parts, VllmParts):
         layout = parts.layout
@@ -103,8 +105,8 @@ def _layout(name: str, cls: type, layout: NamedLayout, overrides: Mapping[str, A
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
     if parts is None:
-        return Layout(layout.name, profile, None, BLOCK_SIZE, layout.why_not)
-    return Layout(layout.name, profile, make_of(parts, layout, profile), BLOCK_SIZE)
+        return ManagerLayout(layout.name, profile, None, BLOCK_SIZE, layout.why_not)
+    return ManagerLayout(layout.name, profile, make_of(parts, layout, profile), BLOCK_SIZE)
 
 
 def _parts(cls: type, layout: NamedLayout) -> EngineParts:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from poolproof.certification.certificate import Certificate, NotRun, StageOutcome, StageResult
-from poolproof.certification.finding import Finding, Specimen
+from poolproof.certification.finding import Finding, PublicBug
 from poolproof.contract.commands import Allocate, Cache, Command, Free, Lookup
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
@@ -59,7 +59,7 @@ def finding(fingerprint: str = "f-7d3f0a11", **changes: Any) -> Finding:
         first_seen_steps=812,
         runs_seen=4,
         shortest_known="breadth-first to 5 commands: none shorter",
-        similar=(Specimen("D1", "nano-vllm#163"),),
+        similar=(PublicBug("D1", "nano-vllm#163"),),
         ruled_out=("a duplicate",),
     )
     return replace(made, **changes)

@@ -16,7 +16,7 @@ from poolproof.exploration.proof.logic import Truth
 from poolproof.exploration.proof.model import Action, Model, State
 from poolproof.exploration.proof.z3_logic import Z3Logic
 
-__all__ = ["Condition", "Known", "Step", "conditions"]
+__all__ = ["Condition", "Known", "ProofStep", "conditions"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Step:
+class ProofStep:
     """One action from a state that is known: its guard, and the state after it.
 
     `goals` makes, for each condition by name, the formula of what must hold after the step.
@@ -64,7 +64,7 @@ class Step:
     goals: Mapping[str, Callable[[], Truth]]
 
     @classmethod
-    def of(cls, model: Model, action: Action, logic: Z3Logic, before: Known) -> Step:
+    def of(cls, model: Model, action: Action, logic: Z3Logic, before: Known) -> ProofStep:
         """The step of an action with unknown parameters."""
         s = before.state
         parameters = tuple(
@@ -89,7 +89,7 @@ def conditions(model: Model) -> Iterator[Condition]:
         yield Condition(model.name, "initial state", name, start, invariant)
     always = (*known.assumed, *known.invariants.values())
     for action in model.actions:
-        step = Step.of(model, action, logic, known)
+        step = ProofStep.of(model, action, logic, known)
         for name, goal in step.goals.items():
             yield Condition(model.name, action.name, name, (*always, step.guard), goal())
     for name, fact in model.consequences.items():

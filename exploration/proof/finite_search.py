@@ -20,7 +20,7 @@ from poolproof.exploration.proof.concrete_state import (
     frozen,
     table,
 )
-from poolproof.exploration.proof.conditions import Known, Step
+from poolproof.exploration.proof.conditions import Known, ProofStep
 from poolproof.exploration.proof.logic import ConcreteLogic
 from poolproof.exploration.proof.model import Action, Model, State
 from poolproof.exploration.proof.z3_logic import FiniteLogic
@@ -69,7 +69,7 @@ class FiniteSearch:
             shared = _SHARED[model, scope] = _Scope.of(model, SCOPES[scope])
         self._logic = shared.logic
         self._before = shared.known
-        self._step = Step.of(model, action, self._logic, self._before)
+        self._step = ProofStep.of(model, action, self._logic, self._before)
         self._made: dict[str, Any] = {}
         self._known = {name: z3.Bool(f"known {name}") for name in model.invariants}
         self._solver = z3.Solver()

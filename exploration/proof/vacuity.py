@@ -15,11 +15,11 @@ from poolproof.exploration.proof.finite_search import SCOPES, FiniteSearch
 from poolproof.exploration.proof.model import Model
 from poolproof.exploration.proof.planted import Caught, Planted
 
-__all__ = ["Need", "Vacuity", "vacuity"]
+__all__ = ["InvariantNeed", "Vacuity", "vacuity"]
 
 
 @dataclass(frozen=True)
-class Need:
+class InvariantNeed:
     """Why an invariant is needed: a step that no longer holds without it, or bugs it alone sees."""
 
     invariant: str
@@ -39,7 +39,7 @@ class Vacuity:
     model: str
     num_actions: int
     never_enabled: tuple[str, ...]
-    needs: tuple[Need, ...]
+    needs: tuple[InvariantNeed, ...]
 
 
 def vacuity(model: Model, caught: Sequence[Caught] = ()) -> Vacuity:
@@ -57,7 +57,7 @@ def vacuity(model: Model, caught: Sequence[Caught] = ()) -> Vacuity:
                 steps |= {name: _rests_on(search, name) for name in open_names}
         for name in [name for name, step in steps.items() if not step]:
             alone |= _sees_alone(name, model, caught)
-    needs = tuple(Need(name, step, alone.get(name, ())) for name, step in steps.items())
+    needs = tuple(InvariantNeed(name, step, alone.get(name, ())) for name, step in steps.items())
     return Vacuity(model.name, len(model.actions), tuple(sorted(idle)), needs)
 
 

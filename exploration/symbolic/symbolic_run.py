@@ -17,13 +17,13 @@ from unittest.mock import patch
 
 from poolproof.exploration.symbolic.catalogue import CONTRACTS, WRONG, Contract, Wrong
 
-__all__ = ["Outcome", "SymbolicRun", "examine", "run_symbolic"]
+__all__ = ["ContractOutcome", "SymbolicRun", "examine", "run_symbolic"]
 
 _WORST_FIRST = ("refuted", "not confirmed", "confirmed")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ContractOutcome:
     """Of one contract: the worst verdict of its conditions, and what CrossHair said."""
 
     name: str
@@ -37,8 +37,8 @@ class Outcome:
 class SymbolicRun:
     """The outcomes of the contracts and of the wrong versions, in their order."""
 
-    contracts: tuple[Outcome, ...]
-    wrong: tuple[Outcome, ...]
+    contracts: tuple[ContractOutcome, ...]
+    wrong: tuple[ContractOutcome, ...]
 
     @property
     def exit_status(self) -> int:
@@ -62,11 +62,11 @@ def run_symbolic(timeout_s: float, names: Sequence[str] = ()) -> SymbolicRun:
         )
 
 
-def _examine_by_name(name: str, timeout_s: float) -> Outcome:
+def _examine_by_name(name: str, timeout_s: float) -> ContractOutcome:
     return examine(_contract(name), timeout_s)
 
 
-def _examine_wrong(number: int, timeout_s: float) -> Outcome:
+def _examine_wrong(number: int, timeout_s: float) -> ContractOutcome:
     found: Wrong = WRONG[number]
     contract = _contract(found.contract)
     module = importlib.import_module(contract.function.__module__)
@@ -78,7 +78,7 @@ def _contract(name: str) -> Contract:
     return next(contract for contract in CONTRACTS if contract.name == name)
 
 
-def examine(contract: Contract, timeout_s: float) -> Outcome:
+def examine(contract: Contract, timeout_s: float) -> ContractOutcome:
     """What CrossHair says of one contract within `timeout_s` a condition."""
     from crosshair.core_and_libs import analyze_function, run_checkables
     from crosshair.options import AnalysisKind, AnalysisOptionSet
@@ -93,7 +93,7 @@ def examine(contract: Contract, timeout_s: float) -> Outcome:
         ("not confirmed", "CrossHair found no condition in the docstring")
     ]
     verdict, said = min(found, key=lambda pair: _WORST_FIRST.index(pair[0]))
-    return Outcome(contract.name, verdict, len(found), said, duration_s)
+    return ContractOutcome(contract.name, verdict, len(found), said, duration_s)
 
 
 def _verdict(message: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from poolproof.contract.target import TargetError
 from poolproof.fuzz.cluster.companion import line_to_parent
 from poolproof.fuzz.messages import MESSAGE_VERSION, WorkerReport
-from poolproof.fuzz.subject import Loaded
+from poolproof.fuzz.subject import LoadedTarget
 from poolproof.fuzz.workers import LocalWorkers, LostWorker, Workers
 from poolproof.harness.isolation import Failed, ImporterError, Isolation, Limits
 
@@ -32,7 +32,7 @@ class HostSetup:
     paths are looked up if the host's machine has it.
     """
 
-    prepare: Callable[[], Loaded]
+    prepare: Callable[[], LoadedTarget]
     limits: Limits
     folder: str
 

@@ -44,10 +44,10 @@ from poolproof.harness.isolation.outcome import (
 from poolproof.harness.isolation.process_tree import descendants_of
 from poolproof.harness.isolation.watchman import (
     POLL_S,
-    Ended,
-    Fork,
+    ForkWorker,
     Kill,
-    Ready,
+    TargetImported,
+    WorkerEnded,
     import_and_watch,
 )
 from poolproof.harness.isolation.wire import read_answer
@@ -159,7 +159,7 @@ class Importer:
             raise ImporterError(self._how_it_ended()) from None
         if isinstance(message, Failed):
             raise ImporterError(message)
-        assert isinstance(message, Ready)
+        assert isinstance(message, TargetImported)
         self._is_ready = True
 
     def fork(self, call_timeout_s: float, memory_mib: int) -> WorkerHandle:
@@ -172,7 +172,7 @@ class Importer:
         worker.beacon.reset()
         self._workers[slot] = worker
         try:
-            self._tell(Fork(slot, call_timeout_s, memory_mib))
+            self._tell(ForkWorker(slot, call_timeout_s, memory_mib))
             socket.send_fds(
                 self._descriptors, [b"."], [other_line.fileno(), worker.output.fileno()]
             )
@@ -208,7 +208,7 @@ class Importer:
             with contextlib.suppress(OSError):
                 self._tell(Kill(worker.slot))
 
-    def _tell(self, order: Fork | Kill) -> None:
+    def _tell(self, order: ForkWorker | Kill) -> None:
         # Not `send`: a broken pipe's traceback would hold its buffer and a view of it, and a
         # collector that meets the two in a cycle complains (CPython's BytesIO cannot be closed
         # while a view of it is left).
@@ -222,7 +222,7 @@ class Importer:
             except (EOFError, OSError):
                 self._lose_importer()
                 return
-            assert isinstance(message, Ended)
+            assert isinstance(message, WorkerEnded)
             self._workers.pop(message.slot).verdict = message.verdict
             self._free_slots.append(message.slot)
 

@@ -53,7 +53,7 @@ from poolproof.harness.isolation.process_tree import (
 from poolproof.harness.isolation.wire import failure
 from poolproof.harness.isolation.worker import leave_as_python_does, work
 
-__all__ = ["POLL_S", "Ended", "Fork", "Kill", "Ready", "import_and_watch"]
+__all__ = ["POLL_S", "ForkWorker", "Kill", "TargetImported", "WorkerEnded", "import_and_watch"]
 
 POLL_S = 0.05
 
@@ -62,12 +62,12 @@ MOST_DEAD_PROCESSES = 16 * MOST_PROCESSES
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class TargetImported:
     """The target is imported."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fork:
+class ForkWorker:
     """To the watchman: a new worker, please; its line and its output follow as descriptors."""
 
     slot: int
@@ -83,7 +83,7 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class WorkerEnded:
     """A worker exists no more."""
 
     slot: int
@@ -109,7 +109,7 @@ def import_and_watch(
     # copy its pages by doing so.
     gc.collect()
     gc.freeze()
-    control.send(Ready())
+    control.send(TargetImported())
     try:
         _Watchman(context, control, descriptors, arena).serve()
     except (EOFError, OSError):
@@ -123,7 +123,7 @@ class _Child:
     """A worker as the watchman sees it: how far it was, and for how long it has stood there."""
 
     pid: int
-    order: Fork
+    order: ForkWorker
     beacon: Beacon
     output: int
     seen: tuple[int, int] = (0, 0)
@@ -179,13 +179,13 @@ class _Watchman:
                 os.waitpid(child.pid, 0)
             end_children()
 
-    def _obey(self, order: Fork | Kill) -> None:
-        if isinstance(order, Fork):
+    def _obey(self, order: ForkWorker | Kill) -> None:
+        if isinstance(order, ForkWorker):
             self._fork(order)
         elif order.slot in self._children:
             self._lose(self._children[order.slot], None)
 
-    def _fork(self, order: Fork) -> None:
+    def _fork(self, order: ForkWorker) -> None:
         _, received, _, _ = socket.recv_fds(self._descriptors, 1, 2)
         line, output = received
         beacon = self._arena[order.slot]
@@ -195,7 +195,7 @@ class _Watchman:
         try:
             pid = fork_process()
         except OSError as error:
-            self._control.send(Ended(order.slot, failure(error)))
+            self._control.send(WorkerEnded(order.slot, failure(error)))
             os.close(line)
             os.close(output)
             return
@@ -206,7 +206,7 @@ class _Watchman:
         self._children[order.slot] = _Child(pid, order, beacon, output)
 
     def _be_worker(
-        self, order: Fork, line: int, output: int, beacon: Beacon, parent: int
+        self, order: ForkWorker, line: int, output: int, beacon: Beacon, parent: int
     ) -> NoReturn:
         try:
             signal.set_wakeup_fd(-1)
@@ -268,7 +268,7 @@ class _Watchman:
         # What was below it has been adopted: by nobody else, for living workers keep their own.
         workers = {other.pid for other in self._children.values()}
         end_children(but=self._of_import | workers)
-        self._control.send(Ended(child.order.slot, verdict))
+        self._control.send(WorkerEnded(child.order.slot, verdict))
 
 
 def _too_many_below(pid: int) -> bool:

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from poolproof.kill_matrix.detector import Detector
     from poolproof.kill_matrix.matrix import Matrix
-    from poolproof.kill_matrix.subject import Subject
+    from poolproof.kill_matrix.subject import MatrixSubject
 
 __all__ = ["bugs_command"]
 
@@ -97,7 +97,7 @@ def bugs_command(
 
 
 def _search(
-    rows: Sequence[Subject],
+    rows: Sequence[MatrixSubject],
     columns: Sequence[Detector],
     seeds: Sequence[int],
     results: Path | None,
@@ -119,7 +119,7 @@ def _refuse_beside_show(options: dict[str, object]) -> None:
         )
 
 
-def _chosen_rows(text: str | None, known: dict[str, Subject]) -> list[Subject]:
+def _chosen_rows(text: str | None, known: dict[str, MatrixSubject]) -> list[MatrixSubject]:
     names = _names(text, known, "--only", "bug or oddity")
     return [known[name] for name in names]
 

@@ -137,7 +137,7 @@ def fuzz_command(
     from poolproof.certification.options import usable_processors
     from poolproof.cli.fuzz_cluster import ClusterOptions
     from poolproof.cli.fuzz_target import FuzzOptions, fuzz_target
-    from poolproof.fuzz.coordinator import Budget
+    from poolproof.fuzz.coordinator import CampaignBudget
     from poolproof.fuzz.settings import CampaignSettings
     from poolproof.harness.isolation import Limits
 
@@ -164,7 +164,7 @@ def fuzz_command(
         merge=merge,
         examples=examples,
         workers=workers or usable_processors(),
-        budget=Budget(seconds, steps, until_quiet),
+        budget=CampaignBudget(seconds, steps, until_quiet),
         in_process=in_process,
         limits=Limits(call_timeout_s=call_timeout, memory_mib=memory_limit),
         report=report,

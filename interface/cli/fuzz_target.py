@@ -18,10 +18,10 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace, write_trace
 from poolproof.fuzz.atheris_driver import is_installed, work_with_atheris
 from poolproof.fuzz.cluster.ray_workers import check_reachable
-from poolproof.fuzz.coordinator import Budget, Campaign
+from poolproof.fuzz.coordinator import Campaign, CampaignBudget
 from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.example_database import export_tapes, import_tapes, key_of
-from poolproof.fuzz.findings import Finding, Pending, waiting_line_of
+from poolproof.fuzz.findings import CampaignFinding, Pending, waiting_line_of
 from poolproof.fuzz.folder import CampaignFolder, FolderError
 from poolproof.fuzz.folder_merge import merge_folder
 from poolproof.fuzz.merge import CampaignState
@@ -60,7 +60,7 @@ class FuzzOptions:
     merge: tuple[Path, ...]
     examples: Path | None
     workers: int
-    budget: Budget
+    budget: CampaignBudget
     in_process: bool
     limits: Limits
     report: Path | None = None
@@ -213,10 +213,10 @@ def _run(
     return 1 if folder.damage.failures else last.exit_status
 
 
-def _saying(display: Display) -> Callable[[Finding], None]:
+def _saying(display: Display) -> Callable[[CampaignFinding], None]:
     """Show a finding once its trace lies where other commands look for it."""
 
-    def say(finding: Finding) -> None:
+    def say(finding: CampaignFinding) -> None:
         _write_trace(finding.fingerprint, finding.trace)
         display.say(finding)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Book", "Example", "Rules"]
+__all__ = ["Book", "Rules", "UnitExample"]
 
 Rules = Any
 """The profile of what is tested: a `Profile`, of a manager a `ManagerProfile`."""
@@ -19,7 +19,7 @@ def _always(_rules: Rules) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class UnitExample:
     """One example; `run` raises AssertionError where an answer is not the one expected.
 
     It is written for allocators with the methods that it `needs`, under profiles that `suits`
@@ -37,14 +37,14 @@ class Example:
         return has_all and self.suits(rules)
 
 
-class Book(list[Example]):
+class Book(list[UnitExample]):
     """The examples of one level."""
 
     def add(self, *needs: str, suits: Callable[[Rules], bool] = _always) -> Callable[[Body], Body]:
         """A decorator that enters a function as an example."""
 
         def enter(body: Body) -> Body:
-            self.append(Example(body.__name__.replace("_", " "), body, needs, suits))
+            self.append(UnitExample(body.__name__.replace("_", " "), body, needs, suits))
             return body
 
         return enter

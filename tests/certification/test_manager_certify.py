@@ -21,7 +21,7 @@ from poolproof.harness.isolation import Limits
 from poolproof.stateful_tests import settings
 from poolproof.targets.load import load_target
 from poolproof.targets.manager_target import manager_target
-from poolproof.targets.target import Layout
+from poolproof.targets.target import ManagerLayout
 
 HOSTILE = Path(__file__).with_name("hostile_managers.py")
 
@@ -101,7 +101,7 @@ def test_layouts_that_are_not_there_or_not_run_are_errors():
 def test_a_layout_that_is_not_run_is_listed_with_its_reason():
     def load():
         (good,) = load_target(f"{HOSTILE}:Good").layouts
-        other = Layout("mamba", ManagerProfile(), None, why_not="needs chunk splits")
+        other = ManagerLayout("mamba", ManagerProfile(), None, why_not="needs chunk splits")
         return manager_target("mine", "native-manager", [other, good])
 
     certificate = certified(load)
@@ -198,7 +198,7 @@ def test_rows_that_promise_less_are_said():
 @pytest.mark.deep
 def test_each_planted_manager_bug_is_refused(specimen_id):
     specimen = MANAGER_SPECIMENS[specimen_id]
-    layout = Layout("planted", specimen.profile, specimen.make, specimen.block_size)
+    layout = ManagerLayout("planted", specimen.profile, specimen.make, specimen.block_size)
     target = manager_target(specimen_id, "native-manager", [layout], source="bugs/")
     options = CertifyOptions(level="standard")
     with more_runs():

@@ -9,7 +9,7 @@ pytest.importorskip("crosshair", reason="needs crosshair-tool (make proof)")
 
 from poolproof.exploration.symbolic.catalogue import CONTRACTS, WRONG, Contract
 from poolproof.exploration.symbolic.symbolic_run import (
-    Outcome,
+    ContractOutcome,
     SymbolicRun,
     _examine_wrong,
     examine,
@@ -105,6 +105,6 @@ def test_nothing_shown_is_not_confirmed(function):
 )  # fmt: skip
 def test_exit_status(verdict, wrong, status):
     def outcome(verdict):
-        return (Outcome("name", verdict, 1, "said", 0.0),)
+        return (ContractOutcome("name", verdict, 1, "said", 0.0),)
 
     assert SymbolicRun(outcome(verdict), outcome(wrong)).exit_status == status

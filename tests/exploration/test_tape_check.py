@@ -20,7 +20,7 @@ from poolproof.exploration.watch import Watch
 from poolproof.stateful_tests.profile_pairs import all_pairs
 from poolproof.targets.command_messages import answers_in, hello_in, run_text, start_text
 from poolproof.targets.command_tape import CommandTapes
-from poolproof.targets.serve import Server
+from poolproof.targets.serve import TargetServer
 from poolproof.targets.target import Target
 
 DEAF = Watch(lambda _: None, lambda _: None)
@@ -49,7 +49,7 @@ class HereSession:
 
     def __init__(self, make, profile):
         target = Target("here", "pool", "native", profile, None, "", make)
-        self._server = Server(target)
+        self._server = TargetServer(target)
         self.hello = hello_in(self._answer(start_text(1)))
 
     def begin(self, num_blocks, enable_caching, commands):

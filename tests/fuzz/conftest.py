@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from poolproof.contract.trace import Trace
-from poolproof.fuzz.coordinator import Budget, Campaign
-from poolproof.fuzz.findings import Examination, Finding
+from poolproof.fuzz.coordinator import Campaign, CampaignBudget
+from poolproof.fuzz.findings import CampaignFinding, Examination
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus
@@ -48,11 +48,11 @@ def run_campaign_() -> Callable[..., Any]:
     """Run one session in this process: the last status, what was shown, what was said."""
 
     def run(
-        settings: CampaignSettings, folder: CampaignFolder, budget: Budget
-    ) -> tuple[CampaignStatus, list[CampaignStatus], list[Finding]]:
+        settings: CampaignSettings, folder: CampaignFolder, budget: CampaignBudget
+    ) -> tuple[CampaignStatus, list[CampaignStatus], list[CampaignFinding]]:
         target = load_target(settings.target)
         shown: list[CampaignStatus] = []
-        said: list[Finding] = []
+        said: list[CampaignFinding] = []
         with InProcess(lambda: target) as isolation:
             campaign = Campaign(
                 settings,

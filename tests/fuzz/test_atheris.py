@@ -10,7 +10,7 @@ from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.cli.fuzz_target import atheris_workers, check_atheris
 from poolproof.contract.target import TargetError
 from poolproof.fuzz.atheris_driver import STRATEGY
-from poolproof.fuzz.coordinator import Budget, Campaign
+from poolproof.fuzz.coordinator import Campaign, CampaignBudget
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.merge import name_of
 from poolproof.fuzz.settings import CampaignSettings
@@ -66,7 +66,7 @@ def campaign(settings, path, budget, *, seconds=20.0, examiner=TargetExaminer):
 
 
 def test_a_campaign_takes_its_tapes_from_libfuzzer(tmp_path, atheris):
-    status, said = campaign(SETTINGS, tmp_path, Budget(steps=3_000))
+    status, said = campaign(SETTINGS, tmp_path, CampaignBudget(steps=3_000))
     assert said == []
     assert set(status.runs_of_strategy) == {STRATEGY}
     assert status.num_steps >= 3_000
@@ -74,25 +74,25 @@ def test_a_campaign_takes_its_tapes_from_libfuzzer(tmp_path, atheris):
 
 
 def test_the_steps_of_the_budget_are_kept_to_a_run(tmp_path, atheris):
-    status, _ = campaign(SETTINGS, tmp_path, Budget(steps=500))
+    status, _ = campaign(SETTINGS, tmp_path, CampaignBudget(steps=500))
     assert 500 <= status.num_steps <= 500 + 1_000
 
 
 def test_the_corpus_is_shared_both_ways(tmp_path, atheris):
-    campaign(SETTINGS, tmp_path, Budget(steps=2_000))
+    campaign(SETTINGS, tmp_path, CampaignBudget(steps=2_000))
     files = {path.name for path in (tmp_path / "libfuzzer" / "corpus").iterdir()}
     assert any(name.startswith("made-") for name in files)
     with CampaignFolder(tmp_path, SETTINGS) as folder:
         kept = [tape.tape for tape in folder.load().corpus.values()]
     assert kept
-    campaign(SETTINGS, tmp_path, Budget(steps=200))
+    campaign(SETTINGS, tmp_path, CampaignBudget(steps=200))
     files = {path.name for path in (tmp_path / "libfuzzer" / "corpus").iterdir()}
     assert {name_of(tape) for tape in kept} <= files
 
 
 def test_a_violation_is_a_finding_that_is_minimised(tmp_path, atheris):
     settings = CampaignSettings(f"{HERE}/planted.py:TouchesTwice", "pool", 4)
-    _, said = campaign(settings, tmp_path, Budget(steps=4_000))
+    _, said = campaign(settings, tmp_path, CampaignBudget(steps=4_000))
     assert said
     assert all(len(finding.trace.commands) <= 5 for finding in said)
 
@@ -116,7 +116,7 @@ def test_a_target_that_costs_the_process_is_a_finding(tmp_path, atheris, monkeyp
         f"        {end}\n"
     )
     settings = CampaignSettings(f"{path}:Ends", "pool", 4)
-    budget = Budget(steps=500)
+    budget = CampaignBudget(steps=500)
     status, said = campaign(settings, tmp_path / "c", budget, seconds=2.0, examiner=SeesOnly)
     assert status.num_workers_lost > 0
     assert any(how in finding.trace.violation.sentence for finding in said)
@@ -125,7 +125,7 @@ def test_a_target_that_costs_the_process_is_a_finding(tmp_path, atheris, monkeyp
 def test_what_is_wrong_in_the_driver_is_raised_where_it_is_heard(tmp_path, atheris):
     atheris.Setup = None
     with pytest.raises(RuntimeError) as raised:
-        campaign(SETTINGS, tmp_path, Budget(steps=100))
+        campaign(SETTINGS, tmp_path, CampaignBudget(steps=100))
     assert "TypeError" in str(raised.value)
 
 
@@ -146,7 +146,7 @@ def test_libfuzzer_gets_no_process_of_ours(atheris):
 def test_the_real_libfuzzer_finds_a_planted_bug(tmp_path):
     pytest.importorskip("atheris", reason="Atheris is not installed: make test-atheris")
     settings = CampaignSettings(f"{HERE}/planted.py:TouchesTwice", "pool", 4)
-    status, said = campaign(settings, tmp_path, Budget(steps=10_000))
+    status, said = campaign(settings, tmp_path, CampaignBudget(steps=10_000))
     assert set(status.runs_of_strategy) == {STRATEGY}
     assert said
 
@@ -154,5 +154,5 @@ def test_the_real_libfuzzer_finds_a_planted_bug(tmp_path):
 @pytest.mark.atheris
 def test_the_real_libfuzzer_sees_the_branches_of_the_target(tmp_path):
     pytest.importorskip("atheris", reason="Atheris is not installed: make test-atheris")
-    campaign(SETTINGS, tmp_path, Budget(steps=10_000))
+    campaign(SETTINGS, tmp_path, CampaignBudget(steps=10_000))
     assert len(list((tmp_path / "libfuzzer" / "corpus").iterdir())) > 10

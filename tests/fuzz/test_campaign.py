@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from poolproof.exploration.scope import Scope
-from poolproof.fuzz.coordinator import Budget
+from poolproof.fuzz.coordinator import CampaignBudget
 from poolproof.fuzz.folder import CampaignFolder, FolderError, read_findings, read_status
 from poolproof.fuzz.folder_merge import merge_folder
 from poolproof.fuzz.settings import CampaignSettings
@@ -18,7 +18,7 @@ PLANTED = CampaignSettings("tests/fuzz/planted.py:TouchesTwice", "pool", 6)
 
 def test_a_small_scope_is_reached_completely(run_campaign):
     with CampaignFolder(None, SMALL) as folder:
-        status, _, said = run_campaign(SMALL, folder, Budget(steps=12_000))
+        status, _, said = run_campaign(SMALL, folder, CampaignBudget(steps=12_000))
     assert status.num_states == Scope(4).num_orbits
     assert status.corpus_size > 0
     assert said == []
@@ -32,7 +32,7 @@ def test_the_same_seed_gives_the_same_campaign(run_campaign):
     for seed in (1, 1, 2):
         settings = replace(SMALL, seed=seed)
         with CampaignFolder(None, settings) as folder:
-            outcomes.append(told(run_campaign(settings, folder, Budget(steps=3_000))[0]))
+            outcomes.append(told(run_campaign(settings, folder, CampaignBudget(steps=3_000))[0]))
     assert outcomes[0] == outcomes[1] != outcomes[2]
 
 
@@ -40,24 +40,24 @@ def test_workers_that_join_late_are_counted(run_campaign, monkeypatch):
     numbers = itertools.count(1)
     monkeypatch.setattr(InProcessWorkers, "num_workers", property(lambda _: next(numbers)))
     with CampaignFolder(None, SMALL) as folder:
-        _, shown, _ = run_campaign(SMALL, folder, Budget(steps=1_000))
+        _, shown, _ = run_campaign(SMALL, folder, CampaignBudget(steps=1_000))
     assert shown[0].num_workers < shown[-1].num_workers
 
 
 def test_a_quiet_campaign_ends(run_campaign):
     settings = CampaignSettings("impl", "queue", 2)
     with CampaignFolder(None, settings) as folder:
-        status, _, _ = run_campaign(settings, folder, Budget(quiet_steps=10_000))
+        status, _, _ = run_campaign(settings, folder, CampaignBudget(quiet_steps=10_000))
     assert status.num_states == 5
     assert status.steps_since_new >= 10_000
 
 
 def test_a_session_goes_on_where_the_last_one_ended(tmp_path, run_campaign):
     with CampaignFolder(tmp_path, SMALL) as folder:
-        first, _, _ = run_campaign(SMALL, folder, Budget(steps=2_000))
+        first, _, _ = run_campaign(SMALL, folder, CampaignBudget(steps=2_000))
     assert read_status(tmp_path)[1] == first
     with CampaignFolder(tmp_path, SMALL) as folder:
-        second, shown, _ = run_campaign(SMALL, folder, Budget(steps=2_000))
+        second, shown, _ = run_campaign(SMALL, folder, CampaignBudget(steps=2_000))
     assert shown[0].num_states >= first.num_states
     assert second.num_steps >= first.num_steps + 2_000
     assert second.seeds == ("0/0", "0/1")
@@ -67,7 +67,7 @@ def test_a_finding_is_said_once_over_all_sessions(tmp_path, run_campaign):
     said = []
     for _ in range(2):
         with CampaignFolder(tmp_path, PLANTED) as folder:
-            said += run_campaign(PLANTED, folder, Budget(steps=2_000))[2]
+            said += run_campaign(PLANTED, folder, CampaignBudget(steps=2_000))[2]
     names = [finding.fingerprint for finding in said]
     assert names
     assert len(names) == len(set(names))
@@ -77,7 +77,7 @@ def test_a_finding_is_said_once_over_all_sessions(tmp_path, run_campaign):
 
 def test_a_failing_run_that_was_not_minimised_in_time_is_taken_up(tmp_path, run_campaign):
     with CampaignFolder(tmp_path, PLANTED) as folder:
-        run_campaign(PLANTED, folder, Budget(steps=300))
+        run_campaign(PLANTED, folder, CampaignBudget(steps=300))
         first = folder.findings()[0]
     other = tmp_path / "other"
     with CampaignFolder(other, PLANTED) as folder:
@@ -88,7 +88,7 @@ def test_a_failing_run_that_was_not_minimised_in_time_is_taken_up(tmp_path, run_
         left = Pending(first.trace, first.tape, 7, 0.5)
         folder.record(News(), CampaignState(), status, [left])
     with CampaignFolder(other, PLANTED) as folder:
-        _, _, said = run_campaign(PLANTED, folder, Budget(steps=1))
+        _, _, said = run_campaign(PLANTED, folder, CampaignBudget(steps=1))
         assert folder.pending() == []
     assert said[0].fingerprint == first.fingerprint
     assert said[0].steps == 7
@@ -98,7 +98,7 @@ def test_merging_twice_changes_nothing(tmp_path, run_campaign):
     for name, seed in (("a", 1), ("b", 2)):
         settings = replace(PLANTED, seed=seed)
         with CampaignFolder(tmp_path / name, settings) as folder:
-            run_campaign(settings, folder, Budget(steps=1_500))
+            run_campaign(settings, folder, CampaignBudget(steps=1_500))
     with CampaignFolder(tmp_path / "a", PLANTED) as folder:
         status = folder.status()
         first = merge_folder(folder, PLANTED, status, tmp_path / "b")
@@ -143,11 +143,11 @@ def test_what_is_no_campaign_is_named(tmp_path):
 
 def test_a_full_disk_keeps_what_was_recorded(tmp_path, run_campaign):
     with CampaignFolder(tmp_path, SMALL) as folder:
-        first, _, _ = run_campaign(SMALL, folder, Budget(steps=500))
+        first, _, _ = run_campaign(SMALL, folder, CampaignBudget(steps=500))
         pages = folder._database.execute("PRAGMA page_count").fetchone()[0]
         folder._database.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(FolderError) as refused:
-            run_campaign(SMALL, folder, Budget(steps=60_000))
+            run_campaign(SMALL, folder, CampaignBudget(steps=60_000))
     assert "no space is left on the disk" in str(refused.value)
     assert read_status(tmp_path)[1].num_states >= first.num_states
 

@@ -25,7 +25,7 @@ from poolproof.fuzz.cluster.link_messages import (
     WorkerLost,
 )
 from poolproof.fuzz.cluster.ray_workers import RayWorkers, check_reachable
-from poolproof.fuzz.coordinator import MOST_LOSSES, Budget, Campaign
+from poolproof.fuzz.coordinator import MOST_LOSSES, Campaign, CampaignBudget
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.messages import WorkerOrder, WorkerReport
 from poolproof.fuzz.settings import CampaignSettings
@@ -255,7 +255,8 @@ def test_a_session_outlives_any_number_of_machines(tmp_path):
     machines = Machines(num_losses=MOST_LOSSES + 5, num_empty=3)
     with CampaignFolder(None, SETTINGS) as folder:
         status = Campaign(
-            SETTINGS, machines, folder, None, budget=Budget(steps=15), scope="", num_possible=None,
+            SETTINGS, machines, folder, None, budget=CampaignBudget(steps=15), scope="",
+            num_possible=None,
             show=lambda _: None, say=lambda _: None,
         ).run()  # fmt: skip
     assert status.num_steps == 20
@@ -269,7 +270,7 @@ def test_a_session_without_workers_ends_with_its_time(tmp_path):
     began = time.monotonic()
     with CampaignFolder(None, SETTINGS) as folder:
         status = Campaign(
-            SETTINGS, machines, folder, None, budget=Budget(seconds=0.2), scope="",
+            SETTINGS, machines, folder, None, budget=CampaignBudget(seconds=0.2), scope="",
             num_possible=None, show=lambda _: None, say=lambda _: None,
         ).run()  # fmt: skip
     assert status.num_steps == 0

@@ -10,7 +10,7 @@ from poolproof.contract.commands import Allocate, Free
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.fuzz.findings import Finding, Pending
+from poolproof.fuzz.findings import CampaignFinding, Pending
 from poolproof.fuzz.folder import CampaignFolder, FolderError, read_everything, read_findings
 from poolproof.fuzz.folder_merge import merge_folder
 from poolproof.fuzz.folder_tables import DATABASE
@@ -33,7 +33,7 @@ STATUS = CampaignStatus(
 
 
 def finding(name):
-    return Finding(name, "OWN", replace(TRACE, fingerprint=name), b"tape", 40, 0.5)
+    return CampaignFinding(name, "OWN", replace(TRACE, fingerprint=name), b"tape", 40, 0.5)
 
 
 @pytest.fixture

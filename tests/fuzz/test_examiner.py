@@ -12,7 +12,7 @@ from poolproof.contract.violation import Severity, Violation
 from poolproof.fuzz.findings import Examination, Pending, named
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.harness.isolation import Isolation, Limits
-from poolproof.harness.minimise import Progress
+from poolproof.harness.minimise import Minimisation
 from poolproof.harness.replay import replay
 from poolproof.targets.load import load_target
 
@@ -74,8 +74,8 @@ def failing_(examiner):
 
 def test_pieces_without_time_get_where_one_with_time_gets(examiner, failing):
     """Each is one attempt at least."""
-    at_once = examiner.examined(Examination(Progress(failing)), 60.0)
-    pieces, so_far = [], Examination(Progress(failing))
+    at_once = examiner.examined(Examination(Minimisation(failing)), 60.0)
+    pieces, so_far = [], Examination(Minimisation(failing))
     while not so_far.is_minimised:
         so_far = examiner.examined(so_far, 0.0)
         pieces.append(so_far)
@@ -84,7 +84,7 @@ def test_pieces_without_time_get_where_one_with_time_gets(examiner, failing):
 
 
 def test_a_search_that_has_no_time_is_not_done(examiner, failing):
-    so_far = examiner.examined(Examination(Progress(failing)), 60.0)
+    so_far = examiner.examined(Examination(Minimisation(failing)), 60.0)
     assert so_far.is_minimised
     assert not so_far.is_done
     again = examiner.examined(replace(so_far, num_searches=1), 0.0)
@@ -101,7 +101,7 @@ def test_a_run_that_costs_its_worker_is_minimised_in_pieces_too(examiner):
     died = Violation("CRASH", Severity.CRASH, "evict([0]) ended the process", (), 6)
     lost = trace_of(*commands, violation=died)
     # As if nobody had known: the first piece loses its worker, and says so.
-    first = examiner.examined(Examination(Progress(lost)), 30.0)
+    first = examiner.examined(Examination(Minimisation(lost)), 30.0)
     assert first.is_apart
     assert not first.is_done
     *_, last = slices(examiner, first, 0.3)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import database, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
-from poolproof.fuzz.coordinator import Budget
+from poolproof.fuzz.coordinator import CampaignBudget
 from poolproof.fuzz.example_database import export_tapes, import_tapes, key_of, tape_test
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.recorded_choices import tape_of
@@ -35,7 +35,7 @@ def test_integers_that_another_test_drew_are_answers(tmp_path):
 
 def test_a_finding_of_a_campaign_fails_at_once_in_hypothesis(tmp_path, run_campaign):
     with CampaignFolder(None, PLANTED) as folder:
-        run_campaign(PLANTED, folder, Budget(steps=600))
+        run_campaign(PLANTED, folder, CampaignBudget(steps=600))
         tapes = [finding.tape for finding in folder.findings()]
     export_tapes(tmp_path, key_of(PLANTED), tapes)
     test = tape_test(load_target(PLANTED.target), PLANTED)

@@ -7,14 +7,14 @@ import pytest
 from poolproof.exploration.scope import Scope
 from poolproof.fuzz import novelty_graph
 from poolproof.fuzz.novelty_graph import NoveltyGraph
-from poolproof.fuzz.one_block import MOST_KEYS, Rules
+from poolproof.fuzz.one_block import MOST_KEYS, OneBlockRules
 
 SCOPE = Scope(4, 2, 2)
 
 
 def graph_of(most_keys: int = MOST_KEYS) -> tuple[NoveltyGraph, set[int]]:
     known: set[int] = set()
-    rules = Rules(SCOPE, most_keys)
+    rules = OneBlockRules(SCOPE, most_keys)
     return NoveltyGraph(rules, known, SCOPE.num_orbits, random.Random(1)), known
 
 

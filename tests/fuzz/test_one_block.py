@@ -7,7 +7,7 @@ import pytest
 from poolproof.contract.profile import Profile
 from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.exploration.scope import Scope
-from poolproof.fuzz.one_block import MOST_KEYS, Rules
+from poolproof.fuzz.one_block import MOST_KEYS, OneBlockRules
 from poolproof.fuzz.pool_position import PoolPosition
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import alphabet
@@ -21,7 +21,7 @@ EVICTIONS = ["lru", "lifo", "unhashed-first"]
 @pytest.mark.parametrize("recache", ["replace", "forbidden"])
 def test_moves_reach_exactly_the_orbits_that_explore_counts(eviction, recache, most_keys):
     scope = Scope(4, 2, 2, eviction=eviction, recache=recache)
-    rules, space = Rules(scope, most_keys), OrbitSpace(scope)
+    rules, space = OneBlockRules(scope, most_keys), OrbitSpace(scope)
     state_of = rules.keys.state
     todo, orbits = [rules.key_of(bytes(4))], set()
     seen = set(todo)
@@ -44,7 +44,7 @@ def test_a_move_leads_where_its_command_leads(eviction, most_keys):
     profile = Profile(eviction=eviction, misuse="undefined")
     pool = BlockPool(5, eviction=eviction, misuse="undefined")
     session = PoolSession(pool, profile, 5)
-    rules = Rules(Scope(5, 2, 2, eviction=eviction), most_keys)
+    rules = OneBlockRules(Scope(5, 2, 2, eviction=eviction), most_keys)
     position = PoolPosition(session.reference, rules, alphabet(2, 0))
     source = random.Random(1)
     key = rules.key_of(position.read())
@@ -59,7 +59,7 @@ def test_a_move_leads_where_its_command_leads(eviction, most_keys):
 
 def test_a_state_outside_of_the_bounds_has_no_place():
     session = PoolSession(BlockPool(3, misuse="undefined"), Profile(misuse="undefined"), 3)
-    position = PoolPosition(session.reference, Rules(Scope(3, 2, 1)), alphabet(2, 0))
+    position = PoolPosition(session.reference, OneBlockRules(Scope(3, 2, 1)), alphabet(2, 0))
     assert position.read() is not None
     blocks = session.reference.allocate(1)
     session.reference.touch(blocks)

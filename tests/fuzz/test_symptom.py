@@ -9,8 +9,8 @@ from poolproof.contract.manager_commands import Abort, Finish
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.fuzz.coordinator import Budget
-from poolproof.fuzz.findings import Finding, Pending, alike, line_of
+from poolproof.fuzz.coordinator import CampaignBudget
+from poolproof.fuzz.findings import CampaignFinding, Pending, alike, line_of
 from poolproof.fuzz.folder import CampaignFolder, read_forms
 from poolproof.fuzz.folder_merge import merge_folder
 from poolproof.fuzz.merge import CampaignState, News
@@ -30,7 +30,7 @@ def trace_of(sentence=SENTENCE, *, commands=COMMANDS, invariant="OWN"):
 
 
 def finding_of(name, trace, steps=1):
-    return Finding(name, "OWN", trace, b"", steps, 0.0)
+    return CampaignFinding(name, "OWN", trace, b"", steps, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_lines_from_before_there_were_forms_are_read():
 
 def test_one_bug_is_one_finding_and_its_forms_are_kept(tmp_path, run_campaign):
     with CampaignFolder(tmp_path, PLANTED) as folder:
-        status, _, said = run_campaign(PLANTED, folder, Budget(steps=6_000))
+        status, _, said = run_campaign(PLANTED, folder, CampaignBudget(steps=6_000))
     assert any(line.forms for line in status.findings)
     symptoms = [finding.symptom for finding in said]
     assert len(symptoms) == len(set(symptoms))
@@ -134,7 +134,7 @@ def test_one_bug_is_one_finding_and_its_forms_are_kept(tmp_path, run_campaign):
 
 def test_a_finding_of_an_earlier_session_that_was_mended_absorbs_nothing(tmp_path, run_campaign):
     with CampaignFolder(tmp_path, PLANTED) as folder:
-        _, _, said = run_campaign(PLANTED, folder, Budget(steps=2_000))
+        _, _, said = run_campaign(PLANTED, folder, CampaignBudget(steps=2_000))
     found = said[0]
     mended = replace(found, fingerprint="f-0", trace=found.trace.with_commands((Allocate(1),)))
     mended = replace(mended, trace=replace(mended.trace, violation=found.trace.violation))
@@ -144,7 +144,7 @@ def test_a_finding_of_an_earlier_session_that_was_mended_absorbs_nothing(tmp_pat
         pending = Pending(found.trace, found.tape, 7, 0.5)
         folder.record(News(), CampaignState(), STATUS, [pending])
     with CampaignFolder(other, PLANTED) as folder:
-        again = run_campaign(PLANTED, folder, Budget(steps=1))[2]
+        again = run_campaign(PLANTED, folder, CampaignBudget(steps=1))[2]
     assert found.fingerprint in {finding.fingerprint for finding in again}
 
 

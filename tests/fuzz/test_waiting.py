@@ -6,7 +6,12 @@ from dataclasses import replace
 import pytest
 
 from poolproof.fuzz import coordinator
-from poolproof.fuzz.coordinator import EXAMINED_AT_ONCE_S, SHARE_TO_MINIMISE, Budget, Campaign
+from poolproof.fuzz.coordinator import (
+    EXAMINED_AT_ONCE_S,
+    SHARE_TO_MINIMISE,
+    Campaign,
+    CampaignBudget,
+)
 from poolproof.fuzz.findings import kind_of
 from poolproof.fuzz.folder import CampaignFolder, read_findings, read_pending, read_status
 from poolproof.fuzz.settings import CampaignSettings
@@ -93,7 +98,7 @@ def slices_of(settings, clock, **options):
 def test_an_interruption_while_a_failing_run_waits_is_no_clean_end(tmp_path, clock):
     with CampaignFolder(tmp_path, PLANTED) as folder:
         examiner = slices_of(PLANTED, clock, most_slices=0)
-        status, said = session(PLANTED, folder, examiner, Budget(steps=2_000))
+        status, said = session(PLANTED, folder, examiner, CampaignBudget(steps=2_000))
     assert said == []
     assert status.activity == "interrupted"
     assert status.num_pending == len(status.waiting) > 0
@@ -118,7 +123,7 @@ def test_an_interruption_of_what_holds_concludes_nothing(clock):
             Interrupts(isolation),
             folder,
             slices_of(RIGHT, clock),
-            budget=Budget(seconds=1e6),
+            budget=CampaignBudget(seconds=1e6),
             scope="test",
             num_possible=None,
             show=lambda _: None,
@@ -134,7 +139,7 @@ def test_the_time_of_a_session_bounds_minimising(clock):
     began = clock.now
     with CampaignFolder(None, SIXTY) as folder:
         examiner = slices_of(SIXTY, clock)
-        status, said = session(SIXTY, folder, examiner, Budget(seconds=4.0, steps=2_000))
+        status, said = session(SIXTY, folder, examiner, CampaignBudget(seconds=4.0, steps=2_000))
     assert clock.now - began == pytest.approx(4.0)
     assert len(examiner.begun) == pytest.approx(4.0 / EXAMINED_AT_ONCE_S, abs=1)
     assert said == []
@@ -161,7 +166,7 @@ def test_failing_runs_get_a_share_of_the_time(clock):
             Looks(isolation),
             folder,
             slices_of(SIXTY, clock, attempts=1),
-            budget=Budget(seconds=8.0),
+            budget=CampaignBudget(seconds=8.0),
             scope="test",
             num_possible=None,
             show=lambda _: None,
@@ -177,7 +182,7 @@ def test_a_killed_campaign_goes_on_minimising_where_it_was(tmp_path, clock):
     for _ in range(4):
         examiner = slices_of(SIXTY, clock, most_slices=4, end=SystemExit)
         with CampaignFolder(tmp_path, SIXTY) as folder, pytest.raises(SystemExit):
-            session(SIXTY, folder, examiner, Budget(steps=1_500))
+            session(SIXTY, folder, examiner, CampaignBudget(steps=1_500))
         first = examiner.begun[0].progress
         assert first.cursor.attempts >= reached
         kept = [each.examination for each in read_pending(tmp_path) if each.examination]
@@ -190,7 +195,7 @@ def test_a_killed_campaign_goes_on_minimising_where_it_was(tmp_path, clock):
 
 def test_what_became_minimal_is_no_longer_kept_as_begun(tmp_path, clock):
     with CampaignFolder(tmp_path, PLANTED) as folder:
-        _, said = session(PLANTED, folder, slices_of(PLANTED, clock), Budget(steps=1_500))
+        _, said = session(PLANTED, folder, slices_of(PLANTED, clock), CampaignBudget(steps=1_500))
         rows = folder._database.execute("SELECT COUNT(*) FROM examinations").fetchone()[0]
     assert said
     assert rows == 0
@@ -201,11 +206,11 @@ def test_a_kind_that_is_not_known_comes_before_more_of_one_that_is(tmp_path, clo
     several = CampaignSettings("tests/fuzz/planted.py:ManyBugs", "pool", 6)
     with CampaignFolder(tmp_path, several) as folder:
         examiner = slices_of(several, clock, attempts=1, most_slices=20)
-        session(several, folder, examiner, Budget(steps=20_000))
+        session(several, folder, examiner, CampaignBudget(steps=20_000))
         num_kinds = len({kind_of(pending.trace) for pending in folder.pending()})
         # With so many attempts each slice ends one.
         examiner = slices_of(several, clock, attempts=10_000, most_slices=num_kinds)
-        session(several, folder, examiner, Budget(steps=1))
+        session(several, folder, examiner, CampaignBudget(steps=1))
     examined = [kind_of(so_far.trace) for so_far in examiner.begun]
     assert len(examined) == num_kinds > 1
     assert len(set(examined)) == num_kinds
@@ -225,19 +230,19 @@ def test_a_search_that_never_ends_is_given_up(tmp_path, clock):
     for _ in range(6):
         examiner = Searches(load_target(PLANTED.target), clock, attempts=10_000)
         with CampaignFolder(tmp_path, PLANTED) as folder, suppress(SystemExit):
-            session(PLANTED, folder, examiner, Budget(steps=500))
+            session(PLANTED, folder, examiner, CampaignBudget(steps=500))
     assert read_findings(tmp_path)
 
 
 def test_a_folder_of_an_older_version_is_read_and_gone_on_with(tmp_path, clock):
     with CampaignFolder(tmp_path, PLANTED) as folder:
         examiner = slices_of(PLANTED, clock, most_slices=0)
-        session(PLANTED, folder, examiner, Budget(steps=1_000))
+        session(PLANTED, folder, examiner, CampaignBudget(steps=1_000))
         folder._database.execute("DROP TABLE examinations")
         folder._set("version", 2)
     assert read_pending(tmp_path)
     with CampaignFolder(tmp_path, PLANTED) as folder:
-        _, said = session(PLANTED, folder, slices_of(PLANTED, clock), Budget(steps=1))
+        _, said = session(PLANTED, folder, slices_of(PLANTED, clock), CampaignBudget(steps=1))
     assert said
 
 
@@ -245,7 +250,8 @@ def test_a_failing_run_that_has_to_wait_is_named_at_once(tmp_path, clock):
     named = []
     with CampaignFolder(tmp_path, SIXTY) as folder:
         session(
-            SIXTY, folder, slices_of(SIXTY, clock, attempts=1), Budget(seconds=4.0, steps=1_000),
+            SIXTY, folder, slices_of(SIXTY, clock, attempts=1),
+            CampaignBudget(seconds=4.0, steps=1_000),
             say_waiting=named.append,
         )  # fmt: skip
         kinds = [kind_of(pending.trace) for pending in folder.pending()]

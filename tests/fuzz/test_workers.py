@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.cli.fuzz_target import FuzzOptions, fuzz_target
-from poolproof.fuzz.coordinator import Budget
+from poolproof.fuzz.coordinator import CampaignBudget
 from poolproof.fuzz.folder import read_findings, read_status
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.harness.isolation import Isolation, Limits
@@ -21,7 +21,7 @@ def fuzz(target: str, folder: Path, steps: int) -> int:
         merge=(),
         examples=None,
         workers=2,
-        budget=Budget(steps=steps),
+        budget=CampaignBudget(steps=steps),
         in_process=False,
         limits=Limits(call_timeout_s=5.0, memory_mib=300),
     )

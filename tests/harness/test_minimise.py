@@ -20,7 +20,7 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.minimise import execute_in_process, minimise, run_candidate
-from poolproof.harness.minimising_passes import Repeated, Variant
+from poolproof.harness.minimising_passes import Repeated, TraceVariant
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import replay
@@ -378,7 +378,7 @@ def test_a_round_ends_where_the_passes_have_tried_the_best_already(monkeypatch):
         return Repeated(name, lambda best: begun.append(name) or variants(best))
 
     def first_left_out(best):
-        return [Variant(best.setup, best.relative[1:])] if len(best.relative) > 3 else []
+        return [TraceVariant(best.setup, best.relative[1:])] if len(best.relative) > 3 else []
 
     passes = (
         named("before", lambda _: []), named("helps", first_left_out), named("after", lambda _: [])

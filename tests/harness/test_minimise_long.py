@@ -11,7 +11,7 @@ from poolproof.harness.minimise import (
     EXECUTIONS_MORE,
     Attempt,
     Effort,
-    Progress,
+    Minimisation,
     execute_in_process,
     improved,
     minimise,
@@ -116,13 +116,13 @@ def test_what_was_not_touched_is_seen_at_the_end_of_a_trace():
 
 def slices_of(trace, execute, attempts_at_once, keep_attempt):
     """The minimisation, stopped after so many attempts each time; all progress on the way."""
-    progress = Progress(trace)
+    progress = Minimisation(trace)
     while not progress.cursor.is_finished:
         left = itertools.count(1 - attempts_at_once)
         progress = improved(progress, execute, Effort(), lambda left=left: next(left) < 0)
         yield progress
         if not keep_attempt:
-            progress = Progress(progress.trace, progress.cursor)
+            progress = Minimisation(progress.trace, progress.cursor)
 
 
 @pytest.mark.parametrize("attempts_at_once", [1, 7])
@@ -156,7 +156,7 @@ def test_nothing_is_tried_anew_after_every_restart():
 
 def test_a_trace_that_does_not_fail_is_finished():
     trace = long_trace(20, 8)
-    progress = improved(Progress(trace), executing(BlockPool))
+    progress = improved(Minimisation(trace), executing(BlockPool))
     assert progress.cursor.is_finished
     assert progress.trace.violation is None
     assert improved(progress, lambda *_: pytest.fail("tried again")) == progress
@@ -167,7 +167,7 @@ def test_an_attempt_after_a_stop_is_not_executed_again():
     cls = counted(BlockPool, "allocate", 6, lambda taken: taken[::-1])
     trace = long_trace(120, 8)
     execute = executing(cls)
-    first = improved(Progress(trace), execute, go_on=lambda: False)
+    first = improved(Minimisation(trace), execute, go_on=lambda: False)
     assert isinstance(first.attempt, Attempt)
     tried = []
 

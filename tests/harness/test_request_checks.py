@@ -4,7 +4,7 @@ from poolproof.contract.commands import Allocate, Cache, Lookup
 from poolproof.contract.profile import Profile
 from poolproof.harness.pool_session import SMALL_POOL
 from poolproof.harness.request_checks import CommandLog, RequestSession
-from poolproof.harness.request_trace import Request, block_hashes
+from poolproof.harness.request_trace import TraceRequest, block_hashes
 from poolproof.impl.block_pool import BlockPool
 
 LARGE = SMALL_POOL + 6
@@ -87,7 +87,7 @@ def test_reading_everything_says_which_invariant_is_broken():
 
 
 def test_the_log_gives_the_commands_in_order_with_their_hashes():
-    request = Request(0, 512, 1, (7,))
+    request = TraceRequest(0, 512, 1, (7,))
     hashes = block_hashes(request, 128)
     log = CommandLog()
     log.add_lookups(request, 2)

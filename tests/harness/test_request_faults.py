@@ -12,12 +12,12 @@ import pytest
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.harness.request_checks import RequestSession
-from poolproof.harness.request_trace import Request
+from poolproof.harness.request_trace import TraceRequest
 from poolproof.harness.request_workload import RequestReplay, RequestWorkload, WorkloadResult
 from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
 
-REQUESTS = [Request(0.0, 600, 8, (1, 2))] * 3
+REQUESTS = [TraceRequest(0.0, 600, 8, (1, 2))] * 3
 
 
 def workload(**options):

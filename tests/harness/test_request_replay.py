@@ -8,7 +8,7 @@ import pytest
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import ViolationError
 from poolproof.harness.request_replay import NativeDriver, RequestReplay
-from poolproof.harness.request_trace import Request, block_hashes
+from poolproof.harness.request_trace import TraceRequest, block_hashes
 from poolproof.reference.native_pool import NativeDictPool
 
 
@@ -53,7 +53,7 @@ def names(pool):
 
 
 def request(length, *ids, output=1):
-    return Request(0, length, output, ids)
+    return TraceRequest(0, length, output, ids)
 
 
 def test_a_new_prompt_is_looked_up_until_the_first_miss_then_allocated_and_cached():

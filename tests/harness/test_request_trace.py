@@ -5,8 +5,8 @@ import json
 import pytest
 
 from poolproof.harness.request_trace import (
-    Request,
     RequestTraceError,
+    TraceRequest,
     block_hashes,
     read_requests,
     request_line,
@@ -32,17 +32,17 @@ def changed(**fields):
 
 
 def test_a_line_is_read_as_a_request(tmp_path):
-    assert read_requests(write(tmp_path, json.dumps(GOOD))) == [Request(0, 700, 5, (1, 2))]
+    assert read_requests(write(tmp_path, json.dumps(GOOD))) == [TraceRequest(0, 700, 5, (1, 2))]
 
 
 def test_a_request_survives_being_written_and_read(tmp_path):
-    request = Request(17, 513, 0, (2**64 - 1, 0))
+    request = TraceRequest(17, 513, 0, (2**64 - 1, 0))
     assert read_requests(write(tmp_path, request_line(request))) == [request]
 
 
 def test_other_fields_and_empty_lines_are_ignored(tmp_path):
     path = write(tmp_path, "", changed(type="chat"), "")
-    assert read_requests(path) == [Request(0, 700, 5, (1, 2))]
+    assert read_requests(path) == [TraceRequest(0, 700, 5, (1, 2))]
 
 
 def test_limit_reads_no_further(tmp_path):
@@ -106,22 +106,22 @@ def test_a_value_that_cannot_be_is_refused(tmp_path, fields, complaint):
 
 
 def test_only_full_blocks_have_hashes():
-    assert len(block_hashes(Request(0, 700, 5, (1, 2)), 16)) == 43
-    assert len(block_hashes(Request(0, 512, 5, (1,)), 512)) == 1
-    assert block_hashes(Request(0, 15, 5, (1,)), 16) == []
+    assert len(block_hashes(TraceRequest(0, 700, 5, (1, 2)), 16)) == 43
+    assert len(block_hashes(TraceRequest(0, 512, 5, (1,)), 512)) == 1
+    assert block_hashes(TraceRequest(0, 15, 5, (1,)), 16) == []
 
 
 def test_equal_ids_behind_equal_prefixes_give_equal_hashes():
-    short, long = Request(0, 700, 5, (1, 2)), Request(9, 2000, 0, (1, 2, 3, 4))
+    short, long = TraceRequest(0, 700, 5, (1, 2)), TraceRequest(9, 2000, 0, (1, 2, 3, 4))
     assert block_hashes(long, 16)[:43] == block_hashes(short, 16)
 
 
 def test_an_equal_id_behind_another_prefix_gives_other_hashes():
-    first = block_hashes(Request(0, 1024, 5, (1, 2)), 128)
-    second = block_hashes(Request(0, 1024, 5, (3, 2)), 128)
+    first = block_hashes(TraceRequest(0, 1024, 5, (1, 2)), 128)
+    second = block_hashes(TraceRequest(0, 1024, 5, (3, 2)), 128)
     assert not set(first) & set(second)
 
 
 def test_the_blocks_of_one_request_have_distinct_hashes():
-    hashes = block_hashes(Request(0, 2048, 5, (7, 7, 7, 7)), 1)
+    hashes = block_hashes(TraceRequest(0, 2048, 5, (7, 7, 7, 7)), 1)
     assert len(set(hashes)) == 2048

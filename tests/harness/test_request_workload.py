@@ -10,7 +10,7 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.trace import read_trace, write_trace
 from poolproof.harness.replay import replay
 from poolproof.harness.request_generator import RequestMix, generate_requests
-from poolproof.harness.request_trace import Request
+from poolproof.harness.request_trace import TraceRequest
 from poolproof.harness.request_workload import RequestWorkload
 from poolproof.harness.smaller_traces import hashes_of
 from poolproof.impl.block_pool import BlockPool
@@ -235,8 +235,8 @@ def test_a_target_without_a_required_method_cannot_be_run():
 
 
 def test_requests_too_large_for_the_pool_are_counted():
-    large = Request(0, 2048, 1, (1, 2, 3, 4))
-    result = run(BlockPool, requests=[large, Request(0, 64, 1, (9,))], num_blocks=3)
+    large = TraceRequest(0, 2048, 1, (1, 2, 3, 4))
+    result = run(BlockPool, requests=[large, TraceRequest(0, 64, 1, (9,))], num_blocks=3)
     assert result.counts.num_skipped == 1
     assert result.violation is None
 
@@ -299,7 +299,7 @@ def test_a_leak_is_found_at_the_end_although_the_last_requests_are_not_compared(
         def num_free(self):
             return super().num_free() - (self.used and self._queue.length == self.num_blocks)
 
-    small = [Request(0, 64, 1, (number,)) for number in range(3)]
+    small = [TraceRequest(0, 64, 1, (number,)) for number in range(3)]
     result = run(LeaksAtEnd, requests=small, check_every=9)
     assert result.violation is not None
     assert result.violation.invariant == "LEAK"
@@ -336,7 +336,11 @@ def test_a_pool_that_merges_duplicates_holds(check_every):
                     Merging.merged += 1
             return answer
 
-    twice = [Request(0, 512, 1, (1,)), Request(0, 512, 1, (1,)), Request(0, 512, 1, (2,))]
+    twice = [
+        TraceRequest(0, 512, 1, (1,)),
+        TraceRequest(0, 512, 1, (1,)),
+        TraceRequest(0, 512, 1, (2,)),
+    ]
     result = run(Merging, requests=twice, num_blocks=20, check_every=check_every)
     assert result.violation is None
     assert Merging.merged == 1

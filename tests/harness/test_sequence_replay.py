@@ -9,7 +9,7 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity
 from poolproof.harness.request_generator import generate_requests
-from poolproof.harness.request_trace import Request
+from poolproof.harness.request_trace import TraceRequest
 from poolproof.harness.sequence_workload import SequenceWorkload
 
 PROFILE = ManagerProfile()
@@ -26,7 +26,7 @@ def serve(requests, cls=CleanManager, served=None, profile=PROFILE, **settings):
 
 
 def request(ids, output=0, length=None):
-    return Request(0, length or 512 * len(ids), output, tuple(ids))
+    return TraceRequest(0, length or 512 * len(ids), output, tuple(ids))
 
 
 def test_equal_ids_are_found_again():

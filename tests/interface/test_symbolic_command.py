@@ -24,11 +24,11 @@ def test_everything_is_confirmed(poolproof):
 
 @needs_crosshair
 def test_what_is_not_confirmed_is_named_with_what_crosshair_said(poolproof, monkeypatch):
-    from poolproof.exploration.symbolic.symbolic_run import Outcome, SymbolicRun
+    from poolproof.exploration.symbolic.symbolic_run import ContractOutcome, SymbolicRun
 
     def run_symbolic(timeout_s, names):
-        broken = Outcome("touching", "refuted", 1, "false when count = 0", 0.1)
-        missed = Outcome("freeing", "confirmed", 1, "Confirmed over all paths.", 0.1)
+        broken = ContractOutcome("touching", "refuted", 1, "false when count = 0", 0.1)
+        missed = ContractOutcome("freeing", "confirmed", 1, "Confirmed over all paths.", 0.1)
         return SymbolicRun((broken,), (missed,))
 
     monkeypatch.setattr("poolproof.exploration.symbolic.symbolic_run.run_symbolic", run_symbolic)

@@ -6,9 +6,9 @@
 import pytest
 
 from poolproof.harness.isolation import Died, Failed, Hung
-from poolproof.kill_matrix.cells import Cell, Search, _judged, cells_of
-from poolproof.kill_matrix.detector import Detector, Outcome
-from poolproof.kill_matrix.matrix import Column, Matrix, Row, Seen, summed_up
+from poolproof.kill_matrix.cells import Cell, CellSearch, _judged, cells_of
+from poolproof.kill_matrix.detector import Detector, SearchOutcome
+from poolproof.kill_matrix.matrix import Column, Matrix, MatrixCell, MatrixRow, summed_up
 from poolproof.kill_matrix.matrix_json import matrix_json, read_matrix
 from poolproof.kill_matrix.results_file import digest_of_code
 from poolproof.kill_matrix.subject import subjects
@@ -21,15 +21,15 @@ def seen_of(*outcomes):
 
 
 def caught(steps, length=None):
-    return Outcome(True, steps, steps / 100, "I1", length)
+    return SearchOutcome(True, steps, steps / 100, "I1", length)
 
 
 def missed(steps=400):
-    return Outcome(False, steps, 4.0)
+    return SearchOutcome(False, steps, 4.0)
 
 
 def row(name, *, is_oddity=False, **cells):
-    return Row(name, "title", "pool", is_oddity, ("vllm#1",), "leak", True, cells)
+    return MatrixRow(name, "title", "pool", is_oddity, ("vllm#1",), "leak", True, cells)
 
 
 def matrix(*rows):
@@ -42,7 +42,7 @@ def matrix(*rows):
     return Matrix("0", "c0de", "CPython 3", (0, 1, 2), columns, rows)
 
 
-HIT, MISS = Seen(1, 1, 10, 0.1, 3, ("I1",)), Seen(0, 1)
+HIT, MISS = MatrixCell(1, 1, 10, 0.1, 3, ("I1",)), MatrixCell(0, 1)
 
 
 def test_steps_and_seconds_are_medians_over_the_seeds():
@@ -64,9 +64,9 @@ def test_a_bug_that_most_seeds_miss_has_no_median():
 
 def test_cells_say_missed_not_applicable_and_not_installed_apart():
     assert cell_text(seen_of(missed())) == "-"
-    assert cell_text(Seen(why_not="no events")) == "."
-    assert cell_text(Seen(why_not="not installed: z3")) == "?"
-    assert cell_text(seen_of(Outcome(True, 0, 0.1))) == "yes"
+    assert cell_text(MatrixCell(why_not="no events")) == "."
+    assert cell_text(MatrixCell(why_not="not installed: z3")) == "?"
+    assert cell_text(seen_of(SearchOutcome(True, 0, 0.1))) == "yes"
 
 
 def test_a_detector_whose_module_is_missing_searches_nothing():
@@ -84,15 +84,15 @@ def test_a_search_that_takes_no_seed_is_done_once():
 
 @pytest.mark.parametrize("lost", [Hung(seconds=3, progress=7), Died(status=-11, progress=7)])
 def test_a_lost_worker_is_caught_by_those_who_look_for_it(lost):
-    by_driver = _judged(Search("Q1", "plain", 0), lost)
+    by_driver = _judged(CellSearch("Q1", "plain", 0), lost)
     assert (by_driver.caught, by_driver.steps, by_driver.invariant) == (True, 7, "CRASH")
-    assert _judged(Search("Q1", "CRASH", 0), lost).caught
-    assert not _judged(Search("Q1", "I1", 0), lost).caught
+    assert _judged(CellSearch("Q1", "CRASH", 0), lost).caught
+    assert not _judged(CellSearch("Q1", "I1", 0), lost).caught
 
 
 def test_what_we_broke_ourselves_is_raised():
     with pytest.raises(RuntimeError) as raised:
-        _judged(Search("Q1", "plain", 5), Failed("KeyError", "x", "..."))
+        _judged(CellSearch("Q1", "plain", 5), Failed("KeyError", "x", "..."))
     assert "plain on Q1 from seed 5 failed: KeyError" in str(raised.value)
 
 
@@ -120,15 +120,15 @@ def test_a_lone_detector_is_named_and_one_made_of_others_does_not_count():
 
 
 def test_the_steps_of_a_detector_are_the_median_over_what_it_caught():
-    rows = [row(str(steps), plain=Seen(1, 1, steps, 0.1)) for steps in (5, 10, 1000)]
+    rows = [row(str(steps), plain=MatrixCell(1, 1, steps, 0.1)) for steps in (5, 10, 1000)]
     assert steps_of([*rows, row("missed", plain=MISS)], "plain") == "10"
     assert seconds_of([*rows, row("missed", plain=MISS)], "plain") == "0.1"
     assert seconds_of([row("missed", plain=MISS)], "plain") == "-"
-    assert steps_of([row("proved", plain=Seen(1, 1, 0.0, 0.1))], "plain") == "-"
+    assert steps_of([row("proved", plain=MatrixCell(1, 1, 0.0, 0.1))], "plain") == "-"
 
 
 def test_a_matrix_is_read_back_as_it_was_written(tmp_path):
-    none = Seen(why_not="no events")
+    none = MatrixCell(why_not="no events")
     written = matrix(row("A", plain=HIT, unit=MISS, **{"certify-quick": none, "I1": MISS}))
     path = tmp_path / "matrix.json"
     path.write_text(matrix_json(written))

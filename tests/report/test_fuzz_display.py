@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from poolproof.fuzz.coordinator import Budget
-from poolproof.fuzz.findings import Finding
+from poolproof.fuzz.coordinator import CampaignBudget
+from poolproof.fuzz.findings import CampaignFinding
 from poolproof.report.campaign_words import Allowance
 from poolproof.report.fuzz_display import display_to
 from poolproof.report.fuzz_lines import PlainDisplay, QuietDisplay
 from poolproof.report.fuzz_live import LiveDisplay, campaign_panel
 
-HOUR = Allowance(Budget(seconds=3_600))
+HOUR = Allowance(CampaignBudget(seconds=3_600))
 
 
 class Terminal(io.StringIO):
@@ -32,7 +32,7 @@ class AsciiTerminal(Terminal):
 @pytest.fixture(name="finding")
 def finding_(samples):
     trace = samples.trace()
-    return Finding(trace.fingerprint, "kind", trace, b"", 500, 1.5)
+    return CampaignFinding(trace.fingerprint, "kind", trace, b"", 500, 1.5)
 
 
 def drawn(panel_status, *, left=None, stream=None, width=100, height=40):
@@ -124,7 +124,7 @@ def test_a_pipe_gets_lines():
 
 
 def test_plain_lines_say_what_is_left(capsys, campaigns):
-    PlainDisplay(Allowance(Budget(seconds=100)), interval_s=0).show(campaigns.status())
+    PlainDisplay(Allowance(CampaignBudget(seconds=100)), interval_s=0).show(campaigns.status())
     line = capsys.readouterr().err
     assert line == (
         "10,000 steps, 1,000 a second, 900 of 1,000 states (90.0 %), 0 findings, "
@@ -168,12 +168,12 @@ def test_quiet_shows_no_status(capsys, campaigns):
 @pytest.mark.parametrize(
     ("budget", "left"),
     [
-        (Budget(seconds=100), 94.0),
-        (Budget(steps=7_000), 1.0),
-        (Budget(quiet_steps=540), 0.5),
-        (Budget(seconds=100, steps=7_000), 1.0),
-        (Budget(seconds=float("inf")), None),
-        (Budget(seconds=1), 0.0),
+        (CampaignBudget(seconds=100), 94.0),
+        (CampaignBudget(steps=7_000), 1.0),
+        (CampaignBudget(quiet_steps=540), 0.5),
+        (CampaignBudget(seconds=100, steps=7_000), 1.0),
+        (CampaignBudget(seconds=float("inf")), None),
+        (CampaignBudget(seconds=1), 0.0),
     ],
 )
 def test_what_is_left_of_a_session_does_not_count_earlier_ones(budget, left, campaigns):

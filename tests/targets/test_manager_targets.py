@@ -9,7 +9,7 @@ from poolproof.contract.target import TargetError
 from poolproof.targets import load
 from poolproof.targets.load import load_target
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
-from poolproof.targets.target import Layout
+from poolproof.targets.target import ManagerLayout
 
 MANAGER = """
 class Manager:
@@ -107,8 +107,8 @@ def test_the_specification_refuses_what_it_does_not_keep():
 
 def test_a_layout_is_found_by_name_or_the_reason_is_told():
     layouts = [
-        Layout("full", ManagerProfile(), lambda n, c: (n, c)),
-        Layout("mamba", ManagerProfile(), None, why_not="needs chunk splits"),
+        ManagerLayout("full", ManagerProfile(), lambda n, c: (n, c)),
+        ManagerLayout("mamba", ManagerProfile(), None, why_not="needs chunk splits"),
     ]
     target = manager_target("mine", "native-manager", layouts)
     assert target.layout("full").make(3, True) == (3, True)
@@ -123,7 +123,9 @@ def test_a_layout_is_found_by_name_or_the_reason_is_told():
 def test_a_manager_without_a_layout_that_runs_says_why():
     with pytest.raises(TargetError, match="can be run: mamba: needs chunk splits"):
         manager_target(
-            "mine", "s", [Layout("mamba", ManagerProfile(), None, why_not="needs chunk splits")]
+            "mine",
+            "s",
+            [ManagerLayout("mamba", ManagerProfile(), None, why_not="needs chunk splits")],
         )
     with pytest.raises(TargetError, match="none is known"):
         manager_target("mine", "s", [])
@@ -131,7 +133,7 @@ def test_a_manager_without_a_layout_that_runs_says_why():
 
 def test_a_published_shape_plugs_in(write, monkeypatch):
     def build(name, cls, overrides, version):
-        layout = Layout("full", ManagerProfile.from_mapping(overrides), lambda n, _: cls(n))
+        layout = ManagerLayout("full", ManagerProfile.from_mapping(overrides), lambda n, _: cls(n))
         return manager_target(name, "other", [layout], version=version, real_class=cls)
 
     monkeypatch.setitem(MANAGER_SHAPES, "other", ManagerShape(("can_fit", "allocate"), build))
