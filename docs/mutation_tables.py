@@ -30,9 +30,14 @@ def mutation_scores() -> str:
         total = Counter[str]()
         for row in inside.values():
             total.update(row)
-        rows = [(f"`{path}`", row) for path, row in inside.items() if row["mutants"]]
+        rows = [(_name(path), row) for path, row in inside.items() if row["mutants"]]
         lines += [_row(name, row) for name, row in [(f"**{folder}**", total), *rows]]
     return "\n".join(lines) + "\n"
+
+
+def _name(path: str) -> str:
+    """A file as it was called when it was measured; one that is no more has no folder."""
+    return f"`{path}`" if (ROOT / path).is_file() else f"`{Path(path).name}`, since moved"
 
 
 def _row(name: str, row: dict[str, int]) -> str:
