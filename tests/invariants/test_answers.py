@@ -170,6 +170,7 @@ def test_adm_an_allocation_answers_so_many_blocks():
 
 def test_adm_what_fits_is_refused():
     assert refuses_only_what_does_not_fit(4, 3, "MemoryError: full") is None
+    assert refuses_only_what_does_not_fit(3, 3, "MemoryError: full") is not None
     assert said(refuses_only_what_does_not_fit(2, 3, "MemoryError: full")) == (
         "ADM", Severity.FALSE_REFUSAL, (),
         "allocate(2) was refused (MemoryError: full), although 3 blocks are free",

@@ -162,6 +162,8 @@ def test_what_is_right_passes(judge, arguments):
 def test_blocks_that_are_kept_in_reserve_do_not_count_as_free():
     assert put_off_only_if_full(STEP, 2, 3, reserve=2) is None
     assert put_off_only_if_full(STEP, 2, 3, reserve=1) is not None
+    assert put_off_only_if_full(STEP, 3, 3) is not None
+    assert never_only_if_too_large(STEP, 3, 3) is not None
 
 
 def test_a_refusal_beside_many_sequences_hints_at_rows():
@@ -195,13 +197,13 @@ def test_what_is_cached_is_what_is_computed(is_held):
             assert judge(2, is_cached=both, is_computed=both, is_held=is_held) is None
     held = "" if is_held else ", which nobody holds,"
     lost = computed_block_is_cached(2, is_cached=False, is_computed=True, is_held=is_held)
-    assert lost.invariant == "I4"
+    assert (lost.invariant, lost.severity, lost.blocks) == ("I4", Severity.LOST_HIT, (2,))
     assert lost.sentence == (
         f"block 2{held} is full of computed tokens and was not evicted, but is_cached(2) says that "
         "it cannot be found"
     )
     stale = cached_block_is_computed(2, is_cached=True, is_computed=False, is_held=is_held)
-    assert stale.invariant == "IDX"
+    assert (stale.invariant, stale.severity, stale.blocks) == ("IDX", ANOTHER, (2,))
     assert stale.sentence == (
         f"is_cached(2) says that block 2{held} can be found, but it is not full of computed tokens"
     )
