@@ -2,13 +2,13 @@
 # finished step, and is older than what the step was made from when it has to be done again.  With
 # the set-up done, nothing here needs a network.
 #
-#   make certify      certify the allocator in impl/            (TARGET=..., ARGS="--level deep ...")
-#   make test         the tests, default level                  (ARGS="-k pool -x ...")
+#   make certify      certify the allocator in impl/            (TARGET=..., ARGS="--depth deep ...")
+#   make test         the tests, without the long ones                 (ARGS="-k pool -x ...")
 #   make test-deep    the long ones as well, without a real vLLM
 #   make test-vllm    the tests that need a real vLLM
 #   make kernels      set up .venv-kernels, with torch, triton and OpenVINO for the CPU
 #   make test-kernels the tests of the kernels, interpreted  (on a GPU: make certify-kernels)
-#   make certify-kernels  certify a kernel                      (KERNEL=paged, ARGS="--level deep ...")
+#   make certify-kernels  certify a kernel                      (KERNEL=paged, ARGS="--depth deep ...")
 #   make ray          set up .venv-ray, with Ray, for campaigns over a cluster
 #   make test-ray     the tests that need it, over a cluster of processes
 #   make atheris      set up .venv-atheris, with Atheris, for campaigns that libFuzzer drives

@@ -6,7 +6,7 @@ apart: an engine's first import can take longer than its checks at `quick`.
 
 A target whose engine is not installed keeps the row that it has.
 
-Usage: python benchmarks/certify_seconds.py [TARGET ...] [--level LEVEL] [--record]
+Usage: python benchmarks/certify_seconds.py [TARGET ...] [--depth DEPTH] [--record]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMPORTS = {"impl": "poolproof.impl.block_pool", "vllm": "vllm.v1.core.block_pool
 """The targets, and what Python has to import before the first of their calls."""
 
 WORKERS = {"quick": 1, "standard": None}
-"""The levels, and with how many workers each is timed; None: one for each core."""
+"""The depths, and with how many workers each is timed; None: one for each core."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ def timed(command: list[str]) -> tuple[Seconds, int]:
     return Seconds(round(wall, 1), round(core, 1)), status
 
 
-def measured(target: str, level: str) -> dict[str, Any]:
+def measured(target: str, depth: str) -> dict[str, Any]:
     """One row: the import alone, and the certification."""
     imported, status = timed([sys.executable, "-c", f"import {IMPORTS[target]}"])
     if status != 0:
         raise LookupError(f"{IMPORTS[target]} cannot be imported here")
-    workers = WORKERS[level] or len(os.sched_getaffinity(0))
-    command = [sys.executable, "-m", "poolproof", "certify", target, "--level", level]
+    workers = WORKERS[depth] or len(os.sched_getaffinity(0))
+    command = [sys.executable, "-m", "poolproof", "certify", target, "--depth", depth]
     seconds, status = timed([*command, "--workers", str(workers)])
     print(
-        f"{target} {level}, {workers} workers: {seconds.wall_s} s, {seconds.core_s} s of a core, "
+        f"{target} {depth}, {workers} workers: {seconds.wall_s} s, {seconds.core_s} s of a core, "
         f"of these {imported.core_s} s for the import; exit status {status}"
     )
     return {
@@ -81,7 +81,7 @@ def main() -> int:
     """Time what was asked for; the exit status is 1 where a target does not hold."""
     parser = argparse.ArgumentParser(description="Time certify at quick and at standard.")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(IMPORTS)}")
-    parser.add_argument("--level", choices=sorted(WORKERS), help="this one alone")
+    parser.add_argument("--depth", choices=sorted(WORKERS), help="this one alone")
     add_destination(parser, "certify_seconds")
     asked = parser.parse_args()
     unknown = sorted(set(asked.targets) - set(IMPORTS))
@@ -90,13 +90,13 @@ def main() -> int:
     rows = rows_before(asked.json)
     refused = False
     for target in asked.targets or IMPORTS:
-        for level in [asked.level] if asked.level else WORKERS:
+        for depth in [asked.depth] if asked.depth else WORKERS:
             try:
-                row = measured(target, level)
+                row = measured(target, depth)
             except LookupError as error:
                 print(f"{target}: {error}; its rows stay as they are")
                 break
-            rows[f"{target} {level}"] = row
+            rows[f"{target} {depth}"] = row
             refused |= row["exit_status"] != 0
     if not write_record(asked.json, {"on": surroundings(), "rows": rows}, indent=1):
         return 2

@@ -1,10 +1,10 @@
 """How many steps the real vLLM pool takes at `standard`, what was found, and how long it took.
 
-Runs `certify vllm --level standard --hardening` and writes what the certificate says. Needs an
+Runs `certify vllm --depth standard --hardening` and writes what the certificate says. Needs an
 environment with a real vLLM (`make vllm`); prints one line and ends with status 0 where there is
 none.
 
-Usage: .venv-vllm/bin/python benchmarks/engine_steps.py [--level LEVEL] [--record]
+Usage: .venv-vllm/bin/python benchmarks/engine_steps.py [--depth DEPTH] [--record]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from record import add_destination, write_record
 
 from poolproof.certification.certificate import Certificate
 from poolproof.certification.certify import certify
-from poolproof.certification.levels import BUDGETS
+from poolproof.certification.depths import BUDGETS
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import PlainProgress
 from poolproof.certification.verdict import Rules, judge
@@ -31,7 +31,7 @@ def summary_of(certificate: Certificate) -> dict[str, Any]:
     assert certificate.verdict is not None
     return {
         "target": f"{certificate.target} {certificate.target_version}",
-        "level": certificate.level,
+        "level": certificate.depth,
         "verdict": certificate.verdict.value,
         "steps": sum(stage.steps for stage in certificate.stages),
         "pool_steps": sum(s.steps for s in certificate.stages if s.level == "pool"),
@@ -47,7 +47,7 @@ def summary_of(certificate: Certificate) -> dict[str, Any]:
 def main() -> int:
     """Certify and write; the exit status is the certificate's."""
     parser = argparse.ArgumentParser(description="Certify the installed vLLM and count.")
-    parser.add_argument("--level", choices=sorted(BUDGETS), default="standard")
+    parser.add_argument("--depth", choices=sorted(BUDGETS), default="standard")
     add_destination(parser, "engine_steps")
     asked = parser.parse_args()
     if importlib.util.find_spec("vllm") is None:
@@ -56,7 +56,7 @@ def main() -> int:
         )
         return 0
     options = CertifyOptions(
-        level=asked.level, workers=len(os.sched_getaffinity(0)), hardening=True
+        depth=asked.depth, workers=len(os.sched_getaffinity(0)), hardening=True
     )
     found = certify(lambda: load_target("vllm"), options, PlainProgress(sys.stderr))
     certificate = judge(found, Rules())

@@ -5,7 +5,7 @@ Each planted bug is certified alone. One bug should give one finding: what stand
 
 Bugs that show only under weakened hashes are left out: their stage comes after all others.
 
-Usage: python benchmarks/findings_per_bug.py [--every N] [--level LEVEL] [--json FILE] [ID ...]
+Usage: python benchmarks/findings_per_bug.py [--every N] [--depth DEPTH] [--json FILE] [ID ...]
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Row:
     cpu_s: float
 
 
-def row_of(subject: MatrixSubject, level: str) -> Row:
+def row_of(subject: MatrixSubject, depth: str) -> Row:
     """Certify one planted bug."""
     began_s = _cpu_s()
-    found = certify(subject.target, CertifyOptions(level=level), SilentProgress())
+    found = certify(subject.target, CertifyOptions(depth=depth), SilentProgress())
     num_forms = sum(len(finding.each_form) for finding in found.findings)
     used_s = round(_cpu_s() - began_s, 1)
     return Row(subject.id, subject.level, len(found.findings), num_forms, used_s)
@@ -54,7 +54,7 @@ def main() -> int:
     """Measure, print, and write where asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--every", type=int, default=1, help="of the bugs, each so many-th alone")
-    parser.add_argument("--level", choices=LEVELS, default="quick")
+    parser.add_argument("--depth", choices=LEVELS, default="quick")
     parser.add_argument("--json", type=Path, help="where the figures go; nowhere by default")
     parser.add_argument("ids", nargs="*", help="these planted bugs alone")
     options = parser.parse_args()
@@ -70,7 +70,7 @@ def main() -> int:
         return 2
     rows = []
     for name in options.ids or list(planted)[:: options.every]:
-        row = row_of(planted[name], options.level)
+        row = row_of(planted[name], options.depth)
         rows.append(row)
         print(
             f"  {name:<16} {row.num_findings:>3} findings {row.num_forms:>3} forms "
@@ -87,7 +87,7 @@ def main() -> int:
     print(", ".join(f"{name} {value}" for name, value in summary.items()))
     if options.json is None:
         return 0
-    record = {"level": options.level, "summary": summary, "rows": [asdict(row) for row in rows]}
+    record = {"level": options.depth, "summary": summary, "rows": [asdict(row) for row in rows]}
     return 0 if write_record(options.json, record, indent=1) else 2
 
 

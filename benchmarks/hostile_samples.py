@@ -196,7 +196,7 @@ def _certified(folder: Path, *arguments: str) -> tuple[str, ...]:
     """A certification that is refused after a second."""
     (folder / "pool.py").write_text(_UNBUILDABLE)
     return (
-        "certify", "pool.py:Pool", "--level", "quick", "--in-process", "--json", "c.json",
+        "certify", "pool.py:Pool", "--depth", "quick", "--in-process", "--json", "c.json",
         "--junit", "c.xml", "--md", "c.md", "--report", "out", *arguments,
     )  # fmt: skip
 
@@ -232,7 +232,7 @@ def _certificate() -> dict[str, Any]:
     stage = StageResult(level="pool", stage="plain driver", outcome=StageOutcome.REFUSED, steps=7)
     return Certificate(
         poolproof_version="0.1.0", contract_version=1, target="impl", target_version=None,
-        source="pool.py", profile=Profile(), level="quick", seed=0, workers=1, limits=("10 s",),
+        source="pool.py", profile=Profile(), depth="quick", seed=0, workers=1, limits=("10 s",),
         python="3.11", platform="Linux", stages=(stage,), findings=(finding,),
         canaries_caught=("A1",),
     ).to_json()  # fmt: skip
@@ -579,7 +579,7 @@ _METHODS = (
 
 def _certification(target: str) -> tuple[str, ...]:
     return (
-        "certify", target, "--level", "quick", "--workers", "2", "--json", "c.json", "--junit",
+        "certify", target, "--depth", "quick", "--workers", "2", "--json", "c.json", "--junit",
         "c.xml", "--md", "c.md", "--report", "out", "--memory-limit", "512", "--call-timeout", "2",
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ Rows of targets that cannot be used here stay as they were, so that the script c
 environments one after another. Also written, where triton is: the faulty kernels and which checks
 see them.
 
-Usage: .venv-kernels/bin/python benchmarks/kernel_targets.py [--level quick] [--record] [TARGET ...]
+Usage: .venv-kernels/bin/python benchmarks/kernel_targets.py [--depth quick] [--record] [TARGET ...]
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def main() -> int:
     """Run, merge, write."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("targets", nargs="*")
-    parser.add_argument("--level", default="quick", choices=["quick", "standard", "deep"])
+    parser.add_argument("--depth", default="quick", choices=["quick", "standard", "deep"])
     add_destination(parser, "kernel_targets")
     arguments = parser.parse_args()
     rows = json.loads(arguments.json.read_text("utf-8")) if arguments.json.is_file() else {}
     for name in arguments.targets or usable():
         print(f"{name} ...", flush=True)
-        report = certified(name, arguments.level)
+        report = certified(name, arguments.depth)
         if report is not None:
             rows[name] = row_of(report)
     ordered = {name: rows[name] for name in BUILT_INS if name in rows}
@@ -59,11 +59,11 @@ def poolproof(*arguments: str) -> int:
     return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
 
 
-def certified(name: str, level: str) -> dict[str, Any] | None:
+def certified(name: str, depth: str) -> dict[str, Any] | None:
     """The report on a target, None where it cannot be run."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
-        if poolproof("kernels", name, "--level", level, "--json", str(path)) == 2:
+        if poolproof("kernels", name, "--depth", depth, "--json", str(path)) == 2:
             return None
         report: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return report

@@ -1,7 +1,7 @@
-"""Which level of `certify` catches each planted bug, and whether one accuses a correct oddity.
+"""Which depth of `certify` catches each planted bug, and whether one accuses a correct oddity.
 
-A gate run is derandomised, so a specimen has one verdict a level. Driven are the runs of a
-certification in its order (kill_matrix/certify_levels.py: state machine, plain driver,
+A gate run is derandomised, so a specimen has one verdict a depth. Driven are the runs of a
+certification in its order (kill_matrix/certify_depths.py: state machine, plain driver,
 small scopes), which end at the first thing that breaks; one that is caught at quick is not driven
 at standard. The oddities are driven by the plain driver, a few runs from each of many seeds;
 whole certifications of them are in tests/bugs. Exit status 1 when a specimen survives standard,
@@ -22,7 +22,7 @@ from record import add_destination, surroundings, write_record
 
 from poolproof.certification.jobs import Chunk, campaign_of
 from poolproof.harness.isolation import Beacon
-from poolproof.kill_matrix.certify_levels import CERTIFY
+from poolproof.kill_matrix.certify_depths import CERTIFY
 from poolproof.kill_matrix.drivers import kind_of
 from poolproof.kill_matrix.subject import MatrixSubject, subjects
 
@@ -31,16 +31,16 @@ SILENT = Beacon(memoryview(bytearray(64)).cast("Q"))
 
 
 def caught_at(specimen_id: str) -> dict[str, Any]:
-    """The first level that catches the specimen, and by what."""
+    """The first depth that catches the specimen, and by what."""
     subject = subjects()[specimen_id]
     row: dict[str, Any] = {
         "id": specimen_id, "title": subject.title, "level": subject.level, "caught_at": None,
     }  # fmt: skip
-    for level, detector in zip(("quick", "standard"), CERTIFY, strict=True):
+    for depth, detector in zip(("quick", "standard"), CERTIFY, strict=True):
         found = detector.search(subject, 0, SILENT)
         if found.caught:
             return {
-                **row, "caught_at": level, "steps": found.steps, "invariant": found.invariant,
+                **row, "caught_at": depth, "steps": found.steps, "invariant": found.invariant,
                 "stage": found.note,
             }  # fmt: skip
     return {**row, "why": "not caught at `standard`"}
@@ -62,7 +62,7 @@ def driven(job: tuple[str, int, int]) -> dict[str, Any]:
 
 
 def summary_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many were caught at which level."""
+    """How many were caught at which depth."""
     quick = sum(row["caught_at"] == "quick" for row in rows)
     later = [row["id"] for row in rows if row["caught_at"] == "standard"]
     return {

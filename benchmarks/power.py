@@ -51,7 +51,7 @@ class System:
     own_tests: str = ""
     own_shown: str = ""
     own_mutants: str = "all"
-    level: str = "quick"
+    depth: str = "quick"
     of_size: bool = False
 
 
@@ -123,7 +123,7 @@ SYSTEMS = (
         "impl",
         "100",
         also=("impl[events=none]",),
-        level="standard",
+        depth="standard",
         of_size=True,
     ),
     System(
@@ -170,7 +170,7 @@ def measured(system: System, asked: argparse.Namespace) -> dict[str, Any] | str:
         path = Path(scratch) / "power.json"
         command = [str(Path(sys.executable).with_name("poolproof")), "certify", system.target]
         command += ["--power", "--mutants", asked.mutants or system.mutants, "--json", str(path)]
-        command += ["--level", system.level] + ["--power-sizes"] * system.of_size
+        command += ["--depth", system.depth] + ["--power-sizes"] * system.of_size
         # Where other work keeps the processors busy, ten seconds pass without a command.
         command += ["--known", str(KNOWN), "--call-timeout", "60"]
         command += ["--power-modules", system.modules] if system.modules else []
@@ -194,8 +194,8 @@ def row_of(system: System, report: dict[str, Any]) -> dict[str, Any]:
     mutants = report.pop("mutants")
     by_operator = Counter(mutant["operator"] for mutant in mutants)
     refused = Counter(mutant["operator"] for mutant in mutants if mutant["refused"])
-    # A stage says at its end which level it belongs to; cheaper levels come first.
-    levels = Counter(mutant["stage"].split(", ")[-1] for mutant in mutants if mutant["refused"])
+    # A stage says at its end which depth it belongs to; cheaper ones come first.
+    depths = Counter(mutant["stage"].split(", ")[-1] for mutant in mutants if mutant["refused"])
     passed = [
         mutant
         for mutant in mutants
@@ -209,7 +209,7 @@ def row_of(system: System, report: dict[str, Any]) -> dict[str, Any]:
     return {
         "title": system.title,
         **report,
-        "refused_at": dict(sorted(levels.items())),
+        "refused_at": dict(sorted(depths.items())),
         "operators": {name: [refused[name], by_operator[name]] for name in sorted(by_operator)},
         "passed": passed,
     }

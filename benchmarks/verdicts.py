@@ -5,7 +5,7 @@ docs/findings/, and `docs/generate.py` makes docs/verdicts.md of both. Systems t
 keep the row that they have.
 Exit status 1 when something was found that the table does not explain, or a check was inconclusive.
 
-Usage: python benchmarks/verdicts.py [ID ...] [--level quick|standard] [--record]
+Usage: python benchmarks/verdicts.py [ID ...] [--depth quick|standard] [--record]
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def why_not_here(system: dict[str, Any]) -> str:
     return f"{', '.join(missing)} is not installed" if missing else ""
 
 
-def certified(system: dict[str, Any], level: str) -> dict[str, Any] | str:
+def certified(system: dict[str, Any], depth: str) -> dict[str, Any] | str:
     """The certificate of a system as JSON, or why it could not be made."""
     target = system["target"].format_map(os.environ)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "certificate.json"
         command = [str(Path(sys.executable).with_name("poolproof")), "certify", target]
-        command += ["--level", level, "--json", str(path), "--report", scratch]
+        command += ["--depth", depth, "--json", str(path), "--report", scratch]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
         if not path.is_file():
             return (done.stderr or done.stdout).strip()
@@ -138,7 +138,7 @@ def main() -> int:
     """Certify, record, and say what became of each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("ids", nargs="*", metavar="ID", help="only these systems")
-    parser.add_argument("--level", choices=("quick", "standard"), help="for all, not as the table")
+    parser.add_argument("--depth", choices=("quick", "standard"), help="for all, not as the table")
     add_destination(parser, "verdicts")
     options = parser.parse_args()
     traces = TRACES if options.json.parent == RECORDED else options.json.with_name("findings")
@@ -152,7 +152,7 @@ def main() -> int:
         if options.ids and system["id"] not in options.ids:
             continue
         why_not = why_not_here(system)
-        found: Any = why_not or certified(system, options.level or system.get("level", "standard"))
+        found: Any = why_not or certified(system, options.depth or system.get("level", "standard"))
         if isinstance(found, str):
             print(f"{system['id']}: not here, its row stays: {found}")
             continue

@@ -2,7 +2,7 @@
 
 Each is the clean manager with one step changed, and begins at the constant that it is made with: a
 hash of so many bits, a row of so many entries, a count that wraps. No constant is special, so that
-whoever adds one sees whether the runs at production sizes find it. `level` is the least level of
+whoever adds one sees whether the runs at production sizes find it. `depth` is the least depth of
 `certify` that has to refuse it, `script` the run that is made for it.
 
 Below stand correct managers that look alike and must not be accused.
@@ -30,12 +30,12 @@ TokenHash = Callable[[Sequence[int]], object]
 
 @dataclass(frozen=True, slots=True)
 class FamilyMember:
-    """One member of a family: a manager class, and the least level that refuses it."""
+    """One member of a family: a manager class, and the least depth that refuses it."""
 
     name: str
     cls: type[CleanManager]
     script: str
-    level: str
+    depth: str
 
 
 class Family(dict[str, FamilyMember]):
@@ -51,11 +51,11 @@ class Family(dict[str, FamilyMember]):
     ) -> None:
         super().__init__()
         self.name = name
-        for level, constants in (("quick", quick), ("standard", standard)):
+        for depth, constants in (("quick", quick), ("standard", standard)):
             for constant in constants:
                 arguments = constant if isinstance(constant, tuple) else (constant,)
                 words = " ".join(map(str, arguments))
-                self[words] = FamilyMember(f"{name} {words}", make(*arguments), script, level)
+                self[words] = FamilyMember(f"{name} {words}", make(*arguments), script, depth)
 
 
 def _hashing(tokens: TokenHash) -> type[CleanManager]:

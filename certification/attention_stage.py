@@ -20,6 +20,7 @@ from poolproof.certification.driving import Driving
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import POOL, RunKind
+from poolproof.contract.depth import Depth
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS
 from poolproof.contract.trace import Trace
@@ -30,7 +31,7 @@ from poolproof.targets.target import Target
 __all__ = ["STAGE", "attention_stage", "why_no_attention"]
 
 STAGE = "paged attention"
-RUNS = {"quick": 40, "standard": 400, "deep": 6_000}
+RUNS = {Depth.QUICK: 40, Depth.STANDARD: 400, Depth.DEEP: 6_000}
 FEWEST_RUNS = 10
 """Of each layout, however many there are."""
 MOST_RUNS_OF_A_TASK = 200
@@ -93,7 +94,7 @@ def attention_stage(
         return []
     progress.begin(STAGE)
     began = time.monotonic()
-    runs = max(FEWEST_RUNS, RUNS[options.level] // len(able))
+    runs = max(FEWEST_RUNS, RUNS[options.depth] // len(able))
     tasks = [
         Serve(kind, options.seed, range(first, min(first + MOST_RUNS_OF_A_TASK, runs)))
         for kind in able

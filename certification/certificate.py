@@ -161,7 +161,7 @@ class Certificate:
     target_version: str | None
     source: str
     profile: Profile
-    level: str
+    depth: str
     seed: int
     workers: int
     limits: tuple[str, ...]
@@ -214,7 +214,7 @@ class Certificate:
             "shape": self.shape,
             "profile": self.profile.to_json(),
             "assumed": list(self.assumed),
-            "level": self.level,
+            "level": self.depth,
             "seed": self.seed,
             "workers": self.workers,
             "limits": list(self.limits),
@@ -266,7 +266,7 @@ def _read(value: Any) -> Certificate:
         source=read.text("source"),
         shape=read.text("shape"),
         profile=profile,
-        level=read.text("level"),
+        depth=read.text("level"),
         seed=read.integer("seed"),
         workers=read.integer("workers"),
         limits=read.texts("limits"),

@@ -1,6 +1,6 @@
 """Certifies one target: runs the stages, collects what broke, and states what was done.
 
-The order is fixed and so are the budgets (`levels.py`): look at the target, check the ruler,
+The order is fixed and so are the budgets (`depths.py`): look at the target, check the ruler,
 drive every level that it has (Hypothesis's machines first, then the plain driver), visit every
 state of small scopes, then see which methods were never called. Whether the findings fail the run
 is decided by `verdict.py`.
@@ -17,13 +17,13 @@ from poolproof import __version__
 from poolproof.certification.attention_stage import attention_stage
 from poolproof.certification.certificate import Certificate, NotRun, StageOutcome, StageResult
 from poolproof.certification.coverage_statement import not_covered, not_run
+from poolproof.certification.depths import BUDGETS
 from poolproof.certification.description import Description, before_any_command
 from poolproof.certification.driving import Driving, described
 from poolproof.certification.exploration import Exploring
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.jobs import Chunk, methods_entered
 from poolproof.certification.lab import lead_on
-from poolproof.certification.levels import BUDGETS
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.ruler import check_ruler
@@ -155,7 +155,7 @@ class _Certification:
             self._options.seed,
             accepted=self._options.accepted,
         )
-        exploring.explore(BUDGETS[self._options.level], driving.lost, kinds)
+        exploring.explore(BUDGETS[self._options.depth], driving.lost, kinds)
         driving.stages += exploring.stages
 
     def _certificate(self, about: Description, driving: Driving) -> Certificate:
@@ -168,7 +168,7 @@ class _Certification:
             source=about.source,
             shape=about.shape,
             profile=about.profile,
-            level=options.level,
+            depth=options.depth,
             seed=options.seed,
             workers=1 if options.in_process else options.workers,
             limits=(),

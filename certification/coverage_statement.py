@@ -1,6 +1,6 @@
 """What a certificate must say that it does not show, so that a pass is never read as more.
 
-Depends on the level, on what the target lets us see, and on the options; nothing is run here.
+Depends on the depth, on what the target lets us see, and on the options; nothing is run here.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from poolproof.certification.attention_stage import STAGE as ATTENTION
 from poolproof.certification.attention_stage import why_no_attention
 from poolproof.certification.certificate import StageResult
+from poolproof.certification.depths import BUDGETS
 from poolproof.certification.description import Description, LayoutDescription
 from poolproof.certification.exploration import reason_not_explored
-from poolproof.certification.levels import BUDGETS
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.run_plan import layouts_not_run
 from poolproof.contract.manager_target import MANAGER_METHODS
@@ -45,7 +45,7 @@ NEVER_TRIED = (
 def not_covered(
     about: Description, options: CertifyOptions, stages: Sequence[StageResult]
 ) -> tuple[str, ...]:
-    """What a pass at this level leaves open, in whole sentences.
+    """What a pass at this depth leaves open, in whole sentences.
 
     How far runs went is taken from the `stages` that ran, and from nothing else.
     """
@@ -85,7 +85,7 @@ def _by_level(about: Description, options: CertifyOptions) -> Sequence[str]:
             "reads (DATA): the caller's duty at pool level, checked at manager level"
         ),
     ]
-    scopes = BUDGETS[options.level].scopes
+    scopes = BUDGETS[options.depth].scopes
     if scopes and reason_not_explored(about, scopes) is None:
         most = max(bounds.num_blocks for bounds in scopes)
         open_points.append(
@@ -117,7 +117,7 @@ def not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]
         length = about.profile.fixed_hash_bytes
         hashed = "the target hashes no tokens" + (f" to {length} bytes" if length else "")
         left_out.append(("token chains", f"{hashed}; hashes were opaque"))
-    reason = reason_not_explored(about, BUDGETS[options.level].scopes)
+    reason = reason_not_explored(about, BUDGETS[options.depth].scopes)
     if about.level == "pool" and reason is not None:
         left_out.append(("every state", reason))
     if about.level == "pool" and about.profile.misuse == "undefined" and not options.hardening:

@@ -13,6 +13,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import TypeVar
 
 from poolproof.certification.certificate import StageOutcome, StageResult
+from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
 from poolproof.certification.description import Description, describe
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.jobs import (
@@ -24,7 +25,6 @@ from poolproof.certification.jobs import (
     run_chunk,
     run_hypothesis,
 )
-from poolproof.certification.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.certification.losses import (
     minimise_lost,
     trace_of_lost_chunk,
@@ -98,7 +98,7 @@ class Driving:
         self._about = about
         self._options = options
         self._progress = progress
-        self._budget = BUDGETS[options.level]
+        self._budget = BUDGETS[options.depth]
         self.stages: list[StageResult] = []
         self.lost: set[RunKind] = set()
         self.remarks: set[str] = set()
@@ -170,7 +170,7 @@ class Driving:
         """Hypothesis's state machines, side by side; each is one long job."""
         self._progress.begin("state machines")
         share = self._budget.machine_share(len(kinds))
-        machines = [Machine(kind, self._options.level, self._options.seed, share) for kind in kinds]
+        machines = [Machine(kind, self._options.depth, self._options.seed, share) for kind in kinds]
         for machine, outcome in zip(
             machines, self._executor.map(run_hypothesis, machines), strict=True
         ):

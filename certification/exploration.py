@@ -1,6 +1,6 @@
 """The exhaustive stages of a certification: every state of small scopes, every command in each.
 
-Which scopes there are is in `levels.py`. What is explored is the reference; what is executed, in
+Which scopes there are is in `depths.py`. What is explored is the reference; what is executed, in
 every state that was found, is the target. Reached means: the target was in that state, and every
 command of the alphabet was executed there and compared.
 """
@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from poolproof.certification.certificate import StageOutcome, StageResult
+from poolproof.certification.depths import Bounds, Budget, Sequences
 from poolproof.certification.description import Description, part_of
 from poolproof.certification.finding_collector import FindingCollector
-from poolproof.certification.levels import Bounds, Budget, Sequences
 from poolproof.certification.losses import minimise_lost
 from poolproof.certification.manager_exploration import ExploringManager
 from poolproof.certification.progress import StageProgress

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from poolproof.certification.certificate import StageResult
+from poolproof.certification.depths import Bounds
 from poolproof.certification.description import Description
 from poolproof.certification.driving import Driving, described
 from poolproof.certification.exploration import Exploring, reason_not_explored
 from poolproof.certification.finding import Finding
-from poolproof.certification.levels import Bounds
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_plan import kinds_of

@@ -21,6 +21,7 @@ from poolproof.certification.description import part_of, public_methods
 from poolproof.certification.manager_watch import Watched, watch
 from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
 from poolproof.contract.commands import Command
+from poolproof.contract.depth import Depth
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
@@ -79,7 +80,7 @@ _ENOUGH_IN_VAIN = 3
 
 
 _MACHINE_SHARES = {CHAINS: 2, QUEUE: 3, INDEX: 3}
-"""Which part of a level's examples a state machine gets, as one divided by this. Token chains lead
+"""Which part of a depth's examples a state machine gets, as one divided by this. Token chains lead
 to the states of opaque hashes. Parts of a pool have few operations, and every state of small ones
 is visited."""
 
@@ -149,13 +150,13 @@ def effort_to_read(trace: Trace) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A Hypothesis machine to run: its kind, the level of its budget, its seed.
+    """A Hypothesis machine to run: its kind, how deep it goes, its seed.
 
     It gets one of `share` shares of the examples that its kind has.
     """
 
     kind: RunKind
-    level: str
+    depth: Depth
     seed: int
     share: int = 1
 
@@ -304,7 +305,7 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
         make = machines[machine.kind]
     return run_machine(
         lambda log: make(campaign, log),
-        machine_settings(machine.level, share=machine.share * _MACHINE_SHARES.get(machine.kind, 1)),
+        machine_settings(machine.depth, share=machine.share * _MACHINE_SHARES.get(machine.kind, 1)),
         seed=machine.seed,
         log=log,
     )

@@ -1,6 +1,6 @@
-"""What a certification may be told: its level, its seed, its limits.
+"""What a certification may be told: its depth, its seed, its limits.
 
-How many steps a level means for each stage is decided in `levels.py`, not here.
+How many steps a depth means for each stage is decided in `depths.py`, not here.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from poolproof.contract.depth import Depth
 from poolproof.contract.errors import OptionError
 from poolproof.contract.outside import shown
 from poolproof.harness.failure_kind import FailureKind
 from poolproof.harness.isolation import Limits
 
-__all__ = ["LEVELS", "CertifyOptions", "Limits", "usable_processors"]
-
-LEVELS = ("quick", "standard", "deep")
-"""Under 30 s, about 2 minutes, as long as it takes."""
+__all__ = ["CertifyOptions", "Limits", "usable_processors"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +32,7 @@ class CertifyOptions:
     failures that may turn out to be accepted: they do not end a search for others.
     """
 
-    level: str = "standard"
+    depth: Depth = Depth.STANDARD
     seed: int = 0
     workers: int = 1
     in_process: bool = False
@@ -47,8 +45,7 @@ class CertifyOptions:
 
     def __post_init__(self) -> None:
         """Raises OptionError."""
-        if self.level not in LEVELS:
-            raise OptionError(f"level must be one of {', '.join(LEVELS)}, not {shown(self.level)}")
+        object.__setattr__(self, "depth", Depth.named(self.depth))
         for name, least in (("seed", 0), ("workers", 1)):
             value = getattr(self, name)
             if type(value) is not int or value < least:

@@ -90,7 +90,7 @@ def engine_steps(result: Any) -> Iterator[Row]:
     """What the real engine was put through."""
     findings = len(result["findings"])
     yield (
-        f"vLLM's real pool at `--level {result['level']}`, {result['workers']} workers",
+        f"vLLM's real pool at `--depth {result['level']}`, {result['workers']} workers",
         f"{result['pool_steps']:,} checked steps, {result['seconds']:.0f} s, {findings} findings",
     )
 

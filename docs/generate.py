@@ -54,12 +54,12 @@ from ray_tables import ray_at_scale, ray_costs
 from sentences import sentences
 from soak_tables import soak, soak_memory, soak_steps
 from survival_tables import (
-    oddities_at_levels,
-    specimens_at_levels,
+    oddities_at_depths,
+    specimens_at_depths,
     survival,
     survival_summary,
 )
-from tables import facts, lessons, level_seconds, levels, severities, statements
+from tables import depth_seconds, depths, facts, lessons, severities, statements
 from verdict_tables import explained_findings, verdicts
 
 from poolproof.contract.trace import write_atomically
@@ -85,15 +85,15 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "kernel findings": kernel_findings,
     "kernel targets": kernel_targets,
     "lessons": lessons,
-    "level seconds": level_seconds,
-    "levels": levels,
+    "depth seconds": depth_seconds,
+    "depths": depths,
     "limits": limits,
     "lone detectors": lone_detectors,
     "manager workloads": manager_workloads,
     "mutation scores": mutation_scores,
     "needed invariants": needed_invariants,
     "never tried": never_tried,
-    "oddities at levels": oddities_at_levels,
+    "oddities at depths": oddities_at_depths,
     "oddities seen": oddities_seen,
     "planted steps": planted_steps,
     "power by operator": power_by_operator,
@@ -118,7 +118,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "soak": soak,
     "soak memory": soak_memory,
     "soak steps": soak_steps,
-    "specimens at levels": specimens_at_levels,
+    "specimens at depths": specimens_at_depths,
     "specimens caught": specimens_caught,
     "statements": statements,
     "survival": survival,

@@ -1,6 +1,6 @@
-"""The tables of docs/what-a-verdict-says.md: how far each level of `certify` goes.
+"""The tables of docs/what-a-verdict-says.md: how far each depth of `certify` goes.
 
-Everything is taken from the plans that the levels carry out, with the default seed. What one
+Everything is taken from the plans that the depths carry out, with the default seed. What one
 target really got is in its certificate.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from poolproof.certification.coverage_statement import NEVER_TRIED
+from poolproof.certification.depths import BUDGETS, Budget, Sequences
 from poolproof.certification.exploration import stage_of
-from poolproof.certification.levels import BUDGETS, Budget, Sequences
 from poolproof.certification.options import CertifyOptions
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
@@ -30,7 +30,7 @@ __all__ = ["limits", "never_tried"]
 
 _SEED = CertifyOptions().seed
 _SMALL_RUNS = range(1_000)
-"""The usual runs are drawn alike at all levels, from a dozen sizes: so many of them show all."""
+"""The usual runs are drawn alike at all depths, from a dozen sizes: so many of them show all."""
 
 Row = tuple[str, Callable[[Budget], str]]
 
@@ -41,7 +41,7 @@ def never_tried() -> str:
 
 
 def limits() -> str:
-    """A table for each level of a target, with a column for each level of `certify`."""
+    """A table for each level of a target, with a column for each depth of `certify`."""
     tables = {
         "A queue": _queue_rows(),
         "An index": _index_rows(),
@@ -175,7 +175,7 @@ def _blocks_at_production_sizes() -> Row:
 
 
 def _production(budget: Budget) -> ProductionSizes:
-    assert budget.production is not None, "every level has production sizes"
+    assert budget.production is not None, "every depth has production sizes"
     return budget.production
 
 

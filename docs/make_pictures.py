@@ -42,7 +42,7 @@ def certificate_of(target: str) -> Certificate:
     """What the command line says of an example, without the names of this machine."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "certificate.json"
-        command = [sys.executable, "-m", "poolproof", "certify", target, "--level", "quick"]
+        command = [sys.executable, "-m", "poolproof", "certify", target, "--depth", "quick"]
         subprocess.run(  # noqa: S603 -- our own command, on an example of ours
             [*command, "--report", folder, "--json", str(file)],
             check=False,  # the status says what was found
@@ -99,7 +99,7 @@ def draw_campaign() -> None:
 def draw_certificates() -> None:
     """Write the certificate of a correct pool, and the finding of one that is not."""
     correct = "examples/simple_pool.py:Pool"
-    command = f"poolproof certify {correct} --level quick"
+    command = f"poolproof certify {correct} --depth quick"
     draw("certificate", command, text_certificate(certificate_of(correct)))
     finding = certificate_of("examples/stale_index.py:Pool").findings[0]
     draw("finding", f"poolproof show {finding.fingerprint}", finding_report(finding))

@@ -9,7 +9,7 @@ from typing import Any
 
 from figures import read
 
-__all__ = ["oddities_at_levels", "specimens_at_levels", "survival", "survival_summary"]
+__all__ = ["oddities_at_depths", "specimens_at_depths", "survival", "survival_summary"]
 
 
 def _survival() -> dict[str, Any]:
@@ -72,15 +72,15 @@ def survival_summary() -> str:
     return "\n".join(parts) + "\n"
 
 
-def specimens_at_levels() -> str:
-    """How many specimens each level of `certify` catches, and which are left."""
+def specimens_at_depths() -> str:
+    """How many specimens each depth of `certify` catches, and which are left."""
     result = read("levels_of_specimens")
     if result is None:
         return "\n"
     counts, total = result["summary"], result["summary"]["specimens"]
     quick = f"{counts['quick']} of {total} ({100 * counts['quick'] / total:.1f} %)"
     lines = [
-        "| level | planted bugs caught |",
+        "| depth | planted bugs caught |",
         "|---|---:|",
         f"| `quick` | {quick} |",
         f"| `standard` | {counts['standard']} of {total} |",
@@ -94,7 +94,7 @@ def specimens_at_levels() -> str:
     return "\n".join(lines) + "\n"
 
 
-def oddities_at_levels() -> str:
+def oddities_at_depths() -> str:
     """How much the oddities were driven, and whether one was accused."""
     result = read("levels_of_specimens")
     if result is None or not result.get("oddities"):

@@ -1,11 +1,11 @@
-"""Tables of the manual: levels and their seconds, invariants, severities, facts."""
+"""Tables of the manual: depths and their seconds, invariants, severities, facts."""
 
 from __future__ import annotations
 
 from figures import read
 
+from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
 from poolproof.certification.lessons import LESSONS
-from poolproof.certification.levels import BUDGETS, RUNS_PER_CHUNK
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS, Capabilities
 from poolproof.contract.violation import Severity
@@ -13,7 +13,7 @@ from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.invariants.catalogue import STATEMENTS
 from poolproof.report.wording import severity_words
 
-__all__ = ["facts", "lessons", "level_seconds", "levels", "severities", "statements"]
+__all__ = ["depth_seconds", "depths", "facts", "lessons", "severities", "statements"]
 
 _MEANINGS = {
     Severity.WRONG_DATA_OF_ANOTHER: "a request reads or overwrites KV of another one",
@@ -30,10 +30,10 @@ _MEANINGS = {
 }
 
 
-def levels() -> str:
-    """How many runs each level makes."""
+def depths() -> str:
+    """How many runs each depth makes."""
     lines = [
-        "| level | opaque hashes | token chains | queue | manager | breadth-first states |",
+        "| depth | opaque hashes | token chains | queue | manager | breadth-first states |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for name, budget in BUDGETS.items():
@@ -48,20 +48,20 @@ def levels() -> str:
     return "\n".join(lines) + "\n"
 
 
-def level_seconds() -> str:
+def depth_seconds() -> str:
     """How long whole pools take, by benchmarks/certify_seconds.py."""
     found = read("certify_seconds")
     if found is None:
         return ""
     lines = [
-        "| target | level | workers | seconds | seconds of a core | of these, the first import |",
+        "| target | depth | workers | seconds | seconds of a core | of these, the first import |",
         "|---|---|---:|---:|---:|---:|",
     ]
     for name, row in found["rows"].items():
-        target, level = name.split()
+        target, depth = name.split()
         seconds = row["certify"]
         lines.append(
-            f"| `{target}` | `{level}` | {row['workers']} | {seconds['wall_s']:.0f} | "
+            f"| `{target}` | `{depth}` | {row['workers']} | {seconds['wall_s']:.0f} | "
             f"{seconds['core_s']:.0f} | {row['import']['core_s']:.0f} |"
         )
     return "\n".join(lines) + "\n"

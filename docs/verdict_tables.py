@@ -60,7 +60,7 @@ def _what_was_run(row: Mapping[str, Any]) -> str:
         f"{stage['stage']} {stage['steps']:,} steps, {stage['outcome']}" for stage in row["stages"]
     )
     return (
-        f"`poolproof certify '{row['target']}' --level {row['level']}` on {row['python']}, "
+        f"`poolproof certify '{row['target']}' --depth {row['level']}` on {row['python']}, "
         f"{row['source']}{version}: {stages}."
     )
 

@@ -1,6 +1,6 @@
 """Certifies the example allocators in other languages, and sees their planted bugs refused.
 
-Usage: python examples/certify_all.py [--level LEVEL]      after `make examples`
+Usage: python examples/certify_all.py [--depth DEPTH]      after `make examples`
 
 A program whose compiler or interpreter is not here is said to be skipped. Exit status: 0 when each
 of the others holds and its variant with the bug is refused, otherwise 1.
@@ -41,7 +41,7 @@ def certify(program: str, arguments: list[str]) -> int:
 
 def main() -> int:
     """Certify each program twice, without its bug and with it."""
-    arguments = sys.argv[1:] or ["--level", "quick"]
+    arguments = sys.argv[1:] or ["--depth", "quick"]
     here = available()
     wrong = []
     for language, (program, bug) in PROGRAMS.items():

@@ -1,6 +1,6 @@
 """A prefix index on its own: which blocks carry a hash.
 
-    poolproof certify examples/prefix_index.py:PrefixIndex --level quick
+    poolproof certify examples/prefix_index.py:PrefixIndex --depth quick
 
 A hash has a bare block id while one block carries it, which is nearly always so, and a dict of ids
 from the second block on. Between the two forms most of what goes wrong in such maps goes wrong: the

@@ -15,6 +15,7 @@ from poolproof.certification.finding import Finding as Finding
 from poolproof.certification.finding import FindingStatus as FindingStatus
 from poolproof.certification.known_findings import KnownFileError as KnownFileError
 from poolproof.contract.content import TokenChain as TokenChain
+from poolproof.contract.depth import Depth as Depth
 from poolproof.contract.errors import OptionError as OptionError
 from poolproof.contract.errors import PoolproofError as PoolproofError
 from poolproof.contract.manager_profile import CacheGroup as CacheGroup

@@ -24,6 +24,7 @@ from poolproof.certification.known_findings import KnownFindings, read_known_fin
 from poolproof.certification.options import CertifyOptions, usable_processors
 from poolproof.certification.progress import SilentProgress, StageProgress
 from poolproof.certification.verdict import Rules, judge
+from poolproof.contract.depth import Depth
 from poolproof.contract.errors import OptionError
 from poolproof.contract.outside import shown
 from poolproof.contract.trace import Trace
@@ -61,7 +62,7 @@ class Asked:
         cls,
         target: str | type,
         *,
-        level: str,
+        depth: str,
         profile: Mapping[str, Any] | None,
         layouts: Sequence[str],
         api: str | None,
@@ -84,7 +85,7 @@ class Asked:
             baseline=Baseline() if baseline is None else read_baseline(_path("baseline", baseline)),
         )
         options = CertifyOptions(
-            level=level,
+            depth=Depth.named(depth),
             seed=seed,
             workers=usable_processors() if workers is None else workers,
             in_process=in_process,
@@ -101,7 +102,7 @@ class Asked:
 def certify(
     target: str | type,
     *,
-    level: str = "standard",
+    depth: str = "standard",
     profile: Mapping[str, Any] | None = None,
     layouts: Sequence[str] = (),
     api: str | None = None,
@@ -122,7 +123,7 @@ def certify(
     Args:
         target: a built-in name, "package.module:Class", "path/to/file.py:Class",
             "cmd:./program", or a class.
-        level: "quick" (under 30 s), "standard" (about 2 minutes) or "deep".
+        depth: "quick" (under 30 s), "standard" (about 2 minutes) or "deep".
         profile: rows that take the place of those that the target declares.
         layouts: those of a manager to run; all where none is named.
         api: the shape of the class, where it has several.
@@ -143,7 +144,7 @@ def certify(
     whose `certificate` holds what was found until then.
     """
     asked = Asked.of(
-        target, level=level, profile=profile, layouts=layouts, api=api, fail_on=fail_on,
+        target, depth=depth, profile=profile, layouts=layouts, api=api, fail_on=fail_on,
         known=known, baseline=baseline, keep_going=keep_going, hardening=hardening, seed=seed,
         workers=workers, in_process=in_process, call_timeout_s=call_timeout_s,
         memory_mib=memory_mib,
@@ -203,7 +204,6 @@ def explore(
     scope = Scope(4 if num_blocks is None else num_blocks, num_hashes, max_references)
     check_memory(scope, usable_mib() if memory_mib is None else memory_mib, symmetry=symmetry)
     options = CertifyOptions(
-        level="standard",
         seed=seed,
         workers=usable_processors() if workers is None else workers,
         in_process=in_process,

@@ -6,7 +6,7 @@ A further detector joins by one line in `DETECTORS`.
 from __future__ import annotations
 
 from poolproof.kill_matrix.campaign import CAMPAIGN
-from poolproof.kill_matrix.certify_levels import CERTIFY
+from poolproof.kill_matrix.certify_depths import CERTIFY
 from poolproof.kill_matrix.detector import Detector
 from poolproof.kill_matrix.drivers import HYPOTHESIS, PLAIN
 from poolproof.kill_matrix.exhaustive import EXHAUSTIVE

@@ -1,6 +1,6 @@
 """Two detectors: the plain driver of the harness, and Hypothesis's state machines.
 
-Both are bounded as `certify --level quick` bounds the machine and as its ruler bounds the driver,
+Both are bounded as `certify --depth quick` bounds the machine and as its ruler bounds the driver,
 so that a bug which they miss costs seconds.
 """
 
@@ -13,6 +13,7 @@ from poolproof.certification.jobs import Chunk, Machine, campaign_of, make_for, 
 from poolproof.certification.ruler import MOST_RUNS
 from poolproof.certification.run_kinds import RunKind, manager_kind
 from poolproof.contract.commands import Command
+from poolproof.contract.depth import Depth
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon
@@ -110,12 +111,12 @@ def _run_machine(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOut
         campaign = campaign_for(subject, seed)
         result = run_machine(
             lambda heard: ManagerMachine(campaign, heard),
-            machine_settings("quick"),
+            machine_settings(Depth.QUICK),
             seed=seed,
             log=log,
         )
     else:
-        machine = Machine(kind_of(subject), "quick", seed)
+        machine = Machine(kind_of(subject), Depth.QUICK, seed)
         result = run_machine_with(subject.target(), machine, log)
     seconds = time.process_time() - began
     trace = result.trace
@@ -134,7 +135,7 @@ PLAIN = Detector(
 )
 HYPOTHESIS = Detector(
     "hypothesis",
-    "Hypothesis's state machine as at `certify --level quick`, everything compared",
+    "Hypothesis's state machine as at `certify --depth quick`, everything compared",
     _run_machine,
     drives_machines=True,
 )

@@ -6,10 +6,11 @@ import time
 from typing import Any
 
 from poolproof.certification.certificate import StageOutcome
+from poolproof.certification.depths import BUDGETS
 from poolproof.certification.description import describe
 from poolproof.certification.exploration import Exploring
-from poolproof.certification.levels import BUDGETS
 from poolproof.certification.progress import SilentProgress
+from poolproof.contract.depth import Depth
 from poolproof.contract.trace import Trace
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.isolation import Beacon, InWorker
@@ -34,9 +35,9 @@ class _FirstTrace:
 
 
 def explore(
-    subject: MatrixSubject, level: str, seed: int, beacon: Beacon
+    subject: MatrixSubject, depth: Depth, seed: int, beacon: Beacon
 ) -> tuple[int, Trace | None]:
-    """The exhaustive stages of a level, up to the first that fails: steps, and the failing trace.
+    """The exhaustive stages of a depth, up to the first that fails: steps, and the failing trace.
 
     Steps are counted to the end of the part of the states in which it failed.
     """
@@ -45,7 +46,7 @@ def explore(
     first = _FirstTrace()
     collector: Any = first  # stood in for: there is nothing to list
     exploring = Exploring(InWorker(target, beacon), about, collector, SilentProgress(), seed)
-    exploring.explore(BUDGETS[level])
+    exploring.explore(BUDGETS[depth])
     steps = sum(stage.steps for stage in exploring.stages)
     is_refused = any(stage.outcome is StageOutcome.REFUSED for stage in exploring.stages)
     assert is_refused == (first.trace is not None), subject.id
@@ -54,7 +55,7 @@ def explore(
 
 def _search(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     began = time.process_time()
-    steps, trace = explore(subject, "quick", seed, beacon)
+    steps, trace = explore(subject, Depth.QUICK, seed, beacon)
     seconds = time.process_time() - began
     if trace is None:
         return SearchOutcome(False, steps, seconds)
@@ -65,7 +66,7 @@ def _search(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
 
 EXHAUSTIVE = Detector(
     "exhaustive",
-    "every state and every short sequence of small scopes, as at `certify --level quick`",
+    "every state and every short sequence of small scopes, as at `certify --depth quick`",
     _search,
     is_seeded=False,
 )

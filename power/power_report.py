@@ -93,7 +93,7 @@ class PowerReport:
 
     target: str
     target_version: str | None
-    level: str
+    depth: str
     seed: int
     also: tuple[str, ...] = ()
     modules: tuple[MutatedModule, ...]
@@ -136,7 +136,7 @@ class PowerReport:
         value: dict[str, Any] = {
             "target": self.target,
             "target_version": self.target_version,
-            "level": self.level,
+            "level": self.depth,
             "seed": self.seed,
             "also": list(self.also),
             "modules": [module.to_json() for module in self.modules],

@@ -115,7 +115,7 @@ class PowerRun:
         return PowerReport(
             target=about.name,
             target_version=about.version,
-            level=options.level,
+            depth=options.depth,
             seed=options.seed,
             also=self._power.also,
             modules=tuple(modules),
@@ -146,10 +146,10 @@ class PowerRun:
     def _stages(self) -> list[Stage]:
         """Those of the target, then those of the targets that judge as well."""
         options = self._options
-        stages = stages_of(kinds_of(self._about[0], options), options.level, options.seed)
+        stages = stages_of(kinds_of(self._about[0], options), options.depth, options.seed)
         for place, about in enumerate(self._about[1:], start=1):
             kinds = kinds_of(about, options)
-            stages += stages_beside(kinds, options.level, options.seed, place, about.name)
+            stages += stages_beside(kinds, options.depth, options.seed, place, about.name)
         return stages
 
     def _survey(self) -> list[StageSurvey]:

@@ -21,7 +21,7 @@ MOST_LISTED = 30
 def power_text(report: PowerReport) -> RenderableType:
     """The report, to be printed by rich."""
     parts: list[RenderableType] = [
-        Padding(Text(f"power of the checks, level {report.level}", style="bold"), (1, 0, 0, 0)),
+        Padding(Text(f"power of the checks, depth {report.depth}", style="bold"), (1, 0, 0, 0)),
         _pairs(_head(report)),
         Padding(_by_operator(report), (1, 0, 0, 0)),
     ]

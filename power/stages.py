@@ -1,7 +1,7 @@
 """The stages by which a mutant is certified, cheapest first, and how a worker runs one.
 
 They are those of `certify`, cut up so that the first violation ends the work: the plain driver of
-every kind of run at quick, then what else quick does, then the same at the level that was asked
+every kind of run at quick, then what else quick does, then the same at the depth that was asked
 for. Targets that judge as well give the first runs of their plain driver, after all that.
 Nothing is minimised and nothing is drawn: only whether a mutant is refused, and by what.
 """
@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
 from poolproof.certification.description import Description
 from poolproof.certification.exploration import Exploring
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.jobs import Chunk, Machine, campaign_of, run_hypothesis
-from poolproof.certification.levels import BUDGETS, RUNS_PER_CHUNK
-from poolproof.certification.options import LEVELS
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
+from poolproof.contract.depth import Depth
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.isolation import Beacon, InWorker
@@ -41,7 +41,7 @@ class Stage:
 
     driver: str
     kind: RunKind
-    level: str
+    depth: Depth
     seed: int
     kinds: tuple[RunKind, ...]
     first: int = 0
@@ -53,7 +53,7 @@ class Stage:
     def name(self) -> str:
         """What the stage is called, as in a certificate."""
         words = {"plain": "plain driver", "machine": "state machine", "explored": "small scopes"}
-        name = f"{self.kind.stage}, {words[self.driver]}, {self.level}"
+        name = f"{self.kind.stage}, {words[self.driver]}, {self.depth}"
         return f"{self.beside}: {name}" if self.beside else name
 
 
@@ -84,11 +84,11 @@ class _First(FindingCollector):
         raise _FirstFailureError(trace)
 
 
-def stages_of(kinds: Collection[RunKind], level: str, seed: int) -> list[Stage]:
-    """All stages up to a level, for these kinds of runs."""
+def stages_of(kinds: Collection[RunKind], depth: Depth, seed: int) -> list[Stage]:
+    """All stages up to a depth, for these kinds of runs."""
     stages = []
     done: dict[RunKind, int] = {}
-    for step in LEVELS[: LEVELS.index(level) + 1]:
+    for step in depth.up_to_here:
         budget = BUDGETS[step]
         plain, thorough = [], []
         for kind in kinds:
@@ -107,25 +107,25 @@ def stages_of(kinds: Collection[RunKind], level: str, seed: int) -> list[Stage]:
     return stages
 
 
-def _at_production_sizes(kinds: Collection[RunKind], level: str, seed: int) -> list[Stage]:
+def _at_production_sizes(kinds: Collection[RunKind], depth: Depth, seed: int) -> list[Stage]:
     stages = []
     for kind in kinds:
-        sizes = BUDGETS[level].production_of(kind, tuple(kinds))
+        sizes = BUDGETS[depth].production_of(kind, tuple(kinds))
         if sizes is not None:
             large = kind.at_production_sizes(sizes)
-            stages.append(Stage("plain", large, level, seed, tuple(kinds), 0, sizes.most_runs))
+            stages.append(Stage("plain", large, depth, seed, tuple(kinds), 0, sizes.most_runs))
     return stages
 
 
 def stages_beside(
-    kinds: Collection[RunKind], level: str, seed: int, target: int, name: str
+    kinds: Collection[RunKind], depth: Depth, seed: int, target: int, name: str
 ) -> list[Stage]:
     """The stages of a target that judges mutants which the first one lets pass."""
     if POOL in kinds:
         kinds = [kind for kind in kinds if kind not in (QUEUE, INDEX)]  # the first has driven them
     plain = [
         stage
-        for stage in stages_of(kinds, level, seed)
+        for stage in stages_of(kinds, depth, seed)
         if stage.driver == "plain" and stage.kind.production is None
     ]
     return [
@@ -147,8 +147,8 @@ def failures_of(
     if stage.driver == "plain":
         yield from _plain(target, stage, beacon)
     elif stage.driver == "machine":
-        share = BUDGETS[stage.level].machine_share(len(stage.kinds))
-        machine = Machine(stage.kind, stage.level, stage.seed, share)
+        share = BUDGETS[stage.depth].machine_share(len(stage.kinds))
+        machine = Machine(stage.kind, stage.depth, stage.seed, share)
         trace = run_hypothesis(target, machine, beacon).result.trace
         if trace is not None:
             yield _failure(trace)
@@ -187,7 +187,7 @@ def _explored(
     # A pool's queue and index are explored with their own stages.
     lone = (QUEUE, INDEX, POOL)
     others += () if stage.kind in lone else lone
-    budget = BUDGETS[stage.level]
+    budget = BUDGETS[stage.depth]
     # Layouts of a manager share the states, as they do when they are explored together.
     states = budget.states_of_layout(len(stage.kinds))
     try:

@@ -101,7 +101,7 @@ def _first_line(certificate: Certificate) -> str:
     workers = "1 worker" if certificate.workers == 1 else f"{certificate.workers} workers"
     return (
         f"poolproof {certificate.poolproof_version}, contract {certificate.contract_version}, "
-        f"level {certificate.level}, seed {certificate.seed}, {workers}"
+        f"depth {certificate.depth}, seed {certificate.seed}, {workers}"
     )
 
 

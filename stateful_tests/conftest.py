@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine
 
+from poolproof.contract.depth import Depth
 from poolproof.contract.trace import Trace
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.random_driver import PoolCampaign
@@ -76,13 +77,13 @@ def holds(
 
 @pytest.fixture
 def find() -> Callable[[MakeMachine, PoolCampaign], Trace | None]:
-    """The minimal trace that a machine finds at level `quick`, if it finds one.
+    """The minimal trace that a machine finds at depth `quick`, if it finds one.
 
     What a seed draws differs between releases of Hypothesis, so one of four has to do.
     """
 
     def find(machine: MakeMachine, campaign: PoolCampaign) -> Trace | None:
-        settings = machine_settings("quick")
+        settings = machine_settings(Depth.QUICK)
         for seed in range(4):
             trace = run_machine(lambda log: machine(campaign, log), settings, seed=seed).trace
             if trace is not None:

@@ -1,6 +1,6 @@
 """How long and how reproducibly Hypothesis runs the machines: for `certify` and for pytest.
 
-`certify` takes its settings by level and leaves Hypothesis's profiles alone, since they belong to
+`certify` takes its settings by depth and leaves Hypothesis's profiles alone, since they belong to
 the project that it runs in; pytest's are registered by this folder's conftest.
 """
 
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 
-__all__ = ["DEFAULT_PROFILE", "LEVELS", "machine_settings", "register_profiles"]
+from poolproof.contract.depth import Depth
 
-LEVELS = ("quick", "standard", "deep")
+__all__ = ["DEFAULT_PROFILE", "machine_settings", "register_profiles"]
 
 DEFAULT_PROFILE = "ci"
 
 # Examples and steps of one machine.  Hypothesis takes most of a machine's time, and the plain
 # driver finds each planted bug earlier (the kill matrix, docs/bugs.md): it gets the larger part.
-EXAMPLES = {"quick": 200, "standard": 500, "deep": 5000}
-_STEPS = {"quick": 40, "standard": 60, "deep": 100}
+EXAMPLES = {Depth.QUICK: 200, Depth.STANDARD: 500, Depth.DEEP: 5000}
+_STEPS = {Depth.QUICK: 40, Depth.STANDARD: 60, Depth.DEEP: 100}
 
 # Long examples and slow targets are what is wanted here, and a machine never rejects an example.
 _NO_HEALTH_CHECKS = tuple(HealthCheck)
@@ -28,13 +28,13 @@ _NO_HEALTH_CHECKS = tuple(HealthCheck)
 _PHASES = (Phase.generate,)
 
 
-def machine_settings(level: str, *, share: int = 1) -> settings:
-    """The settings of one machine at a level of `certify`; the same verdict at every run.
+def machine_settings(depth: Depth, *, share: int = 1) -> settings:
+    """The settings of one machine at a depth of `certify`; the same verdict at every run.
 
-    A machine gets one of `share` shares of the level's examples.
+    A machine gets one of `share` shares of the depth's examples.
     """
-    examples = EXAMPLES[level] // share
-    return settings(_base(), max_examples=examples, stateful_step_count=_STEPS[level])
+    examples = EXAMPLES[depth] // share
+    return settings(_base(), max_examples=examples, stateful_step_count=_STEPS[depth])
 
 
 def register_profiles() -> None:

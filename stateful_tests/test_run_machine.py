@@ -14,13 +14,14 @@ import hypothesis
 import pytest
 
 from poolproof.contract.commands import Allocate, Command
+from poolproof.contract.depth import Depth
 from poolproof.contract.profile import Profile
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.impl.block_pool import BlockPool
 from poolproof.stateful_tests.machine_log import MachineLog
 from poolproof.stateful_tests.pool_machine import PoolMachine
 from poolproof.stateful_tests.run_machine import run_machine
-from poolproof.stateful_tests.settings import LEVELS, machine_settings
+from poolproof.stateful_tests.settings import machine_settings
 
 FEW = hypothesis.settings(machine_settings("quick"), max_examples=20, stateful_step_count=20)
 
@@ -150,14 +151,14 @@ def test_mistake_of_ours_is_raised():
         run_machine(lambda log: Mistaken(campaign(), log), FEW, seed=0)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_levels_do_not_depend_on_the_current_hypothesis_profile(level):
+@pytest.mark.parametrize("depth", Depth)
+def test_depths_do_not_depend_on_the_current_hypothesis_profile(depth):
     hypothesis.settings.register_profile("before", hypothesis.settings())
-    expected = repr(machine_settings(level))
+    expected = repr(machine_settings(depth))
     hypothesis.settings.load_profile("nightly")
     try:
-        assert repr(machine_settings(level)) == expected
-        assert machine_settings(level).derandomize
+        assert repr(machine_settings(depth)) == expected
+        assert machine_settings(depth).derandomize
     finally:
         hypothesis.settings.load_profile("before")
 

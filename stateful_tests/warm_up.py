@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from hypothesis import settings
 
+from poolproof.contract.depth import Depth
 from poolproof.contract.profile import Profile
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.reference.native_queue import NativeDictQueue
@@ -29,7 +30,7 @@ def warm_up() -> None:
     campaign = PoolCampaign(
         "warm up", lambda num_blocks, _caching: NativeDictQueue(num_blocks), Profile()
     )
-    few = settings(machine_settings("quick"), max_examples=3)
+    few = settings(machine_settings(Depth.QUICK), max_examples=3)
     result = run_machine(lambda heard: QueueMachine(campaign, heard), few, seed=0)
     assert result.trace is None, result.trace
 

@@ -82,7 +82,7 @@ def certificate(*findings: Finding, **changes: Any) -> Certificate:
         target_version="pool 2.0",
         source="pool.py (sha256 0123456789ab)",
         profile=Profile.from_mapping({"null_block": 0, "eviction": "lru"}),
-        level="quick",
+        depth="quick",
         seed=7,
         workers=2,
         limits=("10 s a call",),

@@ -36,11 +36,13 @@ _MOST_SEEDS = 1000
     help="Search from so many seeds, 0 and up.",
 )
 @click.option(
+    "--depth",
     "--level",
+    "depth",
     type=click.Choice(["quick", "standard"]),
     default="standard",
     show_default=True,
-    help="Up to which level the runs of `certify` are among the detectors.",
+    help="Up to which depth the runs of `certify` are among the detectors.",
 )
 @click.option("--results", type=_PATH, help="Keep finished searches here, and go on from them.")
 @click.option("--json", "json_file", type=_PATH, help="Write the matrix as JSON.")
@@ -54,7 +56,7 @@ def bugs_command(
     only: str | None,
     detectors: str | None,
     seeds: int,
-    level: str,
+    depth: str,
     results: Path | None,
     json_file: Path | None,
     html_file: Path | None,
@@ -86,7 +88,7 @@ def bugs_command(
         matrix = read_matrix(show)
     else:
         rows = _chosen_rows(only, subjects())
-        columns = _chosen_columns(detectors, level, DETECTORS)
+        columns = _chosen_columns(detectors, depth, DETECTORS)
         matrix = _search(rows, columns, range(seeds), results, workers or usable_processors())
     if json_file is not None:
         write_file(json_file, matrix_json(matrix))
@@ -124,11 +126,11 @@ def _chosen_rows(text: str | None, known: dict[str, MatrixSubject]) -> list[Matr
     return [known[name] for name in names]
 
 
-def _chosen_columns(text: str | None, level: str, known: dict[str, Detector]) -> list[Detector]:
+def _chosen_columns(text: str | None, depth: str, known: dict[str, Detector]) -> list[Detector]:
     from poolproof.kill_matrix.detectors import INVARIANT_NAMES
 
     if text is None:
-        left_out = {"certify-standard"} if level == "quick" else set()
+        left_out = {"certify-standard"} if depth == "quick" else set()
         return [detector for name, detector in known.items() if name not in left_out]
     asked = text.replace("invariants", ",".join(INVARIANT_NAMES))
     return [known[name] for name in _names(asked, known, "--detector", "detector")]

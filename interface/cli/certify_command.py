@@ -28,7 +28,9 @@ _PATH = click.Path(path_type=Path)
 @click.command("certify")
 @target_argument()
 @click.option(
+    "--depth",
     "--level",
+    "depth",
     type=click.Choice(["quick", "standard", "deep"]),
     default="standard",
     show_default=True,
@@ -72,7 +74,7 @@ _PATH = click.Path(path_type=Path)
 def certify_command(
     *,
     target: str,
-    level: str,
+    depth: str,
     api: str | None,
     layouts: tuple[str, ...],
     known: Path | None,
@@ -108,9 +110,9 @@ def certify_command(
         refused={"--junit": junit_file, "--md": markdown_file, "--report": report,
                  "--hardening": hardening, "--in-process": in_process},
     )  # fmt: skip
-    if asked is not None and _is_default("level"):
+    if asked is not None and _is_default("depth"):
         # Survivors cost what a whole certification costs, each of them.
-        level = "quick"
+        depth = "quick"
     if api == "kernel" or is_kernel(spec.text):
         refused = {"--hardening": hardening, "--layout": layouts, "--power": power,
                    "--keep-going": keep_going}  # fmt: skip
@@ -120,14 +122,14 @@ def certify_command(
         sys.exit(
             _certify_kernel(
                 spec.text, [name for name, value in refused.items() if value], files, passing,
-                fail_on=fail_on, level=level, seed=seed, workers=workers, in_process=in_process,
+                fail_on=fail_on, depth=depth, seed=seed, workers=workers, in_process=in_process,
             )
         )  # fmt: skip
     outputs = Outputs(json_file, junit_file, markdown_file, report)
     outputs.check()
     refuse_to_overwrite(outputs.paths, {"--baseline": baseline, "--known": known})
     arguments: dict[str, Any] = {
-        "fail_on": severities(fail_on), "known": known, "baseline": baseline, "level": level,
+        "fail_on": severities(fail_on), "known": known, "baseline": baseline, "depth": depth,
         "seed": seed, "workers": workers, "api": api, "layouts": layouts,
         "in_process": in_process, "keep_going": keep_going, "call_timeout_s": call_timeout,
         "memory_mib": memory_limit,

@@ -20,7 +20,9 @@ __all__ = ["diff_command"]
 @target_argument("first")
 @target_argument("second")
 @click.option(
+    "--depth",
     "--level",
+    "depth",
     type=click.Choice(["quick", "standard", "deep"]),
     default="quick",
     show_default=True,
@@ -38,7 +40,7 @@ def diff_command(
     *,
     first: str,
     second: str,
-    level: str,
+    depth: str,
     seed: int,
     workers: int | None,
     report_folder: Path | None,
@@ -53,12 +55,15 @@ def diff_command(
     from poolproof.certification.comparison import compare
     from poolproof.certification.options import CertifyOptions, usable_processors
     from poolproof.certification.progress import progress_to
+    from poolproof.contract.depth import Depth
     from poolproof.report.output_files import check_folder, write_if_possible
     from poolproof.targets.load import load_target
 
     if report_folder is not None:
         check_folder(report_folder)
-    options = CertifyOptions(level=level, seed=seed, workers=workers or usable_processors())
+    options = CertifyOptions(
+        depth=Depth.named(depth), seed=seed, workers=workers or usable_processors()
+    )
     with progress_to(sys.stderr) as progress:
         found = compare(
             (lambda: load_target(first), lambda: load_target(second)), options, progress

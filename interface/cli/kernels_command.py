@@ -30,7 +30,9 @@ _MANAGERS = "poolproof.cli.served_managers:served_managers"
 @click.command("kernels")
 @click.argument("target", required=False)
 @click.option(
+    "--depth",
     "--level",
+    "depth",
     type=click.Choice(["quick", "standard", "deep"]),
     default="standard",
     show_default=True,
@@ -63,7 +65,7 @@ _MANAGERS = "poolproof.cli.served_managers:served_managers"
 def kernels_command(
     *,
     target: str | None,
-    level: str,
+    depth: str,
     device: str | None,
     seed: int,
     case_file: Path | None,
@@ -107,7 +109,7 @@ def kernels_command(
         sys.exit(_run_faulty(seed, json_file))
     assert target is not None
     job = _job(
-        target, level=level, seed=seed, workers=workers, device=device,
+        target, level=depth, seed=seed, workers=workers, device=device,
         case_timeout_s=case_timeout, checks=checks,
     )  # fmt: skip
     cases = [None] if case_file is None else _cases_of(case_file)
@@ -119,7 +121,7 @@ def kernels_command(
 def certify_kernel(
     target: str,
     *,
-    level: str,
+    depth: str,
     seed: int,
     workers: int | None,
     rules: KernelRules,
@@ -129,7 +131,7 @@ def certify_kernel(
     """What `poolproof certify` does for a kernel; the exit status. Raises TargetError."""
     outputs.check()
     require_packages()
-    job = _job(target, level=level, seed=seed, workers=workers)
+    job = _job(target, level=depth, seed=seed, workers=workers)
     return run_kernels(target, job, None, rules, outputs, in_process=in_process)
 
 

@@ -68,4 +68,4 @@ def _write_skeleton(file: Path, kind: str) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(template.read_text(encoding="utf-8"))
     name = kind.capitalize()
-    click.echo(f"wrote {file}\nfill it in, then: poolproof certify {file}:{name} --level quick")
+    click.echo(f"wrote {file}\nfill it in, then: poolproof certify {file}:{name} --depth quick")

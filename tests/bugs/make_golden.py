@@ -26,8 +26,8 @@ from typing import Any
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.bugs.manager_specimen import ManagerSpecimen
 from poolproof.bugs.specimen import Specimen
+from poolproof.certification.depths import BUDGETS
 from poolproof.certification.finding_collector import MOST_BLOCKS_TO_SEARCH, has_extra_keys
-from poolproof.certification.levels import BUDGETS
 from poolproof.certification.likeness import FORMS, form_of
 from poolproof.contract.trace import Trace, read_trace, write_atomically, write_trace
 from poolproof.exploration.shortest import (

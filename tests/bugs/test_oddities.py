@@ -1,4 +1,4 @@
-"""Pools that look unlike any engine and are right are not accused, by no seed and at no level."""
+"""Pools that look unlike any engine and are right are not accused, by no seed and at no depth."""
 
 import inspect
 
@@ -38,9 +38,9 @@ def facts_of(cls, num_seeds, num_runs):
     return facts
 
 
-def certified(cls, level):
+def certified(cls, depth):
     name = f"{cls.__module__}:{cls.__name__}"
-    options = CertifyOptions(level=level, workers=2)
+    options = CertifyOptions(depth=depth, workers=2)
     return judge(certify(lambda: load_target(name), options, SilentProgress()), Rules())
 
 
@@ -58,10 +58,10 @@ def test_an_oddity_passes_long_campaigns_and_reaches_every_fact(cls):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("level", ["quick", "standard"])
+@pytest.mark.parametrize("depth", ["quick", "standard"])
 @pytest.mark.parametrize("cls", ODDITIES, ids=by_name)
-def test_an_oddity_is_certified(cls, level):
-    certificate = certified(cls, level)
+def test_an_oddity_is_certified(cls, depth):
+    certificate = certified(cls, depth)
     assert certificate.verdict is Verdict.HOLDS, certificate.findings
 
 

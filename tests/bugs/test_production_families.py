@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from poolproof.bugs.production_families import FAMILIES, LOOKALIKES
-from poolproof.certification.levels import BUDGETS
+from poolproof.certification.depths import BUDGETS
 from poolproof.certification.ruler import Veiled
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS
@@ -28,7 +28,7 @@ LARGER = [case for case in MIDDLE if case not in SMALLEST]
 
 
 def first_violation(cls, *, hidden=(), careful_runs=6, seed=0, sizes=QUICK):
-    """What `certify --level quick` sees first in its careful runs and at production sizes."""
+    """What `certify --depth quick` sees first in its careful runs and at production sizes."""
 
     def make(num_blocks, enable_caching):
         pool = cls(num_blocks, enable_caching=enable_caching)

@@ -3,7 +3,7 @@
 import pytest
 
 from poolproof.bugs.production_manager_families import FAMILIES, LOOK_ALIKES, OF_BLOCK_SIZES
-from poolproof.certification.levels import BUDGETS
+from poolproof.certification.depths import BUDGETS
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.harness.manager_block_sizes import BlockSizesCampaign, other_block_sizes
@@ -13,7 +13,7 @@ from poolproof.harness.manager_production_driver import ManagerProductionCampaig
 from poolproof.harness.replay import replay
 
 VARIANTS = [variant for family in FAMILIES.values() for variant in family.values()]
-AT_QUICK = [variant for variant in VARIANTS if variant.level == "quick"]
+AT_QUICK = [variant for variant in VARIANTS if variant.depth == "quick"]
 FIRST_OF_EACH = [next(iter(family.values())) for family in FAMILIES.values()]
 OTHERS_OF_EACH = [variant for variant in AT_QUICK if variant not in FIRST_OF_EACH]
 # The first of each family, and the others in deep runs.
@@ -36,9 +36,9 @@ def campaign_of(cls, sizes, seed=0):
     )  # fmt: skip
 
 
-def failure_of(variant, level, seed=0, script=None):
-    """The first run of a level that fails, of one script or of all."""
-    sizes = BUDGETS[level].manager_production
+def failure_of(variant, depth, seed=0, script=None):
+    """The first run of a depth that fails, of one script or of all."""
+    sizes = BUDGETS[depth].manager_production
     campaign = campaign_of(variant.cls, sizes, seed)
     names = sizes.scripts_for(campaign.profile)
     for number in sizes.runs(campaign.profile):
@@ -80,7 +80,7 @@ def test_a_member_shows_in_blocks_of_another_size_and_not_of_the_usual_one(varia
 @pytest.mark.parametrize("variant", VARIANTS, ids=by_name)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_member_is_refused_at_its_level_under_any_seed(variant, seed):
-    assert failure_of(variant, variant.level, seed) is not None
+    assert failure_of(variant, variant.depth, seed) is not None
 
 
 @pytest.mark.parametrize("variant", FIRST_OF_EACH, ids=by_name)

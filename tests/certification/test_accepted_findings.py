@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from poolproof.certification.levels import BUDGETS
+from poolproof.certification.depths import BUDGETS
 from poolproof.cli.command_line import main
 from poolproof.stateful_tests import settings
 
@@ -62,7 +62,7 @@ def certified(*bugs: str, options: tuple[str, ...] = (), output: str = "main.jso
         f"        for block in block_ids:\n{''.join(bugs) or '            pass'}\n"
         "        super().cache(block_ids, hashes, group=group)\n"
     )
-    arguments = ("certify", "pool.py:Pool", "--level", "quick", "--workers", "1")
+    arguments = ("certify", "pool.py:Pool", "--depth", "quick", "--workers", "1")
     return CliRunner().invoke(main, [*arguments, "--json", output, *options])
 
 

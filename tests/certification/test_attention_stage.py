@@ -20,7 +20,7 @@ from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.isolation import Finished, Hung
 from poolproof.targets.load import load_target
 
-OPTIONS = CertifyOptions(level="quick", in_process=True)
+OPTIONS = CertifyOptions(depth="quick", in_process=True)
 
 
 @pytest.fixture

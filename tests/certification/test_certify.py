@@ -15,7 +15,7 @@ import pytest
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.certification.certificate import Certificate, StageOutcome, Verdict
 from poolproof.certification.certify import certify
-from poolproof.certification.levels import BUDGETS, Budget
+from poolproof.certification.depths import BUDGETS, Budget
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.verdict import Rules, judge
@@ -58,7 +58,7 @@ def certified(
     limits: Limits | None = None,
 ) -> Certificate:
     options = CertifyOptions(
-        level="quick",
+        depth="quick",
         workers=2,
         limits=limits or Limits(),
         in_process=in_process,
@@ -198,7 +198,7 @@ def test_each_planted_bug_is_refused(specimen_id: str) -> None:
         source="bugs/",
         make=specimen.make,
     )
-    options = CertifyOptions(level="quick")
+    options = CertifyOptions(depth="quick")
     with more_runs():
         certificate = judge(certify(lambda: target, options, SilentProgress()), Rules())
     assert certificate.verdict is Verdict.REFUSED

@@ -68,7 +68,7 @@ def hostile(how):
     ],
 )
 def test_a_program_that_cannot_be_asked_is_told_in_one_line(target, wrong):
-    result = run("certify", target, "--level", "quick", "--in-process")
+    result = run("certify", target, "--depth", "quick", "--in-process")
     assert result.exit_code == 2
     assert wrong in result.output
     assert len(result.output.strip().splitlines()) == 1
@@ -85,7 +85,7 @@ def test_a_program_that_dies_is_refused_with_its_last_words(tmp_path, monkeypatc
 @pytest.mark.deep
 def test_a_program_that_never_answers_is_refused_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    options = ("--level", "quick", "--in-process", "--json", "c.json")
+    options = ("--depth", "quick", "--in-process", "--json", "c.json")
     result = run("certify", hostile("no-answers"), *options)
     assert result.exit_code == 1, result.output
     certificate = json.loads(Path("c.json").read_text())

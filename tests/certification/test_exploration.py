@@ -8,10 +8,10 @@ import pytest
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.certification.certificate import StageOutcome
 from poolproof.certification.coverage_statement import not_covered, not_run
+from poolproof.certification.depths import BUDGETS, Bounds, Budget, Sequences
 from poolproof.certification.description import describe
 from poolproof.certification.driving import Driving
 from poolproof.certification.exploration import Exploring, reason_not_explored, stage_of
-from poolproof.certification.levels import BUDGETS, Bounds, Budget, Sequences
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.run_kinds import POOL, QUEUE
@@ -35,7 +35,7 @@ PAIRS = (
     "28/28 orbits (90 states), every action, calls for two blocks, misuse; 2 hashes, "
     "references up to 2"
 )
-OPTIONS = CertifyOptions(level="quick", workers=1, in_process=True)
+OPTIONS = CertifyOptions(depth="quick", workers=1, in_process=True)
 
 
 def about_of(isolation):
@@ -109,8 +109,8 @@ def test_a_bug_is_found_where_it_first_shows_with_the_fewest_commands(name, stag
         assert stages[-1].note.endswith("stopped at the first that fail")
 
 
-@pytest.mark.parametrize("level", BUDGETS)
-def test_every_level_builds_a_pool_of_one_block(level):
+@pytest.mark.parametrize("depth", BUDGETS)
+def test_every_level_builds_a_pool_of_one_block(depth):
     # A pool that refuses to be so small passed when two blocks were the fewest.
     def at_least_two(num_blocks, enable_caching):
         if num_blocks < 2:
@@ -120,7 +120,7 @@ def test_every_level_builds_a_pool_of_one_block(level):
     def load():
         return Target("two", "pool", "native", Profile(), None, "here", at_least_two)
 
-    budget = replace(EMPTY, scopes=BUDGETS[level].scopes[-1:])
+    budget = replace(EMPTY, scopes=BUDGETS[depth].scopes[-1:])
     stages, findings = explored(InProcess(load), budget=budget)
     assert [stage.stage for stage in stages] == ["every orbit, 1 block, pairs"]
     assert stages[0].outcome is StageOutcome.REFUSED

@@ -29,7 +29,7 @@ A, B = b"\1" * 16, b"\2" * 16
 
 
 def certified(load):
-    options = CertifyOptions(level="quick", in_process=True, workers=1)
+    options = CertifyOptions(depth="quick", in_process=True, workers=1)
     return judge(certify(load, options, SilentProgress()), Rules())
 
 
@@ -74,7 +74,7 @@ def test_a_pool_has_its_index_driven_as_well(name):
     with InProcess(lambda: load_target(name)) as isolation:
         about = described(isolation)
     assert about.has_index
-    assert INDEX in kinds_of(about, CertifyOptions(level="quick"))
+    assert INDEX in kinds_of(about, CertifyOptions(depth="quick"))
 
 
 def trace_of(*commands, duplicates="kept"):
@@ -136,7 +136,7 @@ def test_a_finding_is_replayed_shrunk_shown_and_written_as_a_test(runner, folder
 
 def test_a_skeleton_says_which_method_to_write_first(runner, folder):
     assert runner.invoke(main, ["new", "--index", "mine.py"]).exit_code == 0
-    result = runner.invoke(main, ["certify", "mine.py:Index", "--level", "quick", "--in-process"])
+    result = runner.invoke(main, ["certify", "mine.py:Index", "--depth", "quick", "--in-process"])
     assert result.exit_code == 1
     assert "write insert(key, block_id)" in result.output
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from poolproof.certification.depths import BUDGETS, Budget
 from poolproof.certification.lab import FirstLook, first_look, lead_on
 from poolproof.certification.lessons import LESSONS, lesson_of
-from poolproof.certification.levels import BUDGETS, Budget
 from poolproof.contract.commands import Allocate
 from poolproof.contract.manager_commands import AppendTokens
 from poolproof.contract.manager_profile import ManagerProfile
@@ -65,11 +65,11 @@ def test_the_pool_is_led_to_method_by_method_and_holds(poolproof, solutions):
     path = Path("mine.py")
     set_up(path, solutions.POOL_SET_UP)
     for lesson in LESSONS["pool"][:6]:
-        result = poolproof("certify", "mine.py:Pool", "--level", "quick")
+        result = poolproof("certify", "mine.py:Pool", "--depth", "quick")
         assert said_next(result).startswith(lesson.sentence)
         assert result.stdout.count("REFUSED f-") == 1, "more than one finding"
         write_method(path, lesson.method, solutions.POOL[lesson.method])
-    assert poolproof("certify", "mine.py:Pool", "--level", "quick").exit_code == 0
+    assert poolproof("certify", "mine.py:Pool", "--depth", "quick").exit_code == 0
 
 
 def test_the_manager_is_led_to_method_by_method_and_then_to_the_cache(poolproof, solutions):
@@ -77,14 +77,14 @@ def test_the_manager_is_led_to_method_by_method_and_then_to_the_cache(poolproof,
     path = Path("mine.py")
     set_up(path, solutions.MANAGER_SET_UP)
     for lesson in LESSONS["manager"][:5]:
-        result = poolproof("certify", "mine.py:Manager", "--level", "quick")
+        result = poolproof("certify", "mine.py:Manager", "--depth", "quick")
         assert said_next(result).startswith(lesson.sentence)
         write_method(path, lesson.method, solutions.MANAGER[lesson.method])
-    held = poolproof("certify", "mine.py:Manager", "--level", "quick")
+    held = poolproof("certify", "mine.py:Manager", "--depth", "quick")
     assert held.exit_code == 0, held.output
     assert "publishes=never: there is no prefix cache" in held.stdout
     path.write_text(path.read_text().replace('"publishes": "never"', '"publishes": "computed"'))
-    cached = poolproof("certify", "mine.py:Manager", "--level", "quick")
+    cached = poolproof("certify", "mine.py:Manager", "--depth", "quick")
     assert cached.exit_code == 1
     assert "lost cache hit" in cached.stdout
 
@@ -95,7 +95,7 @@ def test_what_is_wrong_comes_before_what_is_missing(poolproof, solutions):
     set_up(path, solutions.POOL_SET_UP)
     write_method(path, "num_free", solutions.POOL["num_free"])
     write_method(path, "allocate", "        return self.queue[:n]\n")
-    result = poolproof("certify", "mine.py:Pool", "--level", "quick")
+    result = poolproof("certify", "mine.py:Pool", "--depth", "quick")
     assert said_next(result).startswith("put OWN right before you go on: reference")
     assert "everything else, until the methods are written" in result.stdout
 
@@ -107,7 +107,7 @@ def test_a_finished_class_that_speaks_of_it_is_certified_in_full(poolproof, solu
     for method, body in solutions.POOL.items():
         write_method(path, method, body)
     path.write_text(path.read_text() + "\n    def grow(self):\n        raise NotImplementedError\n")
-    result = poolproof("certify", "mine.py:Pool", "--level", "quick")
+    result = poolproof("certify", "mine.py:Pool", "--depth", "quick")
     assert result.exit_code == 0
     assert "never called  counts_of" not in result.stdout
     assert "grow" in result.stdout
@@ -117,7 +117,7 @@ def test_a_worker_that_is_lost_leaves_the_rest_to_the_stages(poolproof):
     poolproof("new", "mine.py")
     path = Path("mine.py")
     write_method(path, "num_free", "        import os\n        os._exit(3)\n")
-    result = poolproof("certify", "mine.py:Pool", "--level", "quick")
+    result = poolproof("certify", "mine.py:Pool", "--depth", "quick")
     assert result.exit_code == 1
     assert "ended the process with exit status 3" in result.stdout
 

@@ -10,7 +10,7 @@ import pytest
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
 from poolproof.certification.certificate import Certificate, NotRun, StageOutcome, Verdict
 from poolproof.certification.certify import certify
-from poolproof.certification.levels import BUDGETS, Budget
+from poolproof.certification.depths import BUDGETS, Budget
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.verdict import Rules, judge
@@ -50,7 +50,7 @@ def more_runs():
 def certified(target, *, layouts=(), in_process=False, hardening=False, limits=None):
     load = target if callable(target) else lambda: load_target(target)
     options = CertifyOptions(
-        level="quick",
+        depth="quick",
         workers=2,
         limits=limits or Limits(),
         in_process=in_process,
@@ -200,7 +200,7 @@ def test_each_planted_manager_bug_is_refused(specimen_id):
     specimen = MANAGER_SPECIMENS[specimen_id]
     layout = ManagerLayout("planted", specimen.profile, specimen.make, specimen.block_size)
     target = manager_target(specimen_id, "native-manager", [layout], source="bugs/")
-    options = CertifyOptions(level="standard")
+    options = CertifyOptions(depth="standard")
     with more_runs():
         certificate = judge(certify(lambda: target, options, SilentProgress()), Rules())
     assert certificate.verdict is Verdict.REFUSED

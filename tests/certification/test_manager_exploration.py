@@ -8,10 +8,10 @@ import pytest
 from poolproof.bugs.catalogue import manager_specimen
 from poolproof.certification import exploration as certify_exploration
 from poolproof.certification.certificate import StageOutcome
+from poolproof.certification.depths import Budget
 from poolproof.certification.description import describe
 from poolproof.certification.driving import Driving
 from poolproof.certification.exploration import Exploring
-from poolproof.certification.levels import Budget
 from poolproof.certification.manager_exploration import blocks_to_explore
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
@@ -22,7 +22,7 @@ from poolproof.targets.load import load_target
 
 HOSTILE = f"{Path(__file__).with_name('hostile_managers.py')}"
 BUDGET = Budget(0, 0, 0, shortest_states=1_000, workload_states=60)
-OPTIONS = CertifyOptions(level="quick", workers=1, in_process=True)
+OPTIONS = CertifyOptions(depth="quick", workers=1, in_process=True)
 
 
 def explored(name, isolation=None, left_out=(), layouts=None, budget=BUDGET):

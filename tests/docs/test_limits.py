@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from poolproof.certification.coverage_statement import NEVER_TRIED, not_covered
+from poolproof.certification.depths import BUDGETS
 from poolproof.certification.description import describe
-from poolproof.certification.levels import BUDGETS
 from poolproof.certification.options import CertifyOptions
 from poolproof.contract.profile import Profile
 from poolproof.harness.isolation import InProcess

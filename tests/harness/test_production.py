@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from poolproof.certification.levels import BUDGETS
+from poolproof.certification.depths import BUDGETS
 from poolproof.contract.commands import Allocate, Cache, Free, Touch
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import capabilities_of
@@ -71,16 +71,16 @@ def test_sizes_crowd_around_the_powers_of_two():
     assert sum(size % 2 for size in sizes) > len(sizes) / 2
 
 
-@pytest.mark.parametrize("level", ["quick", "standard", "deep"])
-def test_each_level_reaches_the_sizes_that_it_promises(level):
-    sizes = BUDGETS[level].production
+@pytest.mark.parametrize("depth", ["quick", "standard", "deep"])
+def test_each_level_reaches_the_sizes_that_it_promises(depth):
+    sizes = BUDGETS[depth].production
     runs = [sizes.run(0, number) for number in range(sizes.num_runs)]
     blocks = [run.num_blocks for run in runs]
     assert min(blocks) == 1
     assert set(range(1, 17)) <= set(blocks)
-    assert max(blocks) == (70_000 if level == "deep" else 4_096)
-    assert max(run.num_steps for run in runs) >= {"quick": 10_000}.get(level, 70_000)
-    assert max(run.most_references for run in runs) > (65_535 if level == "deep" else 4_096)
+    assert max(blocks) == (70_000 if depth == "deep" else 4_096)
+    assert max(run.num_steps for run in runs) >= {"quick": 10_000}.get(depth, 70_000)
+    assert max(run.most_references for run in runs) > (65_535 if depth == "deep" else 4_096)
     assert {4, 16, 64} <= {run.hash_bytes for run in runs}
     assert max(run.events_every for run in runs) > 1_000
 

@@ -40,7 +40,7 @@ def refused(tmp_path_factory):
     path = tmp_path_factory.mktemp("queue") / "queue.py"
     source = inspect.getsource(RightQueue).replace("pop(0)", "pop()")
     path.write_text(source)
-    return poolproof.certify(f"{path}:RightQueue", level="quick", workers=1)
+    return poolproof.certify(f"{path}:RightQueue", depth="quick", workers=1)
 
 
 def test_every_public_name_can_be_imported_and_says_what_it_is():
@@ -70,7 +70,7 @@ def test_importing_the_package_imports_no_engine_and_none_of_our_modules():
 
 
 def test_a_certificate_holds_the_verdict_and_what_was_done():
-    certificate = poolproof.certify("impl-queue", level="quick", in_process=True)
+    certificate = poolproof.certify("impl-queue", depth="quick", in_process=True)
     assert certificate.verdict is poolproof.Verdict.HOLDS
     assert certificate.findings == ()
     assert {stage.outcome for stage in certificate.stages} == {poolproof.StageOutcome.HOLDS}
@@ -126,7 +126,7 @@ def test_rows_of_a_profile_take_the_place_of_declared_ones():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"level": "fast"}, "level must be one of quick, standard, deep, not 'fast'"),
+        ({"depth": "fast"}, "depth must be one of quick, standard, deep, not 'fast'"),
         ({"seed": -1}, "seed must be an int from 0 on, not -1"),
         ({"workers": 0}, "workers must be an int from 1 on, not 0"),
         ({"workers": True}, "workers must be an int from 1 on, not True"),
@@ -151,7 +151,7 @@ def test_what_cannot_be_named_or_run_is_said(refused):
     with pytest.raises(poolproof.OptionError, match="target must be a text such as 'impl'"):
         poolproof.certify(3)
     with pytest.raises(poolproof.TargetError, match="unknown target 'nothing'"):
-        poolproof.certify("nothing", level="quick", in_process=True)
+        poolproof.certify("nothing", depth="quick", in_process=True)
     with pytest.raises(poolproof.TargetError, match="unknown profile key 'colour'"):
         poolproof.explore("impl", profile={"colour": "red"}, in_process=True)
     with pytest.raises(poolproof.OptionError, match="num_blocks must be an int, not '4'"):

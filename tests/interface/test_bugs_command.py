@@ -182,7 +182,7 @@ def test_level_quick_leaves_out_standard(poolproof, recorded):
         (("--only", ","), "name at least one bug or oddity"),
         (("--detector", "luck"), "no detector 'luck'; known are unit"),
         (("--seeds", "0"), "'--seeds'"),
-        (("--level", "deep"), "'--level'"),
+        (("--depth", "deep"), "'--depth'"),
         (("--show", "x.json", "--only", "Q1"), "--only: --show searches nothing"),
         (("--show", "absent.json"), "cannot read absent.json"),
         (("--json", "nowhere/x.json"), "there is no folder nowhere"),

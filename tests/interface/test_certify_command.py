@@ -56,12 +56,12 @@ def test_progress_does_not_mix_with_the_certificate(poolproof, faked):
 
 def test_options_reach_the_certification(poolproof, faked):
     poolproof(
-        "certify", "impl", "--level", "deep", "--seed", 5, "--workers", 3, "--in-process",
+        "certify", "impl", "--depth", "deep", "--seed", 5, "--workers", 3, "--in-process",
         "--call-timeout", 2.5, "--memory-limit", 300, "--hardening", "--api", "native",
     )  # fmt: skip
     options = faked["options"]
     assert isinstance(options, CertifyOptions)
-    assert (options.level, options.seed, options.workers) == ("deep", 5, 3)
+    assert (options.depth, options.seed, options.workers) == ("deep", 5, 3)
     assert (options.in_process, options.hardening, options.api) == (True, True, "native")
     assert (options.limits.call_timeout_s, options.limits.memory_mib) == (2.5, 300)
 
@@ -171,7 +171,7 @@ def test_without_a_target_the_known_ones_are_listed(poolproof, faked, command, t
         (["--workers", "0"], "0 is not in the range x>=1"),
         (["--memory-limit", "-5"], "-5 is not in the range 1<=x<=16777216"),
         (["--call-timeout", "0"], "0.0 is not in the range 0<x<=86400"),
-        (["--level", "slow"], "'slow' is not one of"),
+        (["--depth", "slow"], "'slow' is not one of"),
         (["--fail-on", "bad"], "unknown severity 'bad'; known are wrong-data-of-another"),
         (["--fail-on", ","], "name at least one of"),
         (["--profile", "eviction"], "'eviction' is not KEY=VALUE"),
@@ -219,7 +219,12 @@ def test_a_target_that_cannot_be_run_exits_with_2(poolproof, monkeypatch):
 
 
 def test_a_buggy_pool_is_refused_with_a_trace_that_replays(poolproof, buggy):
-    result = poolproof("certify", buggy, "--level", "quick", "--report", "out")
+    result = poolproof("certify", buggy, "--depth", "quick", "--report", "out")
     assert result.exit_code == 1, result.output
     (trace, *_) = sorted(Path("out").glob("f-*.jsonl"))
     assert poolproof("replay", trace).exit_code == 1
+
+
+def test_the_depth_may_be_called_level_as_in_the_first_version(poolproof, faked):
+    assert poolproof("certify", "reference", "--level", "deep").exit_code == 0
+    assert faked["options"].depth == "deep"

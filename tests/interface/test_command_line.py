@@ -54,7 +54,7 @@ def test_an_expected_error_is_one_line(tmp_path):
 
 
 def test_an_unknown_target_exits_with_2(tmp_path):
-    done = run("certify", "nope", "--level", "quick", cwd=tmp_path)
+    done = run("certify", "nope", "--depth", "quick", cwd=tmp_path)
     assert done.returncode == 2
     assert "unknown target 'nope'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -106,13 +106,13 @@ def test_an_interrupt_concludes_nothing(monkeypatch, runner):
 def test_new_writes_a_skeleton_that_imports(poolproof):
     result = poolproof("new", "mine.py")
     assert result.exit_code == 0
-    assert "poolproof certify mine.py:Pool --level quick" in result.output
+    assert "poolproof certify mine.py:Pool --depth quick" in result.output
     subprocess.run([sys.executable, "-W", "error", "mine.py"], check=True)
 
 
 def test_the_skeleton_as_it_is_leads_to_the_method_to_write(poolproof):
     poolproof("new", "mine.py")
-    result = poolproof("certify", "mine.py:Pool", "--level", "quick")
+    result = poolproof("certify", "mine.py:Pool", "--depth", "quick")
     assert result.exit_code == 1
     assert "NotImplementedError: write num_free(): how many blocks can" in result.stdout
     assert "Traceback" not in result.output

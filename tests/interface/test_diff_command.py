@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from poolproof.certification import comparison, driving
-from poolproof.certification.levels import BUDGETS
+from poolproof.certification.depths import BUDGETS
 from poolproof.cli.command_line import main
 from poolproof.contract.trace import read_trace
 from poolproof.stateful_tests.settings import EXAMPLES

@@ -21,7 +21,7 @@ RIGHT = f"{EXAMPLES}/attention_kernel.py:attention"
 
 
 def certify(target: str, **options) -> KernelReport:
-    return certify_in_process(Job(target=target, level="quick", **options), SilentProgress())
+    return certify_in_process(Job(target=target, depth="quick", **options), SilentProgress())
 
 
 def line_of(report: KernelReport, name: str):
@@ -129,7 +129,7 @@ def test_a_target_that_ends_its_process_is_a_crash_with_its_case(tmp_path):
     )
     checks = ("dense", "behind the window", "repeat")
     report = certify_in_child(
-        Job(target=written(tmp_path, body), level="quick", checks=checks), SilentProgress()
+        Job(target=written(tmp_path, body), depth="quick", checks=checks), SilentProgress()
     )
     crashes = [finding for finding in report.findings if finding.severity is Severity.CRASH]
     assert crashes
@@ -144,7 +144,7 @@ def test_a_target_that_hangs_is_a_stall(tmp_path, monkeypatch):
     monkeypatch.setattr(isolation, "MOST_CRASHES", 1)
     body = f"def attend({ARGUMENTS}):\n    time.sleep(600)\n"
     report = certify_in_child(
-        Job(target=written(tmp_path, body), level="quick", case_timeout_s=6), SilentProgress()
+        Job(target=written(tmp_path, body), depth="quick", case_timeout_s=6), SilentProgress()
     )
     assert {finding.severity for finding in report.findings} == {Severity.STALL}
     assert report.lines[-1].name == "the checks that are left"
@@ -152,7 +152,7 @@ def test_a_target_that_hangs_is_a_stall(tmp_path, monkeypatch):
 
 
 def test_children_report_what_this_process_would():
-    job = Job(target=RIGHT, level="quick", workers=2)
+    job = Job(target=RIGHT, depth="quick", workers=2)
     one, other = certify_in_child(job, SilentProgress()), certify_in_process(job, SilentProgress())
     assert (one.lines, one.ratios) == (other.lines, other.ratios)
 

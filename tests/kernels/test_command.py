@@ -23,7 +23,7 @@ def run(*arguments: str):
 
 
 def test_a_refused_kernel_with_report_picture_and_case(folder):
-    result = run(LEAKY, "--level", "quick", "--json", "r.json", "--picture", "r.svg")
+    result = run(LEAKY, "--depth", "quick", "--json", "r.json", "--picture", "r.svg")
     assert result.exit_code == 1, result.output
     assert "value tail: wrong data of another request, silent" in result.stdout
     [again] = [line for line in result.stdout.splitlines() if line.startswith("again ")]

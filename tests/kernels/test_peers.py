@@ -14,7 +14,7 @@ from poolproof.kernels.isolation import Job, certify_in_child
 def findings(target: str, *checks: str) -> dict[str, str]:
     if BUILT_INS[target].missing:
         pytest.skip(f"{', '.join(BUILT_INS[target].missing)} is not installed")
-    report = certify_in_child(Job(target=target, level="quick", checks=checks), SilentProgress())
+    report = certify_in_child(Job(target=target, depth="quick", checks=checks), SilentProgress())
     assert report.lines
     return {finding.check: finding.sentence for finding in report.findings}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.certification.levels import BUDGETS, Budget
+from poolproof.certification.depths import BUDGETS, Budget
 from poolproof.stateful_tests.settings import EXAMPLES
 
 RIGHT_POOL = '''

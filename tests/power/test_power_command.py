@@ -43,7 +43,7 @@ def faked(monkeypatch):
         def measure(self, progress):
             asked.update(measured=True)
             return PowerReport(
-                target="impl", target_version=None, level="quick", seed=0, modules=(),
+                target="impl", target_version=None, depth="quick", seed=0, modules=(),
                 num_candidates=0, num_equivalent=0, mutants=(), stages=(), own=None, seconds=1.0,
             )  # fmt: skip
 
@@ -85,11 +85,11 @@ def test_other_judges_and_files_reach_the_power_run(run, faked):
     assert str(power.results) == "verdicts.jsonl"
 
 
-def test_the_level_is_quick_unless_it_is_given(run, faked):
+def test_the_depth_is_quick_unless_it_is_given(run, faked):
     run("impl", "--power")
-    assert faked["options"].level == "quick"
-    run("impl", "--power", "--level", "standard")
-    assert faked["options"].level == "standard"
+    assert faked["options"].depth == "quick"
+    run("impl", "--power", "--depth", "standard")
+    assert faked["options"].depth == "standard"
 
 
 def test_json_holds_both(run, faked, tmp_path):

@@ -29,7 +29,7 @@ assert pool.num_handed_out == 2, "FAILED"
 
 def measured(target, most=None, seed=0, call_timeout_s=10.0, **power):
     limits = Limits(call_timeout_s=call_timeout_s)
-    options = CertifyOptions(level="quick", seed=seed, workers=2, limits=limits)
+    options = CertifyOptions(depth="quick", seed=seed, workers=2, limits=limits)
     asked = PowerOptions(most_mutants=most, **power)
     with power_run(partial(load_target, target), options, asked, SilentProgress()) as run:
         return run.measure(SilentProgress())

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.deep
 
 
 def test_the_gate_passes_what_is_right_and_keeps_its_certificate(repository):
-    passed = repository.run(GATE, RIGHT, "push", LEVEL="quick")
+    passed = repository.run(GATE, RIGHT, "push", DEPTH="quick")
     assert passed.failed_steps == [], passed.log
     assert "HOLDS" in passed.summary
     assert "poolproof-report/junit.xml" in passed.artifacts["poolproof-report"]
@@ -17,15 +17,15 @@ def test_the_gate_passes_what_is_right_and_keeps_its_certificate(repository):
 
 
 def test_the_gate_fails_a_pull_request_for_what_the_main_branch_did_not_show(repository):
-    refused = repository.run(GATE, WRONG, "pull_request", LEVEL="quick")
+    refused = repository.run(GATE, WRONG, "pull_request", DEPTH="quick")
     assert refused.failed_steps == ["Certify"], refused.log
     assert "REFUSED" in refused.summary
     traces = [name for name in refused.artifacts["poolproof-report"] if name.endswith(".jsonl")]
     assert traces
     assert repository.service.cache_keys == []
-    on_main = repository.run(GATE, WRONG, "push", LEVEL="quick")
+    on_main = repository.run(GATE, WRONG, "push", DEPTH="quick")
     assert on_main.failed_steps == ["Certify"], on_main.log
-    passed = repository.run(GATE, WRONG, "pull_request", LEVEL="quick")
+    passed = repository.run(GATE, WRONG, "pull_request", DEPTH="quick")
     assert passed.failed_steps == [], passed.log
     assert repository.service.cache_keys == ["poolproof-baseline-sha-1"]
 
@@ -55,7 +55,7 @@ def test_a_finding_fails_this_night_and_the_next_and_its_trace_is_kept(repositor
 
 
 def test_a_target_that_is_not_there_fails_in_one_line_and_leaves_nothing(repository):
-    missing = repository.run(GATE, "nowhere.py:Pool", "push", LEVEL="quick")
+    missing = repository.run(GATE, "nowhere.py:Pool", "push", DEPTH="quick")
     assert missing.failed_steps == ["Certify"]
     assert "nowhere.py" in missing.log
     assert "Traceback" not in missing.log

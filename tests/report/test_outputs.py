@@ -42,7 +42,7 @@ def test_the_text_is_at_most_a_hundred_columns_wide(refused):
 def test_the_text_says_what_was_certified_and_how(held):
     text = plain_text(text_certificate(held))
     for words in (
-        "poolproof 0.1.0, contract 1, level quick, seed 7, 2 workers",
+        "poolproof 0.1.0, contract 1, depth quick, seed 7, 2 workers",
         "target        pool.py:Pool pool 2.0 (native), pool.py (sha256 0123456789ab)",
         "profile       null_block 0, eviction lru",
         "assumed       duplicates kept, recache replace",

@@ -68,7 +68,7 @@ def certified(folder, buggy):
 
     def run(**streams):
         return poolproof(
-            folder, "certify", buggy, "--level", "quick", "--json", "c.json", "--workers", "1",
+            folder, "certify", buggy, "--depth", "quick", "--json", "c.json", "--workers", "1",
             **streams,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Two detectors: `certify` at a level, as the runs that it makes, in the order in which it does.
+"""Two detectors: `certify` at a depth, as the runs that it makes, in the order in which it does.
 
 Not the whole certification: it ends at the first thing that breaks, checks no ruler, minimises
 nothing and prints nothing. What is found or missed is the same, at a fraction of the time. Done
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 
+from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
 from poolproof.certification.jobs import Chunk, Machine, campaign_of, run_machine_with
-from poolproof.certification.levels import BUDGETS, RUNS_PER_CHUNK
+from poolproof.contract.depth import Depth
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon
 from poolproof.kill_matrix.detector import Detector, SearchOutcome
@@ -23,9 +24,9 @@ __all__ = ["CERTIFY", "ODDITIES_ELSEWHERE"]
 ODDITIES_ELSEWHERE = "oddities are certified at standard by tests/bugs (make test-deep)"
 
 
-def _certify(level: str, subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
+def _certify(depth: Depth, subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     began = time.process_time()
-    steps, trace, stage = _runs(level, subject, seed, beacon)
+    steps, trace, stage = _runs(depth, subject, seed, beacon)
     seconds = time.process_time() - began
     if trace is None:
         return SearchOutcome(False, steps, seconds)
@@ -34,16 +35,16 @@ def _certify(level: str, subject: MatrixSubject, seed: int, beacon: Beacon) -> S
 
 
 def _runs(
-    level: str, subject: MatrixSubject, seed: int, beacon: Beacon
+    depth: Depth, subject: MatrixSubject, seed: int, beacon: Beacon
 ) -> tuple[int, Trace | None, str]:
     """Steps, the first failing trace and the stage that it came from."""
     log = CountingLog(beacon)
-    machine = Machine(kind_of(subject), level, seed)
+    machine = Machine(kind_of(subject), depth, seed)
     result = run_machine_with(subject.target(), machine, log)
     if result.trace is not None:
         return log.steps_until_failure or result.num_steps, result.trace, "state machine"
     steps = result.num_steps
-    kinds = {kind_of(subject): _chunks(level, subject)}
+    kinds = {kind_of(subject): _chunks(depth, subject)}
     if subject.weak_hashes:
         # For the others this stage says how often a manager that trusts its hashes is misled.
         kinds[kind_of(subject).weakened()] = 1
@@ -56,23 +57,23 @@ def _runs(
             trace = run.trace or run.collision
             if trace is not None:
                 return steps, trace, kind.stage
-    explored, trace = explore(subject, level, seed, beacon)
+    explored, trace = explore(subject, depth, seed, beacon)
     return steps + explored, trace, "exhaustive stages"
 
 
-def _chunks(level: str, subject: MatrixSubject) -> int:
-    budget = BUDGETS[level]
+def _chunks(depth: Depth, subject: MatrixSubject) -> int:
+    budget = BUDGETS[depth]
     if subject.level == "manager":
         return budget.chunks_of_layout(1)
     return budget.chunks[kind_of(subject).driven]
 
 
 def _search_quick(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
-    return _certify("quick", subject, seed, beacon)
+    return _certify(Depth.QUICK, subject, seed, beacon)
 
 
 def _search_standard(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
-    return _certify("standard", subject, seed, beacon)
+    return _certify(Depth.STANDARD, subject, seed, beacon)
 
 
 def _not_at_standard(subject: MatrixSubject) -> str | None:
@@ -82,7 +83,7 @@ def _not_at_standard(subject: MatrixSubject) -> str | None:
 CERTIFY = (
     Detector(
         "certify-quick",
-        "the runs of `certify --level quick`, in its order",
+        "the runs of `certify --depth quick`, in its order",
         _search_quick,
         is_seeded=False,
         is_made_of_others=True,
@@ -90,7 +91,7 @@ CERTIFY = (
     ),
     Detector(
         "certify-standard",
-        "the runs of `certify --level standard`, in its order",
+        "the runs of `certify --depth standard`, in its order",
         _search_standard,
         _not_at_standard,
         is_seeded=False,

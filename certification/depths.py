@@ -1,8 +1,8 @@
-"""How much each level of `certify` does.
+"""How much `certify` does at each depth.
 
 Budgets are counts, never seconds, so that the same code gets the same verdict on every machine.
 A chunk is a hundred runs, about 11,000 steps at pool level, 9,000 at manager level and 4,000 at
-queue and index level. The seconds that a level takes are measured by benchmarks/certify_seconds.py.
+queue and index level. The seconds that a depth takes are measured by benchmarks/certify_seconds.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from poolproof.certification.run_kinds import RunKind
+from poolproof.contract.depth import Depth
 from poolproof.harness.manager_production import QUICK_SIZES, ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
@@ -120,7 +121,7 @@ _ONE_BLOCK = Bounds(1, wide=True)
 its trace shows more."""
 
 BUDGETS = {
-    "quick": Budget(
+    Depth.QUICK: Budget(
         pool_chunks=8,
         chain_chunks=4,
         queue_chunks=2,
@@ -135,7 +136,7 @@ BUDGETS = {
         production=ProductionSizes(48, 3, 10_000, 4_096, 4_200, wide_runs=20, steady_runs=1),
         manager_production=QUICK_SIZES,
     ),
-    "standard": Budget(
+    Depth.STANDARD: Budget(
         pool_chunks=60,
         chain_chunks=30,
         queue_chunks=20,
@@ -162,7 +163,7 @@ BUDGETS = {
             rounds=2,
         ),
     ),
-    "deep": Budget(
+    Depth.DEEP: Budget(
         pool_chunks=2_000,
         chain_chunks=1_000,
         queue_chunks=200,
