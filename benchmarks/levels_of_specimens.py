@@ -20,7 +20,8 @@ from typing import Any
 
 from record import add_destination, surroundings, write_record
 
-from poolproof.certification.jobs import Chunk, campaign_of
+from poolproof.certification.jobs import campaign_of
+from poolproof.certification.run_kinds import Chunk
 from poolproof.harness.isolation import Beacon
 from poolproof.kill_matrix.certify_depths import CERTIFY
 from poolproof.kill_matrix.drivers import kind_of

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from poolproof.bugs.clean_hybrid import CleanHybridManager
 from poolproof.bugs.clean_manager_steps import ManagerSteps
 from poolproof.bugs.clean_nano import CleanNanoManager
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.violation import Severity
 
@@ -51,9 +52,9 @@ class ManagerSpecimen:
     condition: Callable[[ManagerProfile], bool]
 
     @property
-    def level(self) -> str:
+    def level(self) -> Level:
         """Always "manager"."""
-        return "manager"
+        return Level.MANAGER
 
     def is_bug_under(self, profile: ManagerProfile) -> bool:
         """Whether it can be built under that profile, and breaks a promise there."""

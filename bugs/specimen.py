@@ -14,6 +14,7 @@ from typing import TypeVar
 from poolproof.bugs.clean_index import CleanIndex
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_queue import CleanQueue
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity
 
@@ -49,11 +50,11 @@ class Specimen:
     is_bug_under: Callable[[Profile], bool]
 
     @property
-    def level(self) -> str:
+    def level(self) -> Level:
         """Whether it is planted in a "pool", a "queue" or an "index"."""
         if issubclass(self.cls, CleanIndex):
-            return "index"
-        return "queue" if issubclass(self.cls, CleanQueue) else "pool"
+            return Level.INDEX
+        return Level.QUEUE if issubclass(self.cls, CleanQueue) else Level.POOL
 
     def make(self, num_blocks: int, enable_caching: bool = True) -> Instance:
         """A fresh instance under the profile that the specimen is stated under."""

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.description import Description
 from poolproof.certification.driving import Driving
+from poolproof.certification.levels import LEVELS
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import POOL, RunKind
 from poolproof.contract.depth import Depth
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon, Executor, Finished, raise_if_ours
 from poolproof.kernels.interpreter import missing_packages
@@ -66,14 +66,9 @@ def why_no_attention(about: Description, options: CertifyOptions) -> str | None:
         return "torch is not installed"
     if about.can is None:
         return "the target could not be constructed"
-    if about.level == "queue":
-        return "a free queue alone serves nobody"
-    if about.level == "index":
-        return "an index alone serves nobody"
-    if about.level == "pool" and not {"lookup", "touch"} <= about.can.verbs:
-        return "the pool has acquire() in the place of lookup() and touch()"
-    if about.level == "pool" and about.profile.usual_hash_bytes < FEWEST_BYTES_OF_CONTENTS:
-        return f"hashes of {about.profile.hash_bytes} bytes collide by chance"
+    reason = LEVELS[about.level].why_no_attention(about)
+    if reason is not None:
+        return reason
     if not options.in_process and options.limits.memory_mib < LEAST_MEMORY_MIB:
         return f"torch needs --memory-limit {LEAST_MEMORY_MIB}"
     return None

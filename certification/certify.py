@@ -22,12 +22,12 @@ from poolproof.certification.description import Description, before_any_command
 from poolproof.certification.driving import Driving, described
 from poolproof.certification.exploration import Exploring
 from poolproof.certification.finding_collector import FindingCollector
-from poolproof.certification.jobs import Chunk, methods_entered
+from poolproof.certification.jobs import methods_entered
 from poolproof.certification.lab import lead_on
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.ruler import check_ruler
-from poolproof.certification.run_kinds import INDEX, POOL, QUEUE, RunKind, manager_kind
+from poolproof.certification.run_kinds import POOL, Chunk, RunKind, manager_kind
 from poolproof.certification.run_plan import kinds_of, layout_notes
 from poolproof.contract.target import CONTRACT_VERSION
 from poolproof.contract.trace import Trace
@@ -183,12 +183,12 @@ class _Certification:
 
     def _never_called(self, about: Description, driving: Driving) -> tuple[str, ...]:
         """Public methods of the class that none of a sample of runs entered."""
-        if about.level in ("queue", "index") or not about.public_methods or driving.lost:
+        if about.level.is_part or not about.public_methods or driving.lost:
             return ()
         self._progress.begin("methods never called")
         entered: set[str] = set()
         for kind in kinds_of(about, self._options):
-            if kind in (QUEUE, INDEX):
+            if kind.level.is_part:
                 continue
             outcome = driving.one(methods_entered, Chunk(kind, self._options.seed, 0, _SAMPLE_RUNS))
             if isinstance(outcome, Finished):
@@ -217,7 +217,7 @@ class _Certification:
     def _harden(self, about: Description, driving: Driving) -> FindingCollector:
         """Drive the misuse that the profile leaves undefined, as if it had to be refused."""
         found = driving.new_collector()
-        if about.level != "pool" or about.profile.misuse != "undefined":
+        if not about.level.has_misuse or about.profile.misuse != "undefined":
             return found
         stage = "misuse that the profile leaves undefined"
         self._progress.begin(stage)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from poolproof.certification.run_kinds import RunKind
+from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
 from poolproof.contract.depth import Depth
 from poolproof.harness.manager_production import QUICK_SIZES, ManagerSizes
 from poolproof.harness.production import ProductionSizes
@@ -89,13 +89,13 @@ class Budget:
         return None if sizes is None else sizes.shared(kinds.index(kind), len(kinds))
 
     @property
-    def chunks(self) -> dict[str, int]:
-        """Chunks by kind of run."""
+    def chunks(self) -> dict[RunKind, int]:
+        """Chunks by kind of run, but for managers."""
         return {
-            "pool": self.pool_chunks,
-            "chains": self.chain_chunks,
-            "queue": self.queue_chunks,
-            "index": self.index_chunks,
+            POOL: self.pool_chunks,
+            CHAINS: self.chain_chunks,
+            QUEUE: self.queue_chunks,
+            INDEX: self.index_chunks,
         }
 
     def chunks_of_layout(self, num_layouts: int) -> int:

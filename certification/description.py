@@ -5,10 +5,12 @@ Found out in a worker, by building one small instance (one for each layout of a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from poolproof.certification.run_kinds import RunKind, manager_kind
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.contract.profile import Profile
@@ -24,6 +26,7 @@ from poolproof.targets.target import ManagerLayout, Target
 __all__ = [
     "Description",
     "LayoutDescription",
+    "PartDescription",
     "before_any_command",
     "describe",
     "part_of",
@@ -57,6 +60,14 @@ class LayoutDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class PartDescription:
+    """A free queue or an index that is driven on its own; `can` is None where it was not built."""
+
+    profile: Profile
+    can: Capabilities | None
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """What is known of a target before it is driven.
 
@@ -66,31 +77,32 @@ class Description:
     """
 
     name: str
-    level: str
+    level: Level
     shape: str
     profile: Profile
     version: str | None
     source: str
     notes: tuple[str, ...]
     takes_chains: bool
-    has_queue: bool
-    has_index: bool
     public_methods: tuple[str, ...]
     can: Capabilities | None
     can_chained: Capabilities | None = None
-    queue_can: Capabilities | None = None
-    index_can: Capabilities | None = None
-    index_profile: Profile | None = None
+    parts: Mapping[Level, PartDescription] = field(default_factory=dict)
+    """The free queue and the index that are driven on their own; a target may be one itself."""
     unbuilt: Violation | None = None
     layouts: tuple[LayoutDescription, ...] = ()
     may_be_unfinished: bool = False
     """Whether some method of the class speaks of NotImplementedError."""
 
-    def profile_at(self, level: str) -> Profile:
-        """The profile under which the target is driven at a level; a queue has no rows of it."""
-        if level == "index" and self.index_profile is not None:
-            return self.index_profile
-        return Profile() if level == "queue" else self.profile
+    def profile_at(self, level: Level) -> Profile:
+        """The profile under which the target is driven at a level."""
+        return self.parts[level].profile if level in self.parts else self.profile
+
+    def can_at(self, level: Level) -> Capabilities:
+        """What a target that could be built can do at a level."""
+        can = self.parts[level].can if level in self.parts else self.can
+        assert can is not None
+        return can
 
     def layout_of_kind(self, kind: RunKind) -> LayoutDescription | None:
         """The layout whose runs are of this kind."""
@@ -105,23 +117,23 @@ def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
     """
     beacon.bump()
     can, can_chained, unbuilt = None, None, None
-    parts: dict[str, Capabilities] = {}
+    parts = _parts_of(target)
     layouts = tuple(_describe_layout(layout, lost, beacon) for layout in target.layouts)
     num_blocks = before_any_command(target).num_blocks
     try:
         if lost is not None:
-            if target.level != "manager":
+            if not target.layouts:
                 unbuilt = as_violation(before_any_command(target), lost)
-        elif target.level == "manager":
+        elif layouts:
             can = next((layout.can for layout in layouts if layout.can is not None), None)
         else:
             can = capabilities_of(target.make(num_blocks, True))
         if lost is None and target.make_chained is not None:
             can_chained = capabilities_of(target.make_chained(num_blocks, True))
-        for level in ("queue", "index"):
-            part = target.part_at(level)
-            if lost is None and part is not None:
-                parts[level] = capabilities_of(part.make(num_blocks, True))
+        if lost is None:
+            for level, part in parts.items():
+                built = part_of(target, level).make(num_blocks, True)
+                parts[level] = replace(part, can=capabilities_of(built))
     except TargetError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises is its finding
@@ -135,14 +147,10 @@ def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
         source=target.source,
         notes=target.notes,
         takes_chains=target.make_chained is not None,
-        has_queue=target.companion_queue is not None,
-        has_index=target.companion_index is not None,
         public_methods=tuple(public_methods(target.real_class)),
         can=can,
         can_chained=can_chained,
-        queue_can=parts.get("queue"),
-        index_can=parts.get("index"),
-        index_profile=index.profile if (index := target.part_at("index")) else None,
+        parts=parts,
         unbuilt=unbuilt,
         layouts=layouts,
         may_be_unfinished=any(
@@ -150,6 +158,16 @@ def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
             for name in public_methods(target.real_class)
         ),
     )
+
+
+def _parts_of(target: Target) -> dict[Level, PartDescription]:
+    """The parts of a target, before one is built."""
+    parts = {level: target.part_at(level) for level in Level if level.is_part}
+    return {
+        level: PartDescription(level.judged_by(part.profile), None)
+        for level, part in parts.items()
+        if part is not None
+    }
 
 
 def before_any_command(about: Target | Description) -> Trace:
@@ -211,7 +229,7 @@ def _block_sizes(layout: ManagerLayout, beacon: Beacon) -> tuple[tuple[int, ...]
     return tuple(built), tuple(size for size in tried if size not in built)
 
 
-def part_of(target: Target, level: str) -> Target:
+def part_of(target: Target, level: Level) -> Target:
     """The target at that level: itself, or the queue or index that belongs to the pool."""
     part = target.part_at(level)
     assert part is not None, f"{target.name} has no {level}"

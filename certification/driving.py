@@ -17,7 +17,6 @@ from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
 from poolproof.certification.description import Description, describe
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.jobs import (
-    Chunk,
     ChunkResult,
     Machine,
     TimedMachine,
@@ -25,6 +24,7 @@ from poolproof.certification.jobs import (
     run_chunk,
     run_hypothesis,
 )
+from poolproof.certification.levels import LEVELS
 from poolproof.certification.losses import (
     minimise_lost,
     trace_of_lost_chunk,
@@ -32,19 +32,14 @@ from poolproof.certification.losses import (
 )
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
-from poolproof.certification.run_kinds import CHAINS, RunKind
+from poolproof.certification.run_kinds import Chunk, RunKind
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.harness.extent import Extent
-from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.harness.failure_kind import FailureKind, failure_kind
-from poolproof.harness.index_workload import required_index_facts
 from poolproof.harness.isolation import Executor, Finished, Job, Lost, Outcome, raise_if_ours
-from poolproof.harness.manager_facts import required_manager_facts
-from poolproof.harness.manager_production import ManagerSizes, required_script_facts
-from poolproof.harness.pool_production import required_production_facts
-from poolproof.harness.queue_workload import required_queue_facts
+from poolproof.harness.manager_production import ManagerSizes
 from poolproof.targets.target import Target
 
 __all__ = ["Driving", "Tally", "described", "value_of"]
@@ -223,7 +218,7 @@ class Driving:
 
     def _num_chunks(self, kind: RunKind) -> int:
         if kind.layout is None:
-            return self._budget.chunks[kind.driven]
+            return self._budget.chunks[kind]
         if kind.hash_bits:
             # Collisions come in every run: where they are not seen in a hundred, they never are.
             return 1
@@ -384,25 +379,4 @@ def _expected_steps(kind: RunKind, chunks: Sequence[Chunk]) -> int:
 def _required(kind: RunKind, about: Description) -> list[str]:
     if kind.hash_bits or kind.block_sizes:
         return []
-    layout = about.layout_of_kind(kind)
-    if layout is not None:
-        # One that could not be looked at fails when it is driven.
-        if layout.can is None:
-            return []
-        if isinstance(kind.production, ManagerSizes):
-            return required_script_facts(layout.profile, layout.can, kind.production)
-        return required_manager_facts(layout.profile, layout.can)
-    if kind.driven == "index":
-        assert about.index_can is not None
-        return required_index_facts(
-            about.profile_at("index"), about.index_can, is_large=kind.production is not None
-        )
-    if kind.driven == "queue":
-        assert about.queue_can is not None
-        return required_queue_facts(about.queue_can)
-    assert about.can is not None
-    if kind.production is not None:
-        return required_production_facts(about.profile, about.can)
-    if kind == CHAINS:
-        return required_chain_facts(about.profile, about.can_chained or about.can)
-    return required_facts(about.profile, about.can)
+    return LEVELS[kind.level].required_facts(about, kind)

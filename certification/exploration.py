@@ -8,7 +8,7 @@ command of the alphabet was executed there and compared.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,12 +17,15 @@ from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.depths import Bounds, Budget, Sequences
 from poolproof.certification.description import Description, part_of
 from poolproof.certification.finding_collector import FindingCollector
+from poolproof.certification.levels import LEVELS
+from poolproof.certification.levels.certified_level import BlockLevel
 from poolproof.certification.losses import minimise_lost
 from poolproof.certification.manager_exploration import ExploringManager
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import INDEX, POOL, QUEUE, RunKind
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
-from poolproof.contract.target import Capabilities, capabilities_of
+from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
 from poolproof.exploration.breadth_first import Space, reachable
 from poolproof.exploration.exhaustive_run import (
@@ -33,15 +36,12 @@ from poolproof.exploration.exhaustive_run import (
     scope_under,
     why_not,
 )
-from poolproof.exploration.index_check import IndexScope, index_states, plain_keys
+from poolproof.exploration.index_check import IndexScope, index_states
 from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.exploration.queue_check import queue_states
 from poolproof.exploration.scope import Scope
 from poolproof.exploration.shortest import (
     ShortestResult,
-    shortest_failure,
-    shortest_index_failure,
-    shortest_queue_failure,
 )
 from poolproof.exploration.state_space import StateSpace
 from poolproof.exploration.watch import Watch
@@ -57,14 +57,10 @@ __all__ = [
     "SequenceJob",
     "check_sequences",
     "check_states",
-    "reason_not_explored",
     "stage_of",
     "trace_of_lost_part",
     "trace_of_lost_sequence",
 ]
-
-
-_MOST_STATES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +73,9 @@ class PartJob:
 
 @dataclass(frozen=True, slots=True)
 class SequenceJob:
-    """Sequences of commands at a level, "pool", "queue" or "index", on so many blocks."""
+    """Sequences of commands at a level of blocks, on so many blocks."""
 
-    level: str
+    level: Level
     num_blocks: int
     bounds: Sequences
 
@@ -102,50 +98,22 @@ def _repeat_sequences(target: Target, again: Again[SequenceJob], beacon: Beacon)
 
 
 def _try_sequences(target: Target, job: SequenceJob, watch: Watch) -> ShortestResult:
-    level = part_of(target, job.level)
-    bounds = job.bounds
-    profile = Profile() if job.level == "queue" else level.profile
-    setup = Trace(level.name, job.level, profile, job.num_blocks, True, ())
+    part = part_of(target, job.level)
+    profile = job.level.judged_by(part.profile)
+    setup = Trace(part.name, job.level, profile, job.num_blocks, True, ())
 
     def make(num_blocks: int, enable_caching: bool) -> Any:
         watch.begin(setup)
-        return level.make(num_blocks, enable_caching)
+        return part.make(num_blocks, enable_caching)
 
-    if job.level == "queue":
-        return shortest_queue_failure(
-            make,
-            job.num_blocks,
-            max_commands=bounds.max_commands,
-            max_states=_MOST_STATES,
-            max_count=bounds.max_count,
-            max_list=bounds.max_list,
-            max_applied=bounds.most_steps,
-            announce=watch.announce,
-        )
-    if job.level == "index":
-        kinds = capabilities_of(make(job.num_blocks, True)).key_kinds
-        keys = plain_keys(kinds, bounds.num_hashes, profile.usual_hash_bytes)
-        return shortest_index_failure(
-            make,
-            profile,
-            job.num_blocks,
-            keys,
-            max_commands=bounds.max_commands,
-            max_states=_MOST_STATES,
-            announce=watch.announce,
-        )
-    return shortest_failure(
-        make,
-        target.profile,
-        job.num_blocks,
-        hashes=bounds.num_hashes,
-        max_commands=bounds.max_commands,
-        max_states=_MOST_STATES,
-        max_count=bounds.max_count,
-        max_list=bounds.max_list,
-        max_applied=bounds.most_steps,
-        announce=watch.announce,
-    )
+    level = _block_level(job.level)
+    return level.try_sequences(make, profile, job.num_blocks, job.bounds, watch.announce)
+
+
+def _block_level(level: Level) -> BlockLevel:
+    found = LEVELS[level]
+    assert isinstance(found, BlockLevel)
+    return found
 
 
 def check_states(target: Target, job: PartJob, beacon: Beacon) -> PartResult:
@@ -169,16 +137,16 @@ def _repeat(target: Target, again: Again[PartJob], beacon: Beacon) -> None:
 
 
 def _check(target: Target, job: PartJob, watch: Watch, beacon: Beacon) -> PartResult:
-    level = part_of(target, job.part.level)
+    part = part_of(target, job.part.level)
     return check_part(
-        level.name,
-        make=level.make,
-        profile=level.profile,
+        part.name,
+        make=part.make,
+        profile=part.profile,
         can=job.can,
         part=job.part,
         watch=watch,
         mark=beacon.mark,
-        tapes=level.tapes,
+        tapes=part.tapes,
     )
 
 
@@ -186,14 +154,6 @@ _BLOCKS_OF_SEQUENCES = 3
 
 MOST_COMMANDS_OF_WORKLOADS = 12
 """Managers with so few states that the budget allows more repeat themselves."""
-
-
-def reason_not_explored(about: Description, scopes: Sequence[Bounds]) -> str | None:
-    """Why no scope of a pool can be explored exhaustively; None where one can."""
-    if about.can is None:
-        return "the target could not be constructed"
-    reasons = [why_not(about.profile, about.can, bounds.num_blocks) for bounds in scopes]
-    return reasons[0] if reasons and all(reasons) else None
 
 
 def stage_of(bounds: Bounds) -> str:
@@ -256,39 +216,23 @@ class Exploring:
         At each level the first stage that fails is the last. Of a manager every layout that is
         run, or of these the ones in `layouts`.
         """
-        about, sequences = self._about, budget.sequences
-        # States of an index are few, so that the same budget goes further.
-        of_index = [replace(last, max_commands=last.max_commands + 2) for last in sequences[-1:]]
-        if about.level == "manager":
-            kinds = [
-                layout.kind
-                for layout in about.layouts
-                if not layout.why_not
-                and layout.kind not in left_out
-                and (layouts is None or layout.kind in layouts)
-            ]
+        about = self._about
+        kinds = [kind for level in LEVELS.values() for kind in level.kinds(about)]
+        kinds = [kind for kind in kinds if kind not in left_out]
+        if about.layouts:
+            asked = [kind for kind in kinds if layouts is None or kind in layouts]
             self.explore_layouts(
-                kinds,
+                asked,
                 max_commands=MOST_COMMANDS_OF_WORKLOADS,
-                max_states=budget.states_of_layout(len(kinds)),
+                max_states=budget.states_of_layout(len(asked)),
             )
-        if about.queue_can is not None and budget.queue_blocks and QUEUE not in left_out:
-            self._until_refused(
-                partial(self.explore_queue, budget.queue_blocks),
-                *(partial(self.explore_sequences, "queue", bounds) for bounds in sequences[-1:]),
-            )
-        if about.index_can is not None and budget.index_blocks and INDEX not in left_out:
-            self._until_refused(
-                partial(self.explore_index, budget.index_blocks),
-                *(partial(self.explore_sequences, "index", bounds) for bounds in of_index),
-            )
-        if about.level == "pool" and POOL not in left_out:
-            self._until_refused(
-                *(partial(self.explore_scope, bounds) for bounds in self._explorable(budget)),
-                *(partial(self.explore_sequences, "pool", bounds) for bounds in sequences),
-            )
+            return
+        for kind, stages in _STAGES.items():
+            if kind in kinds:
+                self._until_refused(*stages(self, budget))
 
-    def _explorable(self, budget: Budget) -> list[Bounds]:
+    def explorable(self, budget: Budget) -> list[Bounds]:
+        """The scopes of the budget whose states the target can be put into."""
         about = self._about
         assert about.can is not None
         return [
@@ -309,8 +253,7 @@ class Exploring:
 
     def explore_queue(self, num_blocks: int) -> None:
         """Every state of the free queue, in one stage."""
-        can = self._about.queue_can
-        assert can is not None
+        can = self._about.can_at(Level.QUEUE)
         began = time.monotonic()
         states = [bytes(order) for order in queue_states(num_blocks)]
         parts = parts_of(states, None, num_blocks, self._seed)
@@ -319,12 +262,11 @@ class Exploring:
         reached = f"{self._passed(tally)}/{len(states):,} orders of the queue"
         note = f"{reached}, each built in two ways, every operation, every link"
         tried = Extent({"blocks": (num_blocks, num_blocks)})
-        self._note("queue", stage, tally, note, began, tried=tried)
+        self._note(Level.QUEUE, stage, tally, note, began, tried=tried)
 
     def explore_index(self, num_blocks: int, num_keys: int = 2) -> None:
         """Every state of the index with so many keys, in one stage."""
-        can, profile = self._about.index_can, self._about.profile_at("index")
-        assert can is not None
+        can, profile = self._about.can_at(Level.INDEX), self._about.profile_at(Level.INDEX)
         began = time.monotonic()
         scope = IndexScope(num_blocks, num_keys, can.key_kinds, profile)
         states = list(index_states(scope))
@@ -334,15 +276,13 @@ class Exploring:
         reached = f"{self._passed(tally)}/{len(states):,} states of the index"
         note = f"{reached}, each built in three ways, every operation, all read"
         tried = Extent({"blocks": (num_blocks, num_blocks), "keys": (num_keys, num_keys)})
-        self._note("index", stage, tally, note, began, tried=tried)
+        self._note(Level.INDEX, stage, tally, note, began, tried=tried)
 
-    def explore_sequences(self, level: str, bounds: Sequences) -> None:
+    def explore_sequences(self, level: Level, bounds: Sequences) -> None:
         """All sequences of commands up to a length, in one stage."""
         about = self._about
-        num_blocks = _BLOCKS_OF_SEQUENCES
-        null = about.profile.null_block
-        if level == "pool" and null is not None:
-            num_blocks = max(num_blocks, null) + 1
+        grammar = _block_level(level)
+        num_blocks = grammar.blocks_of_sequences(about.profile, _BLOCKS_OF_SEQUENCES)
         stage = f"every sequence, {bounds.max_commands} commands"
         self._progress.begin(stage)
         began = time.monotonic()
@@ -369,10 +309,9 @@ class Exploring:
         length = "any length" if found.exhausted else f"up to {found.depth} commands"
         if found.out_of_steps:
             length = f"{length}, states not merged: bounded to {bounds.most_steps:,} steps"
-        limits = f"counts up to {bounds.max_count}, lists up to {bounds.max_list}"
-        num_hashes = bounds.num_hashes
-        hashes = f", {num_hashes} hash{'es' * (num_hashes != 1)}" if level == "pool" else ""
-        bounded = f"{limits}{hashes}" if level != "index" else f"{num_hashes} keys"
+        tried = Extent({"blocks": (num_blocks, num_blocks)})
+        tried.note("commands in a run", 1, found.depth)
+        tried.take_in(grammar.sequence_extent(bounds))
         self.stages.append(
             StageResult(
                 level=level,
@@ -381,8 +320,8 @@ class Exploring:
                 steps=found.num_tries,
                 runs=found.num_states,
                 seconds=time.monotonic() - began,
-                note=f"{length} on {num_blocks} blocks; {bounded}",
-                extent=_extent_of(level, bounds, num_blocks, found.depth),
+                note=f"{length} on {num_blocks} blocks; {grammar.sequence_words(bounds)}",
+                extent=tried,
             )
         )
 
@@ -431,7 +370,7 @@ class Exploring:
         tried.note("hashes", 0, scope.num_hashes)
         tried.note("references to one block", 0, scope.max_references)
         self._note(
-            "pool", stage, tally, f"{reached}, every action{also}; {limits}", began, tried=tried
+            Level.POOL, stage, tally, f"{reached}, every action{also}; {limits}", began, tried=tried
         )
 
     def _check(
@@ -470,7 +409,7 @@ class Exploring:
         self._collector.add_lost(stage, minimise_lost(self._executor, trace, outcome))
 
     def _note(
-        self, level: str, stage: str, tally: _Tally, note: str, began: float, *, tried: Extent
+        self, level: Level, stage: str, tally: _Tally, note: str, began: float, *, tried: Extent
     ) -> None:
         for trace in tally.failures.values():
             self._collector.add(stage, trace)
@@ -492,12 +431,32 @@ class Exploring:
         )
 
 
-def _extent_of(level: str, bounds: Sequences, num_blocks: int, depth: int) -> Extent:
-    tried = Extent({"blocks": (num_blocks, num_blocks)})
-    tried.note("commands in a run", 1, depth)
-    if level == "index":
-        tried.note("keys", bounds.num_hashes)
-        return tried
-    tried.note("blocks in one allocation", 0, bounds.max_count)
-    tried.note("entries in one list", 1, bounds.max_list)
-    return tried
+def _stages_of_queues(exploring: Exploring, budget: Budget) -> Iterator[Callable[[], None]]:
+    if budget.queue_blocks:
+        yield partial(exploring.explore_queue, budget.queue_blocks)
+        for bounds in budget.sequences[-1:]:
+            yield partial(exploring.explore_sequences, Level.QUEUE, bounds)
+
+
+def _stages_of_indexes(exploring: Exploring, budget: Budget) -> Iterator[Callable[[], None]]:
+    if budget.index_blocks:
+        yield partial(exploring.explore_index, budget.index_blocks)
+        for bounds in budget.sequences[-1:]:
+            # States of an index are few, so that the same budget goes further.
+            further = replace(bounds, max_commands=bounds.max_commands + 2)
+            yield partial(exploring.explore_sequences, Level.INDEX, further)
+
+
+def _stages_of_pools(exploring: Exploring, budget: Budget) -> Iterator[Callable[[], None]]:
+    for scope in exploring.explorable(budget):
+        yield partial(exploring.explore_scope, scope)
+    for bounds in budget.sequences:
+        yield partial(exploring.explore_sequences, Level.POOL, bounds)
+
+
+_STAGES: Mapping[RunKind, Callable[[Exploring, Budget], Iterator[Callable[[], None]]]] = {
+    QUEUE: _stages_of_queues,
+    INDEX: _stages_of_indexes,
+    POOL: _stages_of_pools,
+}
+"""The exhaustive stages beside each kind of runs, in the order in which they are run."""

@@ -5,18 +5,20 @@ The same stages as in a certification, with bounds of the user's choice and noth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from poolproof.certification.certificate import StageResult
 from poolproof.certification.depths import Bounds
 from poolproof.certification.description import Description
 from poolproof.certification.driving import Driving, described
-from poolproof.certification.exploration import Exploring, reason_not_explored
+from poolproof.certification.exploration import Exploring
 from poolproof.certification.finding import Finding
+from poolproof.certification.levels.pool import reason_not_explored
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_plan import kinds_of
+from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.exploration.scope import Scope
 from poolproof.harness.isolation import ImporterError, InProcess, Isolation
@@ -110,23 +112,30 @@ def _run(
 ) -> None:
     if about.unbuilt is not None:
         raise TargetError(f"{about.name}: {about.unbuilt.sentence}")
-    if about.level == "manager":
+    if about.level.has_sequences:
         _explore_manager(about, exploring, options, bounds, workloads)
         return
     if workloads.layouts or workloads.max_commands:
         raise TargetError(
-            f"{about.name} is a {about.level} target; leave out --layout and --commands"
+            f"{about.name} is {about.level.with_article} target; leave out --layout and --commands"
         )
-    if about.level == "queue":
-        exploring.explore_queue(bounds.num_blocks)
-        return
-    if about.level == "index":
-        exploring.explore_index(bounds.num_blocks, bounds.num_hashes)
-        return
+    _EXPLORED[about.level](about, exploring, bounds)
+
+
+def _explore_pool(about: Description, exploring: Exploring, bounds: Bounds) -> None:
     reason = reason_not_explored(about, [bounds])
     if reason is not None:
         raise TargetError(f"{about.name} cannot be explored state by state: {reason}")
     exploring.explore_scope(bounds)
+
+
+_EXPLORED: Mapping[Level, Callable[[Description, Exploring, Bounds], None]] = {
+    Level.QUEUE: lambda _, exploring, bounds: exploring.explore_queue(bounds.num_blocks),
+    Level.INDEX: lambda _, exploring, bounds: exploring.explore_index(
+        bounds.num_blocks, bounds.num_hashes
+    ),
+    Level.POOL: _explore_pool,
+}
 
 
 def _explore_manager(

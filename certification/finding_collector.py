@@ -21,40 +21,26 @@ from poolproof.certification.jobs import (
     try_hash_lengths,
     watch_trace,
 )
+from poolproof.certification.levels import LEVELS
+from poolproof.certification.levels.certified_level import Wanted
 from poolproof.certification.likeness import public_bugs_like
 from poolproof.contract.commands import Command
-from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import CHAIN_VERBS
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.exploration.shortest import (
     ShortestResult,
-    shortest_failure,
-    shortest_index_failure,
-    shortest_manager_failure,
-    shortest_queue_failure,
 )
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.hash_lengths import length_of_hashes
 from poolproof.harness.isolation import Finished, Job, Lost
-from poolproof.harness.smaller_index_traces import keys_of_index
 from poolproof.targets.target import Target
 
 __all__ = ["FindingCollector", "Search", "search_shortest"]
 
 A = TypeVar("A")
 R = TypeVar("R")
-
-GRAMMAR = "with counts up to 3 and lists up to 2"
-"""The bounds of the breadth-first search, as its finding states them."""
-
-MANAGER_GRAMMAR = "with two sequences at once and the prompts of the exploration"
-"""The same for managers."""
-
-MOST_BLOCKS_TO_SEARCH = 5
-"""Beyond this the breadth-first search gets nowhere within its budget."""
-
 
 APPLIED_FOR_A_STATE = 300
 MOST_APPLIED = 5_000_000
@@ -72,12 +58,6 @@ class Search:
     def max_applied(self) -> int:
         """Commands that it may apply in all, those on the way to a state included."""
         return min(APPLIED_FOR_A_STATE * self.max_states, MOST_APPLIED)
-
-
-def has_extra_keys(trace: Trace) -> bool:
-    """Whether a manager's trace has prompts that more than their tokens tell apart."""
-    chains = [getattr(command, "chain", None) for command in trace.commands]
-    return any(chain is not None and chain.extra_keys() is not None for chain in chains)
 
 
 class Bumped(Protocol):
@@ -101,50 +81,8 @@ def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestRes
         beacon.bump()  # every try builds a fresh target
         return build(num_blocks, enable_caching)
 
-    if trace.level == "manager":
-        assert isinstance(trace.profile, ManagerProfile)
-        return shortest_manager_failure(
-            make,
-            trace.profile,
-            trace.num_blocks,
-            int(trace.options["block_size"]),
-            enable_caching=trace.enable_caching,
-            max_commands=len(trace.commands),
-            max_states=task.max_states,
-            max_applied=task.max_applied,
-            identities=has_extra_keys(trace),
-            is_wanted=is_wanted,
-        )
-    if trace.level == "index":
-        return shortest_index_failure(
-            make,
-            trace.profile,
-            trace.num_blocks,
-            keys_of_index(trace.commands),
-            max_commands=len(trace.commands),
-            max_states=task.max_states,
-            max_applied=task.max_applied,
-            is_wanted=is_wanted,
-        )
-    if trace.level == "queue":
-        return shortest_queue_failure(
-            make,
-            trace.num_blocks,
-            max_commands=len(trace.commands),
-            max_states=task.max_states,
-            max_applied=task.max_applied,
-            is_wanted=is_wanted,
-        )
-    return shortest_failure(
-        make,
-        trace.profile,
-        trace.num_blocks,
-        enable_caching=trace.enable_caching,
-        max_commands=len(trace.commands),
-        max_states=task.max_states,
-        max_applied=task.max_applied,
-        is_wanted=is_wanted,
-    )
+    wanted = Wanted(len(trace.commands), task.max_states, task.max_applied, is_wanted)
+    return LEVELS[trace.level].shortest(trace, make, wanted)
 
 
 class RunsOne(Protocol):
@@ -240,7 +178,7 @@ class FindingCollector:
 
     def _watched(self, trace: Trace) -> Trace:
         """The trace with what a manager showed; as it is where that cannot be had."""
-        if trace.level != "manager":
+        if not trace.level.has_sequences:
             return trace
         outcome = self._run(watch_trace, trace)
         return replace(trace, shown=outcome.value.shown) if isinstance(outcome, Finished) else trace
@@ -275,7 +213,7 @@ class FindingCollector:
     def _without_chains(self, trace: Trace) -> Trace:
         """A trace that met a bug of plain commands on the way with token chains, in plain form."""
         if (
-            trace.level == "manager"
+            trace.level.has_sequences
             or trace.options.get("block_size", 1) == 1
             or any(command.verb in (*CHAIN_VERBS, "lookup") for command in trace.commands)
         ):
@@ -287,22 +225,23 @@ class FindingCollector:
 
     def _shortest(self, trace: Trace) -> tuple[Trace, str]:
         """The first of the shortest traces where the search gets there, and what is known."""
-        usable = trace.num_blocks - (trace.profile.null_block is not None)
-        if trace.level != "manager" and trace.options.get("block_size", 1) != 1:
-            return trace, "minimised by delta debugging; no breadth-first search on token chains"
-        if trace.level != "manager" and usable > MOST_BLOCKS_TO_SEARCH:
-            return trace, f"minimised by delta debugging; too many blocks ({usable}) to search"
-        grammar = MANAGER_GRAMMAR if trace.level == "manager" else GRAMMAR
-        states = self._shortest_states // (10 if trace.level == "manager" else 1)
+        level = LEVELS[trace.level]
+        why_not = level.why_not_searched(trace)
+        if why_not is not None:
+            return trace, f"minimised by delta debugging; {why_not}"
+        states = self._shortest_states // level.share_of_states
         outcome = self._run(search_shortest, Search(trace, states))
         if not isinstance(outcome, Finished):
             return trace, "minimised by delta debugging; the breadth-first search lost its worker"
         found = outcome.value
         assert trace.violation is not None
         if found.commands is None or found.violation is None:
-            return trace, f"breadth-first to length {found.depth}: none shorter, {grammar}"
+            return (
+                trace,
+                f"breadth-first to length {found.depth}: none shorter, {level.search_grammar}",
+            )
         shorter = replace(trace, commands=found.commands, violation=found.violation)
-        return shorter, f"breadth-first: no shorter trace fails in this way, {grammar}"
+        return shorter, f"breadth-first: no shorter trace fails in this way, {level.search_grammar}"
 
 
 def _remark(trace: Trace) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from poolproof.certification.finding_collector import MOST_BLOCKS_TO_SEARCH, Search, search_shortest
+from poolproof.certification.finding_collector import Search, search_shortest
 from poolproof.certification.jobs import make_for, replay_trace, watch_trace
+from poolproof.certification.levels import LEVELS
 from poolproof.certification.losses import confirmed_lost, improved_lost
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
@@ -133,8 +134,8 @@ class TargetExaminer:
         So that the same bug has the same fingerprint whoever finds it, and in a certificate.
         """
         trace, done = so_far.trace, replace(so_far, is_done=True)
-        usable = trace.num_blocks - (trace.profile.null_block is not None)
-        if so_far.is_apart or trace.level == "manager" or usable > MOST_BLOCKS_TO_SEARCH:
+        level = LEVELS[trace.level]
+        if so_far.is_apart or not level.is_searched_in_campaigns or level.why_not_searched(trace):
             return done
         if not trace.commands or so_far.num_searches > _MOST_SEARCHES:
             return done
@@ -176,7 +177,7 @@ class TargetExaminer:
         Where each attempt costs a worker there is nothing to be watched.
         """
         trace = so_far.trace
-        if trace.level != "manager" or trace.violation is None or so_far.is_apart:
+        if not trace.level.has_sequences or trace.violation is None or so_far.is_apart:
             return so_far
         (outcome,) = self._executor.map(watch_trace, [trace])
         if not isinstance(outcome, Finished):

@@ -10,49 +10,31 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any, Protocol
+from typing import Any
 
-from hypothesis.stateful import RuleBasedStateMachine
-
-from poolproof.certification.description import part_of, public_methods
+from poolproof.certification.description import public_methods
+from poolproof.certification.levels import LEVELS
+from poolproof.certification.levels.certified_level import NumberedRuns
 from poolproof.certification.manager_watch import Watched, watch
-from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
+from poolproof.certification.run_kinds import CHAINS, INDEX, QUEUE, Chunk, RunKind
 from poolproof.contract.commands import Command
 from poolproof.contract.depth import Depth
-from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.harness.extent import Extent
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.hash_lengths import lengths_that_pass
-from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.isolation import Beacon
-from poolproof.harness.manager_block_sizes import BlockSizesCampaign
-from poolproof.harness.manager_driver import ManagerCampaign
-from poolproof.harness.manager_production import ManagerSizes
-from poolproof.harness.manager_production_driver import ManagerProductionCampaign
 from poolproof.harness.minimise import minimise, run_candidate
-from poolproof.harness.production import ProductionSizes
-from poolproof.harness.queue_driver import QueueCampaign
-from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import Replay, replay
 from poolproof.harness.tape_driver import taped
-from poolproof.harness.weak_hashes import WEAK_HASHES
-from poolproof.stateful_tests.chain_machine import ChainMachine
-from poolproof.stateful_tests.index_machine import IndexMachine
 from poolproof.stateful_tests.machine_log import MachineLog
-from poolproof.stateful_tests.manager_machine import ManagerMachine
-from poolproof.stateful_tests.pool_machine import PoolMachine
-from poolproof.stateful_tests.queue_machine import QueueMachine
 from poolproof.stateful_tests.run_machine import MachineResult, run_machine
 from poolproof.stateful_tests.settings import machine_settings
 from poolproof.targets.target import Make, Target
 
 __all__ = [
-    "Chunk",
     "ChunkResult",
     "Machine",
     "Shrink",
@@ -83,32 +65,6 @@ _MACHINE_SHARES = {CHAINS: 2, QUEUE: 3, INDEX: 3}
 """Which part of a depth's examples a state machine gets, as one divided by this. Token chains lead
 to the states of opaque hashes. Parts of a pool have few operations, and every state of small ones
 is visited."""
-
-
-class NumberedRuns(Protocol):
-    """A numbered family of runs."""
-
-    def run(self, number: int, announce: Any = None) -> Any: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Runs `first` to `first + count` - 1 of one kind (`run_kinds.py`).
-
-    `profile` replaces the target's own, to find out what it behaves as, or to see what misuse
-    does that the target's own leaves undefined.
-    """
-
-    kind: RunKind
-    seed: int
-    first: int
-    count: int
-    profile: Profile | None = None
-
-    @property
-    def numbers(self) -> range:
-        """The numbers of the runs."""
-        return range(self.first, self.first + self.count)
 
 
 @dataclass(slots=True)
@@ -169,63 +125,9 @@ class Shrink:
     max_attempts: int = 4000
 
 
-def campaign_of(
-    target: Target, chunk: Chunk
-) -> PoolCampaign | QueueCampaign | IndexCampaign | ManagerCampaign | BlockSizesCampaign:
+def campaign_of(target: Target, chunk: Chunk) -> NumberedRuns:
     """The campaign that a chunk belongs to."""
-    if chunk.kind.layout is not None:
-        return _manager_campaign(target, chunk.kind.layout, chunk)
-    profile = chunk.profile or target.profile
-    if chunk.kind.driven == "queue":
-        queue = part_of(target, "queue")
-        return QueueCampaign(queue.name, queue.make, chunk.seed, production=_pool_sizes(chunk))
-    if chunk.kind.driven == "index":
-        index = part_of(target, "index")
-        return IndexCampaign(
-            index.name, index.make, index.profile, chunk.seed, production=_pool_sizes(chunk)
-        )
-    if chunk.kind.driven == "chains":
-        assert target.make_chained is not None
-        return PoolCampaign(
-            target.name,
-            target.make_chained,
-            profile,
-            chunk.seed,
-            chain_block_size=target.block_size,
-            hash_block_size=target.hash_block_size,
-        )
-    return PoolCampaign(
-        target.name, target.make, profile, chunk.seed, production=_pool_sizes(chunk)
-    )
-
-
-def _pool_sizes(chunk: Chunk) -> ProductionSizes | None:
-    sizes = chunk.kind.production
-    assert not isinstance(sizes, ManagerSizes)
-    return sizes
-
-
-def _manager_campaign(
-    target: Target, layout_name: str, chunk: Chunk
-) -> ManagerCampaign | BlockSizesCampaign:
-    layout = target.layout(layout_name)
-    assert layout.make is not None
-    profile = chunk.profile or layout.profile
-    assert isinstance(profile, ManagerProfile)
-    options: dict[str, Any] = {"layout": layout_name}
-    if hash_bits := chunk.kind.hash_bits:
-        options[WEAK_HASHES] = hash_bits
-        if "collisions" in profile.assumed:
-            # Who never said that hits are compared is not called wrong for trusting hashes.
-            profile = replace(profile, collisions="trusted")
-    if sizes := chunk.kind.block_sizes:
-        return BlockSizesCampaign(
-            target.name, layout.make_with, profile, sizes, chunk.seed, options
-        )
-    about = (target.name, layout.make, profile, layout.block_size, chunk.seed, options)
-    if isinstance(chunk.kind.production, ManagerSizes):
-        return ManagerProductionCampaign(*about, sizes=chunk.kind.production)
-    return ManagerCampaign(*about)
+    return LEVELS[chunk.kind.level].campaign(target, chunk)
 
 
 def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
@@ -287,22 +189,8 @@ def run_hypothesis(target: Target, machine: Machine, beacon: Beacon) -> TimedMac
 
 def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> MachineResult:
     """Run a state machine that tells `log` what it does."""
-    chunk = Chunk(machine.kind, machine.seed, 0, 0)
-    campaign = campaign_of(target, chunk)
-    if isinstance(campaign, QueueCampaign):
-        campaign = PoolCampaign(campaign.name, campaign.make, Profile(), machine.seed)
-    elif isinstance(campaign, IndexCampaign):
-        campaign = PoolCampaign(campaign.name, campaign.make, campaign.profile, machine.seed)
-    if isinstance(campaign, ManagerCampaign):
-        make: Callable[[Any, MachineLog], RuleBasedStateMachine] = ManagerMachine
-    else:
-        machines: dict[RunKind, Callable[[Any, MachineLog], RuleBasedStateMachine]] = {
-            POOL: PoolMachine,
-            CHAINS: ChainMachine,
-            QUEUE: QueueMachine,
-            INDEX: IndexMachine,
-        }
-        make = machines[machine.kind]
+    campaign = campaign_of(target, Chunk(machine.kind, machine.seed, 0, 0))
+    make = LEVELS[machine.kind.level].machine(machine.kind)
     return run_machine(
         lambda log: make(campaign, log),
         machine_settings(machine.depth, share=machine.share * _MACHINE_SHARES.get(machine.kind, 1)),
@@ -313,14 +201,7 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
 
 def make_for(target: Target, trace: Trace) -> Make:
     """What builds the instances that the trace was recorded on."""
-    if trace.level in ("queue", "index"):
-        return part_of(target, trace.level).make
-    if trace.level == "manager":
-        return target.layout(str(trace.options["layout"])).make_with(trace.options["block_size"])
-    if int(trace.options.get("block_size", 1)) > 1:
-        assert target.make_chained is not None
-        return target.make_chained
-    return target.make
+    return LEVELS[trace.level].make(target, trace)
 
 
 def shrink_trace(target: Target, task: Shrink, beacon: Beacon) -> Trace:

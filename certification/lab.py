@@ -12,16 +12,21 @@ from dataclasses import dataclass, field
 
 from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.driving import Driving
-from poolproof.certification.jobs import Chunk, campaign_of
-from poolproof.certification.lessons import UNFINISHED, lesson_of
-from poolproof.certification.run_kinds import RunKind
-from poolproof.contract.manager_target import MANAGER_METHODS
+from poolproof.certification.jobs import campaign_of
+from poolproof.certification.levels import LEVELS
+from poolproof.certification.run_kinds import Chunk, RunKind
+from poolproof.contract.level import Level
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon, Finished
 from poolproof.invariants.catalogue import STATEMENTS
 from poolproof.targets.target import Target
 
-__all__ = ["FirstLook", "first_look", "lead_on"]
+__all__ = ["UNFINISHED", "FirstLook", "first_look", "lead_on"]
+
+UNFINISHED = "unfinished, first look"
+"""The one stage of a certification whose target raises NotImplementedError; its note says what to
+do next.
+"""
 
 _RUNS = 40
 _FIRST = ("CRASH", "I1", "OWN", "I2", "LINK", "I3", "IDX", "DATA", "I4", "ADM", "ATOM", "ORD")
@@ -71,7 +76,7 @@ def lead_on(driving: Driving, kinds: Sequence[RunKind], seed: int) -> bool:
     return False
 
 
-def _tell(driving: Driving, level: str, look: FirstLook) -> None:
+def _tell(driving: Driving, level: Level, look: FirstLook) -> None:
     later = set(look.unwritten)
     if look.broken:
         order = [*_FIRST, *look.broken]
@@ -79,7 +84,7 @@ def _tell(driving: Driving, level: str, look: FirstLook) -> None:
         driving.collector.add(UNFINISHED, look.broken[first])
         todo = f"put {first} right before you go on: {STATEMENTS[first]}"
     else:
-        lesson = lesson_of(level, later)
+        lesson = LEVELS[level].lesson_for(later)
         later.remove(lesson.method)
         driving.collector.add(UNFINISHED, look.unwritten[lesson.method])
         todo = lesson.sentence
@@ -103,7 +108,7 @@ def _method_of(trace: Trace) -> str:
     if trace.violation.frames:
         return trace.violation.frames[0].rpartition(" ")[2]
     verb = trace.commands[-1].verb
-    return MANAGER_METHODS.get(verb, verb) if trace.level == "manager" else verb
+    return LEVELS[trace.level].method_of(verb)
 
 
 def _keep_shortest(kept: dict[str, Trace], name: str, trace: Trace) -> None:

@@ -41,7 +41,7 @@ def public_bugs_like(trace: Trace) -> tuple[Specimen | ManagerSpecimen, ...]:
     if trace.violation is None or trace.violation.invariant == "CRASH":
         return ()  # there are as many reasons for a crash as there are programs
     form, forms = form_of(trace), _recorded_forms()
-    specimens = MANAGER_SPECIMENS if trace.level == "manager" else SPECIMENS
+    specimens = MANAGER_SPECIMENS if trace.level.has_sequences else SPECIMENS
     alike = tuple(
         specimen
         for specimen in specimens.values()
@@ -55,7 +55,7 @@ def public_bugs_like(trace: Trace) -> tuple[Specimen | ManagerSpecimen, ...]:
 
 def form_of(trace: Trace) -> str:
     """What a trace does and shows, whichever blocks, hashes, sequences and tokens it names."""
-    steps = _manager_steps(trace) if trace.level == "manager" else _pool_steps(trace)
+    steps = _manager_steps(trace) if trace.level.has_sequences else _pool_steps(trace)
     caching = "" if trace.enable_caching else "caching off | "
     return f"{caching}{'; '.join(steps)} | {symptom_of(trace)}"
 

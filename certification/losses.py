@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 
 from poolproof.certification.description import Description
 from poolproof.certification.jobs import (
-    Chunk,
     Machine,
     campaign_of,
     make_for,
     run_machine_with,
 )
 from poolproof.certification.lost_candidates import LostCandidates
-from poolproof.certification.run_kinds import RunKind
+from poolproof.certification.run_kinds import Chunk, RunKind
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon, Died, Executor, Failed, Finished, Lost

@@ -17,6 +17,7 @@ from poolproof.certification.description import LayoutDescription
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.losses import minimise_lost
 from poolproof.certification.progress import StageProgress
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.exploration.shortest import ShortestResult, shortest_manager_failure
@@ -49,7 +50,7 @@ class WorkloadJob:
     def trace(self, name: str, profile: ManagerProfile, block_size: int) -> Trace:
         """The trace of a workload without commands yet."""
         options = {"block_size": block_size, "layout": self.layout}
-        return Trace(name, "manager", profile, self.num_blocks, True, (), options=options)
+        return Trace(name, Level.MANAGER, profile, self.num_blocks, True, (), options=options)
 
 
 def blocks_to_explore(profile: ManagerProfile, usable: int | None = None) -> int:
@@ -193,7 +194,7 @@ class _Part:
 
 def _joined(stage: str, parts: Sequence[_Part], scope: str) -> StageResult:
     return StageResult(
-        level="manager",
+        level=Level.MANAGER,
         stage=stage,
         outcome=StageOutcome.REFUSED if any(part.failed for part in parts) else StageOutcome.HOLDS,
         steps=sum(part.num_tries for part in parts),

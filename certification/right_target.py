@@ -6,8 +6,10 @@ target, and for finding out which commands a run had reached whose worker was lo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.reference.native_index import NativeDictIndex
@@ -16,24 +18,39 @@ from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
 from poolproof.targets.target import Make
 
-__all__ = ["right_target"]
+__all__ = ["RIGHT_AT", "right_target"]
 
 
 def right_target(trace: Trace) -> Make:
     """The specification at the level of the trace, under its profile."""
+    return lambda num_blocks, enable_caching: RIGHT_AT[trace.level](
+        trace, num_blocks, enable_caching
+    )
 
-    def make(num_blocks: int, enable_caching: bool) -> Any:
-        block_size = int(trace.options.get("block_size", 1))
-        if trace.level == "queue":
-            return NativeDictQueue(num_blocks, profile=trace.profile)
-        if trace.level == "index":
-            return NativeDictIndex(profile=trace.profile)
-        if isinstance(trace.profile, ManagerProfile):
-            return NativeSequenceManager(
-                num_blocks, block_size, enable_caching=enable_caching, profile=trace.profile
-            )
-        return NativeDictPool(
-            num_blocks, enable_caching=enable_caching, profile=trace.profile, block_size=block_size
-        )
 
-    return make
+def _pool(trace: Trace, num_blocks: int, enable_caching: bool) -> NativeDictPool:
+    return NativeDictPool(
+        num_blocks,
+        enable_caching=enable_caching,
+        profile=trace.profile,
+        block_size=int(trace.options.get("block_size", 1)),
+    )
+
+
+def _manager(trace: Trace, num_blocks: int, enable_caching: bool) -> NativeSequenceManager:
+    assert isinstance(trace.profile, ManagerProfile)
+    return NativeSequenceManager(
+        num_blocks,
+        int(trace.options.get("block_size", 1)),
+        enable_caching=enable_caching,
+        profile=trace.profile,
+    )
+
+
+RIGHT_AT: Mapping[Level, Callable[[Trace, int, bool], Any]] = {
+    Level.QUEUE: lambda trace, num_blocks, _: NativeDictQueue(num_blocks, profile=trace.profile),
+    Level.INDEX: lambda trace, _blocks, _caching: NativeDictIndex(profile=trace.profile),
+    Level.POOL: _pool,
+    Level.MANAGER: _manager,
+}
+"""The specification of each level, for a number of blocks, with caching or without."""

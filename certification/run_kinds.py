@@ -10,26 +10,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from poolproof.contract.level import Level
+from poolproof.contract.profile import Profile
 from poolproof.harness.manager_production import ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
-__all__ = ["CHAINS", "INDEX", "POOL", "QUEUE", "RunKind", "manager_kind"]
+__all__ = ["CHAINS", "INDEX", "POOL", "QUEUE", "Chunk", "RunKind", "manager_kind"]
 
 _HASH_BITS = 4
 """With 8 bits, comparing one block of a prefix instead of all is found ten times as late."""
-_STAGES = {"pool": "opaque hashes", "chains": "token chains", "queue": "links and order",
-           "index": "keys and blocks"}  # fmt: skip
-_STEPS = {"pool": 115, "chains": 115, "queue": 40, "index": 40, "manager": 95}
+_STAGES = {
+    Level.QUEUE: "links and order",
+    Level.INDEX: "keys and blocks",
+    Level.POOL: "opaque hashes",
+}
+_STEPS = {Level.QUEUE: 40, Level.INDEX: 40, Level.POOL: 115, Level.MANAGER: 95}
 
 
 @dataclass(frozen=True, slots=True)
 class RunKind:
-    """One kind of runs: what they drive, and which layout of it if that is a manager.
+    """One kind of runs: the level that they drive, and which layout of it if that is a manager."""
 
-    `driven` is "queue", "index", "pool" (opaque hashes), "chains" (token chains) or "manager".
-    """
-
-    driven: str
+    level: Level
+    has_chains: bool = False
+    """Whether a pool is driven by token chains, and not by opaque hashes."""
     layout: str | None = None
     hash_bits: int = 0
     """To how many bits the runs cut a manager's hashes; 0: not at all."""
@@ -39,14 +43,9 @@ class RunKind:
     """The tokens of a block, each in turn, where a manager is built with others than usual."""
 
     @property
-    def level(self) -> str:
-        """The level that the runs belong to."""
-        return "pool" if self.driven == "chains" else self.driven
-
-    @property
     def stage(self) -> str:
         """What a stage of this kind is called, before the name of its driver."""
-        name = _STAGES[self.driven] if self.layout is None else self.layout
+        name = self.layout or ("token chains" if self.has_chains else _STAGES[self.level])
         if self.production:
             return f"{name}, production sizes"
         if self.block_sizes:
@@ -56,7 +55,19 @@ class RunKind:
     @property
     def steps_per_run(self) -> int:
         """About how many commands one run of the plain driver gives, at small sizes."""
-        return _STEPS[self.driven]
+        return _STEPS[self.level]
+
+    @property
+    def name_of_layout(self) -> str:
+        """The layout, of a manager's runs."""
+        assert self.layout is not None
+        return self.layout
+
+    @property
+    def production_of_blocks(self) -> ProductionSizes | None:
+        """The sizes of servers, of runs that are not a manager's."""
+        assert not isinstance(self.production, ManagerSizes)
+        return self.production
 
     def weakened(self) -> RunKind:
         """The kind of a manager's runs in which its hashes collide."""
@@ -71,19 +82,39 @@ class RunKind:
     @property
     def has_production_sizes(self) -> bool:
         """Whether there are runs of this kind at the sizes of servers."""
-        return self.driven in ("queue", "index", "pool", "manager")
+        return not self.has_chains
 
     def at_production_sizes(self, sizes: ProductionSizes | ManagerSizes) -> RunKind:
         """The kind of the same runs at the sizes of servers."""
         return replace(self, production=sizes)
 
 
-QUEUE = RunKind("queue")
-INDEX = RunKind("index")
-POOL = RunKind("pool")
-CHAINS = RunKind("chains")
+QUEUE = RunKind(Level.QUEUE)
+INDEX = RunKind(Level.INDEX)
+POOL = RunKind(Level.POOL)
+CHAINS = RunKind(Level.POOL, has_chains=True)
 
 
 def manager_kind(layout: str) -> RunKind:
     """The kind of the runs of a layout of a manager."""
-    return RunKind("manager", layout)
+    return RunKind(Level.MANAGER, layout=layout)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Runs `first` to `first + count` - 1 of one kind.
+
+    `profile` replaces the target's own, to find out what it behaves as, or to see what misuse
+    does that the target's own leaves undefined.
+    """
+
+    kind: RunKind
+    seed: int
+    first: int
+    count: int
+    profile: Profile | None = None
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the runs."""
+        return range(self.first, self.first + self.count)

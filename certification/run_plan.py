@@ -6,12 +6,13 @@ Decided from what was seen of the target and from what the user asked for; nothi
 from __future__ import annotations
 
 from poolproof.certification.description import Description
+from poolproof.certification.levels import LEVELS
 from poolproof.certification.options import CertifyOptions
-from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
+from poolproof.certification.run_kinds import RunKind
 from poolproof.contract.target import TargetError
 from poolproof.targets.profile_text import profile_words
 
-__all__ = ["kinds_of", "layout_notes", "layouts_not_run"]
+__all__ = ["kinds_of", "layout_notes"]
 
 
 def kinds_of(about: Description, options: CertifyOptions) -> list[RunKind]:
@@ -20,25 +21,8 @@ def kinds_of(about: Description, options: CertifyOptions) -> list[RunKind]:
     Raises TargetError for a layout that the target does not have, or that cannot be run.
     """
     _check_layouts(about, options.layouts)
-    if about.level == "manager":
-        asked = options.layouts or tuple(layout.name for layout in about.layouts)
-        return [
-            layout.kind for layout in about.layouts if layout.name in asked and not layout.why_not
-        ]
-    kinds = [QUEUE] * (about.has_queue or about.level == "queue")
-    kinds += [INDEX] * (about.has_index or about.level == "index")
-    return kinds + [POOL] * (about.level == "pool") + [CHAINS] * about.takes_chains
-
-
-def layouts_not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]]:
-    """The layouts that are left out, each with the reason."""
-    left_out = []
-    for layout in about.layouts:
-        if layout.why_not:
-            left_out.append((f"layout {layout.name}", layout.why_not))
-        elif options.layouts and layout.name not in options.layouts:
-            left_out.append((f"layout {layout.name}", "not asked for (--layout)"))
-    return left_out
+    kinds = [kind for level in LEVELS.values() for kind in level.kinds(about)]
+    return [kind for kind in kinds if not options.layouts or kind.layout in options.layouts]
 
 
 def layout_notes(about: Description) -> list[str]:
@@ -57,8 +41,8 @@ def layout_notes(about: Description) -> list[str]:
 
 
 def _check_layouts(about: Description, asked: tuple[str, ...]) -> None:
-    if asked and about.level != "manager":
-        raise TargetError(f"{about.name} is a {about.level} target; leave out --layout")
+    if asked and not about.level.has_sequences:
+        raise TargetError(f"{about.name} is {about.level.with_article} target; leave out --layout")
     reasons = {layout.name: layout.why_not for layout in about.layouts}
     for name in asked:
         if name not in reasons:

@@ -20,8 +20,8 @@ def load_target_of(trace: Trace, instead: str | None = None) -> Target:
         if part is not None:
             return part
         raise TargetError(
-            f"the trace is of level {trace.level}, but {target.name} is a {target.level} target; "
-            f"name another with --target"
+            f"the trace is of level {trace.level}, but {target.name} is "
+            f"{target.level.with_article} target; name another with --target"
         )
     return target
 
@@ -31,7 +31,7 @@ def maker_for(trace: Trace, target: Target) -> Make:
 
     Raises TargetError where the target takes none.
     """
-    if trace.level == "manager":
+    if trace.level.has_sequences:
         return _layout_of(trace, target)
     speaks_chains = any(hasattr(command, "chain") for command in trace.commands)
     if not speaks_chains and trace.options.get("block_size", 1) == 1:

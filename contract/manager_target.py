@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from poolproof.contract.level import Level
 from poolproof.contract.target import Capabilities, TargetError
 
 __all__ = ["MANAGER_METHODS", "MANAGER_OBSERVERS", "ManagerTarget", "manager_capabilities_of"]
@@ -93,5 +94,5 @@ def manager_capabilities_of(instance: object) -> Capabilities:
     if not has("preempt"):
         verbs.discard("resume")
     return Capabilities(
-        "manager", frozenset(verbs), frozenset(o for o in MANAGER_OBSERVERS if has(o))
+        Level.MANAGER, frozenset(verbs), frozenset(o for o in MANAGER_OBSERVERS if has(o))
     )

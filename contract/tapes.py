@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities
 
@@ -74,7 +75,7 @@ class PlaysTapes(Protocol):
 def is_predictable(profile: Profile, can: Capabilities) -> bool:
     """Whether a right target of this profile has no choice that later commands depend on."""
     return (
-        can.level == "pool"
+        can.level is Level.POOL
         and profile.eviction != "unspecified"
         and profile.retention == "exact"
         and "acquire" not in can.verbs

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from poolproof.contract.errors import PoolproofError
 from poolproof.contract.index_commands import KEY_KINDS
+from poolproof.contract.level import Level
 
 __all__ = [
     "CHAIN_VERBS",
@@ -82,7 +83,7 @@ class Capabilities:
     `key_kinds` are the kinds of keys that an index takes, names of `index_commands.KEY_KINDS`.
     """
 
-    level: str
+    level: Level
     verbs: frozenset[str]
     observers: frozenset[str]
     key_kinds: tuple[str, ...] = ()
@@ -100,16 +101,16 @@ def capabilities_of(instance: object) -> Capabilities:
 
     name = type(instance).__name__
     if has("popleft") and not has("allocate"):
-        _require(name, "queue", [verb for verb in QUEUE_REQUIRED if not has(verb)])
+        _require(name, Level.QUEUE, [verb for verb in QUEUE_REQUIRED if not has(verb)])
         return Capabilities(
-            "queue",
+            Level.QUEUE,
             frozenset(verb for verb in QUEUE_VERBS if has(verb)),
             frozenset({"free_neighbours"} if has("free_neighbours") else ()),
         )
     if has("insert") and (has("pop") or has("get")) and not has("allocate"):
-        _require(name, "index", [verb for verb in INDEX_REQUIRED if not has(verb)])
+        _require(name, Level.INDEX, [verb for verb in INDEX_REQUIRED if not has(verb)])
         return Capabilities(
-            "index",
+            Level.INDEX,
             frozenset(verb for verb in INDEX_VERBS if has(verb)),
             frozenset(observer for observer in INDEX_OBSERVERS if has(observer)),
             _key_kinds(name, getattr(instance, "key_kinds", ("bytes",))),
@@ -117,10 +118,10 @@ def capabilities_of(instance: object) -> Capabilities:
     missing = [verb for verb in POOL_REQUIRED if not has(verb)]
     if not has("acquire"):
         missing += [verb for verb in ("lookup", "touch") if not has(verb)]
-    _require(name, "pool", missing)
+    _require(name, Level.POOL, missing)
     verbs = (*POOL_REQUIRED, "acquire", "lookup", "touch", *POOL_OPTIONAL_VERBS, *CHAIN_VERBS)
     return Capabilities(
-        "pool",
+        Level.POOL,
         frozenset(verb for verb in verbs if has(verb) and verb != "num_free"),
         frozenset(observer for observer in POOL_OBSERVERS if has(observer)),
     )
@@ -137,12 +138,10 @@ def _key_kinds(name: str, declared: Any) -> tuple[str, ...]:
     return kinds
 
 
-_A = {"index": "an index", "queue": "a queue", "pool": "a pool"}
-
-
-def _require(name: str, level: str, missing: list[str]) -> None:
+def _require(name: str, level: Level, missing: list[str]) -> None:
     if missing:
         raise TargetError(
-            f"{name} lacks {', '.join(f'{verb}()' for verb in missing)}, which {_A[level]} target "
-            f"needs; run `poolproof new FILE` for a skeleton with every method"
+            f"{name} lacks {', '.join(f'{verb}()' for verb in missing)}, which "
+            f"{level.with_article} target needs; run `poolproof new FILE` for a skeleton with "
+            "every method"
         )

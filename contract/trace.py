@@ -18,7 +18,7 @@ from typing import Any
 from poolproof.contract.command_json import command_from_json, command_to_json
 from poolproof.contract.commands import Command
 from poolproof.contract.errors import PoolproofError
-from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.level import Level
 from poolproof.contract.misuse import MisuseFailure
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile, ProfileError
@@ -47,7 +47,7 @@ class Trace:
     """
 
     target: str
-    level: str
+    level: Level
     profile: Profile
     num_blocks: int
     enable_caching: bool
@@ -57,6 +57,10 @@ class Trace:
     target_version: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     shown: tuple[ShownState, ...] = ()
+
+    def __post_init__(self) -> None:
+        """The name of a level stands for it. Raises ValueError for what is none."""
+        object.__setattr__(self, "level", Level(self.level))
 
     def with_commands(self, commands: Iterable[Command]) -> Trace:
         """The same set-up with other commands and no violation yet."""
@@ -165,10 +169,10 @@ def _header(name: str, record: dict[str, Any]) -> Trace:
             "upgrade Poolproof to read it"
         )
     try:
-        kind = ManagerProfile if record["level"] == "manager" else Profile
-        profile: Profile = kind.from_mapping(record["profile"])
+        level = _level(name, record["level"])
+        profile: Profile = level.profile_class.from_mapping(record["profile"])
         assumed = record.get("assumed", [])
-        num_blocks, level = record["num_blocks"], record["level"]
+        num_blocks = record["num_blocks"]
         target, options = record["target"], record.get("options", {})
         caching = record["enable_caching"]
     except KeyError as error:
@@ -180,10 +184,6 @@ def _header(name: str, record: dict[str, Any]) -> Trace:
     if num_blocks > MOST_BLOCKS:
         raise TraceError(
             f"{name} line 1: num_blocks must be at most {MOST_BLOCKS:,}, not {num_blocks:,}"
-        )
-    if level not in ("queue", "index", "pool", "manager"):
-        raise TraceError(
-            f"{name} line 1: level {shown(level)} is not one that this version replays"
         )
     if not isinstance(target, str) or not isinstance(options, dict):
         raise TraceError(f"{name} line 1: target must be text and options an object")
@@ -202,6 +202,15 @@ def _header(name: str, record: dict[str, Any]) -> Trace:
         target, level, replace(profile, assumed=tuple(assumed)), num_blocks, caching, (),
         target_version=record.get("target_version"), options=options,
     )  # fmt: skip
+
+
+def _level(name: str, given: Any) -> Level:
+    try:
+        return Level(given)
+    except ValueError as error:
+        raise TraceError(
+            f"{name} line 1: level {shown(given)} is not one that this version replays"
+        ) from error
 
 
 def _body(name: str, trace: Trace, records: list[tuple[int, dict[str, Any]]]) -> Trace:

@@ -11,7 +11,7 @@ from typing import Any
 
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.bugs.clean_pool import CleanPool
-from poolproof.certification.ruler import Veiled
+from poolproof.certification.levels.certified_level import Veiled
 from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Touch
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS

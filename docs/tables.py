@@ -5,7 +5,7 @@ from __future__ import annotations
 from figures import read
 
 from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
-from poolproof.certification.lessons import LESSONS
+from poolproof.certification.levels import LEVELS
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS, Capabilities
 from poolproof.contract.violation import Severity
@@ -70,14 +70,14 @@ def depth_seconds() -> str:
 def lessons() -> str:
     """The methods of each level in the order in which they are best written."""
     parts = []
-    for level, path in LESSONS.items():
+    for level, certified in LEVELS.items():
         lines = [
-            f"{'An' if level == 'index' else 'A'} {level}:",
+            f"{level.with_article.capitalize()}:",
             "",
             "| method | what it does | serves |",
             "|---|---|---|",
         ]
-        lines += [f"| `{s.call}` | {s.what} | {', '.join(s.serves)} |" for s in path]
+        lines += [f"| `{s.call}` | {s.what} | {', '.join(s.serves)} |" for s in certified.lessons]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 

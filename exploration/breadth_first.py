@@ -19,7 +19,7 @@ from poolproof.exploration.memory import peak_mib
 from poolproof.exploration.orbit_space import Transition
 from poolproof.exploration.scope import ALL_VERBS, Scope
 
-__all__ = ["Exploration", "Level", "Partition", "Space", "explore", "reachable"]
+__all__ = ["Exploration", "Partition", "SearchLevel", "Space", "explore", "reachable"]
 
 
 class Space(Protocol):
@@ -35,7 +35,7 @@ class Space(Protocol):
 
 
 @dataclass(slots=True)
-class Level:
+class SearchLevel:
     """What one level held and led to.
 
     `num_found` are its states up to symmetry, `num_states` those they stand for, and
@@ -49,7 +49,7 @@ class Level:
     fired: Counter[str] = field(default_factory=Counter)
     new: Counter[str] = field(default_factory=Counter)
 
-    def add(self, other: Level) -> None:
+    def add(self, other: SearchLevel) -> None:
         """Count another level in."""
         self.num_found += other.num_found
         self.num_states += other.num_states
@@ -64,14 +64,14 @@ class Exploration:
 
     scope: Scope
     has_symmetry: bool
-    levels: list[Level] = field(default_factory=list)
+    levels: list[SearchLevel] = field(default_factory=list)
     stopped: str = ""
     seconds: float = 0.0
 
     @property
-    def total(self) -> Level:
+    def total(self) -> SearchLevel:
         """All levels together."""
-        total = Level()
+        total = SearchLevel()
         for level in self.levels:
             total.add(level)
         return total
@@ -105,7 +105,7 @@ class Partition:
         self.frontier = [state for state in states if self.owns(state)]
         self._seen.update(self.frontier)
 
-    def absorb(self, found: Iterable[Found]) -> Level:
+    def absorb(self, found: Iterable[Found]) -> SearchLevel:
         """Take in what the level before led to; the new states are the frontier now."""
         fresh: Found = {}
         for part in found:
@@ -117,11 +117,11 @@ class Partition:
         self._seen.update(fresh)
         self.frontier = list(fresh)
         new = Counter(fresh.values())
-        return Level(new=Counter({ALL_VERBS[verb]: number for verb, number in new.items()}))
+        return SearchLevel(new=Counter({ALL_VERBS[verb]: number for verb, number in new.items()}))
 
-    def expand(self) -> tuple[Level, list[Found]]:
+    def expand(self) -> tuple[SearchLevel, list[Found]]:
         """What the frontier is and leads to, by the partition that has to hear of it."""
-        level = Level(num_found=len(self.frontier))
+        level = SearchLevel(num_found=len(self.frontier))
         successors, size, seen = self._space.successors, self._space.size, self._seen
         count, number = self._count, self._number
         leaving: list[Found] = [{} for _ in range(count)]
@@ -151,11 +151,11 @@ class Partitions(Protocol):
         """Start from levels that were explored before, the last of them not yet expanded."""
         ...
 
-    def expand(self) -> Level:
+    def expand(self) -> SearchLevel:
         """Expand the frontier; what it leads to is kept for `absorb`."""
         ...
 
-    def absorb(self) -> Level:
+    def absorb(self) -> SearchLevel:
         """Take in what the last `expand` led to."""
         ...
 
@@ -179,11 +179,11 @@ class OnePartition:
         for level in levels:
             self._partition.resume(level)
 
-    def expand(self) -> Level:
+    def expand(self) -> SearchLevel:
         level, self._leaving = self._partition.expand()
         return level
 
-    def absorb(self) -> Level:
+    def absorb(self) -> SearchLevel:
         level = self._partition.absorb(self._leaving)
         self._leaving = []
         return level

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.tapes import PlaysTapes
 from poolproof.contract.target import Capabilities
@@ -62,11 +63,11 @@ class ScopePart:
     by_sessions: bool = False
 
     @property
-    def level(self) -> str:
+    def level(self) -> Level:
         """The level of the states."""
         if self.scope is None:
-            return "queue"
-        return "index" if isinstance(self.scope, IndexScope) else "pool"
+            return Level.QUEUE
+        return Level.INDEX if isinstance(self.scope, IndexScope) else Level.POOL
 
     def only(self, place: int) -> ScopePart:
         """The part that is one state of this one, executed by sessions."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from poolproof.contract.commands import Command
 from poolproof.contract.index_commands import Clear, Contains, Get, IndexKey, Insert, Pop
+from poolproof.contract.level import Level
 from poolproof.contract.profile import USUAL_HASH_BYTES, Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
@@ -74,7 +75,7 @@ class IndexCheck:
         hash_bytes = scope.profile.usual_hash_bytes
         self._keys = plain_keys(scope.key_kinds, scope.num_keys, hash_bytes)
         self._watch = watch
-        self._setup = Trace(name, "index", scope.profile, scope.num_blocks, True, ())
+        self._setup = Trace(name, Level.INDEX, scope.profile, scope.num_blocks, True, ())
 
     def check(self, state: bytes) -> Trace | None:
         """Every operation in the state; the trace of the first that breaks something, or None."""

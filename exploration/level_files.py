@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from poolproof.contract.trace import write_atomically
-from poolproof.exploration.breadth_first import Exploration, Level, Space
+from poolproof.exploration.breadth_first import Exploration, SearchLevel, Space
 from poolproof.exploration.scope import ExplorationError
 
 __all__ = ["LevelFiles", "ResumeError"]
@@ -118,7 +118,7 @@ class LevelFiles:
                     yield joined[place : place + width]
 
 
-def _as_json(level: Level) -> dict[str, Any]:
+def _as_json(level: SearchLevel) -> dict[str, Any]:
     return {
         "num_found": level.num_found,
         "num_states": level.num_states,
@@ -128,8 +128,8 @@ def _as_json(level: Level) -> dict[str, Any]:
     }
 
 
-def _level(kept: Any) -> Level:
-    return Level(
+def _level(kept: Any) -> SearchLevel:
+    return SearchLevel(
         int(kept["num_found"]),
         int(kept["num_states"]),
         int(kept["num_transitions"]),

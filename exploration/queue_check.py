@@ -23,6 +23,7 @@ from poolproof.contract.commands import (
     PrependN,
     Remove,
 )
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
@@ -56,7 +57,7 @@ class QueueCheck:
         self._make = make
         self._num_blocks = num_blocks
         self._watch = watch
-        self._setup = Trace(name, "queue", Profile(), num_blocks, True, ())
+        self._setup = Trace(name, Level.QUEUE, Profile(), num_blocks, True, ())
 
     def check(self, order: Sequence[int]) -> Trace | None:
         """Every operation in the state; the trace of the first that breaks something, or None."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from poolproof.contract.commands import Command
 from poolproof.contract.content import Key
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
@@ -48,7 +49,7 @@ class StateCheck:
         self._scope = scope
         self._watch = watch
         self._wide = wide
-        self._setup = Trace(name, "pool", profile, self.num_blocks, True, ())
+        self._setup = Trace(name, Level.POOL, profile, self.num_blocks, True, ())
 
     def check(self, state: Representative) -> Trace | None:
         """Every command in the state; the trace of the first that breaks something, or None."""

@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any
 
-from poolproof.exploration.breadth_first import Found, Level, Partition, Space
+from poolproof.exploration.breadth_first import Found, Partition, SearchLevel, Space
 from poolproof.exploration.memory import peak_mib
 from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.exploration.scope import ExplorationError, Scope
@@ -90,8 +90,8 @@ class WorkerProcesses:
                         part.append(state)
             self._ask([("resume", b"".join(part)) for part in parts])
 
-    def expand(self) -> Level:
-        total = Level()
+    def expand(self) -> SearchLevel:
+        total = SearchLevel()
         self._passing = [[] for _ in self._owners]
         answers = self._ask([("expand", None)] * len(self._owners))
         # Kept, and not asked for in the end: after an interruption no answer belongs to a question.
@@ -102,8 +102,8 @@ class WorkerProcesses:
                 passing.append(packed)
         return total
 
-    def absorb(self) -> Level:
-        total = Level()
+    def absorb(self) -> SearchLevel:
+        total = SearchLevel()
         for level in self._ask([("absorb", passing) for passing in self._passing]):
             total.add(level)
         self._passing = [[] for _ in self._owners]

@@ -69,7 +69,7 @@ class _Fuzzer:
         self._worker = CampaignWorker(target, order, open_black_box(black_box))
         self._corpus = black_box.with_name(_CORPUS)
         self._corpus.mkdir(exist_ok=True)
-        self._files = {str(path) for path in files_of(target, order.settings.level)}
+        self._files = {str(path) for path in files_of(target, order.settings.driven_level)}
         self._seed = 1 + order.settings.seed
         self._orders: SimpleQueue[tuple[WorkerOrder, Beacon]] = SimpleQueue()
         self._answers: SimpleQueue[WorkerReport | BaseException] = SimpleQueue()

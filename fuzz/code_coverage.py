@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any
 
 from poolproof.fuzz.coverage_record import CodeCoverage, CoveragePoint, FileCoverage
-from poolproof.fuzz.level_runs import LONGEST_RUN, runs_of
+from poolproof.fuzz.level_runs import runs_of
 from poolproof.fuzz.messages import CorpusTape
 from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.settings import CampaignSettings
@@ -57,7 +57,7 @@ def is_installed() -> bool:
 def measure_coverage(target: Any, task: CoverageTask, beacon: Beacon) -> CodeCoverage:
     """Replay the tapes; a job for an isolation. Raises TargetError."""
     beacon.bump()
-    files = files_of(target, task.settings.level)
+    files = files_of(target, task.settings.driven_level)
     if not files:
         return CodeCoverage(why_not="the target has no Python source whose lines could be counted")
     tapes = tuple(_affordable(task.tapes))
@@ -66,9 +66,8 @@ def measure_coverage(target: Any, task: CoverageTask, beacon: Beacon) -> CodeCov
     curve, states = [], set[int]()
     for number, tape in enumerate(tapes, start=1):
         choices = RecordedChoices(new_cells(), None, answers_of(tape.tape))
-        longest = LONGEST_RUN[task.settings.level]
         with meter:
-            runs.run(choices, runs.visits(set()), beacon.bump, max_steps=longest)
+            runs.run(choices, runs.visits(set()), beacon.bump, max_steps=runs.longest_run)
         states.update(unpack(tape.states))
         if number == len(tapes) or _is_power_of_ten(number):
             seen = CodeCoverage(meter.read())

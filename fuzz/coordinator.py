@@ -27,6 +27,7 @@ from poolproof.fuzz.findings import (
     waiting_line_of,
 )
 from poolproof.fuzz.folder import CampaignFolder
+from poolproof.fuzz.level_runs import RUNS_AT
 from poolproof.fuzz.merge import News, merge
 from poolproof.fuzz.messages import CorpusTape, WorkerOrder, WorkerReport
 from poolproof.fuzz.settings import CampaignSettings
@@ -37,8 +38,6 @@ from poolproof.harness.ending_signals import signals_wait
 
 __all__ = ["Campaign", "CampaignBudget"]
 
-ROUND_STEPS = {"queue": 20_000, "index": 20_000, "pool": 50_000, "manager": 10_000}
-"""The most that one order asks for."""
 
 ROUND_SECONDS = 1.0
 """A worker reports at least so often; what it has not reported is lost with it."""
@@ -127,7 +126,10 @@ class Campaign:
         self._status = replace(
             earlier
             or CampaignStatus(
-                target=settings.target, level=settings.level, scope=scope, activity="starting"
+                target=settings.target,
+                level=settings.driven_level,
+                scope=scope,
+                activity="starting",
             ),
             num_possible=num_possible,
             num_workers=workers.num_workers,
@@ -206,7 +208,10 @@ class Campaign:
         if budget.quiet_steps is not None and quiet >= budget.quiet_steps:
             return 0
         # Whatever a lost worker has not reported is lost too, so it is asked to report more often.
-        most = max(500, ROUND_STEPS[self._settings.level] >> self._caution.get(worker, 0))
+        most = max(
+            500,
+            RUNS_AT[self._settings.driven_level].steps_of_an_order >> self._caution.get(worker, 0),
+        )
         if budget.steps is None:
             return most
         left = budget.steps - done - sum(self._outstanding.values())

@@ -12,12 +12,14 @@ from dataclasses import replace
 from math import perm
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.recorded_choices import RecordedChoices
+from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import number_of
 from poolproof.fuzz.subject import CampaignSubject
-from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
+from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun, Visits
 from poolproof.harness.index_session import IndexSession
 from poolproof.harness.index_workload import IndexPlan, IndexWorkload, required_index_facts
 from poolproof.harness.target_call import constructing, crash
@@ -27,28 +29,23 @@ __all__ = ["IndexRuns"]
 _BETWEEN_KEYS = b"\xff"
 
 
-class IndexRuns:
-    """Runs against the indexes that one subject builds; see `LevelRuns`."""
+class IndexRuns(LevelRuns):
+    """Runs against the indexes that one subject builds."""
 
-    has_guide = False
+    usual_blocks = 3
+
+    @staticmethod
+    def scope_of(settings: CampaignSettings) -> str:
+        """The bounds of what counts as a state."""
+        return f"{settings.num_blocks} blocks, {settings.num_hashes} keys"
 
     def __init__(self, subject: CampaignSubject, known: set[int], source: random.Random) -> None:
         del known, source  # nothing is guided here
-        self._subject = subject
+        super().__init__(subject)
         blocks, keys = subject.num_blocks, subject.settings.num_hashes
         most = blocks if subject.profile.duplicates == "kept" else min(blocks, 1)
         of_one_key = sum(perm(blocks, filed) for filed in range(most + 1))
-        self.num_possible: int | None = of_one_key**keys
-        self.facts_required: frozenset[str] = frozenset()
-
-    def opening(self, *, guided: bool) -> tuple[int, ...]:
-        """Nothing is fixed."""
-        del guided
-        return ()
-
-    def visits(self, known: set[int]) -> Visits:
-        """An empty record of states."""
-        return Visits(known)
+        self.num_possible = of_one_key**keys
 
     def run(
         self,
@@ -61,9 +58,9 @@ class IndexRuns:
         begin: Callable[[Trace], None] | None = None,
     ) -> TapeRun:
         del guided
-        subject = self._subject
+        subject = self.subject
         num_blocks, profile = subject.num_blocks, subject.profile
-        setup = Trace(subject.name, "index", profile, num_blocks, True, ())
+        setup = Trace(subject.name, Level.INDEX, profile, num_blocks, True, ())
         if begin is not None:
             begin(setup)
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
+from poolproof.contract.level import Level
 from poolproof.fuzz.index_runs import IndexRuns
 from poolproof.fuzz.manager_runs import ManagerRuns
 from poolproof.fuzz.pool_runs import PoolRuns
@@ -13,21 +15,19 @@ from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.subject import CampaignSubject, LoadedTarget, subject_of
 from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun
 
-__all__ = ["LONGEST_RUN", "run_tape", "runs_of"]
+__all__ = ["RUNS_AT", "run_tape", "runs_of"]
 
-LONGEST_RUN = {"queue": 400, "index": 400, "pool": 1_000, "manager": 400}
-"""Commands before a run is ended and everything given back."""
+RUNS_AT: Mapping[Level, type[QueueRuns | IndexRuns | PoolRuns | ManagerRuns]] = {
+    Level.QUEUE: QueueRuns,
+    Level.INDEX: IndexRuns,
+    Level.POOL: PoolRuns,
+    Level.MANAGER: ManagerRuns,
+}
 
 
 def runs_of(subject: CampaignSubject, known: set[int], source: random.Random) -> LevelRuns:
     """The runs of the subject's level."""
-    kinds: dict[str, type[QueueRuns | IndexRuns | PoolRuns | ManagerRuns]] = {
-        "queue": QueueRuns,
-        "index": IndexRuns,
-        "pool": PoolRuns,
-        "manager": ManagerRuns,
-    }
-    return kinds[subject.level](subject, known, source)
+    return RUNS_AT[subject.level](subject, known, source)
 
 
 def run_tape(
@@ -40,5 +40,5 @@ def run_tape(
     runs = runs_of(subject_of(target, settings), set(), random.Random(0))
     choices = RecordedChoices(new_cells(), None, answers_of(tape))
     visits = runs.visits(set())
-    run = runs.run(choices, visits, announce, max_steps=LONGEST_RUN[settings.level])
+    run = runs.run(choices, visits, announce, max_steps=runs.longest_run)
     return run, frozenset(visits.numbers())

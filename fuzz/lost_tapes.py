@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
-from poolproof.fuzz.level_runs import LONGEST_RUN, runs_of
+from poolproof.fuzz.level_runs import runs_of
 from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.subject import LoadedTarget, subject_of
@@ -31,8 +29,8 @@ def culprit_of(executor: Executor[LoadedTarget], lost_tape: LostTape, lost: Lost
     settings = lost_tape.settings
     setup = Trace(
         target=settings.target,
-        level=settings.level,
-        profile=ManagerProfile() if settings.level == "manager" else Profile(),
+        level=settings.driven_level,
+        profile=settings.driven_level.profile_class(),
         num_blocks=settings.num_blocks,
         enable_caching=True,
         commands=(),
@@ -52,6 +50,6 @@ def _repeat(target: LoadedTarget, again: Again[LostTape], beacon: Beacon) -> Non
             choices,
             runs.visits(set()),
             journal.announce,
-            max_steps=LONGEST_RUN[settings.level],
+            max_steps=runs.longest_run,
             begin=journal.begin,
         )

@@ -11,13 +11,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.fuzz.manager_states import manager_state
 from poolproof.fuzz.recorded_choices import RecordedChoices
+from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.subject import CampaignSubject
-from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
+from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun, Visits
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.manager_workload import ManagerWorkload
@@ -30,25 +32,21 @@ _CACHING_OFF, _CACHING_CHOICES = 0, 8
 _MOST_DRAINING = 10_000
 
 
-class ManagerRuns:
-    """Runs against the managers that one subject builds; see `LevelRuns`."""
+class ManagerRuns(LevelRuns):
+    """Runs against the managers that one subject builds."""
 
     has_guide = False
-    num_possible: int | None = None
+    steps_of_an_order = 10_000
+    usual_blocks = 8
+
+    @staticmethod
+    def scope_of(settings: CampaignSettings) -> str:
+        """The bounds of what counts as a state."""
+        return f"layout {settings.layout}, up to {settings.num_blocks} blocks"
 
     def __init__(self, subject: CampaignSubject, known: set[int], source: random.Random) -> None:
         del known, source  # nothing is guided here
-        self._subject = subject
-        self.facts_required: frozenset[str] = frozenset()
-
-    def opening(self, *, guided: bool) -> tuple[int, ...]:
-        """Nothing is fixed."""
-        del guided
-        return ()
-
-    def visits(self, known: set[int]) -> Visits:
-        """An empty record of states."""
-        return Visits(known)
+        super().__init__(subject)
 
     def run(
         self,
@@ -64,7 +62,7 @@ class ManagerRuns:
         setup = self._setup(choices)
         if begin is not None:
             begin(setup)
-        subject = self._subject
+        subject = self.subject
         try:
             session = ManagerSession(
                 subject.make(setup.num_blocks, setup.enable_caching),
@@ -91,13 +89,13 @@ class ManagerRuns:
         return TapeRun(session.num_commands, session.facts, trace)
 
     def _setup(self, choices: RecordedChoices) -> Trace:
-        subject = self._subject
+        subject = self.subject
         most, null = subject.settings.num_blocks, subject.profile.null_block
         usable = min(_FEWEST_BLOCKS, most) + choices.below(max(1, most - _FEWEST_BLOCKS + 1))
         num_blocks = max(usable + (null is not None), 0 if null is None else null + 1)
         return Trace(
             target=subject.name,
-            level="manager",
+            level=Level.MANAGER,
             profile=subject.profile,
             num_blocks=num_blocks,
             enable_caching=choices.below(_CACHING_CHOICES) != _CACHING_OFF,

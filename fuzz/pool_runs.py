@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
+from poolproof.contract.level import Level
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.contract.trace import Trace
 from poolproof.exploration.exhaustive_run import scope_under
@@ -21,8 +22,9 @@ from poolproof.fuzz.novelty_graph import NoveltyGraph
 from poolproof.fuzz.one_block import OneBlockRules, is_steerable
 from poolproof.fuzz.pool_run import PoolRun
 from poolproof.fuzz.recorded_choices import RecordedChoices
+from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.subject import CampaignSubject
-from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
+from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun, Visits
 from poolproof.harness.facts import required_facts
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import alphabet
@@ -36,18 +38,30 @@ _CACHING_OFF, _CACHING_CHOICES = 0, 8
 _COMMON_ALONE, _KINDS = 0, 4
 
 
-class PoolRuns:
-    """Runs against the pools that one subject builds; see `LevelRuns`."""
+class PoolRuns(LevelRuns):
+    """Runs against the pools that one subject builds."""
+
+    longest_run = 1_000
+    steps_of_an_order = 50_000
+    usual_blocks = 8
+
+    @staticmethod
+    def scope_of(settings: CampaignSettings) -> str:
+        """The bounds of what counts as a state."""
+        return (
+            f"{settings.num_blocks} blocks, {settings.num_hashes} hashes, references up to "
+            f"{settings.max_references}"
+        )
 
     def __init__(self, subject: CampaignSubject, known: set[int], source: random.Random) -> None:
         settings = subject.settings
-        self._subject = subject
+        super().__init__(subject)
         self._source = source
         self._can = can = _capabilities(subject)
         bounds = Scope(settings.num_blocks, settings.num_hashes, settings.max_references)
         scope = bounds if can is None else scope_under(bounds, subject.profile, can)
         self.has_guide = can is not None and is_steerable(subject.profile, can)
-        self.num_possible: int | None = scope.num_orbits if scope.is_closed else None
+        self.num_possible = scope.num_orbits if scope.is_closed else None
         self._graph = NoveltyGraph(OneBlockRules(scope), known, self.num_possible, source)
         self.facts_required = frozenset(() if can is None else required_facts(subject.profile, can))
 
@@ -77,7 +91,7 @@ class PoolRuns:
         setup = self._setup(enable_caching)
         if begin is not None:
             begin(setup)
-        subject = self._subject
+        subject = self.subject
         try:
             target = subject.make(subject.num_blocks, enable_caching)
             session = PoolSession(
@@ -100,10 +114,10 @@ class PoolRuns:
         return TapeRun(session.num_commands, session.facts, trace)
 
     def _setup(self, enable_caching: bool) -> Trace:
-        subject = self._subject
+        subject = self.subject
         return Trace(
             target=subject.name,
-            level="pool",
+            level=Level.POOL,
             profile=subject.profile,
             num_blocks=subject.num_blocks,
             enable_caching=enable_caching,

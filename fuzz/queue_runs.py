@@ -13,12 +13,14 @@ from dataclasses import replace
 from math import perm
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.recorded_choices import RecordedChoices
+from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import number_of
 from poolproof.fuzz.subject import CampaignSubject
-from poolproof.fuzz.tape_run import Announce, TapeRun, Visits
+from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun, Visits
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.queue_workload import QueueWorkload, required_queue_facts
 from poolproof.harness.target_call import constructing, crash
@@ -26,26 +28,21 @@ from poolproof.harness.target_call import constructing, crash
 __all__ = ["QueueRuns"]
 
 
-class QueueRuns:
-    """Runs against the queues that one subject builds; see `LevelRuns`."""
+class QueueRuns(LevelRuns):
+    """Runs against the queues that one subject builds."""
 
-    has_guide = False
+    usual_blocks = 5
+
+    @staticmethod
+    def scope_of(settings: CampaignSettings) -> str:
+        """The bounds of what counts as a state."""
+        return f"{settings.num_blocks} blocks"
 
     def __init__(self, subject: CampaignSubject, known: set[int], source: random.Random) -> None:
         del known, source  # nothing is guided here
-        self._subject = subject
+        super().__init__(subject)
         blocks = subject.num_blocks
-        self.num_possible: int | None = sum(perm(blocks, queued) for queued in range(blocks + 1))
-        self.facts_required: frozenset[str] = frozenset()
-
-    def opening(self, *, guided: bool) -> tuple[int, ...]:
-        """Nothing is fixed."""
-        del guided
-        return ()
-
-    def visits(self, known: set[int]) -> Visits:
-        """An empty record of states."""
-        return Visits(known)
+        self.num_possible = sum(perm(blocks, queued) for queued in range(blocks + 1))
 
     def run(
         self,
@@ -58,8 +55,8 @@ class QueueRuns:
         begin: Callable[[Trace], None] | None = None,
     ) -> TapeRun:
         del guided
-        subject = self._subject
-        setup = Trace(subject.name, "queue", subject.profile, subject.num_blocks, True, ())
+        subject = self.subject
+        setup = Trace(subject.name, Level.QUEUE, subject.profile, subject.num_blocks, True, ())
         if begin is not None:
             begin(setup)
         try:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
@@ -26,12 +27,12 @@ class LoadedTarget(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def level(self) -> str: ...
+    def level(self) -> Level: ...
     @property
     def profile(self) -> Profile: ...
     @property
     def make(self) -> Make: ...
-    def part_at(self, level: str, /) -> Any: ...
+    def part_at(self, level: Level, /) -> Any: ...
     def layout(self, name: str, /) -> Any: ...
 
 
@@ -43,7 +44,7 @@ class CampaignSubject:
     """
 
     name: str
-    level: str
+    level: Level
     profile: Profile
     make: Make
     num_blocks: int
@@ -59,25 +60,25 @@ class CampaignSubject:
 
 def subject_of(target: LoadedTarget, settings: CampaignSettings) -> CampaignSubject:
     """The level of the target that the settings name. Raises TargetError where it has none."""
-    level, name = settings.level, settings.target
-    if level == "manager" and target.level == "manager":
+    level, name = settings.driven_level, settings.target
+    if settings.layout and level.has_sequences:
         layout = target.layout(settings.layout)
         return _subject(
             name, level, layout.profile, layout.make, settings, block_size=layout.block_size
         )
-    if level == target.level:
-        profile = Profile() if level == "queue" else target.profile
-        return _subject(name, level, profile, target.make, settings)
-    part = target.part_at(level)
+    part = target if level is target.level else target.part_at(level)
     if part is not None:
-        profile = Profile() if level == "queue" else part.profile
-        return _subject(part.name, level, profile, part.make, settings)
-    raise TargetError(f"{name} is a {target.level} target and has no {level} level to fuzz")
+        # A target goes by the name that it was given, by which it is found again.
+        name = name if part is target else part.name
+        return _subject(name, level, level.judged_by(part.profile), part.make, settings)
+    raise TargetError(
+        f"{name} is {target.level.with_article} target and has no {level} level to fuzz"
+    )
 
 
 def _subject(
     name: str,
-    level: str,
+    level: Level,
     profile: Profile,
     make: Make,
     settings: CampaignSettings,

@@ -9,15 +9,14 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
-from poolproof.fuzz.level_runs import runs_of
+from poolproof.fuzz.level_runs import RUNS_AT, runs_of
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.subject import subject_of
 from poolproof.harness.isolation import Beacon
 
-__all__ = ["Survey", "survey"]
-
-DEFAULT_BLOCKS = {"queue": 5, "index": 3, "pool": 8, "manager": 8}
+__all__ = ["Survey", "settled", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +32,25 @@ class Survey:
 
 
 def survey(target: Any, asked: CampaignSettings, beacon: Beacon) -> Survey:
-    """Look at the target. An empty level or layout, or 0 blocks, stand for the usual ones.
+    """Look at the target. No level, an empty layout, or 0 blocks stand for the usual ones.
 
     Raises TargetError for what the target does not have, ScopeError for bounds.
     """
     beacon.bump()
     level = asked.level or target.level
-    settings = replace(asked, level=level, num_blocks=asked.num_blocks or DEFAULT_BLOCKS[level])
-    if level == "manager":
+    settings = settled(asked, level)
+    if level.has_sequences:
         settings = replace(settings, layout=asked.layout or _usual_layout(target))
     elif asked.layout:
         raise TargetError(f"{asked.target} is no manager; leave out --layout")
     runs = runs_of(subject_of(target, settings), set(), random.Random(0))
-    return Survey(settings, runs.num_possible, _scope_of(settings))
+    return Survey(settings, runs.num_possible, runs.scope_of(settings))
+
+
+def settled(asked: CampaignSettings, level: Level) -> CampaignSettings:
+    """The settings at a level, with its usual number of blocks where none was asked for."""
+    num_blocks = asked.num_blocks or RUNS_AT[level].usual_blocks
+    return replace(asked, level=level, num_blocks=num_blocks)
 
 
 def _usual_layout(target: Any) -> str:
@@ -53,17 +58,6 @@ def _usual_layout(target: Any) -> str:
     for layout in target.layouts:
         if layout.make is not None:
             return str(layout.name)
-    raise TargetError(f"{target.name} is a {target.level} target and has no manager level to fuzz")
-
-
-def _scope_of(settings: CampaignSettings) -> str:
-    if settings.level == "queue":
-        return f"{settings.num_blocks} blocks"
-    if settings.level == "index":
-        return f"{settings.num_blocks} blocks, {settings.num_hashes} keys"
-    if settings.level == "manager":
-        return f"layout {settings.layout}, up to {settings.num_blocks} blocks"
-    return (
-        f"{settings.num_blocks} blocks, {settings.num_hashes} hashes, references up to "
-        f"{settings.max_references}"
+    raise TargetError(
+        f"{target.name} is {target.level.with_article} target and has no manager level to fuzz"
     )

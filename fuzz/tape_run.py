@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.recorded_choices import RecordedChoices
+from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.subject import CampaignSubject
 
 __all__ = ["Announce", "LevelRuns", "TapeRun", "Visits"]
 
@@ -56,25 +59,42 @@ class TapeRun:
     trace: Trace | None = None
 
 
-class LevelRuns(Protocol):
+class LevelRuns(ABC):
     """Runs of one level of one target, one after the other.
 
     `num_possible` is the known number of states, None where there is none; `has_guide` tells
     whether `run(..., guided=True)` can choose commands by novelty.
     """
 
-    num_possible: int | None
-    has_guide: bool
-    facts_required: frozenset[str]
+    longest_run: ClassVar[int] = 400
+    """Commands before a run is ended and everything given back."""
+    steps_of_an_order: ClassVar[int] = 20_000
+    """How many commands a worker gives before it reports."""
+    usual_blocks: ClassVar[int]
+    """Usable blocks where nobody said how many."""
+
+    has_guide = False
+
+    def __init__(self, subject: CampaignSubject) -> None:
+        self.subject = subject
+        self.num_possible: int | None = None
+        self.facts_required: frozenset[str] = frozenset()
+
+    @staticmethod
+    @abstractmethod
+    def scope_of(settings: CampaignSettings) -> str:
+        """How large what is driven is, in words."""
 
     def opening(self, *, guided: bool) -> tuple[int, ...]:
         """The first answers of a tape of this kind; the rest is open."""
-        ...
+        del guided
+        return ()
 
     def visits(self, known: set[int]) -> Visits:
         """An empty record of states, for a run to fill."""
-        ...
+        return Visits(known)
 
+    @abstractmethod
     def run(
         self,
         choices: RecordedChoices,
@@ -89,4 +109,3 @@ class LevelRuns(Protocol):
 
         `begin` hears the header of the trace before the target is built.
         """
-        ...

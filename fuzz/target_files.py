@@ -12,12 +12,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from poolproof.contract.level import Level
+
 __all__ = ["files_of"]
 
 _JUDGES = ("poolproof.contract.", "poolproof.harness.", "poolproof.targets.")
 
 
-def files_of(target: Any, level: str) -> tuple[Path, ...]:
+def files_of(target: Any, level: Level) -> tuple[Path, ...]:
     """The files, sorted; none for a target whose class is not written in Python, or not known."""
     holder = target.part_at(level)
     found: dict[str, Path] = {}

@@ -17,7 +17,7 @@ from pathlib import Path
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.black_box import open_black_box
 from poolproof.fuzz.corpus import TapeSchedule
-from poolproof.fuzz.level_runs import LONGEST_RUN, runs_of
+from poolproof.fuzz.level_runs import runs_of
 from poolproof.fuzz.messages import (
     CorpusTape,
     FailingRun,
@@ -109,7 +109,6 @@ class CampaignWorker:
         self._cells = cells
         self._runs = runs_of(subject_of(target, order.settings), self._known, self._source)
         self._schedule = TapeSchedule()
-        self._longest = LONGEST_RUN[order.settings.level]
         self._num_runs = 0
         names = ["guided", "mutated", "fresh"] if self._runs.has_guide else ["mutated", "fresh"]
         self._yield_of = dict.fromkeys(names, 1.0)
@@ -138,7 +137,7 @@ class CampaignWorker:
         with collected_afterwards():
             choices = RecordedChoices(self._cells, None, answers_of(tape))
             visits = self._runs.visits(self._known)
-            run = self._runs.run(choices, visits, beacon.bump, max_steps=self._longest)
+            run = self._runs.run(choices, visits, beacon.bump, max_steps=self._runs.longest_run)
             self._note(done, strategy, run, visits, choices)
 
     def report(self, done: Round) -> WorkerReport:
@@ -165,7 +164,7 @@ class CampaignWorker:
             self._repeat(done, beacon)
             return
         strategy = self._choose_strategy()
-        place, max_steps = -1, self._longest
+        place, max_steps = -1, self._runs.longest_run
         given = self._runs.opening(guided=strategy == "guided")
         if strategy == "mutated":
             place = self._schedule.choose(self._source)
@@ -173,7 +172,7 @@ class CampaignWorker:
             tape = self._schedule.tape(place)
             given = mutated(answers_of(tape), answers_of(other), self._source)
         if strategy != "guided" and self._source.randrange(_SHORT_RUNS) == 0:
-            max_steps = 10 + self._longest // 10
+            max_steps = 10 + self._runs.longest_run // 10
         choices = RecordedChoices(self._cells, self._source, given)
         visits = self._runs.visits(self._known)
         guided = strategy != "fresh" and self._runs.has_guide
@@ -233,7 +232,7 @@ class CampaignWorker:
         for _ in range(2):
             choices = RecordedChoices(self._cells, None, answers_of(tape))
             visits = self._runs.visits(self._known)
-            run = self._runs.run(choices, visits, beacon.bump, max_steps=self._longest)
+            run = self._runs.run(choices, visits, beacon.bump, max_steps=self._runs.longest_run)
             self._note(done, "repeated", run, visits, choices)
             seen.append(visits.numbers())
         done.num_stable += seen[0] == seen[1]

@@ -16,6 +16,7 @@ from poolproof.contract.commands import (
     Command,
     PopLeftN,
 )
+from poolproof.contract.level import Level
 from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Load
 from poolproof.contract.trace import Trace
 
@@ -66,7 +67,7 @@ class Extent:
 
         Those depend on the state, and are noted by the session.
         """
-        if setup.level == "manager":
+        if setup.level.has_sequences:
             return cls._of_manager_run(setup, commands)
         extent = cls({"blocks": (setup.num_blocks, setup.num_blocks)})
         lists = counts = 0
@@ -88,7 +89,7 @@ class Extent:
         extent.note("commands in a run", number)
         extent.note("blocks in one allocation", counts)
         extent.note("entries in one list", lists)
-        if setup.level == "pool":
+        if setup.level is Level.POOL:
             extent.note("hashes", len(hashes))
             extent.note("bytes of a hash", *(len(key) for key in hashes if isinstance(key, bytes)))
         extent.note("commands between readings of events", setup.options.get("events_every", 1))

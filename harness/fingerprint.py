@@ -61,7 +61,7 @@ def fingerprint_of(trace: Trace) -> str:
             record["block_hash"] = key(record["block_hash"])
         if "key" in record:
             record["key"] = key(record["key"])
-        if "chain" in record and trace.level != "manager":
+        if "chain" in record and not trace.level.has_sequences:
             record["chain"] = key(record["chain"])
         for name in ("seq_id", "child_id"):
             if name in record:

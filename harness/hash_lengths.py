@@ -38,7 +38,7 @@ def length_of_hashes(trace: Trace) -> int | None:
 
     None where there is no such, where tokens are hashed, and where the profile fixes the length.
     """
-    is_opaque = trace.level in ("pool", "index") and trace.options.get("block_size", 1) == 1
+    is_opaque = trace.level.has_hashes and trace.options.get("block_size", 1) == 1
     if not is_opaque or trace.profile.fixed_hash_bytes is not None:
         return None
     lengths = {len(found) for found in _hashes_in(trace.commands)}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
@@ -45,7 +46,7 @@ class IndexCampaign:
     production: ProductionSizes | None = None
 
     def __post_init__(self) -> None:
-        require_stated(self.only, "index")
+        require_stated(self.only, Level.INDEX)
 
     def plan(self, number: int) -> IndexPlan:
         """How large run number `number` is, and how long."""
@@ -58,7 +59,7 @@ class IndexCampaign:
         """The header of the trace that run number `number` makes if it fails."""
         return Trace(
             target=self.name,
-            level="index",
+            level=Level.INDEX,
             profile=self.profile,
             num_blocks=self.plan(number).num_blocks,
             enable_caching=True,

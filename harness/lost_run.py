@@ -161,7 +161,7 @@ def _misuse_at_the_end(trace: Trace) -> MisuseFailure | None:
 
     The specification has to tell: the target is gone.
     """
-    if trace.level != "pool" or not trace.commands:
+    if not trace.level.has_misuse or not trace.commands:
         return None
     block_size = int(trace.options.get("block_size", 1))
 

@@ -9,6 +9,7 @@ from math import lcm
 from typing import Any
 
 from poolproof.contract.commands import Command, Reset
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
@@ -61,7 +62,7 @@ class ManagerCampaign:
     names: ContentNames = field(default_factory=ContentNames, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        require_stated(self.only, "manager")
+        require_stated(self.only, Level.MANAGER)
 
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` makes if it fails.
@@ -76,7 +77,7 @@ class ManagerCampaign:
         num_blocks += null is not None
         return Trace(
             target=self.name,
-            level="manager",
+            level=Level.MANAGER,
             profile=self.profile,
             num_blocks=max(num_blocks, 0 if null is None else null + 1),
             enable_caching=choices.below(8) != 0,

@@ -233,7 +233,7 @@ class _Search:
     def progress(self) -> Minimisation:
         """What was reached, under the names that a finished trace has."""
         best = self._best
-        if self._cursor.is_finished and self._trace.level == "manager":
+        if self._cursor.is_finished and self._trace.level.has_sequences:
             # Sequences are A, B, C in the order of their appearance.
             renamed = tuple(sequences_renamed(best.commands))
             named = best if renamed == best.commands else self._execute(self._trace, renamed)
@@ -344,7 +344,7 @@ def _setup_size(setup: Trace) -> tuple[bool, int]:
 
 def _work_of(setup: Trace, commands: Sequence[object]) -> int:
     # An index is built with no blocks of its own, however high the ids go that it is given.
-    return len(commands) + (0 if setup.level == "index" else setup.num_blocks)
+    return len(commands) + (setup.num_blocks if setup.level.is_built_of_blocks else 0)
 
 
 def _size(attempt: Attempt) -> tuple[int, int, int]:

@@ -11,12 +11,13 @@ at a cost of some ten executions of the trace each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.manager_commands import ManagerCommand
 from poolproof.contract.trace import Trace
 from poolproof.harness.careful_session import CAREFUL
@@ -183,12 +184,8 @@ class Lowered:
 
 def passes_for(best: Best) -> Sequence[Pass]:
     """The passes of a round, in their order."""
-    if best.setup.level == "index":
-        return _LONG_PASSES_OF_INDEXES if len(best.relative) > LONG_TRACE else _PASSES_OF_INDEXES
-    is_manager = best.setup.level == "manager"
-    if len(best.relative) <= LONG_TRACE:
-        return _PASSES_OF_MANAGERS if is_manager else _PASSES
-    return _LONG_PASSES_OF_MANAGERS if is_manager else _LONG_PASSES
+    short, long = _PASSES_AT[best.setup.level]
+    return long if len(best.relative) > LONG_TRACE else short
 
 
 def _smaller_commands(
@@ -263,7 +260,7 @@ def _one_block_less(best: Best) -> Iterator[TraceVariant]:
         return
     for candidate in for_one_block_less(best.relative):
         yield TraceVariant(setup, candidate)
-    if setup.level == "manager":
+    if setup.level.has_sequences:
         for candidate in (*without_a_sequence(best.relative), *fewer_tokens(best.relative)):
             yield TraceVariant(setup, candidate)
 
@@ -384,3 +381,11 @@ _LONG_PASSES_OF_INDEXES: tuple[Pass, ...] = (
     WithoutWindows("small windows", _places, longest=2 * FINEST_OF_LONG),
     *_PLAINER_NAMES,
 )
+
+_PASSES_AT: Mapping[Level, tuple[Sequence[Pass], Sequence[Pass]]] = {
+    Level.QUEUE: (_PASSES, _LONG_PASSES),
+    Level.INDEX: (_PASSES_OF_INDEXES, _LONG_PASSES_OF_INDEXES),
+    Level.POOL: (_PASSES, _LONG_PASSES),
+    Level.MANAGER: (_PASSES_OF_MANAGERS, _LONG_PASSES_OF_MANAGERS),
+}
+"""For traces of usual length and for long ones."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
@@ -40,7 +41,7 @@ class QueueCampaign:
     production: ProductionSizes | None = None
 
     def __post_init__(self) -> None:
-        require_stated(self.only, "queue")
+        require_stated(self.only, Level.QUEUE)
 
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` makes if it fails; 1 to 8 blocks."""
@@ -51,7 +52,7 @@ class QueueCampaign:
             seed, num_blocks = run.seed, run.num_blocks
         return Trace(
             target=self.name,
-            level="queue",
+            level=Level.QUEUE,
             profile=Profile(),
             num_blocks=num_blocks,
             enable_caching=True,

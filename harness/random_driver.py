@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
@@ -127,7 +128,7 @@ class PoolCampaign:
     production: ProductionSizes | None = None
 
     def __post_init__(self) -> None:
-        require_stated(self.only, "pool")
+        require_stated(self.only, Level.POOL)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
         """Run number `number`; `announce` hears each command before it is applied."""
@@ -142,7 +143,7 @@ def setup_of(campaign: PoolCampaign, plan: RunPlan) -> Trace:
     """The header of the trace that the run makes if it fails."""
     return Trace(
         target=campaign.name,
-        level="pool",
+        level=Level.POOL,
         profile=campaign.profile,
         num_blocks=plan.num_blocks,
         enable_caching=plan.enable_caching,

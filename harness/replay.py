@@ -6,11 +6,12 @@ since the trace was made) are left out and counted, never passed over in silence
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
@@ -23,7 +24,7 @@ from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.target_call import constructing, crash
 
-__all__ = ["Replay", "replay", "start_session"]
+__all__ = ["SESSIONS", "Replay", "replay", "start_session"]
 
 Session = PoolSession | QueueSession | IndexSession | ManagerSession
 Make = Callable[[int, bool], Any]
@@ -38,32 +39,52 @@ class Replay:
     violation: Violation | None
 
 
+def _queue_session(setup: Trace, make: Make) -> QueueSession:
+    return QueueSession(make(setup.num_blocks, True), setup.num_blocks)
+
+
+def _index_session(setup: Trace, make: Make) -> IndexSession:
+    return IndexSession(make(setup.num_blocks, True), setup.num_blocks, setup.profile)
+
+
+def _pool_session(setup: Trace, make: Make) -> PoolSession:
+    return open_pool_session(
+        make,
+        setup.profile,
+        setup.num_blocks,
+        enable_caching=setup.enable_caching,
+        options=setup.options,
+    )
+
+
+def _manager_session(setup: Trace, make: Make) -> ManagerSession:
+    assert isinstance(setup.profile, ManagerProfile)
+    return open_manager_session(
+        make,
+        setup.profile,
+        setup.num_blocks,
+        int(setup.options["block_size"]),
+        enable_caching=setup.enable_caching,
+        options=setup.options,
+    )
+
+
+SESSIONS: Mapping[Level, Callable[[Trace, Make], Session]] = {
+    Level.QUEUE: _queue_session,
+    Level.INDEX: _index_session,
+    Level.POOL: _pool_session,
+    Level.MANAGER: _manager_session,
+}
+"""What opens a session, as the header of a trace says."""
+
+
 def start_session(trace: Trace, make: Make) -> Session | Violation:
     """A session set up as the trace's header says; a violation if the target cannot be built.
 
     Raises TargetError for a target that lacks required methods.
     """
     try:
-        if trace.level == "queue":
-            return QueueSession(make(trace.num_blocks, True), trace.num_blocks)
-        if trace.level == "index":
-            return IndexSession(make(trace.num_blocks, True), trace.num_blocks, trace.profile)
-        if isinstance(trace.profile, ManagerProfile):
-            return open_manager_session(
-                make,
-                trace.profile,
-                trace.num_blocks,
-                int(trace.options["block_size"]),
-                enable_caching=trace.enable_caching,
-                options=trace.options,
-            )
-        return open_pool_session(
-            make,
-            trace.profile,
-            trace.num_blocks,
-            enable_caching=trace.enable_caching,
-            options=trace.options,
-        )
+        return SESSIONS[trace.level](trace, make)
     except TargetError:
         raise
     except (Exception, SystemExit) as error:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS, Profile
 from poolproof.contract.target import TargetError, capabilities_of
 from poolproof.contract.trace import Trace
@@ -87,8 +88,8 @@ class RequestWorkload:
             result.violation = crash(constructing("target", self.num_blocks), error)
             result.trace = self._trace(result, ())
             return result
-        if can.level != "pool":
-            raise TargetError(f"{name} is a {can.level}; requests need a pool")
+        if can.level is not Level.POOL:
+            raise TargetError(f"{name} is {can.level.with_article}; requests need a pool")
         if self.check_every is None:
             self._run_unchecked(result, pool, served)
         else:
@@ -159,7 +160,7 @@ class RequestWorkload:
     def _trace(self, result: WorkloadResult, commands: Iterable[Command]) -> Trace:
         return Trace(
             target=result.name,
-            level="pool",
+            level=Level.POOL,
             profile=result.profile,
             num_blocks=self.num_blocks,
             enable_caching=True,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
@@ -106,7 +107,7 @@ class SequenceWorkload:
     def _trace(self, result: SequenceWorkloadResult, commands: tuple[Command, ...]) -> Trace:
         return Trace(
             target=result.name,
-            level="manager",
+            level=Level.MANAGER,
             profile=result.profile,
             num_blocks=self.num_blocks,
             enable_caching=True,

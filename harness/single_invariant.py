@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.misuse import Misuse
 from poolproof.contract.observation import (
     PoolLedger,
@@ -44,16 +45,16 @@ __all__ = [
     "verdict",
 ]
 
-STATED_AT: dict[str, tuple[str, ...]] = {
-    "queue": ("I1", "OWN", "LINK", "ORD", "CRASH"),
-    "index": ("IDX", "CRASH"),
-    "pool": tuple(name for name in STATEMENTS if name != "DATA"),
-    "manager": tuple(name for name in STATEMENTS if name not in ("EVT", "MISUSE")),
+STATED_AT: dict[Level, tuple[str, ...]] = {
+    Level.QUEUE: ("I1", "OWN", "LINK", "ORD", "CRASH"),
+    Level.INDEX: ("IDX", "CRASH"),
+    Level.POOL: tuple(name for name in STATEMENTS if name != "DATA"),
+    Level.MANAGER: tuple(name for name in STATEMENTS if name not in ("EVT", "MISUSE")),
 }
 """The invariants that a level can state, and that `only` may name there."""
 
 
-def require_stated(only: str | None, level: str) -> None:
+def require_stated(only: str | None, level: Level) -> None:
     """Raises ValueError for what is no invariant, or none that the level can state."""
     if only is not None and only not in STATED_AT[level]:
         known = ", ".join(STATED_AT[level])

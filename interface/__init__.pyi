@@ -18,6 +18,7 @@ from poolproof.contract.content import TokenChain as TokenChain
 from poolproof.contract.depth import Depth as Depth
 from poolproof.contract.errors import OptionError as OptionError
 from poolproof.contract.errors import PoolproofError as PoolproofError
+from poolproof.contract.level import Level as Level
 from poolproof.contract.manager_profile import CacheGroup as CacheGroup
 from poolproof.contract.manager_profile import ManagerProfile as ManagerProfile
 from poolproof.contract.manager_target import ManagerTarget as ManagerTarget

@@ -259,7 +259,7 @@ def shrink(
     if small.violation is None:
         return small
     small = replace(small, fingerprint=fingerprint_of(small), shown=())
-    if small.level != "manager":
+    if not small.level.has_sequences:
         return small
     watched = watch_isolated(small, target, limits, in_process=in_process)
     return replace(small, shown=() if watched is None else watched.shown)

@@ -31,7 +31,7 @@ def _fuzz(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
             subject.level,
             max(_USABLE_BLOCKS[subject.level], subject.profile.null_block or 0),
             seed=seed,
-            layout=LAYOUT if subject.level == "manager" else "",
+            layout=LAYOUT if subject.level.has_sequences else "",
         ),
         stream=f"kill matrix {subject.id} {seed}",
         max_steps=_STEPS_A_ROUND,

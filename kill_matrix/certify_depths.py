@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 
 from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
-from poolproof.certification.jobs import Chunk, Machine, campaign_of, run_machine_with
+from poolproof.certification.jobs import Machine, campaign_of, run_machine_with
+from poolproof.certification.run_kinds import Chunk
 from poolproof.contract.depth import Depth
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import Beacon
@@ -63,9 +64,9 @@ def _runs(
 
 def _chunks(depth: Depth, subject: MatrixSubject) -> int:
     budget = BUDGETS[depth]
-    if subject.level == "manager":
+    if subject.level.has_sequences:
         return budget.chunks_of_layout(1)
-    return budget.chunks[kind_of(subject).driven]
+    return budget.chunks[kind_of(subject)]
 
 
 def _search_quick(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from poolproof.certification.jobs import Chunk, Machine, campaign_of, make_for, run_machine_with
+from poolproof.certification.jobs import Machine, campaign_of, make_for, run_machine_with
 from poolproof.certification.ruler import MOST_RUNS
-from poolproof.certification.run_kinds import RunKind, manager_kind
+from poolproof.certification.run_kinds import Chunk, RunKind, manager_kind
 from poolproof.contract.commands import Command
 from poolproof.contract.depth import Depth
 from poolproof.contract.manager_profile import ManagerProfile
@@ -41,7 +41,7 @@ _MOST_ATTEMPTS = 1500
 
 def kind_of(subject: MatrixSubject) -> RunKind:
     """The kind of its runs (`run_kinds.py`)."""
-    return manager_kind(LAYOUT) if subject.level == "manager" else RunKind(subject.level)
+    return manager_kind(LAYOUT) if subject.level.has_sequences else RunKind(subject.level)
 
 
 def campaign_for(subject: MatrixSubject, seed: int) -> Any:

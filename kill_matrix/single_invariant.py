@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from functools import partial
 
+from poolproof.contract.level import Level
 from poolproof.harness.isolation import Beacon
 from poolproof.harness.single_invariant import STATED_AT
 from poolproof.invariants.catalogue import STATEMENTS
@@ -45,7 +46,7 @@ def _why_not(name: str, subject: MatrixSubject) -> str | None:
         return "its profile promises nothing about misuse"
     if name == "ORD" and rules.eviction == "unspecified":
         return "its profile promises no order"
-    if name == "I3" and subject.level == "pool" and rules.null_block is None:
+    if name == "I3" and subject.level is Level.POOL and rules.null_block is None:
         return "without a null block that is the caller's duty at pool level"
     if name == "LINK" and not _shows_links(subject):
         return "it shows no links"

@@ -11,6 +11,7 @@ from poolproof.bugs.manager_oddities import MANAGER_ODDITIES
 from poolproof.bugs.manager_specimen import ManagerSpecimen
 from poolproof.bugs.oddities import ODDITIES
 from poolproof.bugs.specimen import Specimen
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.targets.target import Make, ManagerLayout, Target
@@ -33,7 +34,7 @@ class MatrixSubject:
 
     id: str
     title: str
-    level: str
+    level: Level
     make: Make = field(repr=False)
     profile: Profile = field(repr=False)
     cls: type = field(repr=False)
@@ -48,7 +49,7 @@ class MatrixSubject:
     def options(self) -> dict[str, Any]:
         """What the traces of this subject are set up with, beside the sizes."""
         weak = {"weak_hashes": self.weak_hashes} if self.weak_hashes else {}
-        return {"layout": LAYOUT, **weak} if self.level == "manager" else weak
+        return {"layout": LAYOUT, **weak} if self.level.has_sequences else weak
 
     def target(self) -> Target:
         """The subject as `certify` would have loaded it."""
@@ -71,7 +72,7 @@ class MatrixSubject:
 
 def subjects() -> dict[str, MatrixSubject]:
     """All rows by id: queue, pool and manager specimens, then the oddities."""
-    in_order = sorted(SPECIMENS.values(), key=lambda found: found.level != "queue")
+    in_order = sorted(SPECIMENS.values(), key=lambda found: found.level is not Level.QUEUE)
     rows = [_planted(found) for found in in_order]
     rows += [_planted_manager(found) for found in MANAGER_SPECIMENS.values()]
     rows += [_odd(cls) for cls in (*ODDITIES, *MANAGER_ODDITIES)]
@@ -84,7 +85,7 @@ def _planted(found: Specimen) -> MatrixSubject:
         title=found.title,
         level=found.level,
         make=found.make,
-        profile=found.profile if found.level == "pool" else Profile(),
+        profile=found.level.judged_by(found.profile),
         cls=found.cls,
         threads=(found.thread,) if found.thread else (),
         severity=found.severity.value,
@@ -96,7 +97,7 @@ def _planted_manager(found: ManagerSpecimen) -> MatrixSubject:
     return MatrixSubject(
         id=found.id,
         title=found.title,
-        level="manager",
+        level=Level.MANAGER,
         make=found.make,
         profile=found.profile,
         cls=found.cls,
@@ -115,7 +116,7 @@ def _odd(cls: Any) -> MatrixSubject:
         return MatrixSubject(
             id=cls.__name__,
             title=title,
-            level="manager",
+            level=Level.MANAGER,
             make=_manager_maker(cls),
             profile=ManagerProfile.from_mapping(rows),
             cls=cls,
@@ -126,7 +127,7 @@ def _odd(cls: Any) -> MatrixSubject:
     return MatrixSubject(
         id=cls.__name__,
         title=title,
-        level="queue" if is_queue else "pool",
+        level=Level.QUEUE if is_queue else Level.POOL,
         make=_queue_maker(cls) if is_queue else _pool_maker(cls),
         profile=Profile.from_mapping(rows),
         cls=cls,

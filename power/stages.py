@@ -16,9 +16,9 @@ from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
 from poolproof.certification.description import Description
 from poolproof.certification.exploration import Exploring
 from poolproof.certification.finding_collector import FindingCollector
-from poolproof.certification.jobs import Chunk, Machine, campaign_of, run_hypothesis
+from poolproof.certification.jobs import Machine, campaign_of, run_hypothesis
 from poolproof.certification.progress import SilentProgress
-from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
+from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, Chunk, RunKind
 from poolproof.contract.depth import Depth
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
@@ -93,9 +93,7 @@ def stages_of(kinds: Collection[RunKind], depth: Depth, seed: int) -> list[Stage
         plain, thorough = [], []
         for kind in kinds:
             chunks = (
-                budget.chunks[kind.driven]
-                if kind.layout is None
-                else budget.chunks_of_layout(len(kinds))
+                budget.chunks[kind] if kind.layout is None else budget.chunks_of_layout(len(kinds))
             )
             first, last = done.get(kind, 0), chunks * RUNS_PER_CHUNK
             plain.append(Stage("plain", kind, step, seed, tuple(kinds), first, last - first))

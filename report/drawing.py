@@ -38,7 +38,7 @@ from poolproof.report.expected_pool import ExpectedPool, LostTrackError
 from poolproof.report.key_letters import KeyLetters
 from poolproof.report.wording import num_blocks_of, shortened
 
-__all__ = ["HEADINGS", "Drawing", "Row", "draw"]
+__all__ = ["HEADINGS", "Drawing", "Row", "draw_index", "draw_pool", "draw_queue"]
 
 HEADINGS = ("#", "command", "free queue", "held", "index", "note")
 """Held: block x owners. Index: hash -> blocks. The free queue stands head first."""
@@ -87,19 +87,31 @@ class Drawing:
     caption: str = "the states are those of a right allocator; held is block x owners"
 
 
-def draw(trace: Trace) -> Drawing:
-    """The drawing of a trace of the queue, index or pool level."""
-    letters = KeyLetters()
-    if trace.level == "queue":
-        states, headings = _queue_states(trace), _QUEUE_HEADINGS
-    elif trace.level == "index":
-        states, headings = _index_states(trace, letters), _INDEX_HEADINGS
-    else:
-        states, headings = _pool_states(trace, letters), HEADINGS
+def draw_queue(trace: Trace) -> Drawing:
+    """The drawing of a queue's trace."""
+    return _drawn(trace, KeyLetters(), lambda _: _queue_states(trace), _QUEUE_HEADINGS)
+
+
+def draw_index(trace: Trace) -> Drawing:
+    """The drawing of an index's trace."""
+    return _drawn(trace, KeyLetters(), partial(_index_states, trace), _INDEX_HEADINGS)
+
+
+def draw_pool(trace: Trace) -> Drawing:
+    """The drawing of a pool's trace."""
+    return _drawn(trace, KeyLetters(), partial(_pool_states, trace), HEADINGS)
+
+
+def _drawn(
+    trace: Trace,
+    letters: KeyLetters,
+    states_of: Callable[[KeyLetters], Iterable[State]],
+    headings: tuple[str, ...],
+) -> Drawing:
     failing = -2 if trace.violation is None else trace.violation.command_index
     rows, lost = [], None
     left_out = range(_FIRST_ROWS, len(trace.commands) + 1 - _LAST_ROWS)
-    for number, (text, cells, problem) in enumerate(states):
+    for number, (text, cells, problem) in enumerate(states_of(letters)):
         lost = lost or problem
         if number not in left_out or len(left_out) < 2:
             rows.append(Row(number, text, *cells(), violating=number == failing + 1))

@@ -15,8 +15,8 @@ from rich.text import Text
 from poolproof.certification.finding import Finding, FindingStatus
 from poolproof.contract.outside import printable
 from poolproof.contract.trace import Trace
-from poolproof.report.drawing import Drawing, draw
-from poolproof.report.manager_drawing import command_words, draw_manager
+from poolproof.report.drawing import Drawing
+from poolproof.report.level_views import VIEWS, sentence_of
 from poolproof.report.wording import set_up_of, severity_words, shell_line
 
 __all__ = ["drawing_of", "finding_report", "form_words", "plain_text", "trace_report"]
@@ -47,7 +47,7 @@ def finding_report(finding: Finding, trace_file: str | None = None) -> Renderabl
 
 def drawing_of(trace: Trace) -> Drawing:
     """The steps of a trace as the specification takes them, and what a manager showed."""
-    return draw_manager(trace) if trace.level == "manager" else draw(trace)
+    return VIEWS[trace.level].draw(trace)
 
 
 def trace_report(trace: Trace) -> RenderableType:
@@ -57,8 +57,7 @@ def trace_report(trace: Trace) -> RenderableType:
     if trace.violation is not None:
         parts.append(Padding(Text(_sentence(trace)), (0, 2)))
     parts.append(Padding(_steps(drawing), (0, 2)))
-    if trace.level == "manager":
-        # Who reads has to know whose states these are: the target may have been run, or not.
+    if VIEWS[trace.level].has_caption:
         parts.append(Padding(Text(drawing.caption, style="dim"), (0, 2)))
     if drawing.lost_track:
         parts.append(Padding(Text(drawing.lost_track, style="yellow"), (0, 2)))
@@ -92,12 +91,7 @@ def _headline(trace: Trace) -> RenderableType:
 def _sentence(trace: Trace) -> str:
     """The violation's sentence; what was wanted and what was found stand below each other."""
     assert trace.violation is not None
-    text = trace.violation.sentence
-    if trace.level == "manager":
-        # As in the table: sequences are named by letters.
-        for command in trace.commands[trace.violation.command_index :]:
-            text = text.replace(str(command), command_words(command))
-    text = printable(text)
+    text = printable(sentence_of(trace, trace.violation))
     what, wanted, rest = text.partition("; wanted <")
     if not wanted:
         return text

@@ -32,7 +32,7 @@ else:
 
 def reproducer(trace: Trace) -> str:
     """The text of the script. Raises TargetError where there is no such form."""
-    if trace.level != "pool" or any(hasattr(c, "chain") for c in trace.commands):
+    if any(hasattr(command, "chain") for command in trace.commands):
         raise TargetError(
             "only traces of native pools without token chains can be written as plain calls; "
             "use --as pytest"

@@ -18,7 +18,7 @@ from rich.text import Text
 from poolproof.certification.certificate import Certificate, StageOutcome, StageResult, Verdict
 from poolproof.certification.finding import Finding, FindingStatus
 from poolproof.certification.known_findings import ENTRIES_FILE
-from poolproof.certification.lessons import UNFINISHED
+from poolproof.certification.lab import UNFINISHED
 from poolproof.certification.verdict import failing, reasons_inconclusive
 from poolproof.contract.outside import printable
 from poolproof.report.finding_report import finding_report

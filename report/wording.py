@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.text import Text
 
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.outside import printable
 from poolproof.contract.trace import Trace
@@ -49,19 +50,32 @@ def num_blocks_of(trace: Trace) -> str:
 
 def set_up_of(trace: Trace) -> str:
     """What the target of a trace was built with."""
-    blocks = num_blocks_of(trace)
-    if trace.level == "queue":
-        return f"queue of {blocks}"
-    if trace.level == "index":
-        return f"index over {blocks}"
-    caching = f"caching {'on' if trace.enable_caching else 'off'}"
-    if isinstance(trace.profile, ManagerProfile):
-        size = trace.options.get("block_size", 1)
-        layout = trace.options.get("layout", trace.profile.layout_name)
-        bits = trace.options.get(WEAK_HASHES)
-        hashes = f", hashes cut to {bits} bits" if bits else ""
-        return f"manager of {blocks} of {size} tokens, layout {layout}{hashes}, {caching}"
-    return f"pool of {blocks}, {caching}"
+    return _SET_UPS[trace.level](trace)
+
+
+def _pool_set_up(trace: Trace) -> str:
+    return f"pool of {num_blocks_of(trace)}, {_caching(trace)}"
+
+
+def _manager_set_up(trace: Trace) -> str:
+    assert isinstance(trace.profile, ManagerProfile)
+    blocks, size = num_blocks_of(trace), trace.options.get("block_size", 1)
+    layout = trace.options.get("layout", trace.profile.layout_name)
+    bits = trace.options.get(WEAK_HASHES)
+    hashes = f", hashes cut to {bits} bits" if bits else ""
+    return f"manager of {blocks} of {size} tokens, layout {layout}{hashes}, {_caching(trace)}"
+
+
+def _caching(trace: Trace) -> str:
+    return f"caching {'on' if trace.enable_caching else 'off'}"
+
+
+_SET_UPS: Mapping[Level, Callable[[Trace], str]] = {
+    Level.QUEUE: lambda trace: f"queue of {num_blocks_of(trace)}",
+    Level.INDEX: lambda trace: f"index over {num_blocks_of(trace)}",
+    Level.POOL: _pool_set_up,
+    Level.MANAGER: _manager_set_up,
+}
 
 
 def in_a_template(value: object) -> object:

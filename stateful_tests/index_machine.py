@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis.stateful import initialize, precondition, rule
 
+from poolproof.contract.level import Level
 from poolproof.contract.trace import Trace
 from poolproof.harness.index_session import IndexSession
 from poolproof.harness.index_workload import IndexWorkload, small_index_plan
@@ -37,7 +38,7 @@ class IndexMachine(SessionMachine[IndexSession]):
         plan = small_index_plan(choices, self.campaign.profile.fixed_hash_bytes)
         setup = Trace(
             target=self.campaign.name,
-            level="index",
+            level=Level.INDEX,
             profile=self.campaign.profile,
             num_blocks=plan.num_blocks,
             enable_caching=True,

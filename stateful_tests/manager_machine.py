@@ -11,6 +11,7 @@ from collections.abc import Callable
 from hypothesis.stateful import initialize, rule
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.trace import Trace
 from poolproof.harness.choices import Choices
 from poolproof.harness.manager_driver import ManagerCampaign
@@ -53,7 +54,7 @@ class ManagerMachine(SessionMachine[ManagerSession]):
         null = campaign.profile.null_block
         return Trace(
             target=campaign.name,
-            level="manager",
+            level=Level.MANAGER,
             profile=campaign.profile,
             num_blocks=3 + choices.below(10) + (0 if null is None else null + 1),
             # The last answer and not the first: what shrinks gets caching on.

@@ -12,6 +12,7 @@ from typing import Any
 from hypothesis.stateful import initialize, precondition, rule
 
 from poolproof.contract.commands import Command, Free
+from poolproof.contract.level import Level
 from poolproof.contract.trace import Trace
 from poolproof.harness.choices import Choices
 from poolproof.harness.pool_session import PoolSession
@@ -62,7 +63,7 @@ class PoolMachine(SessionMachine[PoolSession]):
         null = campaign.profile.null_block
         return Trace(
             target=campaign.name,
-            level="pool",
+            level=Level.POOL,
             profile=campaign.profile,
             num_blocks=2 + choices.below(8) + (0 if null is None else null + 1),
             # The last answer and not the first: what shrinks gets caching on.

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis.stateful import initialize, precondition, rule
 
 from poolproof.contract.commands import Command
+from poolproof.contract.level import Level
 from poolproof.contract.trace import Trace
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.queue_workload import QueueWorkload
@@ -43,7 +44,7 @@ class QueueMachine(SessionMachine[QueueSession]):
         """Choose the size, then build the target and a workload for it."""
         setup = Trace(
             target=self.campaign.name,
-            level="queue",
+            level=Level.QUEUE,
             profile=self.campaign.profile,
             num_blocks=1 + choices.below(8),
             enable_caching=True,

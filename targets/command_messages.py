@@ -30,6 +30,7 @@ from poolproof.contract.commands import (
     Reset,
     Touch,
 )
+from poolproof.contract.level import Level
 from poolproof.contract.outside import shown
 
 __all__ = [
@@ -74,6 +75,11 @@ class Hello:
     verbs: frozenset[str]
     observers: frozenset[str]
     profile: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether it is a free queue, whose order is no matter of choice to show."""
+        return self.level == Level.QUEUE
 
 
 def texts_of(keys: Iterable[bytes]) -> str:

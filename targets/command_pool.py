@@ -59,14 +59,14 @@ class CommandPool:
         self._carriers: dict[bytes, Any] = {}
         self._named: list[bytes] = []
         self._events: list[Any] = []
-        if hello.level == "queue":
+        if hello.is_queue:
             # A queue has no optional view of its order.
             self._lists.add("free_order")
         for name, method in self._methods().items():
             if name in hello.verbs or name in hello.observers:
                 setattr(self, name, method)
         self.num_free = self._num_free
-        if hello.level == "queue":
+        if hello.is_queue:
             self.free_order = self._free_order
         if state is not None:
             missing = (self._lists | {"num_free"}) - state.keys()

@@ -8,6 +8,7 @@ from typing import Any
 
 from poolproof.contract.commands import Cache, Command, Lookup
 from poolproof.contract.content import Key
+from poolproof.contract.level import Level
 from poolproof.contract.tapes import PlayedTape, TapeLostError
 from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import ViolationError
@@ -22,7 +23,7 @@ class CommandTapes:
     """Plays tapes on the program of a session."""
 
     def __init__(self, hello: Hello, session: CommandSession) -> None:
-        self.can = Capabilities(hello.level, hello.verbs, hello.observers)
+        self.can = Capabilities(Level(hello.level), hello.verbs, hello.observers)
         self._hello = hello
         self._session = session
 

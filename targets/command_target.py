@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import (
     POOL_OBSERVERS,
@@ -67,7 +69,7 @@ def command_target(name: str, base: str, overrides: Mapping[str, Any]) -> Target
 
     return Target(
         name=name,
-        level=hello.level,
+        level=Level(hello.level),
         shape="command",
         profile=profile,
         version=f"{hello.name} {hello.version}" if hello.version else hello.name,
@@ -80,25 +82,37 @@ def command_target(name: str, base: str, overrides: Mapping[str, Any]) -> Target
 
 def check_hello(hello: Hello) -> None:
     """Raises ProtocolError for an introduction of something that cannot be driven."""
-    if hello.level == "manager":
+    if hello.level == Level.MANAGER:
         raise ProtocolError(
             "it is a manager; programs are driven at the levels pool and queue, so let it serve "
             "the pool below its manager"
         )
-    if hello.level not in {"pool", "queue"}:
+    spoken = _SPOKEN.get(hello.level)
+    if spoken is None:
         raise ProtocolError(f'its "level" is {hello.level!r}; it is "pool" or "queue"')
-    queue = hello.level == "queue"
-    _check_names("verbs", hello.verbs, QUEUE_VERBS if queue else _POOL_VERBS)
-    _check_names("observers", hello.observers, _QUEUE_OBSERVERS if queue else POOL_OBSERVERS)
-    required = {verb for verb in (QUEUE_REQUIRED if queue else POOL_REQUIRED) if verb in _ALL_VERBS}
-    if not queue and "acquire" not in hello.verbs:
+    _check_names("verbs", hello.verbs, spoken.verbs)
+    _check_names("observers", hello.observers, spoken.observers)
+    required = set(spoken.verbs) & spoken.required
+    if not hello.is_queue and "acquire" not in hello.verbs:
         required |= {"lookup", "touch"}
     missing = sorted(required - hello.verbs)
     if missing:
         raise ProtocolError(f'its "verbs" lack {", ".join(missing)}, which a {hello.level} needs')
 
 
-_ALL_VERBS = frozenset((*_POOL_VERBS, *QUEUE_VERBS))
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """What a program of a level may announce, and what it has to."""
+
+    verbs: tuple[str, ...]
+    observers: tuple[str, ...]
+    required: frozenset[str]
+
+
+_SPOKEN: Mapping[str, _Spoken] = {
+    Level.QUEUE: _Spoken(QUEUE_VERBS, _QUEUE_OBSERVERS, frozenset(QUEUE_REQUIRED)),
+    Level.POOL: _Spoken(_POOL_VERBS, POOL_OBSERVERS, frozenset(POOL_REQUIRED)),
+}
 
 
 def _check_names(key: str, names: frozenset[str], known: tuple[str, ...]) -> None:

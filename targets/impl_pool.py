@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.impl.block_pool import BlockPool
@@ -47,7 +48,7 @@ def impl_pool(name: str, overrides: Mapping[str, Any]) -> Target:
 
     return Target(
         name=name,
-        level="pool",
+        level=Level.POOL,
         shape="native",
         profile=profile,
         version=None,
@@ -73,7 +74,7 @@ def impl_queue(name: str, overrides: Mapping[str, Any]) -> Target:
 
     return Target(
         name=name,
-        level="queue",
+        level=Level.QUEUE,
         shape="queue",
         profile=profile,
         version=None,
@@ -113,7 +114,7 @@ def impl_index(name: str, overrides: Mapping[str, Any]) -> Target:
 
     return Target(
         name=name,
-        level="index",
+        level=Level.INDEX,
         shape="index",
         profile=profile,
         version=None,

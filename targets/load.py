@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.targets.command_target import PREFIX, command_target
 from poolproof.targets.impl_pool import impl_index, impl_pool, impl_queue
@@ -119,11 +120,11 @@ def _target_of_class(spec: TargetSpec, cls: type, api: str | None) -> Target:
     if shape == "queue" and has_queue_shape(cls):
         return vllm_queue_target(text, cls, version)
     if shape == "index" and has_index_shape(cls):
-        declared = declared_profile(cls, "index")
+        declared = declared_profile(cls, Level.INDEX)
         return vllm_index_target(text, cls, version, {**declared, **overrides})
     if shape in MANAGER_SHAPES:
         return MANAGER_SHAPES[shape].build(text, cls, overrides, version)
-    level = {"native": "pool", "native-manager": "manager"}.get(shape, shape)
+    level = {"native": Level.POOL, "native-manager": Level.MANAGER}.get(shape) or Level(shape)
     return native_target(text, cls, level, overrides, version)
 
 
@@ -131,7 +132,7 @@ def _shape_of(cls: type) -> str:
     """The shape of the class, or of an instance where the class has none."""
     shape = _shape_by_methods(cls)
     if shape is None:
-        shape = ask_instance(cls, "pool", _shape_by_methods)
+        shape = ask_instance(cls, Level.POOL, _shape_by_methods)
     if shape is None:
         public = [name for name in vars(cls) if not name.startswith("_")]
         raise TargetError(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.targets.target import Make, ManagerLayout, Target
 
@@ -55,7 +56,7 @@ def manager_target(
     assert make is not None
     return Target(
         name=name,
-        level="manager",
+        level=Level.MANAGER,
         shape=shape,
         profile=first.profile,
         version=version,

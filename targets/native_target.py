@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
-from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.profile import ProfileError
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.manager_target import manager_target
@@ -24,15 +26,12 @@ __all__ = ["ask_instance", "declared_profile", "native_target"]
 
 _Answer = TypeVar("_Answer")
 
-_A = {"manager": "a manager", "pool": "a pool", "queue": "a queue", "index": "an index"}
-"""The levels with their article."""
-
 _BLOCK_SIZE = 4
 """Tokens a block that a native manager is built with, but for runs with other sizes."""
 
 
 def native_target(
-    name: str, cls: type, level: str, overrides: Mapping[str, Any], version: str | None
+    name: str, cls: type, level: Level, overrides: Mapping[str, Any], version: str | None
 ) -> Target:
     """A native manager, pool, queue or index class as a target.
 
@@ -42,10 +41,10 @@ def native_target(
     _check_constructor(cls, level)
     _check_methods(cls, level)
     declared = declared_profile(cls, level)
-    kind = ManagerProfile if level == "manager" else Profile
+    rows = level.profile_class
     try:
-        kind.from_mapping(declared)
-        profile = kind.from_mapping({**declared, **overrides})
+        rows.from_mapping(declared)
+        profile = rows.from_mapping({**declared, **overrides})
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
     if isinstance(profile, ManagerProfile):
@@ -62,16 +61,16 @@ def native_target(
     return Target(
         name=name,
         level=level,
-        shape="native" if level == "pool" else level,
+        shape=_NATIVE[level].shape,
         profile=profile,
         version=version,
         source=source_of(cls),
-        make=_maker(cls, level),
+        make=_NATIVE[level].maker(cls),
         real_class=cls,
     )
 
 
-def declared_profile(cls: type, level: str = "pool") -> Mapping[str, Any]:
+def declared_profile(cls: type, level: Level = Level.POOL) -> Mapping[str, Any]:
     """The rows that the class states, or that its constructor seems to set; else none."""
     found = getattr(cls, "profile", None)
     if found is None or inspect.isdatadescriptor(found) or callable(found):
@@ -81,30 +80,32 @@ def declared_profile(cls: type, level: str = "pool") -> Mapping[str, Any]:
     return {} if found is None else found
 
 
-def ask_instance(cls: type, level: str, question: Callable[[Any], _Answer]) -> _Answer | None:
+def ask_instance(cls: type, level: Level, question: Callable[[Any], _Answer]) -> _Answer | None:
     """The answer of an instance of four blocks; None where it cannot be built or asked.
 
     Raises TargetError where the question does.
     """
     try:
-        return apart(lambda: question(_maker(cls, level)(4, True)))
+        return apart(lambda: question(_NATIVE[level].maker(cls)(4, True)))
     except NoAnswerError:
         return None
 
 
-def _maker(cls: type, level: str) -> Make:
-    if level == "queue":
-        return lambda num_blocks, enable_caching: cls(num_blocks)  # noqa: ARG005 -- see Target.make
-    if level == "index":
-        if _takes_num_blocks(cls):
-            return lambda num_blocks, enable_caching: cls(num_blocks)  # noqa: ARG005 -- see Target.make
-        return lambda num_blocks, enable_caching: cls()  # noqa: ARG005 -- see Target.make
-    if level == "manager":
-        return _manager_maker(cls, _BLOCK_SIZE)
+def _queue_maker(cls: type) -> Make:
+    return lambda num_blocks, enable_caching: cls(num_blocks)  # noqa: ARG005 -- see Target.make
+
+
+def _index_maker(cls: type) -> Make:
+    if _takes_num_blocks(cls):
+        return _queue_maker(cls)
+    return lambda num_blocks, enable_caching: cls()  # noqa: ARG005 -- see Target.make
+
+
+def _pool_maker(cls: type) -> Make:
     return lambda num_blocks, enable_caching: cls(num_blocks, enable_caching=enable_caching)
 
 
-def _manager_maker(cls: type, block_size: int) -> Make:
+def _manager_maker(cls: type, block_size: int = _BLOCK_SIZE) -> Make:
     return lambda num_blocks, enable_caching: cls(
         num_blocks, block_size, enable_caching=enable_caching
     )
@@ -126,15 +127,40 @@ def _takes_num_blocks(cls: type) -> bool:
     )
 
 
-def _check_constructor(cls: type, level: str) -> None:
-    caching = {"enable_caching": True}
-    arguments: dict[str, tuple[str, list[int], dict[str, bool]]] = {
-        "queue": ("num_blocks", [4], {}),
-        "index": ("num_blocks", [4], {}) if _takes_num_blocks(cls) else ("", [], {}),
-        "manager": ("num_blocks, block_size, enable_caching=True", [4, _BLOCK_SIZE], caching),
-        "pool": ("num_blocks, enable_caching=True", [4], caching),
-    }
-    call, numbers, named = arguments[level]
+@dataclass(frozen=True, slots=True)
+class _NativeLevel:
+    """How the native classes of a level are built, and which methods they have."""
+
+    shape: str
+    maker: Callable[[type], Make]
+    arguments: Callable[[type], tuple[str, list[int], dict[str, bool]]]
+    """How a call reads, and the arguments to try the constructor's signature with."""
+    capabilities_of: Callable[[object], Capabilities] = capabilities_of
+
+
+_CACHING = {"enable_caching": True}
+
+_NATIVE: Mapping[Level, _NativeLevel] = {
+    Level.QUEUE: _NativeLevel("queue", _queue_maker, lambda _: ("num_blocks", [4], {})),
+    Level.INDEX: _NativeLevel(
+        "index",
+        _index_maker,
+        lambda cls: ("num_blocks", [4], {}) if _takes_num_blocks(cls) else ("", [], {}),
+    ),
+    Level.POOL: _NativeLevel(
+        "native", _pool_maker, lambda _: ("num_blocks, enable_caching=True", [4], _CACHING)
+    ),
+    Level.MANAGER: _NativeLevel(
+        "native-manager",
+        _manager_maker,
+        lambda _: ("num_blocks, block_size, enable_caching=True", [4, _BLOCK_SIZE], _CACHING),
+        manager_capabilities_of,
+    ),
+}
+
+
+def _check_constructor(cls: type, level: Level) -> None:
+    call, numbers, named = _NATIVE[level].arguments(cls)
     try:
         signature = inspect.signature(cls)
     except (TypeError, ValueError):
@@ -147,17 +173,17 @@ def _check_constructor(cls: type, level: str) -> None:
         ) from error
 
 
-def _check_methods(cls: type, level: str) -> None:
+def _check_methods(cls: type, level: Level) -> None:
     """Methods may also be set on instances, so the class alone convicts nobody."""
-    capabilities: Callable[[object], Capabilities] = capabilities_of
-    if level == "manager":
-        capabilities = manager_capabilities_of
+    capabilities = _NATIVE[level].capabilities_of
     try:
-        found: str | None = capabilities(cls).level
+        found: Level | None = capabilities(cls).level
     except TargetError:
         found = ask_instance(cls, level, lambda instance: capabilities(instance).level)
-    if found not in {None, level}:
-        raise TargetError(f"{cls.__name__} is {_A[found]}, not {_A[level]}; leave out --api")
+    if found is not None and found is not level:
+        raise TargetError(
+            f"{cls.__name__} is {found.with_article}, not {level.with_article}; leave out --api"
+        )
 
 
 def _mentions_profile(cls: type) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.manager_target import MANAGER_METHODS, MANAGER_OBSERVERS
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile
@@ -32,13 +33,13 @@ from poolproof.targets.target import Make, ManagerLayout, Target
 __all__ = ["Paired", "paired_target"]
 
 _METHODS = {
-    "queue": (*QUEUE_VERBS, "num_free", "free_order", "free_neighbours"),
-    "index": (*INDEX_VERBS, *INDEX_OBSERVERS),
-    "pool": (
+    Level.QUEUE: (*QUEUE_VERBS, "num_free", "free_order", "free_neighbours"),
+    Level.INDEX: (*INDEX_VERBS, *INDEX_OBSERVERS),
+    Level.POOL: (
         *POOL_REQUIRED, *POOL_OPTIONAL_VERBS, *CHAIN_VERBS, *POOL_OBSERVERS,
         "lookup", "touch", "acquire",
     ),
-    "manager": (*sorted(set(MANAGER_METHODS.values())), *MANAGER_OBSERVERS, "block_table"),
+    Level.MANAGER: (*sorted(set(MANAGER_METHODS.values())), *MANAGER_OBSERVERS, "block_table"),
 }  # fmt: skip
 
 _REFUSALS = (MemoryError, ValueError)
@@ -46,7 +47,7 @@ _REFUSALS = (MemoryError, ValueError)
 _UNANSWERED = frozenset(
     {"step", "finish", "preempt", "abort", "accept", "loaded", "insert", "clear"}
 )
-"""Methods of a manager or an index whose answers mean nothing."""
+"""Methods whose answers mean nothing; no pool and no queue has one of this name."""
 
 _COPYING = frozenset({"append", "schedule", "draft", "fork", "truncate", "swap_out", "swap_in"})
 """Methods of a manager that answer block copies; no answer means none."""
@@ -57,7 +58,7 @@ class Paired:
 
     def __init__(
         self,
-        level: str,
+        level: Level,
         names: tuple[str, str],
         instances: tuple[Any, Any],
         left_out: tuple[str, ...] = (),
@@ -65,7 +66,7 @@ class Paired:
         self.instances = instances
         self._names = names
         first, second = instances
-        if level == "index":
+        if level is Level.INDEX:
             kinds = [capabilities_of(instance).key_kinds for instance in instances]
             self.key_kinds = tuple(kind for kind in kinds[0] if kind in kinds[1])
         for name in _METHODS[level]:
@@ -73,7 +74,7 @@ class Paired:
                 continue
             one, other = getattr(first, name, None), getattr(second, name, None)
             if callable(one) and callable(other):
-                shown = _meant(name) if level in ("manager", "index") else _comparable
+                shown = _meant(level, name)
                 setattr(self, name, self._both(name, one, other, shown))
 
     def _both(
@@ -118,8 +119,8 @@ def paired_target(first: Target, second: Target) -> Target:
     """
     if first.level != second.level:
         raise TargetError(
-            f"{first.name} is a {first.level} and {second.name} a {second.level}; give two "
-            "targets of one level"
+            f"{first.name} is {first.level.with_article} and {second.name} "
+            f"{second.level.with_article}; give two targets of one level"
         )
     names = (first.name, second.name)
     # Events are a matter of the profile; where it differs they say nothing.
@@ -190,11 +191,11 @@ def _comparable(answer: Any) -> Any:
     return list(answer) if isinstance(answer, tuple) else answer
 
 
-def _meant(name: str) -> Callable[[Any], Any]:
-    """What an answer of a manager's or an index's method means."""
+def _meant(level: Level, name: str) -> Callable[[Any], Any]:
+    """What an answer of a method means."""
     if name in _UNANSWERED:
         return lambda _: None
-    return _copies if name in _COPYING else _comparable
+    return _copies if level.has_sequences and name in _COPYING else _comparable
 
 
 def _copies(answer: Any) -> Any:

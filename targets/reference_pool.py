@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.reference.native_index import NativeDictIndex
 from poolproof.reference.native_pool import NativeDictPool
@@ -35,7 +36,7 @@ def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
 
     return Target(
         name=name,
-        level="pool",
+        level=Level.POOL,
         shape="native",
         profile=profile,
         version=None,
@@ -68,7 +69,7 @@ def reference_queue(name: str, overrides: Mapping[str, Any]) -> Target:
 
     return Target(
         name=name,
-        level="queue",
+        level=Level.QUEUE,
         shape="queue",
         profile=profile,
         version=None,
@@ -87,7 +88,7 @@ def reference_index(name: str, overrides: Mapping[str, Any]) -> Target:
 
     return Target(
         name=name,
-        level="index",
+        level=Level.INDEX,
         shape="index",
         profile=profile,
         version=None,

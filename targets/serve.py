@@ -17,6 +17,7 @@ from dataclasses import fields
 from typing import Any, TextIO
 
 from poolproof.contract.command_json import command_from_json
+from poolproof.contract.level import Level
 from poolproof.contract.target import (
     Capabilities,
     TargetError,
@@ -128,7 +129,7 @@ class TargetServer:
         assert can is not None
         blocks = range(self._num_blocks)
         yield "num_free", instance.num_free()
-        if can.level == "queue" or can.sees("free_order"):
+        if can.level is Level.QUEUE or can.sees("free_order"):
             yield "free_order", list(instance.free_order())
         if can.sees("ref_count"):
             yield "ref_counts", [instance.ref_count(block) for block in blocks]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.tapes import PlaysTapes
@@ -66,8 +67,7 @@ class Target:
 
     name: str
     """As the user gave it; `load_target(name)` finds the same target again."""
-    level: str
-    """"manager", "pool", "queue" or "index"."""
+    level: Level
     shape: str
     """The published shape that the class has, one of `load.APIS`."""
     profile: Profile
@@ -90,11 +90,16 @@ class Target:
     tapes: PlaysTapes | None = None
     """For a target that takes whole tapes: a program at the other end of a pipe."""
 
-    def part_at(self, level: str) -> Target | None:
+    def __post_init__(self) -> None:
+        """The name of a level stands for it. Raises ValueError for what is none."""
+        object.__setattr__(self, "level", Level(self.level))
+
+    def part_at(self, level: Level) -> Target | None:
         """The target at a level: itself, or the queue or index that belongs to a pool."""
         if level == self.level:
             return self
-        return {"queue": self.companion_queue, "index": self.companion_index}.get(level)
+        parts = {Level.QUEUE: self.companion_queue, Level.INDEX: self.companion_index}
+        return parts.get(level)
 
     def layout(self, name: str) -> ManagerLayout:
         """The layout of that name. Raises TargetError where there is none or it is not run."""
@@ -104,7 +109,7 @@ class Target:
                     raise TargetError(f"layout {name} of {self.name} is not run: {layout.why_not}")
                 return layout
         names = ", ".join(layout.name for layout in self.layouts)
-        known = f"it has {names}" if names else f"a {self.level} target has none"
+        known = f"it has {names}" if names else f"{self.level.with_article} target has none"
         raise TargetError(f"{self.name} has no layout {name!r}; {known}")
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
@@ -119,7 +120,7 @@ def vllm_index_target(
 
     return Target(
         name=name,
-        level="index",
+        level=Level.INDEX,
         shape="index",
         profile=profile,
         version=version,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.targets.linked_blocks import LinkedBlocks
@@ -115,7 +116,7 @@ def vllm_queue_target(name: str, cls: type, version: str | None) -> Target:
 
     return Target(
         name=name,
-        level="queue",
+        level=Level.QUEUE,
         shape="queue",
         profile=Profile.from_mapping({**Profile().to_json(), "misuse": "undefined"}),
         version=version,

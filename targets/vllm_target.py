@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS, Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.targets.apart import NoAnswerError, apart
@@ -115,7 +116,7 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
         index = vllm_index_target(part_name, index_class, version, rows)
     return Target(
         name=name,
-        level="pool",
+        level=Level.POOL,
         shape="vllm-v1",
         profile=profile,
         version=version,

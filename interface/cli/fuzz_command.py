@@ -137,6 +137,7 @@ def fuzz_command(
     from poolproof.certification.options import usable_processors
     from poolproof.cli.fuzz_cluster import ClusterOptions
     from poolproof.cli.fuzz_target import FuzzOptions, fuzz_target
+    from poolproof.contract.level import Level
     from poolproof.fuzz.coordinator import CampaignBudget
     from poolproof.fuzz.settings import CampaignSettings
     from poolproof.harness.isolation import Limits
@@ -151,7 +152,7 @@ def fuzz_command(
         seconds = USUAL_SECONDS
     settings = CampaignSettings(
         target=with_rows(target, rows).text,
-        level=level or "",
+        level=None if level is None else Level(level),
         num_blocks=blocks or 0,
         num_hashes=hashes,
         max_references=references,

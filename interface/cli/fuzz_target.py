@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import click
 from poolproof.certification.campaign_coverage import check_coverage, coverage_lines, coverage_of
 from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.cli.fuzz_cluster import ClusterOptions, cluster_workers
+from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace, write_trace
 from poolproof.fuzz.atheris_driver import is_installed, work_with_atheris
@@ -28,7 +29,7 @@ from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.messages import CorpusTape
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus
-from poolproof.fuzz.survey import DEFAULT_BLOCKS, Survey, survey
+from poolproof.fuzz.survey import Survey, settled, survey
 from poolproof.fuzz.workers import InProcessWorkers, LocalWorkers, Workers
 from poolproof.harness.isolation import (
     Executor,
@@ -129,8 +130,7 @@ def _surveyed(executor: Executor[Target], asked: CampaignSettings) -> Survey:
     if isinstance(outcome, Finished):
         return outcome.value
     # Building it costs the process: the first run will say how.
-    level = asked.level or "pool"
-    settings = replace(asked, level=level, num_blocks=asked.num_blocks or DEFAULT_BLOCKS[level])
+    settings = settled(asked, asked.level or Level.POOL)
     return Survey(settings, None, f"{settings.num_blocks} blocks")
 
 
@@ -146,7 +146,10 @@ def _run(
     settings = about.settings
     for path in options.merge:
         status = folder.status() or CampaignStatus(
-            target=settings.target, level=settings.level, scope=about.scope, activity="merging"
+            target=settings.target,
+            level=settings.driven_level,
+            scope=about.scope,
+            activity="merging",
         )
         merged = merge_folder(folder, settings, status, path)
         click.echo(

@@ -83,7 +83,7 @@ def _converse(session: CommandSession, rows: Mapping[str, Any], timeout_s: float
         hello = session.hello(timeout_s)
         check_hello(hello)
         profile = Profile.from_mapping({**hello.profile, **rows})
-        is_queue = hello.level == "queue"
+        is_queue = hello.is_queue
         wrong = _drive_queue(session, hello) if is_queue else _drive_pool(session, hello, profile)
     except (ProcessEndedError, ProtocolError, ProfileError) as error:
         return str(error)

@@ -136,6 +136,6 @@ def _campaign(session: CommandSession, hello: Hello, profile: Profile) -> Any:
         state, _ = session.begin(num_blocks, enable_caching)
         return CommandPool(hello, num_blocks, LiveAnswers(session), state or None)
 
-    if hello.level == "queue":
+    if hello.is_queue:
         return QueueCampaign(hello.name, make)
     return PoolCampaign(hello.name, make, profile)

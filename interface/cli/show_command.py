@@ -47,10 +47,9 @@ def show_command(trace: str, form: str, output: str | None) -> None:
 
         text = regression_test(found, None if output is None else Path(output))
     elif form == "python":
-        from poolproof.report.manager_reproducer import manager_reproducer
-        from poolproof.report.reproducer import reproducer
+        from poolproof.report.level_views import VIEWS
 
-        text = manager_reproducer(found) if found.level == "manager" else reproducer(found)
+        text = VIEWS[found.level].script(found)
     elif form == "html":
         from poolproof.report.html_trace import html_trace
 

@@ -135,7 +135,7 @@ def workload_command(
         requests = read_requests(file, limit)
     except ValueError as error:
         _stop(str(error))
-    if any(target.level == "manager" for target in loaded):
+    if any(target.level.has_sequences for target in loaded):
         _serve_sequences(
             file, loaded, json_file, report_folder,
             requests=requests, num_blocks=blocks or 4_000, concurrent=concurrent,
@@ -193,7 +193,7 @@ def _serve_sequences(
     from poolproof.report.sequence_report import sequence_json, sequence_report
 
     for target in targets:
-        if target.level != "manager" or target.block_size != targets[0].block_size:
+        if not target.level.has_sequences or target.block_size != targets[0].block_size:
             raise TargetError(
                 f"{target.name} and {targets[0].name} cannot serve requests side by side: give "
                 "pools alone, or managers with one block size"
@@ -228,10 +228,9 @@ def _run_all(workload: RequestWorkload | SequenceWorkload, targets: list[Target]
     from poolproof.contract.target import TargetError
 
     for target in targets:
-        if target.level in ("queue", "index"):
-            article = "an" if target.level == "index" else "a"
+        if target.level.is_part:
             raise TargetError(
-                f"{target.name} is {article} {target.level}; requests need a pool, such as impl"
+                f"{target.name} is {target.level.with_article}; requests need a pool, such as impl"
             )
     run: Callable[..., Any] = workload.run
     results = []

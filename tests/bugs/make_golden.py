@@ -16,6 +16,7 @@ finding is told to be like a public bug.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,14 +28,10 @@ from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.bugs.manager_specimen import ManagerSpecimen
 from poolproof.bugs.specimen import Specimen
 from poolproof.certification.depths import BUDGETS
-from poolproof.certification.finding_collector import MOST_BLOCKS_TO_SEARCH, has_extra_keys
+from poolproof.certification.levels import LEVELS
+from poolproof.certification.levels.certified_level import MOST_BLOCKS_TO_SEARCH, Wanted
 from poolproof.certification.likeness import FORMS, form_of
 from poolproof.contract.trace import Trace, read_trace, write_atomically, write_trace
-from poolproof.exploration.shortest import (
-    shortest_failure,
-    shortest_manager_failure,
-    shortest_queue_failure,
-)
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.manager_driver import ManagerCampaign
@@ -102,21 +99,14 @@ def shortest(found: Any, trace: Trace) -> Trace:
     """The first of the shortest traces that fail in this way, as a certification looks for it."""
     assert trace.violation is not None
     kind = failure_kind(trace.violation, trace.commands)
-    bounds: dict[str, Any] = {
-        "max_commands": len(trace.commands),
-        "max_states": SEARCHED_STATES // (10 if trace.level == "manager" else 1),
-        "is_wanted": lambda violation, commands: failure_kind(violation, commands) == kind,
-    }
-    if trace.level == "queue":
-        result = shortest_queue_failure(found.make, trace.num_blocks, **bounds)
-    elif trace.level == "pool":
-        bounds["enable_caching"] = trace.enable_caching
-        result = shortest_failure(found.make, found.profile, trace.num_blocks, **bounds)
-    else:
-        bounds |= {"enable_caching": trace.enable_caching, "identities": has_extra_keys(trace)}
-        result = shortest_manager_failure(
-            found.make, found.profile, trace.num_blocks, found.block_size, **bounds
-        )
+    level = LEVELS[trace.level]
+    wanted = Wanted(
+        len(trace.commands),
+        SEARCHED_STATES // level.share_of_states,
+        math.inf,
+        lambda violation, commands: failure_kind(violation, commands) == kind,
+    )
+    result = level.shortest(trace, found.make, wanted)
     if result.commands is None or result.violation is None:
         return trace
     return replace(trace, commands=result.commands, violation=result.violation)
@@ -129,8 +119,8 @@ def forms_of(found: Any) -> list[str]:
         trace = minimal(found, seed)
         if form_of(trace) not in forms:
             forms[form_of(trace)] = trace
-            searched = trace.level == "manager" or trace.options.get("block_size", 1) == 1
-            if searched and trace.num_blocks <= MOST_BLOCKS_TO_SEARCH:
+            why_not = LEVELS[trace.level].why_not_searched(trace)
+            if why_not is None and trace.num_blocks <= MOST_BLOCKS_TO_SEARCH:
                 shorter = shortest(found, trace)
                 forms.setdefault(form_of(shorter), shorter)
     return sorted(forms)

@@ -8,7 +8,7 @@ import pytest
 
 from poolproof.bugs.production_families import FAMILIES, LOOKALIKES
 from poolproof.certification.depths import BUDGETS
-from poolproof.certification.ruler import Veiled
+from poolproof.certification.levels.certified_level import Veiled
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS
 from poolproof.harness.production import ProductionSizes

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from poolproof.certification.jobs import Chunk, run_chunk
-from poolproof.certification.run_kinds import POOL
+from poolproof.certification.jobs import run_chunk
+from poolproof.certification.run_kinds import POOL, Chunk
 from poolproof.cli.command_line import main
 from poolproof.harness.isolation import Beacon
 from poolproof.targets.load import load_target

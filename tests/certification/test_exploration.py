@@ -11,7 +11,8 @@ from poolproof.certification.coverage_statement import not_covered, not_run
 from poolproof.certification.depths import BUDGETS, Bounds, Budget, Sequences
 from poolproof.certification.description import describe
 from poolproof.certification.driving import Driving
-from poolproof.certification.exploration import Exploring, reason_not_explored, stage_of
+from poolproof.certification.exploration import Exploring, stage_of
+from poolproof.certification.levels.pool import reason_not_explored
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.run_kinds import POOL, QUEUE

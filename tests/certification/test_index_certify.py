@@ -18,10 +18,11 @@ from poolproof.certification.run_plan import kinds_of
 from poolproof.certification.verdict import Rules, judge
 from poolproof.cli.command_line import main
 from poolproof.contract.index_commands import Contains, Get, Insert, Pop
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace, read_trace, write_trace
 from poolproof.harness.isolation import InProcess
-from poolproof.report.drawing import draw
+from poolproof.report.finding_report import drawing_of
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
@@ -73,7 +74,7 @@ def test_a_planted_bug_is_refused_with_a_short_trace(specimen_id):
 def test_a_pool_has_its_index_driven_as_well(name):
     with InProcess(lambda: load_target(name)) as isolation:
         about = described(isolation)
-    assert about.has_index
+    assert Level.INDEX in about.parts
     assert INDEX in kinds_of(about, CertifyOptions(depth="quick"))
 
 
@@ -88,7 +89,7 @@ def test_a_trace_comes_back_from_its_file(tmp_path):
 
 
 def test_a_drawing_says_which_blocks_each_key_has():
-    drawing = draw(trace_of(Insert(A, 0), Insert(A, 1), Insert(B, 1), Pop(A, 0), Get(A)))
+    drawing = drawing_of(trace_of(Insert(A, 0), Insert(A, 1), Insert(B, 1), Pop(A, 0), Get(A)))
     rows = [row.cells() for row in drawing.rows]
     assert rows[3][1:4] == ("insert(b, 1)", "a->0,1 b->1", "2")
     assert rows[4][5] == "gives 0"
@@ -97,7 +98,7 @@ def test_a_drawing_says_which_blocks_each_key_has():
 
 
 def test_a_drawing_follows_the_rule_for_duplicates():
-    drawing = draw(trace_of(Insert(A, 0), Insert(A, 1), Contains(A, 0), duplicates="last"))
+    drawing = drawing_of(trace_of(Insert(A, 0), Insert(A, 1), Contains(A, 0), duplicates="last"))
     assert drawing.rows[2].cells()[2] == "a->1"
     assert drawing.rows[3].cells()[5] == "gives False"
 

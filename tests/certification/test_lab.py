@@ -11,7 +11,7 @@ import pytest
 
 from poolproof.certification.depths import BUDGETS, Budget
 from poolproof.certification.lab import FirstLook, first_look, lead_on
-from poolproof.certification.lessons import LESSONS, lesson_of
+from poolproof.certification.levels import LEVELS
 from poolproof.contract.commands import Allocate
 from poolproof.contract.manager_commands import AppendTokens
 from poolproof.contract.manager_profile import ManagerProfile
@@ -64,7 +64,7 @@ def test_the_pool_is_led_to_method_by_method_and_holds(poolproof, solutions):
     poolproof("new", "mine.py")
     path = Path("mine.py")
     set_up(path, solutions.POOL_SET_UP)
-    for lesson in LESSONS["pool"][:6]:
+    for lesson in LEVELS["pool"].lessons[:6]:
         result = poolproof("certify", "mine.py:Pool", "--depth", "quick")
         assert said_next(result).startswith(lesson.sentence)
         assert result.stdout.count("REFUSED f-") == 1, "more than one finding"
@@ -76,7 +76,7 @@ def test_the_manager_is_led_to_method_by_method_and_then_to_the_cache(poolproof,
     poolproof("new", "--manager", "mine.py")
     path = Path("mine.py")
     set_up(path, solutions.MANAGER_SET_UP)
-    for lesson in LESSONS["manager"][:5]:
+    for lesson in LEVELS["manager"].lessons[:5]:
         result = poolproof("certify", "mine.py:Manager", "--depth", "quick")
         assert said_next(result).startswith(lesson.sentence)
         write_method(path, lesson.method, solutions.MANAGER[lesson.method])
@@ -123,8 +123,8 @@ def test_a_worker_that_is_lost_leaves_the_rest_to_the_stages(poolproof):
 
 
 def test_a_method_of_no_lesson_comes_last():
-    assert lesson_of("pool", {"zeta", "alpha"}).call == "alpha()"
-    assert lesson_of("pool", {"alpha", "touch"}).method == "touch"
+    assert LEVELS["pool"].lesson_for({"zeta", "alpha"}).call == "alpha()"
+    assert LEVELS["pool"].lesson_for({"alpha", "touch"}).method == "touch"
 
 
 def test_the_command_names_the_method_where_no_frame_does(samples, monkeypatch):

@@ -25,7 +25,7 @@ def fuzz(target: str, folder: Path, steps: int) -> int:
         in_process=False,
         limits=Limits(call_timeout_s=5.0, memory_mib=300),
     )
-    return fuzz_target(CampaignSettings(target, "", 0), options)
+    return fuzz_target(CampaignSettings(target, None, 0), options)
 
 
 def test_two_workers_share_what_they_know(tmp_path, monkeypatch):

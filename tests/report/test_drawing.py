@@ -16,8 +16,7 @@ from poolproof.contract.commands import (
 )
 from poolproof.contract.content import TokenChain
 from poolproof.contract.profile import Profile
-from poolproof.report.drawing import draw
-from poolproof.report.finding_report import finding_report, plain_text, trace_report
+from poolproof.report.finding_report import drawing_of, finding_report, plain_text, trace_report
 
 GOLDEN = """\
 f-7d3f0a11  IDX  wrong data of another request, silent
@@ -38,7 +37,7 @@ ALIKE_AT_THE_END = [bytes.fromhex(f"{start} 05060708") for start in ("01020304",
 
 
 def rows_of(samples, *commands, **changes):
-    return draw(samples.trace(commands=commands, violation=None, **changes)).rows
+    return drawing_of(samples.trace(commands=commands, violation=None, **changes)).rows
 
 
 def test_a_small_trace_is_drawn_whole(samples):
@@ -90,7 +89,7 @@ def test_an_acquired_prefix_is_held(samples):
 
 def test_token_chains_get_letters_for_their_prefixes(samples):
     chain = TokenChain((5, 5, 6, 6))
-    drawing = draw(
+    drawing = drawing_of(
         samples.trace(
             commands=(Allocate(2), CacheChain(chain, (1, 2), 0, 0), LookupChain(chain, 2, (0,))),
             options={"block_size": 2},
@@ -109,7 +108,7 @@ def test_an_unspecified_order_takes_the_blocks_that_are_used_later(samples):
 
 
 def test_states_that_are_not_known_are_not_invented(samples):
-    drawing = draw(samples.trace(commands=(Touch((1,)), Allocate(1)), violation=None))
+    drawing = drawing_of(samples.trace(commands=(Touch((1,)), Allocate(1)), violation=None))
     assert drawing.lost_track == (
         "from command 1 on the states are not known: block 1 is free and carries no hash"
     )
@@ -120,7 +119,7 @@ def test_a_queue_shows_what_stands_outside_it(samples):
     trace = samples.trace(
         level="queue", commands=(PopLeftN(2), Remove(3), Append(0)), violation=None
     )
-    rows = draw(trace).rows
+    rows = drawing_of(trace).rows
     assert [(row.free_queue, row.held) for row in rows] == [
         ("0 1 2 3", "-"),
         ("2 3", "0 1"),
@@ -138,7 +137,7 @@ def test_many_blocks_are_shortened(samples):
 
 def test_the_violation_before_any_command_marks_the_first_row(samples):
     violation = samples.replace(samples.trace().violation, command_index=-1)
-    rows = draw(samples.trace(commands=(), violation=violation)).rows
+    rows = drawing_of(samples.trace(commands=(), violation=violation)).rows
     assert [row.violating for row in rows] == [True]
 
 
@@ -151,7 +150,7 @@ def test_control_characters_of_a_target_do_not_reach_the_terminal(samples):
 
 def test_hashes_that_end_alike_are_shown_with_their_end(samples):
     one, other = ALIKE_AT_THE_END
-    drawing = draw(samples.trace(commands=(Allocate(1), Cache((1,), (one,)), Lookup(other))))
+    drawing = drawing_of(samples.trace(commands=(Allocate(1), Cache((1,), (one,)), Lookup(other))))
     assert list(drawing.legend) == [
         ("a", "hash 01020304..05060708"),
         ("b", "hash 0a020304..05060708"),

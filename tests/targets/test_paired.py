@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from poolproof.bugs.clean_manager import CleanManager
+from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError, capabilities_of
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.impl.block_pool import BlockPool
@@ -14,7 +15,7 @@ from poolproof.targets.paired import Paired, paired_target
 SEEN = Violation("IDX", Severity.CRASH, "two contents under one hash")
 
 
-def pair(first, second, level="pool"):
+def pair(first, second, level=Level.POOL):
     return Paired(level, ("one", "other"), (first, second))
 
 
@@ -101,7 +102,7 @@ def test_each_gets_lists_of_its_own():
 
 
 def test_managers_are_paired_too():
-    both = pair(CleanManager(4, 2), CleanManager(4, 2), "manager")
+    both = pair(CleanManager(4, 2), CleanManager(4, 2), Level.MANAGER)
     assert both.admit(0, [1, 2, 3], extra_keys=None) == 0
     assert both.block_table(0) == [0, 1]
 
@@ -116,7 +117,7 @@ def test_what_means_the_same_in_a_manager_is_no_difference():
             super().finish(seq_id)
             return True
 
-    both = pair(CleanManager(4, 2), InOtherWords(4, 2), "manager")
+    both = pair(CleanManager(4, 2), InOtherWords(4, 2), Level.MANAGER)
     both.admit(0, [1, 2, 3], extra_keys=None)
     both.step([(0, 3)])
     assert both.fork(0, 1) == []
@@ -131,7 +132,7 @@ def test_other_copies_are_a_difference():
         def append(self, seq_id, tokens):
             super().append(seq_id, tokens)
 
-    both = pair(CleanManager(4, 2), Silent(4, 2), "manager")
+    both = pair(CleanManager(4, 2), Silent(4, 2), Level.MANAGER)
     both.admit(0, [1], extra_keys=None)
     both.step([(0, 1)])
     both.fork(0, 1)

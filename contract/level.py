@@ -1,0 +1,69 @@
+"""What is driven: a free queue, an index or a pool of blocks, or a manager of sequences over them.
+
+Everything that differs from level to level belongs to one object for each of them, which a room
+keeps under this name: the session in `harness/`, the runs in `certification/levels/` and `fuzz/`,
+the drawing in `report/`. Nothing else asks which level it is.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.profile import Profile
+
+__all__ = ["Level"]
+
+
+class Level(str, Enum):
+    """A layer of an allocator, the lowest first. Its value is its name in traces and reports."""
+
+    QUEUE = "queue"
+    """The free queue: block ids in the order in which they are handed out."""
+    INDEX = "index"
+    """The prefix index: which blocks carry a key."""
+    POOL = "pool"
+    """Blocks with owners and hashes, over a queue and an index."""
+    MANAGER = "manager"
+    """Sequences of tokens over blocks."""
+
+    __str__ = str.__str__
+
+    @property
+    def with_article(self) -> str:
+        """As in "an index"."""
+        return f"an {self}" if self is Level.INDEX else f"a {self}"
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a part of a pool, which has nothing beside its own operations."""
+        return self in (Level.QUEUE, Level.INDEX)
+
+    @property
+    def has_hashes(self) -> bool:
+        """Whether its commands name the hashes of contents."""
+        return self in (Level.INDEX, Level.POOL)
+
+    @property
+    def has_misuse(self) -> bool:
+        """Whether a profile says what becomes of illegal calls; elsewhere none are made."""
+        return self is Level.POOL
+
+    @property
+    def has_sequences(self) -> bool:
+        """Whether its commands name sequences of tokens."""
+        return self is Level.MANAGER
+
+    @property
+    def is_built_of_blocks(self) -> bool:
+        """Whether its memory grows with its blocks; an index is built empty, whatever ids come."""
+        return self is not Level.INDEX
+
+    @property
+    def profile_class(self) -> type[Profile]:
+        """What its profiles are made of."""
+        return ManagerProfile if self is Level.MANAGER else Profile
+
+    def judged_by(self, profile: Profile) -> Profile:
+        """The rows of a target's profile that bear on it: none on a queue, which has no choice."""
+        return Profile() if self is Level.QUEUE else profile

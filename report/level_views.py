@@ -1,0 +1,60 @@
+"""How traces of each level are shown: their set-up in words, their steps as a table, as a script.
+
+A new level has an entry in `VIEWS`, and nothing else in this folder asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from poolproof.contract.level import Level
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.report.drawing import Drawing, draw_index, draw_pool, draw_queue
+from poolproof.report.manager_drawing import command_words, draw_manager
+from poolproof.report.manager_reproducer import manager_reproducer
+from poolproof.report.reproducer import reproducer
+
+__all__ = ["VIEWS", "LevelView", "sentence_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelView:
+    """What belongs to a level alone.
+
+    `script` writes plain calls, and raises TargetError for a trace that has no such form.
+    `has_caption`: who reads has to know whose states are shown, for the target may have been run,
+    or not. `letters_sequences`: the sentence names sequences by letters, as the table does.
+    """
+
+    draw: Callable[[Trace], Drawing]
+    script: Callable[[Trace], str]
+    has_caption: bool = False
+    letters_sequences: bool = False
+
+
+def _no_script(trace: Trace) -> str:
+    raise TargetError(
+        f"a trace of {trace.level.with_article} has no form in plain calls; use --as pytest"
+    )
+
+
+VIEWS: Mapping[Level, LevelView] = {
+    Level.QUEUE: LevelView(draw_queue, _no_script),
+    Level.INDEX: LevelView(draw_index, _no_script),
+    Level.POOL: LevelView(draw_pool, reproducer),
+    Level.MANAGER: LevelView(
+        draw_manager, manager_reproducer, has_caption=True, letters_sequences=True
+    ),
+}
+
+
+def sentence_of(trace: Trace, violation: Violation) -> str:
+    """The violation's sentence, in the words of the table."""
+    text = violation.sentence
+    if VIEWS[trace.level].letters_sequences:
+        for command in trace.commands[violation.command_index :]:
+            text = text.replace(str(command), command_words(command))
+    return text
