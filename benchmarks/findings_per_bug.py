@@ -19,8 +19,9 @@ from pathlib import Path
 from record import write_record
 
 from poolproof.certification.certify import certify
-from poolproof.certification.options import LEVELS, CertifyOptions
+from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
+from poolproof.contract.depth import Depth
 from poolproof.kill_matrix.subject import MatrixSubject, subjects
 
 
@@ -54,7 +55,7 @@ def main() -> int:
     """Measure, print, and write where asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--every", type=int, default=1, help="of the bugs, each so many-th alone")
-    parser.add_argument("--depth", choices=LEVELS, default="quick")
+    parser.add_argument("--depth", choices=list(Depth), default="quick")
     parser.add_argument("--json", type=Path, help="where the figures go; nowhere by default")
     parser.add_argument("ids", nargs="*", help="these planted bugs alone")
     options = parser.parse_args()

@@ -11,6 +11,7 @@ from poolproof.bugs.catalogue import index_canaries
 from poolproof.bugs.clean_index import CleanIndex
 from poolproof.bugs.index_bugs import INDEX_BUGS
 from poolproof.bugs.odd_indexes import INDEX_ODDITIES
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity
 from poolproof.harness.index_driver import IndexCampaign
@@ -54,7 +55,7 @@ def test_the_clean_index_holds_under_every_profile(profile, production):
 @pytest.mark.parametrize("cls", INDEX_ODDITIES, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("production", [None, SIZES])
 def test_odd_indexes_hold(cls, production):
-    target = native_target(cls.__name__, cls, "index", {}, None)
+    target = native_target(cls.__name__, cls, Level.INDEX, {}, None)
     campaign = IndexCampaign(target.name, target.make, target.profile, production=production)
     assert not violations(campaign, SIZES.num_runs if production else RUNS)
 

@@ -4,6 +4,7 @@ import pytest
 
 from poolproof.bugs.clean_manager import CleanManager
 from poolproof.bugs.production_manager_families import PowersOfTwo
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.harness.manager_block_sizes import BlockSizesCampaign, other_block_sizes
@@ -52,7 +53,7 @@ def test_the_specification_holds_in_every_size(groups):
 
 
 def test_a_layout_builds_other_sizes_only_where_it_can():
-    layout = native_target("mine", PowersOfTwo, "manager", {}, None).layouts[0]
+    layout = native_target("mine", PowersOfTwo, Level.MANAGER, {}, None).layouts[0]
     assert layout.make_with(16)(8, True).block_size == 16
     assert layout.make_with(4) is layout.make
     with pytest.raises(ValueError, match="power of two"):
@@ -60,7 +61,7 @@ def test_a_layout_builds_other_sizes_only_where_it_can():
 
 
 def test_a_layout_without_other_sizes_says_which_one_it_has():
-    layout = native_target("mine", CleanManager, "manager", {}, None).layouts[0]
+    layout = native_target("mine", CleanManager, Level.MANAGER, {}, None).layouts[0]
     fixed = type(layout)(layout.name, layout.profile, layout.make)
     with pytest.raises(TargetError, match="4 tokens a block"):
         fixed.make_with(16)
