@@ -10,7 +10,7 @@ from poolproof.certification.levels import LEVELS
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.run_kinds import RunKind
 from poolproof.contract.target import TargetError
-from poolproof.targets.profile_text import profile_words
+from poolproof.targets.target_spec import profile_words
 
 __all__ = ["kinds_of", "layout_notes"]
 

@@ -10,7 +10,7 @@ from poolproof import __version__
 from poolproof.contract.trace import Trace
 from poolproof.report.finding_report import drawing_of
 from poolproof.report.wording import in_a_template, set_up_of, severity_words
-from poolproof.targets.profile_text import profile_words
+from poolproof.targets.target_spec import profile_words
 
 __all__ = ["html_trace"]
 

@@ -11,7 +11,7 @@ from poolproof.certification.certificate import Certificate
 from poolproof.report.finding_report import finding_report, plain_text
 from poolproof.report.text_certificate import result_lines, verdict_line
 from poolproof.report.wording import in_a_template
-from poolproof.targets.profile_text import profile_words
+from poolproof.targets.target_spec import profile_words
 
 __all__ = ["markdown_certificate", "markdown_environment"]
 

@@ -23,7 +23,7 @@ from poolproof.certification.verdict import failing, reasons_inconclusive
 from poolproof.contract.outside import printable
 from poolproof.report.finding_report import finding_report
 from poolproof.report.wording import shell_line
-from poolproof.targets.profile_text import profile_words
+from poolproof.targets.target_spec import profile_words
 
 __all__ = ["result_lines", "text_certificate", "verdict_line"]
 

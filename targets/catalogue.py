@@ -9,12 +9,12 @@ import importlib.util
 from dataclasses import dataclass
 
 from poolproof.contract.target import TargetError
-from poolproof.targets.engine_folder import engine_folder, how_to_get
-from poolproof.targets.installed_nano_vllm import NANO_VLLM_PORT
+from poolproof.targets.engine_sources import engine_folder, how_to_get
 from poolproof.targets.installed_sglang import SGLANG
-from poolproof.targets.installed_transformers import HOW_TO_GET_TRANSFORMERS
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM
-from poolproof.targets.installed_vllm_v0 import VLLM_V0
+from poolproof.targets.nano_manager import NANO_VLLM_PORT
+from poolproof.targets.transformers_manager import HOW_TO_GET_TRANSFORMERS
+from poolproof.targets.v0_manager import VLLM_V0
 
 __all__ = ["CatalogueRow", "catalogue"]
 

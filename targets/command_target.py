@@ -2,35 +2,376 @@
 
 The program introduces itself once, when the target is loaded; what it says there is checked here.
 Pools and queues are driven; managers are not.
+
+An instance in another process is seen as a native one, `CommandPool`. Its verbs give the command
+away and hand out what was answered; its observers say what was shown with the last answer, so that
+looking at it costs nothing. In pools too large to be shown as a whole each observer is a question.
+Answers come from a live program, which is asked command by command, or from a tape that it has
+played as a whole, written at once, answered at once, and judged afterwards.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from poolproof.contract.level import Level
+from poolproof.contract.commands import Cache, Command, Lookup
+from poolproof.contract.content import Key
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.tapes import PlayedTape, TapeDivergedError, TapeLostError
 from poolproof.contract.target import (
     POOL_OBSERVERS,
     POOL_OPTIONAL_VERBS,
     POOL_REQUIRED,
     QUEUE_REQUIRED,
     QUEUE_VERBS,
+    Capabilities,
     TargetError,
 )
-from poolproof.targets.command_messages import Hello, ProtocolError, short
-from poolproof.targets.command_pool import CommandPool, LiveAnswers
-from poolproof.targets.command_process import ProcessEndedError, words_of
-from poolproof.targets.command_session import CommandSession
-from poolproof.targets.command_tape import CommandTapes
+from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.targets.command_messages import (
+    Hello,
+    ProtocolError,
+    command_text,
+    named_hashes,
+    short,
+    texts_of,
+)
+from poolproof.targets.command_process import CommandSession, ProcessEndedError, words_of
 from poolproof.targets.target import Target
 
-__all__ = ["HELLO_TIMEOUT_S", "PREFIX", "check_hello", "command_target"]
+__all__ = ["PREFIX", "CommandPool", "CommandTapes", "LiveAnswers", "check_hello", "command_target"]
+
+
+_PARTS = ("free_order", "ref_counts", "block_hashes", "neighbours")
+_PART_OF = {
+    "free_order": "free_order",
+    "ref_count": "ref_counts",
+    "block_hash": "block_hashes",
+    "free_neighbours": "neighbours",
+}
+
+
+class Answers(Protocol):
+    """Where the answers to commands come from."""
+
+    def ask(self, command: str, /) -> Mapping[str, Any]: ...
+    def abandon(self) -> None: ...
+
+
+class CommandPool:
+    """One instance of the target; it has the verbs and observers that the program announced."""
+
+    poolproof_one_at_a_time = True
+    """A program plays one run after another: a second instance would end the first."""
+
+    def __init__(
+        self, hello: Hello, num_blocks: int, answers: Answers, state: Mapping[str, Any] | None
+    ) -> None:
+        self.profile = dict(hello.profile)
+        self._num_blocks = num_blocks
+        self._ask = answers.ask
+        # Called once something is broken: what the instance has done to its program is not the
+        # business of the next one.
+        self.poolproof_abandon = answers.abandon
+        self._is_shown = state is not None
+        self._lists = {_PART_OF[name] for name in hello.observers if name in _PART_OF}
+        self._sees_events = "take_events" in hello.observers
+        self._shown: dict[str, Any] = {}
+        self._hashes: list[bytes | None] = []
+        self._neighbours: list[tuple[int | None, int | None] | None] = []
+        self._carriers: dict[bytes, Any] = {}
+        self._named: list[bytes] = []
+        self._events: list[Any] = []
+        if hello.level == "queue":
+            # A queue has no optional view of its order.
+            self._lists.add("free_order")
+        for name, method in self._methods().items():
+            if name in hello.verbs or name in hello.observers:
+                setattr(self, name, method)
+        self.num_free = self._num_free
+        if hello.level == "queue":
+            self.free_order = self._free_order
+        if state is not None:
+            missing = (self._lists | {"num_free"}) - state.keys()
+            if missing:
+                raise _broken(f"the state before the first command lacks {_listed(missing)}")
+            self._see(state)
+
+    def _methods(self) -> dict[str, Callable[..., Any]]:
+        """What an announced name can stand for."""
+        do = self._do
+        return {
+            "allocate": lambda n: _allocated(do(f'{{"do":"allocate","count":{n}}}')),
+            "touch": lambda ids: do(f'{{"do":"touch","block_ids":{[*ids]}}}'),
+            "free": lambda ids: do(f'{{"do":"free","block_ids":{[*ids]}}}'),
+            "cache": self._cache,
+            "lookup": self._lookup,
+            "acquire": self._acquire,
+            "evict": lambda ids: do(f'{{"do":"evict","block_ids":{[*ids]}}}'),
+            "reset": lambda: do('{"do":"reset"}'),
+            "popleft": lambda: do('{"do":"popleft"}'),
+            "popleft_n": lambda n: do(f'{{"do":"popleft_n","count":{n}}}'),
+            "remove": lambda block: do(f'{{"do":"remove","block_id":{block}}}'),
+            "append": lambda block: do(f'{{"do":"append","block_id":{block}}}'),
+            "append_n": lambda ids: do(f'{{"do":"append_n","block_ids":{[*ids]}}}'),
+            "prepend_n": lambda ids: do(f'{{"do":"prepend_n","block_ids":{[*ids]}}}'),
+            "free_order": self._free_order,
+            "free_neighbours": self._free_neighbours,
+            "ref_count": self._ref_count,
+            "block_hash": self._block_hash,
+            "take_events": self._take_events,
+        }
+
+    def _do(self, command: str) -> Any:
+        """The result of a command. Raises ValueError where it was refused, or ViolationError."""
+        answer = self._ask(command)
+        if len(answer) > 1 or "result" not in answer:
+            self._see(answer)
+            if "refused" in answer:
+                raise ValueError(short(answer["refused"]))
+            if "error" in answer:
+                raise _broken(f"the program says that it failed: {short(answer['error'])}")
+            if "skipped" in answer:
+                raise _broken(
+                    f"the program skips this command ({short(answer['skipped'])}), although "
+                    "its answer to start has the verb; leave it out there"
+                )
+        return answer.get("result")
+
+    def _see(self, answer: Mapping[str, Any]) -> None:
+        """Take in what an answer shows; what it leaves out is as it was."""
+        self._shown.update(answer)
+        for part in _PARTS:
+            if part in answer:
+                self._see_list(part, answer[part])
+        if "lookups" in answer:
+            carriers = answer["lookups"]
+            if not isinstance(carriers, list) or len(carriers) != len(self._named):
+                raise _broken(
+                    f'"lookups" is {shown(carriers)}; it has an entry for each of the '
+                    f"{len(self._named)} hashes named in this run"
+                )
+            self._carriers = dict(zip(self._named, carriers, strict=True))
+        if self._sees_events and "events" in answer:
+            self._events += [_event(event) for event in answer["events"]]
+
+    def _see_list(self, part: str, shown: Any) -> None:
+        if not isinstance(shown, list):
+            raise _broken(f'"{part}" is no list but {shown(shown)}')
+        if part == "free_order":
+            return
+        if len(shown) != self._num_blocks:
+            raise _broken(f'"{part}" has {len(shown)} entries for {self._num_blocks} blocks')
+        if part == "block_hashes":
+            self._hashes = [_hash_in(value) for value in shown]
+        elif part == "neighbours":
+            self._neighbours = [tuple(pair) if type(pair) is list else pair for pair in shown]
+
+    def _name(self, keys: Sequence[bytes]) -> None:
+        """From its first mention on the program shows who carries a hash."""
+        for key in keys:
+            if key not in self._carriers:
+                self._carriers[key] = None
+                self._named.append(key)
+
+    def _cache(self, block_ids: Sequence[int], hashes: Sequence[bytes]) -> Any:
+        self._name(hashes)
+        return self._do(f'{{"do":"cache","block_ids":{[*block_ids]},"hashes":{texts_of(hashes)}}}')
+
+    def _acquire(self, hashes: Sequence[bytes]) -> Any:
+        self._name(hashes)
+        return self._do(f'{{"do":"acquire","hashes":{texts_of(hashes)}}}')
+
+    def _lookup(self, block_hash: bytes) -> Any:
+        """A command where a driver gives it, a look where a check does: the answers are one."""
+        if self._is_shown and block_hash in self._carriers:
+            return self._carriers[block_hash]
+        self._name([block_hash])
+        return self._do(f'{{"do":"lookup","block_hash":"{block_hash.hex()}"}}')
+
+    def _num_free(self) -> Any:
+        return self._shown["num_free"] if self._is_shown else self._do('{"do":"num_free"}')
+
+    def _free_order(self) -> Any:
+        return self._shown["free_order"] if self._is_shown else self._do('{"do":"free_order"}')
+
+    def _ref_count(self, block_id: int) -> Any:
+        if self._is_shown:
+            return self._shown["ref_counts"][block_id]
+        return self._do(f'{{"do":"ref_count","block_id":{block_id}}}')
+
+    def _block_hash(self, block_id: int) -> Any:
+        if self._is_shown:
+            return self._hashes[block_id]
+        return _hash_in(self._do(f'{{"do":"block_hash","block_id":{block_id}}}'))
+
+    def _free_neighbours(self, block_id: int) -> Any:
+        if self._is_shown:
+            return self._neighbours[block_id]
+        pair = self._do(f'{{"do":"free_neighbours","block_id":{block_id}}}')
+        return tuple(pair) if type(pair) is list else pair
+
+    def _take_events(self) -> list[Any]:
+        events, self._events = self._events, []
+        return events
+
+
+class LiveAnswers:
+    """A program that is asked command by command."""
+
+    def __init__(self, session: CommandSession) -> None:
+        self._session = session
+        self._run = session.run_number
+
+    def ask(self, command: str) -> Mapping[str, Any]:
+        """The program's answer. Raises ViolationError."""
+        if self._session.run_number != self._run:
+            raise RuntimeError("this instance has gone: its program was given another run")
+        return self._session.go_on([command])[0]
+
+    def abandon(self) -> None:
+        """The next instance gets a program of its own."""
+        self._session.close()
+
+
+class PlayedAnswers:
+    """The answers of a tape, given again to just its commands."""
+
+    def __init__(
+        self,
+        commands: Sequence[str],
+        answers: Sequence[Mapping[str, Any]],
+        abandon: Callable[[], None],
+    ) -> None:
+        self._commands = iter(commands)
+        self._answers = iter(answers)
+        self.abandon = abandon
+
+    def ask(self, command: str) -> Mapping[str, Any]:
+        """The next answer. Raises TapeDivergedError for a command that is not the next one."""
+        if command != next(self._commands, None):
+            raise TapeDivergedError
+        answer = next(self._answers, None)
+        if answer is None:
+            raise TapeDivergedError
+        return answer
+
+
+def _allocated(result: Any) -> Any:
+    """Blocks, or blocks and the hashes that they lost, which the contract has as a tuple."""
+    if type(result) is list and len(result) == 2 and type(result[0]) is list:
+        return tuple(result)
+    return result
+
+
+_KNOWN: dict[str, bytes] = {}
+_MOST_KNOWN = 10_000
+
+
+def _hash_in(value: Any) -> bytes | None:
+    """A hash from its hexadecimal text; the same few come back all the time."""
+    if value is None:
+        return None
+    try:
+        known = _KNOWN.get(value)
+        if known is None:
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            known = _KNOWN[value] = bytes.fromhex(value)
+    except (TypeError, ValueError) as error:
+        raise _broken(f"a hash is hexadecimal text or null, not {shown(value)}") from error
+    return known
+
+
+def _event(event: Any) -> dict[str, Any]:
+    if not isinstance(event, dict) or not isinstance(event.get("hashes", []), list):
+        raise _broken(
+            f'an event is {{"type": ..., "hashes": [...], "group": 0}}, not {shown(event)}'
+        )
+    return {**event, "hashes": [_hash_in(value) for value in event.get("hashes", [])]}
+
+
+def _broken(what: str) -> ViolationError:
+    return ViolationError(Violation("CRASH", Severity.CRASH, what))
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(f'"{name}"' for name in sorted(names))
+
+
+class CommandTapes:
+    """Plays tapes on the program of a session."""
+
+    def __init__(self, hello: Hello, session: CommandSession) -> None:
+        self.can = Capabilities(hello.level, hello.verbs, hello.observers)
+        self._hello = hello
+        self._session = session
+
+    @property
+    def num_lost(self) -> int:
+        """How often a conversation broke off, whatever was said in it."""
+        return self._session.num_lost
+
+    def play(
+        self, num_blocks: int, enable_caching: bool, commands: Sequence[Command]
+    ) -> PlayedTape:
+        """Give the commands to a fresh instance.
+
+        A lookup of a hash that was named before is left out: who carries it is shown after every
+        command. Raises TapeLostError, and TargetError for a run that the program skips.
+        """
+        texts = _asked(commands)
+        try:
+            state, answers = self._session.begin(num_blocks, enable_caching, texts)
+        except ViolationError as error:
+            raise TapeLostError(error.violation.sentence) from error
+        return _Played(self._hello, num_blocks, texts, state, answers, self.renew)
+
+    def renew(self) -> None:
+        """The next tape is played by a program that has not seen the last one."""
+        self._session.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """One tape with its answers."""
+
+    hello: Hello
+    num_blocks: int
+    texts: Sequence[str]
+    state: Mapping[str, Any]
+    answers: Sequence[Mapping[str, Any]]
+    renew: Callable[[], None]
+
+    def instance(self) -> CommandPool:
+        """A pool that gives these answers again."""
+        played = PlayedAnswers(self.texts, self.answers, self.renew)
+        return CommandPool(self.hello, self.num_blocks, played, self.state)
+
+
+def _asked(commands: Sequence[Command]) -> list[str]:
+    """The texts of the commands that are given; see `CommandTapes.play`."""
+    named: set[Key] = set()
+    texts = []
+    for command in commands:
+        # By exact type: this is read a thousand times a second for 200 commands each.
+        kind = type(command)
+        if kind is Lookup:
+            (key,) = named_hashes(command)
+            if key in named:
+                continue
+            named.add(key)
+        elif kind is Cache:
+            named.update(named_hashes(command))
+        texts.append(command_text(command))
+    return texts
+
 
 PREFIX = "cmd:"
 HELLO_TIMEOUT_S = 20.0

@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import Any
 
 from poolproof.contract.target import TargetError
-from poolproof.targets.engine_folder import engine_folder
+from poolproof.targets.engine_sources import engine_folder
 
 __all__ = ["SGLANG", "SGLANG_STUBS", "Sglang", "sglang_parts"]
 

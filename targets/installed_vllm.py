@@ -14,8 +14,7 @@ from typing import Any
 
 from poolproof.contract.target import TargetError
 from poolproof.targets.target import Target
-from poolproof.targets.vllm_index import vllm_index_target
-from poolproof.targets.vllm_queue import vllm_queue_target
+from poolproof.targets.vllm_pool_parts import vllm_index_target, vllm_queue_target
 from poolproof.targets.vllm_requests import prepare_vllm
 from poolproof.targets.vllm_target import vllm_target
 

@@ -1,11 +1,17 @@
-"""A block manager in nano-vLLM's shape behind the native manager contract.
+"""The targets in nano-vLLM's shape: `nano-vllm`, `nano-vllm:PATH`, `impl-nano`, and any class.
 
-One adapter for every published generation of the shape and for Poolproof's own, which it tells
+nano-vLLM is on no package index. `nano-vllm:PATH` takes a checkout (or any folder with a package
+that has `engine/block_manager.py`); without a path it is nano-vllm-npu 0.0.2, a port whose
+`block_manager.py` is nano-vLLM's of commit df99418 with another package name. Read unmodified:
+`sampling_params.py`, `engine/sequence.py`, `engine/block_manager.py`; they need xxhash and NumPy.
+Nothing is stubbed; the package's `__init__`, which loads PyTorch and the model, is not run.
+
+One adapter drives every published generation of the shape and Poolproof's own, which it tells
 apart by what the manager has and answers:
 
 - `can_allocate` answers a bool, or the number of cached blocks and -1 for a refusal;
 - with `hash_blocks` blocks are published after the step that computed them, and prompts may be
-  computed in chunks; without, at admission and growth;
+  computed in chunks; without (nano-vLLM up to 8d63a98), when they are scheduled;
 - observers are read from `free_block_ids` and `blocks`, or are methods of the same names as ours.
 
 It does what nano-vLLM's scheduler does around the manager: a sampled token is appended before its
@@ -15,16 +21,167 @@ appended at once are asked for one by one, all before the first is taken; where 
 one block, as many have to be free. `can_allocate` answers for admissions, and says nothing of a
 prefix that does not fit; so `lookup_prefix` is not driven, nor are forks, truncation, drafts,
 swapping and transfers, which the shape does not have.
+
+What the profile says follows from the generation. With `hash_blocks`, an `_allocate_block` that
+takes an id also serves revived blocks and forgets their hash (f64d821), so that hits and room are
+declared as "sound" alone; what comes after is exact. Of two blocks with one hash the index keeps
+the last, which is a legal row although it loses hits (nano-vllm#219). For `collisions` the engine
+is "trusted": a hit is compared with the block's own tokens, and not with those before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from poolproof.targets.nano_manager_tokens import TokenNames
+from poolproof.contract.manager_profile import FULL, ManagerProfile
+from poolproof.contract.profile import ProfileError
+from poolproof.contract.target import TargetError
+from poolproof.impl.nano_block_manager import BlockManager
+from poolproof.impl.nano_sequence import Sequence
+from poolproof.targets.engine_sources import engine_folder, import_from_source
+from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
+from poolproof.targets.target import ManagerLayout, Target, source_of
+from poolproof.targets.target_spec import TargetSpec, builtin_profile
+from poolproof.targets.token_names import TokenNames
 
-__all__ = ["NANO_METHODS", "NanoManager"]
+__all__ = [
+    "NANO_VLLM_PORT",
+    "NanoManager",
+    "StandInSequence",
+    "impl_nano_manager",
+    "nano_vllm",
+    "nano_vllm_manager",
+    "sequence_maker",
+]
+
+
+NANO_VLLM_PORT = "nano-vllm-npu-0.0.2"
+"""The port that stands in where no checkout is named; also the name of its folder."""
+
+_BLOCK_MANAGER = "engine/block_manager.py"
+_MODULES = ("sampling_params", "engine.sequence", "engine.block_manager")
+
+
+@dataclass(frozen=True)
+class NanoVllm:
+    """What the adapter uses, by the engine's own names."""
+
+    folder: Path
+    BlockManager: Any
+    Sequence: Any
+    SamplingParams: Any
+
+
+def nano_vllm(checkout: Path | None = None) -> NanoVllm:
+    """The classes of one checkout; several may be loaded side by side.
+
+    Raises TargetError where there is no such package, more than one, or it cannot be imported.
+    """
+    root = engine_folder(NANO_VLLM_PORT) if checkout is None else checkout.resolve()
+    package = _package_in(root)
+    modules = import_from_source(package.parent, package.name, _MODULES, {})
+    return NanoVllm(
+        folder=root,
+        BlockManager=modules["engine.block_manager"].BlockManager,
+        Sequence=modules["engine.sequence"].Sequence,
+        SamplingParams=modules["sampling_params"].SamplingParams,
+    )
+
+
+def _package_in(root: Path) -> Path:
+    """The package's folder: `root` itself, or the one folder in it that has a block manager."""
+    if (root / _BLOCK_MANAGER).is_file():
+        return root
+    found = sorted(path.parent.parent for path in root.glob(f"*/{_BLOCK_MANAGER}"))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(path.name for path in found)
+        raise TargetError(f"{root} holds several packages ({names}); name one of them")
+    what = "is not a folder" if not root.is_dir() else f"holds no package with {_BLOCK_MANAGER}"
+    raise TargetError(
+        f"{root} {what}; clone nano-vLLM and give its folder, as nano-vllm:path/to/nano-vllm"
+    )
+
+
+class StandInSequence:
+    """One request; `block_size` is set on a subclass."""
+
+    block_size = 0
+
+    def __init__(self, token_ids: list[int]) -> None:
+        self.token_ids = list(token_ids)
+        self.block_table: list[int] = []
+        self.num_cached_tokens = 0
+        self.num_scheduled_tokens = 0
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.token_ids[key]
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens there are, prompt and output."""
+        return len(self.token_ids)
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks they take, the last one perhaps in part."""
+        return -(-len(self.token_ids) // self.block_size)
+
+    @property
+    def last_block_num_tokens(self) -> int:
+        """How many tokens stand in the last block."""
+        return len(self.token_ids) - (self.num_blocks - 1) * self.block_size
+
+    @property
+    def last_token(self) -> int:
+        """The token at the end."""
+        return self.token_ids[-1]
+
+    def block(self, index: int) -> list[int]:
+        """The tokens of one block."""
+        return self.token_ids[index * self.block_size : (index + 1) * self.block_size]
+
+    def append_token(self, token_id: int) -> None:
+        """Add a sampled token."""
+        self.token_ids.append(token_id)
+
+
+def sequence_maker(manager_class: type, block_size: int) -> Callable[[list[int]], Any]:
+    """From tokens to a sequence that managers of this class take, of blocks of `block_size`.
+
+    nano-vLLM keeps the block size on the class, for all managers of a process; a subclass has its
+    own, so that nothing of the engine is changed. A constructor that also wants sampling
+    parameters (nano-vLLM before cde3fc2) gets those that its module names.
+    """
+    found = _in_module_of(manager_class, "Sequence")
+    base = found if isinstance(found, type) else StandInSequence
+    sequence_class = type("Sequence", (base,), {"block_size": block_size})
+    parameters = list(inspect.signature(base).parameters.values())
+    required = [p for p in parameters[1:] if p.default is inspect.Parameter.empty]
+    if required:
+        module: Any = sys.modules[base.__module__]
+        sampling_params = module.SamplingParams
+        return lambda tokens: sequence_class(tokens, sampling_params())
+    return sequence_class
+
+
+def _in_module_of(cls: type, name: str) -> object:
+    """What a name means in the module of the class, or of the nearest base that has it."""
+    for base in cls.__mro__:
+        module = sys.modules.get(base.__module__)
+        if module is not None and hasattr(module, name):
+            return getattr(module, name)
+    return None
+
 
 NANO_METHODS = ("can_allocate", "allocate", "deallocate", "can_append", "may_append")
 """The methods that tell the shape."""
@@ -181,3 +338,113 @@ class NanoManager:
             self._manager.hash_to_block_id.get(self._manager.blocks[block_id].hash) == block_id
         )
         return found
+
+
+_BLOCK_SIZE = 4
+
+_SHAPE = {
+    "reserves": "sequence",
+    "never": "untold",
+    "duplicates": "last",
+    "collisions": "trusted",
+    "misuse": "undefined",
+}
+_AT_SCHEDULING = {
+    "publishes": "scheduled",
+    "same_step_hit": "allowed",
+    "full_hit": "allowed",
+    "hits": "sound",
+    "admission": "sound",
+}
+_FORGETFUL = {"hits": "sound", "admission": "sound"}
+
+_NOTES = (
+    "adapters, salts and images: the shape has none, so tokens under them are other tokens to it",
+    "caching off: there is no switch, so each admission has tokens of its own",
+    "forks, truncation, drafts, swapping, transfers: the shape has none",
+    "lookup without use: can_allocate() tells nothing of a prefix that does not fit now",
+)
+
+
+def nano_vllm_manager(name: str, overrides: Mapping[str, Any]) -> Target:
+    """nano-vLLM from the checkout that `name` gives behind a colon, or its published port.
+
+    Raises TargetError where it is not there, lacks a module, or has no such row of the profile.
+    """
+    path = TargetSpec.parse(name).base.partition(":")[2]
+    engine = nano_vllm(Path(path).expanduser() if path else None)
+    version = None if path else NANO_VLLM_PORT.replace("-0", " 0")
+    profile = builtin_profile(
+        name, _rows_of(engine.BlockManager), _of_one_group(name, overrides), ManagerProfile
+    )
+    return _target(name, engine.BlockManager, profile, version)
+
+
+def impl_nano_manager(name: str, overrides: Mapping[str, Any]) -> Target:
+    """Poolproof's own block manager in this shape. Raises TargetError for an unknown row."""
+    own = {**_SHAPE, "duplicates": "kept", "collisions": "checked", "misuse": "raises"}
+    profile = builtin_profile(name, own, _of_one_group(name, overrides), ManagerProfile)
+    return _target(name, BlockManager, profile, None)
+
+
+def _class_in_this_shape(
+    name: str, cls: type, overrides: Mapping[str, Any], version: str | None
+) -> Target:
+    """Any class with the shape's methods. Raises TargetError."""
+    declared = getattr(cls, "profile", {})
+    try:
+        ManagerProfile.from_mapping(declared)
+        rows = {**_rows_of(cls), **declared, **_of_one_group(name, overrides)}
+        profile = ManagerProfile.from_mapping(rows)
+    except ProfileError as error:
+        raise TargetError(f"{name}: {error}") from error
+    missing = [method for method in NANO_METHODS if not callable(getattr(cls, method, None))]
+    if missing:
+        raise TargetError(
+            f"{cls.__name__} lacks {', '.join(f'{method}()' for method in missing)}, which a "
+            "manager in nano-vLLM's shape has"
+        )
+    return _target(name, cls, profile, version)
+
+
+# For `--api nano`, and for classes that have all these methods.
+MANAGER_SHAPES["nano"] = ManagerShape(NANO_METHODS, _class_in_this_shape)
+
+
+def _target(name: str, cls: type, profile: ManagerProfile, version: str | None) -> Target:
+    new_sequence = Sequence if cls is BlockManager else sequence_maker(cls, _BLOCK_SIZE)
+
+    def make(num_blocks: int, enable_caching: bool) -> NanoManager:
+        manager = cls(num_blocks, _BLOCK_SIZE)
+        return NanoManager(manager, new_sequence, _BLOCK_SIZE, enable_caching=enable_caching)
+
+    notes = list(_NOTES)
+    if not hasattr(cls, "hash_blocks"):
+        notes.append("chunked prefill: this generation publishes a prompt whole, at admission")
+    return manager_target(
+        name,
+        "nano",
+        [ManagerLayout(profile.layout_name, profile, make, _BLOCK_SIZE)],
+        version=version,
+        source=source_of(cls),
+        real_class=cls,
+        notes=notes,
+    )
+
+
+def _rows_of(cls: type) -> dict[str, Any]:
+    """The rows of the generation that a class belongs to."""
+    if not hasattr(cls, "hash_blocks"):
+        return {**_SHAPE, **_AT_SCHEDULING}
+    takes_id = len(inspect.signature(getattr(cls, "_allocate_block", _no_argument)).parameters) > 1
+    return {**_SHAPE, **_FORGETFUL} if takes_id else _SHAPE
+
+
+def _no_argument(_: object) -> None:
+    """Stands for an `_allocate_block` that there is not."""
+
+
+def _of_one_group(name: str, overrides: Mapping[str, Any]) -> Mapping[str, Any]:
+    if overrides.get("groups", "full") not in ("full", FULL):
+        raise TargetError(f"{name}: managers in nano-vLLM's shape have one group, full attention")
+    return overrides

@@ -1,4 +1,9 @@
-"""SGLang's radix cache over its page allocator behind the native manager contract.
+"""The target `sglang`: the radix cache of SGLang 0.5.23 over its page allocators.
+
+A page of the contract is a page of the allocator; pages of 4 slots and of 1, each with freed pages
+at the head of the free list and with freed pages sorted in later. Nodes are evicted by the time of
+their last use, which is read from a clock: no order is declared. The engine asks for up to a page
+more than it needs before it evicts (sglang#32217), so cached pages may go early.
 
 The real functions do the work; the adapter does what the scheduler does around them: the prefix is
 matched and locked, then room is looked for; slots are taken by an extend for prompts and chunks, by
@@ -12,18 +17,177 @@ Where it stands in for the scheduler:
 - several tokens appended at once are an extend of what was computed, as in a session's next turn.
 - a request that ends while tokens of it wait for the forward pass is not checkpointed.
 - images: the token ids under one are replaced by ids of its own, as the server's pad values do.
+- `Req` and `ReqKvInfo` live in a module that imports the whole server. `SglangRequest` has the
+  fields and methods that the cache functions touch, with the values of a request without
+  speculation, sliding windows, recurrent state or sessions.
+
+How the engine's functions are found without its server is told in `installed_sglang.py`.
 """
 
 from __future__ import annotations
 
+import importlib
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
-from poolproof.targets.installed_sglang import Sglang
-from poolproof.targets.nano_manager_tokens import TokenNames
-from poolproof.targets.sglang_manager_pages import NO_PAGE, RadixPages
-from poolproof.targets.sglang_manager_request import SglangRequest
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.target import TargetError
+from poolproof.targets.installed_sglang import SGLANG, SGLANG_STUBS, Sglang, sglang_parts
+from poolproof.targets.manager_target import manager_target
+from poolproof.targets.target import ManagerLayout, Target, source_of
+from poolproof.targets.target_spec import builtin_profile
+from poolproof.targets.token_names import TokenNames
 
-__all__ = ["SglangManager"]
+__all__ = ["sglang_manager"]
+
+
+def server_settings() -> dict[str, SimpleNamespace]:
+    """No speculative decoding, and what was thought stays in the cache."""
+    return {
+        "spec": SimpleNamespace(speculative_algorithm=None),
+        "serving": SimpleNamespace(strip_thinking_cache=False),
+    }
+
+
+class _KvInfo:
+    """Which row of the request pool, and how much KV, a request holds outside of the tree."""
+
+    holds_mamba = False
+    swa_evict_floor = 0
+
+    def __init__(self) -> None:
+        self.req_pool_idx: int | None = None
+        self.cache_protected_len = 0
+        self.cache_inserted_len = 0
+        self.kv_committed_len = 0
+        self.kv_allocated_len = 0
+
+    @property
+    def holds_kv(self) -> bool:
+        return self.req_pool_idx is not None
+
+    @property
+    def is_kv_released(self) -> bool:
+        return self.kv_allocated_len == 0
+
+    def get_evicted_seqlen(self, _component: Any) -> int:
+        return 0
+
+    def swa_dead_lo(self, _page_size: int) -> int:
+        return self.cache_protected_len
+
+    def mark_kv_released(self) -> None:
+        self.kv_allocated_len = 0
+
+
+class SglangRequest:
+    """A request with `tokens` as its prompt, in a namespace of the radix tree.
+
+    `computed` positions are done; what is allocated beyond waits for the next forward pass, a
+    single sampled token if `is_decoding`.
+    """
+
+    skip_radix_cache_insert = False
+    priority = None
+
+    def __init__(
+        self, name: str, tokens: Iterable[int], extra_key: str | None, cache_salt: str | None
+    ) -> None:
+        self.rid = name
+        self.origin_input_ids = array("q", tokens)
+        self.output_ids = array("q")
+        self.full_untruncated_fill_ids = array("q")
+        self.extra_key = extra_key
+        self.cache_salt = cache_salt
+        self.kv = _KvInfo()
+        self.lock: Any = None
+        self.last_node: Any = None
+        self.prefix_len = 0
+        self.extend_end = 0
+        self.computed = 0
+        self.is_decoding = False
+        self.has_ended = False
+
+    def refresh_fill_ids(self) -> None:
+        """All tokens so far are what the next extend is over."""
+        self.full_untruncated_fill_ids = self.origin_input_ids + self.output_ids
+
+    def owned_kv_len(self) -> int:
+        """Nothing was sampled beyond a stop."""
+        return self.kv.kv_committed_len
+
+    def finished(self) -> bool:
+        """Whether the request is about to release its KV for good."""
+        return self.has_ended
+
+    def _compute_max_prefix_len(self, num_tokens: int) -> int:
+        """One token is left to compute."""
+        return max(num_tokens - 1, 0)
+
+
+_NO_PAGE = -1
+"""Stands in a table where the slots of a request lie in no page."""
+
+
+class RadixPages:
+    """The pages of a tree's allocator; what the tree shows is read once until something changes."""
+
+    def __init__(self, tree: Any) -> None:
+        self._tree = tree
+        self._page_size: int = tree.page_size
+        self._seen: tuple[dict[int, int], list[int]] | None = None
+
+    def extend(self, parts: Sglang, row: Any, first: int, end: int) -> Any:
+        """Slots for the positions from `first` to `end` - 1 of a row, as a tensor."""
+        if self._page_size == 1:
+            return parts.alloc_token_slots(self._tree, end - first)
+        before, after = row.new_tensor([first]).long(), row.new_tensor([end]).long()
+        last = row[first - 1 : first].long() if first else row.new_tensor([-1]).long()
+        return parts.alloc_paged_token_slots_extend(
+            self._tree, before, before, after, after, last, end - first
+        )
+
+    def decode(self, parts: Sglang, row: Any, length: int) -> Any:
+        """The slot for position `length` of a row, as a tensor."""
+        if self._page_size == 1:
+            return parts.alloc_token_slots(self._tree, 1)
+        after = row.new_tensor([length + 1]).long()
+        last = row[length - 1 : length].long()
+        return parts.alloc_paged_token_slots_decode(self._tree, after, after, last)
+
+    def may_have_changed(self) -> None:
+        """The tree is read again before the next answer."""
+        self._seen = None
+
+    def locks(self) -> dict[int, int]:
+        """How often each page that the tree holds is locked; one that stands there twice adds up.
+
+        Whoever uses a page of the tree has locked the path to it.
+        """
+        return self._read()[0]
+
+    def unlocked(self) -> list[int]:
+        """The pages of nodes without a lock, as often as they stand there."""
+        return self._read()[1]
+
+    def _read(self) -> tuple[dict[int, int], list[int]]:
+        if self._seen is None:
+            locks: dict[int, int] = {}
+            unlocked: list[int] = []
+            waiting = list(self._tree.root_node.children.values())
+            while waiting:
+                node = waiting.pop()
+                waiting += node.children.values()
+                firsts = node.value[:: self._page_size].tolist()
+                for page in [slot // self._page_size for slot in firsts]:
+                    locks[page] = locks.get(page, 0) + node.lock_ref
+                    if node.lock_ref == 0:
+                        unlocked.append(page)
+            self._seen = locks, unlocked
+        return self._seen
+
 
 Copies = list[tuple[int, int]]
 
@@ -167,7 +331,7 @@ class SglangManager:
         """The page whose first slots these are, numbered from 0; slot 0 begins the padding page."""
         page, offset = divmod(slots[0], self._page_size)
         if offset or slots != list(range(slots[0], slots[0] + len(slots))):
-            return NO_PAGE
+            return _NO_PAGE
         return page - 1
 
     def _request(self, name: str, tokens: list[int], extra_keys: Any) -> SglangRequest:
@@ -216,3 +380,96 @@ class SglangManager:
     def _release(self, request: SglangRequest, *, checkpoint: bool) -> None:
         self._pages.may_have_changed()
         self._parts.release_kv_cache(request, self._tree, checkpoint=checkpoint)
+
+
+_NUM_ROWS = 64
+"""Requests that may run at once."""
+
+_PUBLISHED = {
+    "eviction": "unspecified",
+    "duplicates": "first",
+    "retention": "may-drop",
+    "misuse": "undefined",
+    "publishes": "prompts",
+    "never": "untold",
+    "tables": "merged",
+    "max_sequences": _NUM_ROWS,
+}
+
+_NOTES = (
+    f"stand-ins: {', '.join(SGLANG_STUBS)}; orjson, where it is missing",
+    "sglang/__init__.py, which starts the front end: not run",
+    "stand-ins: Req and ReqKvInfo, whose module imports the server, and the server's configuration",
+    "the allocators' PyTorch paths, which they take without a GPU: Triton kernels are not run",
+    "what the scheduler keeps in reserve for decoding: an extend is granted when its pages fit",
+    "other policies than lru, host memory (HiCache), sliding windows, recurrent state: not driven",
+    "sessions, speculation, several ranks and events: not driven",
+    "forks, swapping and truncation: the cache has none",
+)
+
+_NOT_RUN = (
+    ("full+sliding", "SWARadixCache and its allocator are other classes"),
+    ("full+mamba", "MambaRadixCache and its allocator are other classes"),
+)
+
+
+def sglang_manager(name: str, overrides: Mapping[str, Any]) -> Target:
+    """The engine's classes. Raises TargetError where its sources or PyTorch are not there."""
+    parts = sglang_parts()
+    if overrides.get("groups", "full") != "full":
+        raise TargetError(f"{name}: the radix cache has one group, full attention")
+    _publish_settings()
+    profile = builtin_profile(name, _PUBLISHED, overrides, ManagerProfile)
+    layouts = [
+        ManagerLayout(
+            f"page-{size}{'-sorted' * sorts}",
+            profile,
+            _maker(parts, size, sorts, profile.max_sequences or _NUM_ROWS),
+            size,
+        )
+        for size in (4, 1)
+        for sorts in (False, True)
+    ]
+    layouts += [ManagerLayout(other, profile, None, 4, why_not) for other, why_not in _NOT_RUN]
+    return manager_target(
+        name,
+        "native-manager",
+        layouts,
+        version=SGLANG.replace("-", " "),
+        source=source_of(parts.RadixCache),
+        real_class=parts.RadixCache,
+        notes=_NOTES,
+    )
+
+
+def _publish_settings() -> None:
+    """What a server has published at its start, unless one runs in this process."""
+    context = importlib.import_module("sglang.srt.runtime_context")._CONTEXT  # noqa: SLF001 - no accessor without a whole configuration
+    if context._config_bags is None:  # noqa: SLF001 - the same
+        context._config_bags = server_settings()  # noqa: SLF001 - the same
+
+
+def _maker(
+    parts: Sglang, page_size: int, sorts: bool, num_rows: int
+) -> Callable[[int, bool], SglangManager]:
+    def make(num_blocks: int, enable_caching: bool) -> SglangManager:
+        num_slots = num_blocks * page_size
+        # No KV is stored, so there is neither a number type nor a tensor for it.
+        if page_size == 1:
+            allocator = parts.TokenToKVPoolAllocator(num_slots, None, "cpu", None, sorts)
+        else:
+            allocator = parts.PagedTokenToKVPoolAllocator(
+                num_slots, page_size, None, "cpu", None, sorts
+            )
+        tree = parts.RadixCache(
+            parts.CacheInitParams(
+                disable=not enable_caching,
+                req_to_token_pool=parts.ReqToTokenPool(num_rows, num_slots, "cpu", False),
+                token_to_kv_pool_allocator=allocator,
+                page_size=page_size,
+                eviction_policy="lru",
+            )
+        )
+        return SglangManager(parts, tree)
+
+    return make

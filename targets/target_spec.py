@@ -1,7 +1,9 @@
 """What a user names as a target, read once: the allocator, and the rows of its profile to replace.
 
-`impl[eviction=lifo,duplicates=first,null_block=0]` is such a text. Whether rows and values exist is
-said by `contract.profile`, whether there is such an allocator by `load.py`.
+`impl[eviction=lifo,duplicates=first,null_block=0]` is such a text; the rows of a profile are
+written in the same words. Whether rows and values exist is said by `contract.profile`, whether
+there is such an allocator by `load.py`. A built-in starts from the first value of each row and what
+it adds, and assumes none: it is built to the profile that is stated.
 """
 
 from __future__ import annotations
@@ -10,14 +12,35 @@ import importlib.util
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from poolproof.contract.errors import OptionError
 from poolproof.contract.outside import class_name
+from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
-from poolproof.targets.profile_text import value_words
 
-__all__ = ["TargetSpec"]
+__all__ = ["TargetSpec", "builtin_profile", "profile_words"]
+
+
+def profile_words(profile: Profile, rows: tuple[str, ...] | None = None) -> str:
+    """The rows of a profile in one line, all but those assumed, or just the ones named."""
+    values = profile.to_json()
+    names = [name for name in values if name not in profile.assumed] if rows is None else rows
+    return ", ".join(f"{name} {value_words(values[name])}" for name in names)
+
+
+def value_words(value: object) -> str:
+    """A value as it is; the groups of a manager as a target string takes them."""
+    if not isinstance(value, list):
+        return str(value)
+    return "+".join(_group_words(group) for group in value)
+
+
+def _group_words(group: dict[str, object]) -> str:
+    """KIND[:WINDOW[:BLOCK_SIZE]]."""
+    numbers = [group["window"], group["block_size"]] if group["block_size"] else [group["window"]]
+    shown = [str(number) for number in numbers] if any(numbers) else []
+    return ":".join([str(group["kind"]), *shown])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +120,19 @@ def _place_of(cls: type) -> str:
     except (ImportError, ValueError):
         spec = None
     return name if spec is not None and spec.origin == file else file
+
+
+ProfileT = TypeVar("ProfileT", bound=Profile)
+
+
+def builtin_profile(
+    name: str,
+    own: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    kind: type[ProfileT],
+) -> ProfileT:
+    """The profile of the built-in `name`. Raises TargetError for an unknown row or value."""
+    try:
+        return kind.from_mapping({**kind().to_json(), **own, **overrides})
+    except ProfileError as error:
+        raise TargetError(f"{name}: {error}") from error

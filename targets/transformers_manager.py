@@ -1,27 +1,179 @@
-"""Transformers' `PagedAttentionCache` behind the native manager contract.
+"""The target `transformers`: the paged cache of Hugging Face Transformers' continuous batching.
 
-Nothing of the library is replaced. The adapter does what its continuous-batching loop does around
-the cache: a prefix is searched, and pinned at once; the tokens of the next batch are stored; the
-blocks that the forward pass will complete are counted before it and marked after it; forks are
-prepared between batches; a preempted request's blocks go back uncached, as when it is offloaded.
+`PagedAttentionCache` is the installed library's. Nothing is replaced or stubbed: it is built on the
+CPU from a configuration with one tiny layer for each group, without a model, and allocates a tensor
+of a few bytes a token. Written for Transformers 5.19, whose cache hands sectors to one allocator
+for each kind of attention; earlier 5.x releases have other classes and are not driven.
 
-Where it stands in for the scheduler:
+The adapter does what the continuous-batching loop does around the cache: a prefix is searched, and
+pinned at once; the tokens of the next batch are stored; the blocks that the forward pass will
+complete are counted before it and marked after it; forks are prepared between batches; a preempted
+request's blocks go back uncached, as when it is offloaded. Where it stands in for the scheduler:
 - a store that does not fit is tried again with the free sectors collected, and once more with all
   cached blocks evicted, which is what the loop does under pressure over several batches. If it
   still does not fit the pinned prefix is given back, where the scheduler keeps the request active.
 - all tokens are given, so nothing is sampled, and no request ends by itself.
+- what changes the KV of a token is put into it: the cache knows no adapters, salts or images.
 
-The cache knows no adapters, salts or images: what changes the KV of a token is put into the token.
+Block tables are made of the indices that `get_read_indices` and `get_write_indices` give the
+kernels, and not of the allocator's own list: an error in their arithmetic shows as a wrong table,
+or as `ScatteredSlotsError`. A sliding group reads the window before it writes over it; its table
+names the same pages again and again, as a ring does. Only windows of whole pages can be told so.
+
+Sectors of the cache's tensor are lent to one allocator for each kind of attention. Where each kind
+has as many layers as the others, and a block is padded to no less than a sector, a sector is one
+block, and all groups share one pool of equal blocks: that is what the contract speaks of. The
+layout `full-sectors` has several blocks in a sector, which one kind alone can have without the
+sectors' boundaries showing.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from poolproof.targets.nano_manager_tokens import TokenNames
-from poolproof.targets.transformers_manager_slots import NO_BLOCK, blocks_of, check_indices
+from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
+from poolproof.contract.target import TargetError
+from poolproof.targets.manager_target import manager_target
+from poolproof.targets.target import ManagerLayout, Target, source_of
+from poolproof.targets.target_spec import builtin_profile
+from poolproof.targets.token_names import TokenNames
 
-__all__ = ["TransformersManager"]
+__all__ = [
+    "HOW_TO_GET_TRANSFORMERS",
+    "NO_BLOCK",
+    "ScatteredSlotsError",
+    "blocks_of",
+    "check_indices",
+    "transformers_manager",
+    "transformers_parts",
+]
+
+
+HOW_TO_GET_TRANSFORMERS = (
+    "run `make vllm` and use `.venv-vllm/bin/poolproof`, or install Poolproof into an environment "
+    "with transformers==5.19.0 and torch"
+)
+
+_BATCHING = "transformers.generation.continuous_batching"
+_WANTED = (
+    ("transformers", "PretrainedConfig"),
+    ("transformers.generation.configuration_utils", "ContinuousBatchingConfig"),
+    (f"{_BATCHING}.cache", "PagedAttentionCache"),
+    (f"{_BATCHING}.distributed", "DistributedHelper"),
+    (f"{_BATCHING}.requests", "RequestState"),
+    (f"{_BATCHING}.requests", "RequestStatus"),
+    ("torch", "float32"),
+)
+
+
+@dataclass(frozen=True)
+class Transformers:
+    """What the adapter uses, by the library's own names."""
+
+    version: str
+    PretrainedConfig: Any
+    ContinuousBatchingConfig: Any
+    PagedAttentionCache: Any
+    DistributedHelper: Any
+    RequestState: Any
+    RequestStatus: Any
+    float32: Any
+
+
+def transformers_parts() -> Transformers:
+    """The classes. Raises TargetError where they cannot be imported or have another shape."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    version = "unknown"
+    with suppress(importlib.metadata.PackageNotFoundError):
+        version = importlib.metadata.version("transformers")
+    parts = {name: _imported(module, name, version) for module, name in _WANTED}
+    logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
+    if not hasattr(importlib.import_module(f"{_BATCHING}.cache"), "CachePool"):
+        raise TargetError(
+            f"transformers {version} has another continuous-batching cache than 5.19, for which "
+            f"this adapter is written; {HOW_TO_GET_TRANSFORMERS}"
+        )
+    return Transformers(version=f"transformers {version}", **parts)
+
+
+def _imported(module: str, name: str, version: str) -> Any:
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing in {"transformers", "torch"}:
+            what = f"{missing} is not installed where Poolproof runs"
+        else:
+            what = (
+                f"{module}.{name} of transformers {version} cannot be imported: "
+                f"{type(error).__name__}: {error}"
+            )
+        raise TargetError(f"{what}; {HOW_TO_GET_TRANSFORMERS}") from error
+
+
+NO_BLOCK = -1
+"""Stands in a table where the slots of a page lie in no block."""
+
+
+class ScatteredSlotsError(Exception):
+    """The indices for reading and writing do not belong together."""
+
+
+def blocks_of(allocator: Any, request_id: str, num_tokens: int) -> list[int]:
+    """The block behind each page of the first `num_tokens` positions, in the engine's numbers."""
+    slots = _slots(allocator, request_id, num_tokens)
+    size = allocator.tokens_per_page
+    return [_block(allocator, slots[first : first + size]) for first in range(0, num_tokens, size)]
+
+
+def check_indices(
+    allocator: Any, request_id: str, past: int, read_at: list[int], written_at: list[int]
+) -> None:
+    """A forward pass after `past` tokens reads and writes where their slots are.
+
+    Raises ScatteredSlotsError.
+    """
+    count = len(written_at)
+    slots = _slots(allocator, request_id, past + count)
+    window = getattr(allocator, "sliding_window", None)
+    if window is None:
+        reads, writes = slots, slots[past:]
+    else:
+        reads = slots[max(0, past - window + 1) : past] + [allocator.sentinel_index] * count
+        num_lost = max(0, count - window)
+        writes = [allocator.write_trash_index] * num_lost + slots[past + num_lost :]
+    for what, wanted, given in (
+        ("reads", reads, read_at),
+        ("writes", writes, written_at),
+    ):
+        if given != wanted:
+            raise ScatteredSlotsError(
+                f"{count} tokens after {past} of request {request_id}: the {allocator.layer_type} "
+                f"group {what} at {given}, but its tokens lie at {wanted}"
+            )
+
+
+def _slots(allocator: Any, request_id: str, num_tokens: int) -> list[int]:
+    """The slot of each position, computed one by one where the window goes round."""
+    if getattr(allocator, "sliding_window", None) is None:
+        return list(allocator.get_read_indices(request_id, 0, num_tokens))
+    return [allocator.get_write_indices(request_id, past, 1)[0] for past in range(num_tokens)]
+
+
+def _block(allocator: Any, slots: list[int]) -> int:
+    """The block whose first slots these are, or `NO_BLOCK`."""
+    block, offset = divmod(slots[0], allocator.block_physical_stride)
+    if offset or slots != list(range(slots[0], slots[0] + len(slots))):
+        return NO_BLOCK
+    return int(block)
+
 
 Copies = list[tuple[int, int]]
 
@@ -204,3 +356,134 @@ class TransformersManager:
     def _evict(self) -> None:
         self._cache.evict_cached_blocks()
         self._cache.pool.try_to_free_sectors()
+
+
+_PAGE_SIZE = 4
+
+_SHARED = {
+    "eviction": "unspecified",
+    "duplicates": "first",
+    "retention": "may-drop",
+    "misuse": "undefined",
+    "never": "untold",
+    "release_order": "unspecified",
+    "window_blocks": "reused",
+    "tables": "merged",
+    "collisions": "trusted",
+}
+
+_NOTES = (
+    "no stand-ins: the cache is built on the CPU without a model, one layer for each group",
+    "adapters, salts and images: the cache has none, so tokens under them are other tokens to it",
+    "the scheduler's safety margin: cached blocks are evicted only when something does not fit",
+    "copies to host memory: a preempted request's blocks go back uncached, as a soft reset does it",
+    "kernels that take the block table (decoding's fast path): read and write indices are seen",
+    "asynchronous batching and tensor parallelism: not driven",
+)
+
+
+@dataclass(frozen=True)
+class _NamedLayout:
+    name: str
+    groups: tuple[CacheGroup, ...]
+    page_size: int = _PAGE_SIZE
+    small_blocks: bool = False
+    why_not: str = ""
+
+
+_FULL = CacheGroup()
+_SLIDING = CacheGroup("sliding", 0, 8)
+
+_LAYOUTS = (
+    _NamedLayout("full", (_FULL,)),
+    _NamedLayout("full-sectors", (_FULL,), small_blocks=True),
+    _NamedLayout("full+sliding", (_FULL, _SLIDING)),
+    _NamedLayout("sliding", (_SLIDING,)),
+    _NamedLayout("full+sliding-page-1", (_FULL, CacheGroup("sliding", 0, 6)), page_size=1),
+    _NamedLayout("sliding-page-1", (CacheGroup("sliding", 0, 6),), page_size=1),
+    _NamedLayout(
+        "sliding-6",
+        (CacheGroup("sliding", 0, 6),),
+        why_not="a window that is no multiple of the page goes round in the middle of a page, "
+        "which a block table cannot tell; sliding-page-1 has such a window",
+    ),
+    _NamedLayout(
+        "full+full+sliding",
+        (_FULL, _SLIDING),
+        why_not="kinds with unequal numbers of layers have blocks of unequal size in one tensor",
+    ),
+)
+
+
+def transformers_manager(name: str, overrides: Mapping[str, Any]) -> Target:
+    """The installed library's cache. Raises TargetError where it cannot be imported."""
+    parts = transformers_parts()
+    if "groups" in overrides:
+        raise TargetError(f"{name}: cache groups are chosen with --layout, not by a row")
+    return manager_target(
+        name,
+        "native-manager",
+        [_layout(name, parts, layout, overrides) for layout in _LAYOUTS],
+        version=parts.version,
+        source=source_of(parts.PagedAttentionCache),
+        real_class=parts.PagedAttentionCache,
+        notes=_NOTES,
+    )
+
+
+def _layout(
+    name: str, parts: Transformers, layout: _NamedLayout, overrides: Mapping[str, Any]
+) -> ManagerLayout:
+    # Prefixes are shared only where all layers have full attention.
+    publishes = "computed" if layout.groups == (_FULL,) else "never"
+    own = {**_SHARED, "publishes": publishes, "groups": layout.groups}
+    profile = builtin_profile(name, own, overrides, ManagerProfile)
+    make = None if layout.why_not else _maker(parts, layout)
+    return ManagerLayout(layout.name, profile, make, layout.page_size, layout.why_not)
+
+
+def _maker(parts: Transformers, layout: _NamedLayout) -> Callable[[int, bool], TransformersManager]:
+    def make(num_blocks: int, enable_caching: bool) -> TransformersManager:
+        kinds = [f"{group.kind}_attention" for group in layout.groups]
+        head_dim = _head_dim(layout, num_blocks)
+        config = parts.PretrainedConfig(
+            num_hidden_layers=len(kinds),
+            num_attention_heads=1,
+            num_key_value_heads=1,
+            head_dim=head_dim,
+            hidden_size=head_dim,
+            vocab_size=8,
+        )
+        config.layer_types = kinds
+        config.sliding_window = max(group.window for group in layout.groups) or None
+        config._attn_implementation = "sdpa"  # noqa: SLF001 - as a model's constructor sets it
+        batching = parts.ContinuousBatchingConfig(
+            page_size=layout.page_size,
+            # Counted in blocks of all layers, so a number of blocks that is odd ends in a half.
+            num_blocks=num_blocks / len(kinds),
+            max_batch_tokens=64,
+            max_memory_percent=0.5,
+            allow_block_sharing=enable_caching,
+        )
+        cache = parts.PagedAttentionCache(
+            config,
+            batching,
+            device="cpu",
+            distributed_helper=parts.DistributedHelper(None, None),
+            dtype=parts.float32,
+        )
+        return TransformersManager(cache, parts.RequestState)
+
+    return make
+
+
+def _head_dim(layout: _NamedLayout, num_blocks: int) -> int:
+    """With this many numbers a head, a block fills a sector of 128 bytes, or a half or quarter.
+
+    A page has a key and a value of 4 bytes a number for each token. Small blocks fill whole
+    sectors as far as `num_blocks` allows.
+    """
+    whole = 128 // (2 * 4 * layout.page_size)
+    if not layout.small_blocks:
+        return whole
+    return next(whole // parts for parts in (4, 2, 1) if num_blocks % parts == 0)

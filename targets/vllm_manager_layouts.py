@@ -2,7 +2,7 @@
 
 A layout says which cache groups there are, what else the manager is built with, and which rows of
 the profile differ from the published engine's usual ones. `why_not` stands where a layout is not
-run. Nothing of an engine is imported here; `vllm_manager_engine.py` and `impl_kv_cache.py` build
+run. Nothing of an engine is imported here; `vllm_manager.py` and `vllm_manager_target.py` build
 what is described.
 """
 

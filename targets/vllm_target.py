@@ -19,8 +19,13 @@ from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS, Profile, Profil
 from poolproof.contract.target import TargetError
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.target import Target, source_of
-from poolproof.targets.vllm_index import index_beside, vllm_index_target
-from poolproof.targets.vllm_queue import queue_beside, vllm_queue_target
+from poolproof.targets.vllm_pool import VllmPool
+from poolproof.targets.vllm_pool_parts import (
+    index_beside,
+    queue_beside,
+    vllm_index_target,
+    vllm_queue_target,
+)
 from poolproof.targets.vllm_requests import (
     BYTES_OF_VLLM_HASHES,
     RequestOf,
@@ -29,7 +34,6 @@ from poolproof.targets.vllm_requests import (
     vllm_requests,
 )
 from poolproof.targets.vllm_shape import VLLM_REQUIRED, VllmShape, shape_of
-from poolproof.targets.vllm_v1 import VllmPool
 
 __all__ = ["vllm_target"]
 

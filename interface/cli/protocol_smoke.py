@@ -32,10 +32,8 @@ from poolproof.harness.isolation.process_tree import nobody_left_behind
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.targets.command_messages import Hello, ProtocolError, command_text
-from poolproof.targets.command_pool import CommandPool, LiveAnswers
-from poolproof.targets.command_process import ProcessEndedError, words_of
-from poolproof.targets.command_session import CommandSession
-from poolproof.targets.command_target import PREFIX, check_hello
+from poolproof.targets.command_process import CommandSession, ProcessEndedError, words_of
+from poolproof.targets.command_target import PREFIX, CommandPool, LiveAnswers, check_hello
 from poolproof.targets.target_spec import TargetSpec
 
 __all__ = ["program_in", "smoke"]

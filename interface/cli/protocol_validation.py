@@ -22,11 +22,8 @@ from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.tape_driver import taped
 from poolproof.targets.command_messages import Hello, ProtocolError
-from poolproof.targets.command_pool import CommandPool, LiveAnswers
-from poolproof.targets.command_process import ProcessEndedError
-from poolproof.targets.command_session import CommandSession
-from poolproof.targets.command_tape import CommandTapes
-from poolproof.targets.command_target import check_hello
+from poolproof.targets.command_process import CommandSession, ProcessEndedError
+from poolproof.targets.command_target import CommandPool, CommandTapes, LiveAnswers, check_hello
 
 __all__ = ["SchemaChecker", "schema_text", "validate"]
 

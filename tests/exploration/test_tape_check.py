@@ -19,7 +19,7 @@ from poolproof.exploration.tape_check import TapeCheck, suits_tapes
 from poolproof.exploration.watch import Watch
 from poolproof.stateful_tests.profile_pairs import all_pairs
 from poolproof.targets.command_messages import answers_in, hello_in, run_text, start_text
-from poolproof.targets.command_tape import CommandTapes
+from poolproof.targets.command_target import CommandTapes
 from poolproof.targets.serve import TargetServer
 from poolproof.targets.target import Target
 

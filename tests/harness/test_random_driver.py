@@ -15,7 +15,7 @@ from poolproof.harness.replay import replay
 from poolproof.impl.block_pool import BlockPool
 from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
-from poolproof.targets.impl_chains import ChainedBlockPool
+from poolproof.targets.impl_pool import ChainedBlockPool
 
 
 def campaign_of(cls=BlockPool, **rows):

@@ -17,8 +17,12 @@ from poolproof.contract.violation import ViolationError
 from poolproof.harness.isolation import Hung
 from poolproof.harness.lost_run import as_violation
 from poolproof.targets.command_messages import ProtocolError, read_line
-from poolproof.targets.command_process import CommandProcess, ProcessEndedError, words_of
-from poolproof.targets.command_session import CommandSession
+from poolproof.targets.command_process import (
+    CommandProcess,
+    CommandSession,
+    ProcessEndedError,
+    words_of,
+)
 from poolproof.targets.load import load_target
 
 PROGRAM = Path(__file__).with_name("hostile_program.py")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.targets.installed_nano_vllm import nano_vllm
 from poolproof.targets.installed_sglang import sglang_parts
-from poolproof.targets.installed_transformers import transformers_parts
-from poolproof.targets.installed_vllm_v0 import vllm_v0
+from poolproof.targets.nano_manager import nano_vllm
+from poolproof.targets.transformers_manager import transformers_parts
+from poolproof.targets.v0_manager import vllm_v0
 
 pytestmark = pytest.mark.vllm
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from poolproof.contract.target import TargetError
-from poolproof.targets import engine_folder, installed_sglang, installed_transformers
-from poolproof.targets.installed_nano_vllm import nano_vllm
+from poolproof.targets import engine_sources, installed_sglang, transformers_manager
+from poolproof.targets.engine_sources import stub_module
 from poolproof.targets.installed_sglang import sglang_parts
-from poolproof.targets.installed_transformers import transformers_parts
-from poolproof.targets.installed_vllm_v0 import vllm_v0
-from poolproof.targets.source_package import stub_module
+from poolproof.targets.nano_manager import nano_vllm
+from poolproof.targets.transformers_manager import transformers_parts
+from poolproof.targets.v0_manager import vllm_v0
 
 
 def nano_checkout(root: Path, package: str = "nanovllm") -> Path:
@@ -60,7 +60,7 @@ def test_build_engines_below_the_current_folder_comes_first(tmp_path, monkeypatc
     monkeypatch.delenv("POOLPROOF_ENGINES", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "build/engines/some-1.0").mkdir(parents=True)
-    assert engine_folder.engine_folder("some-1.0") == tmp_path / "build/engines/some-1.0"
+    assert engine_sources.engine_folder("some-1.0") == tmp_path / "build/engines/some-1.0"
 
 
 def test_v0_is_loaded_without_torch_and_without_its_engine(tmp_path, monkeypatch):
@@ -107,13 +107,13 @@ def test_two_packages_in_one_folder_have_to_be_told_apart(tmp_path):
 def fake_transformers(monkeypatch):
     """Modules with the names that are asked for, and nothing behind them."""
     modules: dict = {}
-    for module, name in installed_transformers._WANTED:
+    for module, name in transformers_manager._WANTED:
         parts = module.split(".")
         for depth in range(1, len(parts) + 1):
             above = ".".join(parts[:depth])
             modules.setdefault(above, stub_module(above))
         vars(modules[module])[name] = name
-    vars(modules[f"{installed_transformers._BATCHING}.cache"])["CachePool"] = "pool"
+    vars(modules[f"{transformers_manager._BATCHING}.cache"])["CachePool"] = "pool"
     for name, made in modules.items():
         monkeypatch.setitem(sys.modules, name, made)
     return modules
@@ -126,13 +126,13 @@ def test_transformers_is_taken_as_it_is_installed(fake_transformers):
 
 
 def test_another_shape_of_transformers_is_refused(fake_transformers):
-    del fake_transformers[f"{installed_transformers._BATCHING}.cache"].CachePool
+    del fake_transformers[f"{transformers_manager._BATCHING}.cache"].CachePool
     with pytest.raises(TargetError, match=r"has another continuous-batching cache than 5\.19"):
         transformers_parts()
 
 
 def test_a_missing_class_of_transformers_is_named(fake_transformers):
-    del fake_transformers[f"{installed_transformers._BATCHING}.requests"].RequestState
+    del fake_transformers[f"{transformers_manager._BATCHING}.requests"].RequestState
     with pytest.raises(TargetError, match=r"requests\.RequestState of transformers .* Attribute"):
         transformers_parts()
 

@@ -16,9 +16,8 @@ from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.targets.load import load_target
-from poolproof.targets.nano_manager import NanoManager
-from poolproof.targets.nano_manager_sequence import StandInSequence, sequence_maker
-from poolproof.targets.nano_manager_tokens import TokenNames
+from poolproof.targets.nano_manager import NanoManager, StandInSequence, sequence_maker
+from poolproof.targets.token_names import TokenNames
 
 TOYS = Path(__file__).with_name("toy_nano.py")
 LORA = (("lora", ("a", "/a"), 0, None),)
@@ -305,7 +304,7 @@ def test_a_checkout_is_loaded_by_its_path(tmp_path):
     engine.mkdir(parents=True)
     (engine.parent / "sampling_params.py").write_text("class SamplingParams: ...", encoding="utf-8")
     (engine / "sequence.py").write_text(
-        "from poolproof.targets.nano_manager_sequence import StandInSequence\n"
+        "from poolproof.targets.nano_manager import StandInSequence\n"
         "class Sequence(StandInSequence): ...\n",
         encoding="utf-8",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from poolproof.targets.transformers_manager_slots import (
+from poolproof.targets.transformers_manager import (
     NO_BLOCK,
     ScatteredSlotsError,
     blocks_of,

@@ -14,11 +14,9 @@ from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.impl.block_space_manager import BlockSpaceManager
 from poolproof.targets.catalogue import catalogue
-from poolproof.targets.installed_nano_vllm import NANO_VLLM_PORT
-from poolproof.targets.installed_vllm_v0 import VLLM_V0
 from poolproof.targets.load import load_target
-from poolproof.targets.v0_manager import V0Manager
-from poolproof.targets.v0_manager_parts import V0Parts, v0_parts
+from poolproof.targets.nano_manager import NANO_VLLM_PORT
+from poolproof.targets.v0_manager import VLLM_V0, V0Manager, V0Parts, v0_parts
 
 TOYS = Path(__file__).with_name("toy_v0.py")
 LAYOUTS = ("full", "sliding", "sliding-single")

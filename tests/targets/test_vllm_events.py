@@ -6,7 +6,7 @@ import pytest
 
 from poolproof.contract.content import Image, TokenChain
 from poolproof.targets.hash_book import HashBook
-from poolproof.targets.vllm_events import translate_events
+from poolproof.targets.vllm_pool import translate_events
 
 CHAIN = TokenChain((1, 2, 3, 4), ("cat", "/a"), "salt", (Image("image", 1, 2),))
 FIRST, SECOND = CHAIN.prefix(2, 0), CHAIN.prefix(4, 0)

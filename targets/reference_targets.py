@@ -1,7 +1,9 @@
-"""The built-in targets `reference`, `-queue` and `-index`: the specification against itself.
+"""The built-in targets that drive the specification against itself: `reference` and its kin.
 
-They take every profile, `unspecified` and `may-drop` included, although the model itself is
-never unspecific and never drops.
+`reference`, `reference-queue`, `reference-index` and `reference-manager` take every profile,
+`unspecified` and `may-drop` included, although the model itself is never unspecific and never
+drops. The manager's layouts show each kind of cache group; rows in brackets hold in all of them,
+and `groups` in brackets takes the place of the layouts.
 """
 
 from __future__ import annotations
@@ -9,17 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from poolproof.contract.level import Level
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
+from poolproof.contract.target import TargetError
 from poolproof.reference.native_index import NativeDictIndex
+from poolproof.reference.native_manager import NativeSequenceManager
 from poolproof.reference.native_pool import NativeDictPool
 from poolproof.reference.native_queue import NativeDictQueue
-from poolproof.targets.builtin_profile import builtin_profile
-from poolproof.targets.target import Target, source_of
+from poolproof.targets.manager_target import manager_target
+from poolproof.targets.target import Make, ManagerLayout, Target, source_of
+from poolproof.targets.target_spec import builtin_profile
 
-__all__ = ["reference_index", "reference_pool", "reference_queue"]
+__all__ = ["reference_index", "reference_manager", "reference_pool", "reference_queue"]
 
-_BLOCK_SIZE = 4
+
+_CHAIN_BLOCK_SIZE = 4
 
 
 def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
@@ -31,7 +37,7 @@ def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
 
     def make_chained(num_blocks: int, enable_caching: bool) -> NativeDictPool:
         return NativeDictPool(
-            num_blocks, enable_caching=enable_caching, profile=profile, block_size=_BLOCK_SIZE
+            num_blocks, enable_caching=enable_caching, profile=profile, block_size=_CHAIN_BLOCK_SIZE
         )
 
     return Target(
@@ -47,7 +53,7 @@ def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
         companion_index=_index_of(profile),
         real_class=NativeDictPool,
         notes=("the keys of token chains are the contents themselves: nothing is hashed",),
-        block_size=_BLOCK_SIZE,
+        block_size=_CHAIN_BLOCK_SIZE,
         hash_block_size=2,
     )
 
@@ -96,3 +102,44 @@ def reference_index(name: str, overrides: Mapping[str, Any]) -> Target:
         make=make,
         real_class=NativeDictIndex,
     )
+
+
+_BLOCK_SIZE = 4
+_LAYOUTS = ("full", "sliding:6", "full+sliding:6", "full+chunked:8", "full+state")
+
+
+def reference_manager(name: str, overrides: Mapping[str, Any]) -> Target:
+    """`SequenceModel` under a profile. Raises TargetError for one that it does not have."""
+    groups = [overrides["groups"]] if "groups" in overrides else _LAYOUTS
+    return manager_target(
+        name,
+        "native-manager",
+        [_layout(name, {**overrides, "groups": text}) for text in groups],
+        source=source_of(NativeSequenceManager),
+        real_class=NativeSequenceManager,
+        notes=("contents are their own keys: nothing is hashed",),
+    )
+
+
+def _layout(name: str, rows: Mapping[str, Any]) -> ManagerLayout:
+    profile = builtin_profile(name, _own(rows), rows, ManagerProfile)
+    if profile.window_blocks == "reused":
+        raise TargetError(f"{name}: the specification keeps no rings; leave window_blocks out")
+    if profile.states == "step-end":
+        raise TargetError(f"{name}: it keeps a state at every block; leave states out")
+    if profile.layout_name != "full" and profile.null_block is None:
+        raise TargetError(f"{name}: what slides out needs a null block in its place")
+
+    def make_of(block_size: int) -> Make:
+        return lambda num_blocks, enable_caching: NativeSequenceManager(
+            num_blocks, block_size, enable_caching=enable_caching, profile=profile
+        )
+
+    return ManagerLayout(
+        profile.layout_name, profile, make_of(_BLOCK_SIZE), _BLOCK_SIZE, make_of=make_of
+    )
+
+
+def _own(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Where something slides out of a table, the null block takes its place."""
+    return {} if rows["groups"] == "full" else {"null_block": 0}

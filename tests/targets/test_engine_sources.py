@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.contract.target import TargetError
-from poolproof.targets.source_package import import_from_source, stub_module
+from poolproof.targets.engine_sources import import_from_source, stub_module
 
 MODULES = ("words", "core.manager")
 

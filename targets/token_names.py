@@ -1,8 +1,8 @@
 """Tokens as a manager without extra keys has to be given them: other KV, other token.
 
-nano-vLLM has no adapters, salts or images, and no switch that turns its cache off. What changes
-the KV of a token is put into the token itself, so that two prefixes look equal to the manager if
-and only if their KV is; with caching off, no two admissions have a token in common.
+Some engines know no adapters, salts or images, or have no switch that turns their cache off. What
+changes the KV of a token is put into the token itself, so that two prefixes look equal to the
+manager if and only if their KV is; with caching off, no two admissions have a token in common.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 __all__ = ["TokenNames"]
+
 
 _FIRST_NAME = 1 << 32
 """Names begin beyond every vocabulary, so plain tokens stand for themselves."""

@@ -1,19 +1,23 @@
-"""Imports chosen modules of a package from its folder, unmodified, without running the package.
+"""Engines that are read from their sources, without being installed.
+
+`make engine-sources` in a checkout of Poolproof fetches pinned wheels and unpacks them below
+`build/engines`. They are looked for in the folder that `POOLPROOF_ENGINES` names, else in
+`build/engines` below the current folder, else beside Poolproof's own checkout.
 
 An engine's `__init__` loads its kernels, its models and its server. The few modules that keep the
-books need none of that, so they are run one by one, in the order in which they need each other.
-They see each other under the names that they import; they are kept under a private prefix, so that
-an installed engine of the same name, or another version of the same source, is not touched.
-
-Names that are imported by a module and are not there (compiled extensions, large libraries that
-are only mentioned in annotations) are given as stubs. Everything that was put in `sys.modules`
-under a public name is taken out again, so a module that imports lazily cannot be loaded so.
+books need none of that, so they are run one by one, unmodified, in the order in which they need
+each other. They see each other under the names that they import; they are kept under a private
+prefix, so that an installed engine of the same name, or another version of the same source, is not
+touched. What they import and do not need (compiled extensions, large libraries that are only
+mentioned in annotations) is given as stubs. Everything that was put in `sys.modules` under a public
+name is taken out again, so a module that imports lazily cannot be loaded so.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +28,40 @@ from typing import Any
 
 from poolproof.contract.target import TargetError
 
-__all__ = ["import_from_source", "stub_module"]
+__all__ = ["engine_folder", "how_to_get", "import_from_source", "stub_module"]
+
+
+ENGINES_VARIABLE = "POOLPROOF_ENGINES"
+"""Names the folder that holds one folder for each engine, such as `vllm-0.2.7`."""
+
+_BESIDE = Path("build") / "engines"
+
+
+def engine_folder(name: str) -> Path:
+    """The folder of one engine, as `vllm-0.2.7`. Raises TargetError, which says how to get it."""
+    looked_at = _places()
+    for place in looked_at:
+        if (place / name).is_dir():
+            return (place / name).resolve()
+    raise TargetError(f"{name} is not in {' or '.join(map(str, looked_at))}; {how_to_get(name)}")
+
+
+def how_to_get(name: str) -> str:
+    """The next step for somebody who lacks the engine's sources, as half a sentence."""
+    return (
+        f"run `make engine-sources` in a checkout of Poolproof, or set {ENGINES_VARIABLE} to the "
+        f"folder that holds {name}/"
+    )
+
+
+def _places() -> list[Path]:
+    named = os.environ.get(ENGINES_VARIABLE)
+    if named:
+        return [Path(named)]
+    # The second is the same folder once more when Poolproof runs in its own checkout.
+    checkout = Path(__file__).resolve().parent.parent
+    return list(dict.fromkeys([Path.cwd() / _BESIDE, checkout / _BESIDE]))
+
 
 _PREFIX = "poolproof_engine_"
 
