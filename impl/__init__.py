@@ -9,14 +9,13 @@ name. Nothing here touches GPU memory or computes attention.
 from poolproof.impl.block_hash import BlockHasher, Embeds, LoRA, MultiModal, Salt
 from poolproof.impl.block_pool import BlockPool
 from poolproof.impl.free_queue import FreeQueue
-from poolproof.impl.kv_cache_blocks import KVCacheBlocks
 from poolproof.impl.kv_cache_group import (
     ChunkedLocal,
     FullAttention,
     RecurrentState,
     SlidingWindow,
 )
-from poolproof.impl.kv_cache_manager import KVCacheManager
+from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from poolproof.impl.kv_cache_request import Image, Request
 from poolproof.impl.kv_cache_residency import ResidencyMetrics
 from poolproof.impl.prefix_index import PrefixIndex

@@ -13,12 +13,9 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
-from poolproof.impl.block_key import group_of, hash_of, make_keys
-from poolproof.impl.cached_keys import CachedKeys
-from poolproof.impl.event_log import EventLog
+from poolproof.impl.cached_keys import CachedKeys, EventLog, group_of, hash_of, make_keys
 from poolproof.impl.free_queue import UNLINKED, FreeQueue
-from poolproof.impl.pool_checks import PoolChecks, gatherer
-from poolproof.impl.pool_profile import describe, require_sizes
+from poolproof.impl.pool_checks import PoolChecks, describe, gatherer, require_sizes
 
 
 class BlockPool:
@@ -42,7 +39,7 @@ class BlockPool:
         null_in_lists: the null block in an argument is "misuse" or is skipped ("ignored").
         keys: "block" one key a block; "partial" also keys of parts of a block, see
             `cache_partial`.
-        events: "none", "per-copy" or "per-hash"; see `poolproof.impl.event_log`. Where a block
+        events: "none", "per-copy" or "per-hash"; see `poolproof.impl.cached_keys`. Where a block
             takes a hash over from another one (duplicates "last"), the new copy is stored before
             the old one is removed, so that a mirror never loses the hash in between; under
             "per-hash" nothing is announced, because nothing changes for a set.

@@ -4,28 +4,50 @@ The shape is that of `BlockSpaceManager` in vLLM 0.2.7 (vllm/core/block_manager.
 lookahead slots that later versions added. The algorithm is told in public; the code here is its
 own, and differs where the published one is wrong:
 
-- A reference count is the number of sequences whose table contains the block, also where the
-  ring of a sliding window puts one block in several places (vllm#1556, vllm#3347).
+- A reference count is the number of sequences whose table contains the block, also where the ring
+  of a sliding window puts one block in several places (vllm#1556, vllm#3347).
 - Room for appending and for swapping in is counted exactly, lookahead included (vllm#8824).
 - Refusals and misuse change nothing.
 
-Not covered: a prefix cache, and truncation; a sequence only grows. Copies and swaps that the
-operations order have to be carried out in the order of the calls, before the next forward pass.
+Copies and swaps that the operations order have to be carried out in the order of the calls, before
+the next forward pass. Between two copies a source can be freed and become the destination of the
+other, so a map from a source to its destinations alone, as schedulers build it, has lost what
+counts; `BlocksToCopy` keeps it.
+
+Not covered: a prefix cache, and truncation; a sequence only grows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from enum import Enum
 from fractions import Fraction
 
-from poolproof.impl.alloc_status import AllocStatus
-from poolproof.impl.block_allocator import BlockAllocator
-from poolproof.impl.block_layout import BlockLayout
-from poolproof.impl.block_table import BlockTable
-from poolproof.impl.physical_block import Device, PhysicalTokenBlock
+from poolproof.impl.block_tables import (
+    BlockAllocator,
+    BlockLayout,
+    BlockTable,
+    Device,
+    PhysicalTokenBlock,
+)
 from poolproof.impl.sequence_group import Sequence, SequenceGroup, SequenceStatus
 from poolproof.impl.sizing import exact_fraction, require_int
+
+
+class AllocStatus(Enum):
+    """Now, later when others have left, or never. Only the first is true.
+
+    NEVER is for the scheduler to give up: what waits for room that cannot come blocks all that
+    wait behind it.
+    """
+
+    OK = "ok"
+    LATER = "later"
+    NEVER = "never"
+
+    def __bool__(self) -> bool:
+        return self is AllocStatus.OK
 
 
 class BlockSpaceManager:
@@ -337,3 +359,46 @@ class BlockSpaceManager:
             table.blocks = [moved[block] for block in table.blocks]
             table.device = device
         return {old.block_number: new.block_number for old, new in moved.items()}
+
+
+class BlocksToCopy:
+    """Collects (source, destination) pairs of block numbers on the GPU.
+
+    `pairs` is right for an engine that copies one after the other.
+    """
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[int, int]] = []
+
+    def add(self, copy: tuple[int, int] | None) -> None:
+        """Add what `BlockSpaceManager.append_slot` returned; None is nothing."""
+        if copy is not None:
+            self.pairs.append(copy)
+
+    def clear(self) -> None:
+        """Forget everything: the step was carried out, or the manager was reset.
+
+        Copies kept over a reset overwrite blocks of other sequences (xLLM#1984).
+        """
+        self.pairs.clear()
+
+    def batches(self) -> list[dict[int, list[int]]]:
+        """Maps from a source to its destinations, to be carried out one after the other.
+
+        Within a map the copies may run in any order or at once, as the copy kernels do: no block
+        is written twice, and none is both read and written. Nearly always there is one map.
+        """
+        batches: list[dict[int, list[int]]] = []
+        written: set[int] = set()
+        for source, destination in self.pairs:
+            if (
+                not batches
+                or source in written
+                or destination in written
+                or destination in batches[-1]
+            ):
+                batches.append({})
+                written = set()
+            batches[-1].setdefault(source, []).append(destination)
+            written.add(destination)
+        return batches

@@ -1,19 +1,84 @@
 """Which keys each block carries, and which blocks carry each key: one truth kept both ways.
 
-Everything that gives a block a key or takes one away goes through here, so that the blocks' own
-keys, the prefix index and the events cannot disagree; index entries that outlive a block's key,
-and the reverse, are the classic corruption of prefix caches (kvcached#363, vllm#4764). Reference
-counts and arguments are checked before, in `poolproof.impl.pool_checks`.
+A key is a block hash and the cache group that it was computed for. Equal tokens have different KV
+in different groups (full attention, sliding window, ...), so the group belongs to the key. In
+group 0 the key is the hash itself, which spares an allocation and a tuple hash for each block of
+an engine with one group; in another group it is the pair. Bytes and pairs are never equal,
+whatever the hashes' lengths.
+
+Everything that gives a block a key or takes one away goes through `CachedKeys`, so that the
+blocks' own keys, the prefix index and the events cannot disagree; index entries that outlive a
+block's key, and the reverse, are the classic corruption of prefix caches (kvcached#363,
+vllm#4764). Reference counts and arguments are checked before, in `poolproof.impl.pool_checks`.
+
+Events are for consumers that keep a mirror of the index. One is a dict `{"type": "stored" |
+"removed" | "cleared", "hashes": [bytes, ...], "group": int}`; stored and removed carry one hash
+each, cleared carries none. Replayed in order from an empty mirror they give the index: under
+"per-copy" as a multiset of (hash, group), one entry for each block that carries the hash; under
+"per-hash" as a set. Which of the two a consumer must assume is a choice that both sides have to
+share: a removal event for each copy, replayed as a set, forgets a hash that another block still
+carries (vllm#55092). Token ids, parents and storage tiers are not part of these events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
+from typing import Any
 
-from poolproof.impl.block_key import BlockKey
-from poolproof.impl.event_log import EventLog
 from poolproof.impl.prefix_index import PrefixIndex
+
+BlockKey = bytes | tuple[bytes, int]
+
+
+def make_key(block_hash: bytes, group: int) -> BlockKey:
+    """The index key of a hash in a group."""
+    return (block_hash, group) if group else block_hash
+
+
+def make_keys(hashes: list[bytes], group: int) -> Sequence[BlockKey]:
+    """The index keys of hashes in a group."""
+    return [(block_hash, group) for block_hash in hashes] if group else hashes
+
+
+def hash_of(key: BlockKey) -> bytes:
+    """The hash as the caller gave it."""
+    return key[0] if type(key) is tuple else key  # type: ignore[return-value]  # mypy does not narrow by type(), the quickest test
+
+
+def group_of(key: BlockKey) -> int:
+    """The group that the key belongs to."""
+    return key[1] if type(key) is tuple else 0
+
+
+class EventLog:
+    """Collects events until they are taken. `mode` is "per-copy" or "per-hash"."""
+
+    def __init__(self, mode: str) -> None:
+        self._every_copy = mode == "per-copy"
+        self._events: list[dict[str, Any]] = []
+
+    def stored(self, key: BlockKey, first_copy: bool) -> None:
+        """A block has come to carry the key; `first_copy`: no other did before."""
+        if self._every_copy or first_copy:
+            self._append("stored", key)
+
+    def removed(self, key: BlockKey, last_copy: bool) -> None:
+        """A block has ceased to carry the key; `last_copy`: no other does now."""
+        if self._every_copy or last_copy:
+            self._append("removed", key)
+
+    def cleared(self) -> None:
+        """Every key of every group is gone."""
+        self._events.append({"type": "cleared", "hashes": [], "group": 0})
+
+    def take(self) -> list[dict[str, Any]]:
+        """The events since the last call, oldest first."""
+        events, self._events = self._events, []
+        return events
+
+    def _append(self, kind: str, key: BlockKey) -> None:
+        self._events.append({"type": kind, "hashes": [hash_of(key)], "group": group_of(key)})
 
 
 class CachedKeys:

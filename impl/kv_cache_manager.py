@@ -12,25 +12,127 @@ drop a request between scheduling and the pass, passes `delay_cache_blocks` and 
 `cache_blocks` afterwards (vllm#29387), or takes the keys back with `uncache_blocks`. States of
 recurrent layers are found from the next step on in any case. Draft tokens are never cached.
 
-The shape is that of the manager of vLLM V1; the code is its own.
+Misuse raises ValueError with a sentence that says what was wrong, before anything has changed. The
+shape is that of the manager of vLLM V1; the code is its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from poolproof.impl.block_pool import BlockPool
-from poolproof.impl.kv_cache_blocks import KVCacheBlocks
-from poolproof.impl.kv_cache_checks import require_admissible, require_hashes, require_tokens
-from poolproof.impl.kv_cache_full_attention import FullAttentionTables
-from poolproof.impl.kv_cache_group import FullAttention
-from poolproof.impl.kv_cache_layout import lay_out
+from poolproof.impl.kv_cache_group import FullAttention, Layout, lay_out
 from poolproof.impl.kv_cache_request import ManagedRequest
 from poolproof.impl.kv_cache_residency import ResidencyMetrics, WatchedPool
-from poolproof.impl.kv_cache_stats import PrefixCacheStats
-from poolproof.impl.kv_cache_tables import NULL_BLOCK, GroupTables, Need
+from poolproof.impl.kv_cache_tables import NULL_BLOCK, FullAttentionTables, GroupTables, Need
 from poolproof.impl.sizing import require_int
+
+
+@dataclass(slots=True)
+class KVCacheBlocks:
+    """`blocks[g][i]` is the id of the i-th block in group g; id 0 stands where none is needed.
+
+    True also where there is no block, since an allocation that needs none is not a refused one.
+    """
+
+    blocks: tuple[Sequence[int], ...]
+
+    def get_block_ids(self) -> tuple[list[int], ...]:
+        """The ids as lists of the caller's own."""
+        return tuple(map(list, self.blocks))
+
+
+@dataclass(slots=True)
+class PrefixCacheStats:
+    """Counts since the last time they were taken.
+
+    `queries` are tokens of first admissions, `hits` those of them that were cached. Requests that
+    had been preempted are counted apart: they find their own blocks again, which says nothing
+    about how much requests share. `reset`: the prefix cache was emptied in between.
+    """
+
+    reset: bool = False
+    requests: int = 0
+    queries: int = 0
+    hits: int = 0
+    preempted_requests: int = 0
+    preempted_queries: int = 0
+    preempted_hits: int = 0
+
+    def record(self, num_tokens: int, num_hits: int, *, preempted: bool) -> None:
+        """Count one admitted request of `num_tokens` tokens, `num_hits` of them cached."""
+        if preempted:
+            self.preempted_requests += 1
+            self.preempted_queries += num_tokens
+            self.preempted_hits += num_hits
+        else:
+            self.requests += 1
+            self.queries += num_tokens
+            self.hits += num_hits
+
+
+def require_tokens(
+    num_new: int, num_new_computed: int, num_lookahead: int, num_external: int
+) -> None:
+    """allocate_slots: counts of at least 0, and something to allocate for."""
+    counts = (num_new, num_new_computed, num_lookahead, num_external)
+    if set(map(type, counts)) != {int} or min(counts) < 0:
+        raise ValueError(
+            "allocate_slots: the numbers of new, new computed, lookahead and external computed "
+            f"tokens must be ints of at least 0, not {counts}"
+        )
+    if not (num_new or num_new_computed or num_external):
+        raise ValueError("allocate_slots: no token is new, found or loaded; there is nothing to do")
+
+
+def require_hashes(request: ManagedRequest, hash_block_size: int) -> list[bytes]:
+    """The block hashes of a request, one for every full block.
+
+    Too many would be those of tokens that have been cut off (vllm#49377).
+    """
+    hashes = request.block_hashes
+    if len(hashes) != request.num_tokens // hash_block_size:
+        raise ValueError(
+            f"request {request.request_id!r} has {request.num_tokens} tokens and {len(hashes)} "
+            f"block hashes; it needs one for every full block of {hash_block_size} tokens, "
+            "no more and no less"
+        )
+    return hashes
+
+
+def require_admissible(
+    request: ManagedRequest,
+    num_hit_tokens: int,
+    hits: KVCacheBlocks,
+    layout: Layout,
+    *,
+    is_first: bool,
+    enable_caching: bool,
+) -> None:
+    """allocate_slots: computed tokens come with a first allocation, and with blocks."""
+    name = request.request_id
+    if not is_first:
+        raise ValueError(
+            f"allocate_slots: request {name!r} has blocks, and computed blocks of others cannot "
+            "join them; look up before the first allocation only"
+        )
+    if request.num_computed_tokens:
+        raise ValueError(
+            f"allocate_slots: request {name!r} has {request.num_computed_tokens} computed tokens "
+            "but no blocks; set num_computed_tokens to 0 when its blocks are freed"
+        )
+    lengths = [
+        len(ids) * group.block_size for ids, group in zip(hits.blocks, layout.groups, strict=False)
+    ]
+    if len(hits.blocks) != len(layout.groups) or set(lengths) != {num_hit_tokens}:
+        raise ValueError(
+            f"allocate_slots: new_computed_blocks of request {name!r} are for {lengths} tokens in "
+            f"its groups, and num_new_computed_tokens says {num_hit_tokens}"
+        )
+    if num_hit_tokens and not enable_caching:
+        raise ValueError("allocate_slots: there are no computed blocks without caching")
 
 
 class KVCacheManager:
@@ -45,7 +147,7 @@ class KVCacheManager:
             group's block size and is by default the greatest that does.
         enable_caching: without it nothing is looked up or cached, and no hashes are read.
         use_eagle: the last block of a hit is computed again, because a speculative head needs it.
-        events: "none", "per-copy" or "per-hash", see `poolproof.impl.event_log`.
+        events: "none", "per-copy" or "per-hash", see `poolproof.impl.cached_keys`.
         max_in_flight_tokens: tokens of one request, drafts and lookahead included, that are
             scheduled and not settled at a time; bounds what a request is expected to hold in
             groups with a window (`full_sequence_must_fit`). None: no bound.

@@ -2,19 +2,97 @@
 
 Decides what an allocation needs, whether it fits, and carries it out; a refusal and a ValueError
 leave everything as it was, the order of the free queue included. Token counts come from
-`poolproof.impl.kv_cache_manager`, which knows what a request is.
+`poolproof.impl.kv_cache_manager`, which knows what a request is. A manager with one group of full
+attention, the usual model, has `FullAttentionTables`: the same answers without a loop, since
+nothing is ever skipped and an allocation is a subtraction and a few operations in C.
+
+The longest cached prefix has to serve every group at once. A length serves a group when all blocks
+are cached that the next token reads there: from the first block that is not skipped to the end,
+and one more where a speculative head needs proof that the sequence goes on as cached. Lengths
+shrink until no group objects, each objection naming the block that is missing, so that no shorter
+length that would still need it is tried. The proof block is asked for once, at the final length,
+and not at each attempt (vllm#32802).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import compress, pairwise
 
 from poolproof.impl.block_pool import BlockPool
-from poolproof.impl.kv_cache_layout import LaidOutGroup, Layout
-from poolproof.impl.kv_cache_lookup import PrefixLookup
+from poolproof.impl.kv_cache_group import LaidOutGroup, Layout
+
+
+class PrefixLookup:
+    """Looks up prefixes of a layout in a pool.
+
+    `unwritten_states` are blocks with recurrent states that the step being scheduled will write: a
+    state is read when a forward pass begins, so no request of the same step may start from them.
+    (Attention writes the step's keys and values before it reads any, and may.)
+    """
+
+    def __init__(
+        self, layout: Layout, pool: BlockPool, unwritten_states: AbstractSet[int] = frozenset()
+    ) -> None:
+        self._layout = layout
+        self._pool = pool
+        self._unwritten_states = unwritten_states
+
+    def longest(self, hashes: list[bytes], max_tokens: int) -> tuple[tuple[list[int], ...], int]:
+        """The blocks of the longest hit within the first `max_tokens` tokens, and its length.
+
+        A list for each group, with the null block 0 where a block is skipped. Changes nothing.
+        """
+        groups = self._layout.groups
+        num_tokens = self._full_attention_bound(hashes, max_tokens)
+        others = [group for group in groups if not group.reads_all]
+        unsettled = list(others)
+        while unsettled and num_tokens:
+            group = unsettled.pop()
+            missing = self._last_missing(group, hashes, num_tokens)
+            if missing is not None:
+                ends = (missing - group.num_proof_blocks) * group.block_size
+                num_tokens = self._layout.align(ends)
+                unsettled = list(others)
+        return tuple(self._blocks(group, hashes, num_tokens) for group in groups), num_tokens
+
+    def _full_attention_bound(self, hashes: list[bytes], max_tokens: int) -> int:
+        """The longest aligned length that serves all full-attention groups.
+
+        Every prefix of a hit is a hit there, so going forwards finds the end at the first miss;
+        other groups only have to make room for their proof block.
+        """
+        bound = max_tokens
+        for group in self._layout.groups:
+            if group.reads_all:
+                wanted = group.hashes(hashes, 0, max_tokens // group.block_size)
+                num_blocks = len(self._pool.lookup_prefix(wanted, group=group.index))
+            else:
+                num_blocks = max_tokens // group.block_size
+            bound = min(bound, (num_blocks - group.num_proof_blocks) * group.block_size)
+        return self._layout.align(bound)
+
+    def _last_missing(
+        self, group: LaidOutGroup, hashes: list[bytes], num_tokens: int
+    ) -> int | None:
+        """The last block that a hit of this length needs in the group and that is not cached."""
+        first = group.first_needed(num_tokens)
+        end = num_tokens // group.block_size + group.num_proof_blocks
+        wanted = group.hashes(hashes, first, end)
+        for index in range(end - 1, first - 1, -1):
+            block_id = self._pool.lookup(wanted[index - first], group=group.index)
+            if block_id is None or (group.is_state and block_id in self._unwritten_states):
+                return index
+        return None
+
+    def _blocks(self, group: LaidOutGroup, hashes: list[bytes], num_tokens: int) -> list[int]:
+        first = group.first_needed(num_tokens)
+        wanted = group.hashes(hashes, first, num_tokens // group.block_size)
+        return [0] * first + self._pool.lookup_prefix(wanted, group=group.index)
+
 
 NULL_BLOCK = 0
 
@@ -303,3 +381,82 @@ def common_length(tables: list[list[int]]) -> int:
             break
         length += 1
     return length
+
+
+class FullAttentionTables(GroupTables):
+    """The tables of all requests; the layout has exactly one group, which reads everything."""
+
+    def __init__(self, layout: Layout, pool: BlockPool) -> None:
+        super().__init__(layout, pool)
+        (self._group,) = layout.groups
+        self._block_size = self._group.block_size
+
+    def lookup(self, hashes: list[bytes], max_tokens: int) -> tuple[tuple[list[int], ...], int]:
+        wanted = self._group.hashes(hashes, 0, max_tokens // self._block_size)
+        found = self.pool.lookup_prefix(wanted)
+        if self._group.num_proof_blocks:
+            del found[-1:]
+        return (found,), len(found) * self._block_size
+
+    def are_enough(self, request_id: str, num_slots: int, num_to_cache: int) -> bool:
+        """Whether an allocation would change nothing, for a request that has a table.
+
+        So it is for most tokens of a decoding request. False where it takes a closer look.
+        """
+        held = self.requests[request_id]
+        size = self._block_size
+        end = len(held.tables[0]) * size
+        return num_slots <= end and num_to_cache < (held.num_cached[0] + 1) * size
+
+    def allocate(
+        self, request_id: str, hits: NewBlocks, hashes: list[bytes], need: Need
+    ) -> NewBlocks | None:
+        held = self.requests.get(request_id)
+        if held is None:
+            return self._admit_one(request_id, list(hits[0]), hashes, need)
+        table = held.tables[0]
+        num_held = len(table)
+        num_slots = num_held * self._block_size
+        if need.num_computed > num_slots:
+            self.require_slots(request_id, held, need.num_computed)
+        if need.num_slots <= num_slots and need.num_to_fit <= num_slots:
+            return self._nothing
+        wanted = max(0, -(-need.num_slots // self._block_size) - num_held)
+        to_fit = -(-need.num_to_fit // self._block_size) - num_held
+        if max(wanted, to_fit) > self.pool.num_free():
+            return None
+        new = self.pool.allocate(wanted)
+        table += new
+        return (new,)
+
+    def publish(
+        self, request_id: str, hashes: list[bytes], num_tokens: int, num_written: int
+    ) -> None:
+        del num_written  # attention may read what its own step writes
+        held = self.requests[request_id]
+        first, end = held.num_cached[0], num_tokens // self._block_size
+        if first < end:
+            wanted = self._group.hashes(hashes, first, end)
+            self.pool.cache(held.tables[0][first:end], wanted)
+            held.num_cached[0] = end
+
+    def _admit_one(
+        self, request_id: str, found: list[int], hashes: list[bytes], need: Need
+    ) -> NewBlocks | None:
+        pool = self.pool
+        num_found = len(found)
+        if found:
+            self.require_hits(request_id, self._group, found, hashes)
+        wanted = max(0, -(-need.num_slots // self._block_size) - num_found)
+        to_fit = max(wanted, -(-need.num_to_fit // self._block_size) - num_found)
+        num_free = pool.num_free()
+        # Hits that nobody holds leave the queue as well, each once, so they are no room for the
+        # others (vllm#11565). They are counted where it matters.
+        if to_fit + num_found > num_free:
+            num_unheld = sum(not pool.ref_count(block_id) for block_id in set(found))
+            if to_fit + num_unheld > num_free:
+                return None
+        pool.touch(found)
+        new = pool.allocate(wanted)
+        self.requests[request_id] = RequestTables(([*found, *new],), [num_found], [0])
+        return (new,)

@@ -2,8 +2,8 @@
 
 The shape is that of nano-vLLM's `BlockManager`, with the operations and the hash of its current
 version (9fa256a); a scheduler written for that one runs with this one. The algorithm is told in
-public; the code here is its own, and differs where the published one, or an earlier version of
-it, is wrong:
+public; the code here is its own, and differs where the published one, or an earlier version of it,
+is wrong:
 
 - A hit is verified by its tokens and its whole chain, so any hash function is safe.
 - Every copy of a prefix is kept, and a copy in use is preferred to a free one (nano-vllm#219).
@@ -11,18 +11,154 @@ it, is wrong:
 - Only computed blocks are published, and one token is always left to compute (nano-vllm#144).
 - Misuse and refusals raise before anything changes.
 
-Not covered: forks, truncation, and keys besides the tokens (adapters, images).
+A hash of 64 bits, or one that somebody chooses tokens against, names two different prefixes sooner
+or later; comparing only a block's own tokens does not help where equal tokens stand under two
+parents (openvino.genai#3722). Here each prefix that is in the cache is one object, which points to
+the object of its parent, and a hit has to have the tokens asked for under exactly the parent that
+was hit before it. By induction the whole prefix is equal, at one comparison of tokens and one of
+identities a block. The hash only makes the search short.
+
+A sequence has tokens, a table of blocks, and two counters that the scheduler moves. Sampling,
+status and text belong to the engine; its own sequence class serves the manager as well, when it
+has these attributes. Not covered: forks, truncation, and keys besides the tokens (adapters,
+images).
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
-from poolproof.impl.chain_index import CachedPrefix, ChainIndex
 from poolproof.impl.free_queue import FreeQueue
-from poolproof.impl.nano_sequence import Sequence
 from poolproof.impl.sizing import require_int
+
+
+@dataclass(eq=False)
+class Sequence:
+    """One request.
+
+    Args:
+        token_ids: the prompt, at least one token; the list is copied.
+
+    The manager fills `block_table`, one block id for each `block_size` tokens or part of them.
+    `num_cached_tokens` counts the tokens whose KV is in the blocks: the manager sets it on
+    admission to what was hit, and the scheduler adds each step's tokens once they are computed.
+    `num_scheduled_tokens` is how many tokens after these the running step computes. Raises
+    ValueError for an empty prompt.
+    """
+
+    token_ids: list[int]
+    block_table: list[int] = field(default_factory=list, init=False)
+    num_cached_tokens: int = field(default=0, init=False)
+    num_scheduled_tokens: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.token_ids = list(self.token_ids)
+        if not self.token_ids:
+            raise ValueError("a sequence needs at least one token")
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    def append_token(self, token_id: int) -> None:
+        """Add a sampled token. It has no KV yet, and perhaps no slot: ask `can_append` next."""
+        self.token_ids.append(token_id)
+
+
+class CachedPrefix:
+    """The content of a full block together with everything before it, and who carries it.
+
+    `content` is the block's own tokens, packed into bytes by the manager: compared at once, and
+    far smaller than a list of ints. `carriers` holds block ids in the order in which they were
+    published; it is never empty while the index knows the prefix. `collides` is the next prefix
+    with the same hash.
+    """
+
+    __slots__ = ("block_hash", "carriers", "collides", "content", "parent")
+
+    def __init__(self, block_hash: int, parent: CachedPrefix | None, content: bytes) -> None:
+        self.block_hash = block_hash
+        self.parent = parent
+        self.content = content
+        self.carriers: dict[int, None] = {}
+        self.collides: CachedPrefix | None = None
+
+
+class ChainIndex:
+    """Which prefix each of `num_blocks` blocks carries, and which blocks carry a prefix.
+
+    `prefix_of[b]` is the prefix of block b, or None. Every carrier of a prefix is kept: with one
+    id a hash, recycling that id would lose the copy that is still there (nano-vllm#219).
+
+    A prefix leaves the index with its last carrier. What was published below it stays, and is not
+    found until it is published again; a manager that gives blocks back tail first into one queue
+    and takes from its head never sees this, because it recycles a child before the parent.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self.prefix_of: list[CachedPrefix | None] = [None] * num_blocks
+        self._by_hash: dict[int, CachedPrefix] = {}
+
+    def find(
+        self, block_hash: int, parent: CachedPrefix | None, content: bytes
+    ) -> CachedPrefix | None:
+        """The prefix that continues `parent` (None: nothing before) with this content, or None."""
+        prefix = self._by_hash.get(block_hash)
+        while prefix is not None and (prefix.parent is not parent or prefix.content != content):
+            prefix = prefix.collides
+        return prefix
+
+    def publish(
+        self, block_id: int, block_hash: int, parent: CachedPrefix | None, content: bytes
+    ) -> CachedPrefix:
+        """Make a block, which carries no prefix yet, a carrier of this one. Returns the prefix."""
+        prefix = self.find(block_hash, parent, content)
+        if prefix is None:
+            prefix = CachedPrefix(block_hash, parent, content)
+            prefix.collides = self._by_hash.get(block_hash)
+            self._by_hash[block_hash] = prefix
+        prefix.carriers[block_id] = None
+        self.prefix_of[block_id] = prefix
+        return prefix
+
+    def drop(self, block_id: int) -> None:
+        """Take the prefix from a block; none is fine. The last carrier takes the entry with it.
+
+        Both directions at once: an entry that outlives the recycling of its block serves another
+        request's KV (nano-vllm#163).
+        """
+        prefix = self.prefix_of[block_id]
+        if prefix is None:
+            return
+        self.prefix_of[block_id] = None
+        del prefix.carriers[block_id]
+        if not prefix.carriers:
+            self._unlink(prefix)
+
+    def clear(self) -> None:
+        """Take every prefix from every block."""
+        self._by_hash.clear()
+        self.prefix_of[:] = [None] * len(self.prefix_of)
+
+    def __len__(self) -> int:
+        """How many hashes have a carrier."""
+        return len(self._by_hash)
+
+    def _unlink(self, prefix: CachedPrefix) -> None:
+        """Take a prefix out of the chain of those with its hash."""
+        at = self._by_hash[prefix.block_hash]
+        if at is prefix:
+            if prefix.collides is None:
+                del self._by_hash[prefix.block_hash]
+            else:
+                self._by_hash[prefix.block_hash] = prefix.collides
+            return
+        while at.collides is not prefix:
+            assert at.collides is not None, "a carried prefix stands in the chain of its hash"
+            at = at.collides
+        at.collides = prefix.collides
+
 
 IntegerHash = Callable[[bytes], int]
 

@@ -15,7 +15,7 @@ from poolproof.harness.facts import required_facts
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.impl.block_pool import BlockPool
-from poolproof.impl.pool_profile import CHOICES
+from poolproof.impl.pool_checks import CHOICES
 from poolproof.stateful_tests.pool_machine import PoolMachine
 from poolproof.stateful_tests.profile_pairs import all_pairs, overrides_text
 from poolproof.stateful_tests.run_machine import run_machine

@@ -41,8 +41,7 @@ from typing import Any
 from poolproof.contract.manager_profile import FULL, ManagerProfile
 from poolproof.contract.profile import ProfileError
 from poolproof.contract.target import TargetError
-from poolproof.impl.nano_block_manager import BlockManager
-from poolproof.impl.nano_sequence import Sequence
+from poolproof.impl.nano_block_manager import BlockManager, Sequence
 from poolproof.targets.engine_sources import engine_folder, import_from_source
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
 from poolproof.targets.target import ManagerLayout, Target, source_of

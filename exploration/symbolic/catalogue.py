@@ -47,7 +47,7 @@ class Wrong:
 
 
 CONTRACTS = (
-    Contract(key_contracts.key_reads_back, "impl/block_key.py"),
+    Contract(key_contracts.key_reads_back, "impl/cached_keys.py"),
     Contract(key_contracts.field_reads_back, "impl/block_hash.py"),
     Contract(key_contracts.fields_read_back, "impl/block_hash.py"),
     Contract(sizing_contracts.memory_is_used_up, "impl/sizing.py"),

@@ -8,7 +8,7 @@ injectivity. Bytes are short here; nothing in the code depends on how long they 
 from __future__ import annotations
 
 from poolproof.impl.block_hash import sized
-from poolproof.impl.block_key import group_of, hash_of, make_key
+from poolproof.impl.cached_keys import group_of, hash_of, make_key
 
 __all__ = ["field_reads_back", "fields_read_back", "key_reads_back"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.impl.pool_profile import CHOICES
+from poolproof.impl.pool_checks import CHOICES
 from poolproof.targets.load import load_target
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from poolproof.impl.alloc_status import AllocStatus
-from poolproof.impl.block_space_manager import BlockSpaceManager
-from poolproof.impl.physical_block import Device
+from poolproof.impl.block_space_manager import AllocStatus, BlockSpaceManager
+from poolproof.impl.block_tables import Device
 from poolproof.impl.sequence_group import Sequence, SequenceGroup, SequenceStatus
 
 OK, LATER, NEVER = AllocStatus.OK, AllocStatus.LATER, AllocStatus.NEVER

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from poolproof.impl.alloc_status import AllocStatus
-from poolproof.impl.block_space_manager import BlockSpaceManager
-from poolproof.impl.blocks_to_copy import BlocksToCopy
-from poolproof.impl.physical_block import Device
+from poolproof.impl.block_space_manager import AllocStatus, BlockSpaceManager, BlocksToCopy
+from poolproof.impl.block_tables import Device
 from poolproof.impl.sequence_group import Sequence, SequenceGroup, SequenceStatus
 
 WAITING, RUNNING = SequenceStatus.WAITING, SequenceStatus.RUNNING

@@ -9,8 +9,8 @@ from poolproof.impl.kv_cache_group import (
     FullAttention,
     RecurrentState,
     SlidingWindow,
+    lay_out,
 )
-from poolproof.impl.kv_cache_layout import lay_out
 
 
 def first_read(kind, position):

@@ -1,11 +1,12 @@
 """The manager with one group of full attention: lookups, slots, release, one behaviour each."""
 
+from __future__ import annotations
+
 import pytest
 
 from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
-from poolproof.impl.kv_cache_blocks import KVCacheBlocks
 from poolproof.impl.kv_cache_group import FullAttention
-from poolproof.impl.kv_cache_manager import KVCacheManager
+from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager, PrefixCacheStats
 from poolproof.impl.kv_cache_request import Image, Request
 
 HASHER = BlockHasher(seed=b"s", block_size=4)
@@ -672,3 +673,18 @@ def test_hits_must_cover_the_tokens_that_they_are_for(blocks, num_hit):
 def test_arguments_out_of_bounds_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         manager_of(**arguments)
+
+
+def test_admitted_requests_add_up() -> None:
+    stats = PrefixCacheStats()
+    stats.record(10, 4, preempted=False)
+    stats.record(5, 2, preempted=False)
+    assert stats == PrefixCacheStats(requests=2, queries=15, hits=6)
+
+
+def test_preempted_requests_add_up_apart() -> None:
+    stats = PrefixCacheStats()
+    stats.record(10, 4, preempted=True)
+    stats.record(5, 2, preempted=True)
+    expected = PrefixCacheStats(preempted_requests=2, preempted_queries=15, preempted_hits=6)
+    assert stats == expected

@@ -9,8 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from poolproof.impl.nano_block_manager import BlockManager
-from poolproof.impl.nano_sequence import Sequence
+from poolproof.impl.nano_block_manager import BlockManager, Sequence
 
 
 class Model:

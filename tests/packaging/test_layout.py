@@ -142,7 +142,7 @@ ALIKE = {
     # them up by these names.
     "Image": {"contract/content.py", "impl/kv_cache_request.py"},
     "Request": {"impl/kv_cache_request.py", "kernels/serving/request.py"},
-    "Sequence": {"impl/nano_sequence.py", "impl/sequence_group.py"},
+    "Sequence": {"impl/nano_block_manager.py", "impl/sequence_group.py"},
 }
 
 

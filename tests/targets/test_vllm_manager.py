@@ -25,10 +25,9 @@ from poolproof.contract.target import TargetError
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.impl.block_pool import BlockPool
-from poolproof.impl.kv_cache_full_attention import FullAttentionTables
 from poolproof.impl.kv_cache_group import SlidingWindow
 from poolproof.impl.kv_cache_manager import KVCacheManager
-from poolproof.impl.kv_cache_tables import GroupTables
+from poolproof.impl.kv_cache_tables import FullAttentionTables, GroupTables
 from poolproof.targets.load import load_target
 from poolproof.targets.vllm_manager import ManagerAdapter
 from poolproof.targets.vllm_manager_target import _METHODS
