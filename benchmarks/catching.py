@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
-from poolproof.bugs.manager_specimen import ManagerSpecimen
-from poolproof.bugs.specimen import Specimen
+from poolproof.bugs.specimen import ManagerSpecimen, Specimen
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign

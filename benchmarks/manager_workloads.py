@@ -19,7 +19,7 @@ from typing import Any
 from record import add_destination, write_record
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
-from poolproof.bugs.manager_specimen import ManagerSpecimen
+from poolproof.bugs.specimen import ManagerSpecimen
 from poolproof.certification.manager_exploration import blocks_to_explore
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace

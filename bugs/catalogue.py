@@ -6,25 +6,19 @@
 
 from __future__ import annotations
 
-from poolproof.bugs.event_bugs import EVENT_BUGS
-from poolproof.bugs.eviction_bugs import EVICTION_BUGS
-from poolproof.bugs.free_queue_bugs import FREE_QUEUE_BUGS
 from poolproof.bugs.index_bugs import INDEX_BUGS
-from poolproof.bugs.lone_bugs import LONE_BUGS
-from poolproof.bugs.lone_manager_bugs import LONE_MANAGER_BUGS
+from poolproof.bugs.lone_bugs import LONE_BUGS, LONE_MANAGER_BUGS
 from poolproof.bugs.manager_admission_bugs import MANAGER_ADMISSION_BUGS
-from poolproof.bugs.manager_identity_bugs import MANAGER_IDENTITY_BUGS
 from poolproof.bugs.manager_index_bugs import MANAGER_INDEX_BUGS
 from poolproof.bugs.manager_lifecycle_bugs import MANAGER_LIFECYCLE_BUGS
 from poolproof.bugs.manager_reference_bugs import MANAGER_REFERENCE_BUGS
 from poolproof.bugs.manager_sharing_bugs import MANAGER_SHARING_BUGS
-from poolproof.bugs.manager_specimen import ManagerSpecimen
 from poolproof.bugs.manager_window_bugs import MANAGER_WINDOW_BUGS
 from poolproof.bugs.nano_bugs import NANO_BUGS
 from poolproof.bugs.prefix_index_bugs import PREFIX_INDEX_BUGS
 from poolproof.bugs.queue_bugs import QUEUE_BUGS
-from poolproof.bugs.reference_count_bugs import REFERENCE_COUNT_BUGS
-from poolproof.bugs.specimen import Specimen
+from poolproof.bugs.reference_bugs import REFERENCE_BUGS
+from poolproof.bugs.specimen import ManagerSpecimen, Specimen
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities
@@ -42,11 +36,8 @@ __all__ = [
 ]
 
 SPECIMENS: dict[str, Specimen] = {
-    **REFERENCE_COUNT_BUGS,
-    **FREE_QUEUE_BUGS,
+    **REFERENCE_BUGS,
     **PREFIX_INDEX_BUGS,
-    **EVICTION_BUGS,
-    **EVENT_BUGS,
     **QUEUE_BUGS,
     **LONE_BUGS,
 }
@@ -56,7 +47,6 @@ INDEX_SPECIMENS: dict[str, Specimen] = {**INDEX_BUGS}
 MANAGER_SPECIMENS: dict[str, ManagerSpecimen] = {
     **MANAGER_REFERENCE_BUGS,
     **MANAGER_ADMISSION_BUGS,
-    **MANAGER_IDENTITY_BUGS,
     **MANAGER_INDEX_BUGS,
     **MANAGER_SHARING_BUGS,
     **MANAGER_WINDOW_BUGS,

@@ -12,7 +12,7 @@ import hashlib
 from collections import deque
 from typing import Any, ClassVar
 
-from poolproof.bugs.clean_sequence import CleanSequence, block_content, extra_keys_within
+from poolproof.bugs.clean_manager import CleanSequence, block_content, extra_keys_within
 from poolproof.contract.manager_profile import ManagerProfile
 
 __all__ = ["CleanNanoManager", "NanoBlock"]

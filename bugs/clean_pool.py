@@ -3,21 +3,61 @@
 It speaks the native contract under every profile, in the shape of vLLM V1's pool: a linked free
 queue, reference counts, one hash a block, an index from hash to blocks. Every step is a small
 method, so that a specimen is the smallest change: one method replaced by the one with the bug.
-Where the profile leaves a choice it evicts in LRU order and drops nothing early. It is not
-written for speed (`poolproof.impl` is), and has no cache groups and no partial keys.
+What callers must not do is said by functions of their own, None if all is well. Where the profile
+leaves a choice it evicts in LRU order and drops nothing early. It is not written for speed
+(`poolproof.impl` is), and has no cache groups and no partial keys.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from poolproof.bugs.clean_guard import bad_count, bad_ids, too_many_frees, unfit_for_cache
 from poolproof.bugs.clean_queue import CleanQueue
 from poolproof.contract.content import Key
 from poolproof.contract.profile import Profile
 
 __all__ = ["CleanPool"]
+
+
+def bad_count(count: int) -> str | None:
+    """A count must not be negative (vllm#52707)."""
+    return f"the count {count} is negative" if count < 0 else None
+
+
+def bad_ids(block_ids: Sequence[int], num_blocks: int, forbidden: int | None) -> str | None:
+    """Ids must be in range; `forbidden` is the null block where lists must not contain it."""
+    for block_id in block_ids:
+        if not 0 <= block_id < num_blocks:
+            return f"block {block_id} does not exist (there are {num_blocks})"
+        if block_id == forbidden:
+            return f"block {block_id} is the null block"
+    return None
+
+
+def too_many_frees(
+    block_ids: Sequence[int], ref_counts: Sequence[int], null_block: int | None
+) -> str | None:
+    """No block may be freed more often, over the whole list, than it has references."""
+    for block_id, times in Counter(block_ids).items():
+        if times > ref_counts[block_id] and block_id != null_block:
+            return f"block {block_id} is freed {times} times, held {ref_counts[block_id]} times"
+    return None
+
+
+def unfit_for_cache(
+    block_ids: Sequence[int], ref_counts: Sequence[int], null_block: int | None
+) -> str | None:
+    """Blocks that get a hash must be held, and named once."""
+    for block_id, times in Counter(block_ids).items():
+        if block_id == null_block:
+            continue
+        if times > 1:
+            return f"block {block_id} stands {times} times in one call"
+        if not ref_counts[block_id]:
+            return f"block {block_id} is cached although nobody holds it"
+    return None
 
 
 class CleanPool:

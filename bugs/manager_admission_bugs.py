@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.clean_manager_steps import Copies
-from poolproof.bugs.clean_sequence import CleanSequence
-from poolproof.bugs.manager_specimen import ManagerSection
+from poolproof.bugs.clean_manager import CleanManager, CleanSequence, Copies
+from poolproof.bugs.specimen import ManagerSection
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.violation import Severity
 

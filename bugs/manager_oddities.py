@@ -1,7 +1,9 @@
 """Correct oddities of the manager level: unlike any engine, and right under their profiles.
 
 Nobody may accuse them; they are what false alarms are measured with. Each is built as any manager
-is, with its profile on the class.
+is, with its profile on the class. Two of them are also the base of bugs: `ContentCheckedManager`
+compares what it finds and is right whatever the hash function does, `ReportingManager` tells the
+worker what changed in a table, in place of showing it whole.
 """
 
 from __future__ import annotations
@@ -9,17 +11,67 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from poolproof.bugs.clean_hybrid import CleanHybridManager
-from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.clean_manager_steps import Copies
+from poolproof.bugs.clean_groups import CleanHybridManager, CleanRingManager, CleanWindowManager
+from poolproof.bugs.clean_manager import (
+    CleanManager,
+    CleanSequence,
+    CleanSwappingManager,
+    Copies,
+    extra_keys_within,
+)
 from poolproof.bugs.clean_nano import CleanNanoManager
-from poolproof.bugs.clean_sequence import CleanSequence
-from poolproof.bugs.clean_swapping import CleanSwappingManager
-from poolproof.bugs.clean_window import CleanRingManager, CleanWindowManager
-from poolproof.bugs.content_checked import ContentCheckedManager
-from poolproof.bugs.reporting import ReportingManager
 
-__all__ = ["MANAGER_ODDITIES"]
+__all__ = ["MANAGER_ODDITIES", "ContentCheckedManager", "ReportingManager"]
+
+
+class ContentCheckedManager(CleanManager):
+    """Any hash will do, also one of a few bits."""
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.contents: dict[int, Any] = {}
+
+    def _find(self, sequence: CleanSequence, entry: int) -> int | None:
+        wanted = self._content_of(sequence, entry)
+        carriers = self.pool.index.get(self._key(sequence, entry), ())
+        return next((block for block in carriers if self.contents[block] == wanted), None)
+
+    def _publish_up_to(self, sequence: CleanSequence, num_tokens: int) -> None:
+        first = sequence.num_published
+        super()._publish_up_to(sequence, num_tokens)
+        for entry in range(first, sequence.num_published):
+            self.contents[sequence.table[entry]] = self._content_of(sequence, entry)
+
+    def _content_of(self, sequence: CleanSequence, entry: int) -> Any:
+        """What the KV of a block depends on: every token so far, and the extra keys."""
+        end = (entry + 1) * self.block_size
+        return sequence.tokens[:end], extra_keys_within(sequence.extra_keys or (), 0, end)
+
+
+class ReportingManager(CleanManager):
+    """Before a step the worker hears the new blocks, or the whole table where it was rewritten."""
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.reported: dict[int, list[int]] = {}
+
+    def take_table_update(self, seq_id: int, group: int = 0) -> tuple[bool, list[int]]:  # noqa: ARG002 - one group
+        """Whether the blocks replace what the worker has, and the blocks."""
+        table = self.sequences[seq_id].table
+        reported = self.reported.get(seq_id, [])
+        self.reported[seq_id] = list(table)
+        if self._is_rewritten(reported, table):
+            return True, list(table)
+        return False, table[len(reported) :]
+
+    def preempt(self, seq_id: int) -> None:
+        """The worker forgets the sequence, and hears the whole table when it comes back."""
+        super().preempt(seq_id)
+        self.reported.pop(seq_id, None)
+
+    def _is_rewritten(self, reported: list[int], table: list[int]) -> bool:
+        return table[: len(reported)] != reported
+
 
 SLIDING = {"kind": "sliding", "window": 8}
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.clean_manager_steps import Copies
+from poolproof.bugs.clean_manager import CleanManager, CleanSequence, CleanSwappingManager, Copies
 from poolproof.bugs.clean_pool import CleanPool
-from poolproof.bugs.clean_sequence import CleanSequence
-from poolproof.bugs.clean_swapping import CleanSwappingManager
-from poolproof.bugs.manager_specimen import ManagerSection
-from poolproof.bugs.reporting import ReportingManager
+from poolproof.bugs.manager_oddities import ReportingManager
+from poolproof.bugs.specimen import ManagerSection
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.violation import Severity
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from poolproof.bugs.clean_hybrid import CleanHybridManager
-from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.clean_sequence import CleanSequence
-from poolproof.bugs.clean_window import CleanRingManager, CleanWindowManager
-from poolproof.bugs.manager_specimen import ManagerSection
+from poolproof.bugs.clean_groups import CleanHybridManager, CleanRingManager, CleanWindowManager
+from poolproof.bugs.clean_manager import CleanManager, CleanSequence
 from poolproof.bugs.prefix_index_bugs import StaleIndexEntry
+from poolproof.bugs.specimen import ManagerSection
 from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
 from poolproof.contract.violation import Severity
 

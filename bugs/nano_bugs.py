@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from poolproof.bugs.clean_manager import CleanSequence
 from poolproof.bugs.clean_nano import CleanNanoManager
-from poolproof.bugs.clean_sequence import CleanSequence
-from poolproof.bugs.manager_specimen import ManagerSection
+from poolproof.bugs.specimen import ManagerSection
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.violation import Severity
 

@@ -17,10 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.clean_manager_steps import Copies
+from poolproof.bugs.clean_manager import CleanManager, CleanSequence, Copies
 from poolproof.bugs.clean_pool import CleanPool
-from poolproof.bugs.clean_sequence import CleanSequence
 
 __all__ = ["BLOCK_SIZES", "FAMILIES", "LOOK_ALIKES", "OF_BLOCK_SIZES", "Family", "FamilyMember"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poolproof.bugs.clean_queue import CleanQueue, Node
-from poolproof.bugs.free_queue_bugs import StaleLinks
+from poolproof.bugs.reference_bugs import StaleLinks
 from poolproof.bugs.specimen import Section
 from poolproof.contract.violation import Severity
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
-from poolproof.bugs.manager_specimen import ManagerSpecimen
-from poolproof.bugs.specimen import Specimen
+from poolproof.bugs.specimen import ManagerSpecimen, Specimen
 from poolproof.contract.command_json import command_to_json
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import ManagerProfile

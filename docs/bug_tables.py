@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from figures import FigureError, read
 
-from poolproof.bugs.unstated import SHARED, UNSTATED
+from poolproof.bugs.rows import SHARED, UNSTATED
 from poolproof.certification.json_fields import FieldError
 from poolproof.kill_matrix.matrix import Column, Matrix, MatrixRow
 from poolproof.kill_matrix.matrix_json import matrix_of

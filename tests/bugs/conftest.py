@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from poolproof.bugs.manager_specimen import ManagerSpecimen
+from poolproof.bugs.specimen import ManagerSpecimen
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace

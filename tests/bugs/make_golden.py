@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
-from poolproof.bugs.manager_specimen import ManagerSpecimen
-from poolproof.bugs.specimen import Specimen
+from poolproof.bugs.specimen import ManagerSpecimen, Specimen
 from poolproof.certification.depths import BUDGETS
 from poolproof.certification.levels import LEVELS
 from poolproof.certification.levels.certified_level import MOST_BLOCKS_TO_SEARCH, Wanted

@@ -2,13 +2,10 @@
 
 import pytest
 
-from poolproof.bugs.clean_hybrid import CleanHybridManager
-from poolproof.bugs.clean_manager import CleanManager
+from poolproof.bugs.clean_groups import CleanHybridManager, CleanRingManager, CleanWindowManager
+from poolproof.bugs.clean_manager import CleanManager, CleanSwappingManager
 from poolproof.bugs.clean_nano import CleanNanoManager
-from poolproof.bugs.clean_swapping import CleanSwappingManager
-from poolproof.bugs.clean_window import CleanRingManager, CleanWindowManager
-from poolproof.bugs.content_checked import ContentCheckedManager
-from poolproof.bugs.manager_oddities import MANAGER_ODDITIES
+from poolproof.bugs.manager_oddities import MANAGER_ODDITIES, ContentCheckedManager
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.harness.manager_facts import required_manager_facts

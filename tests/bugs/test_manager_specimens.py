@@ -3,7 +3,7 @@
 import pytest
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS, manager_specimen
-from poolproof.bugs.unstated import SHARED, UNSTATED
+from poolproof.bugs.rows import SHARED, UNSTATED
 from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
 from poolproof.contract.violation import Severity
 from poolproof.harness.minimise import execute_in_process, minimise

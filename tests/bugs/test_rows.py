@@ -6,8 +6,7 @@ import pytest
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.rows import FALSE_ALARMS, KINDS, ROWS, row_of
-from poolproof.bugs.unstated import SHARED, UNSTATED
+from poolproof.bugs.rows import FALSE_ALARMS, KINDS, ROWS, SHARED, UNSTATED, row_of
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.violation import Severity
 from poolproof.harness.manager_driver import ManagerCampaign

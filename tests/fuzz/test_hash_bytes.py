@@ -21,7 +21,7 @@ def run(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", POOLS)
 def test_a_campaign_on_a_pool_of_one_width_breaks_nothing(run, name):
-    target = f"poolproof.bugs.odd_hashes:{name}"
+    target = f"poolproof.bugs.oddities:{name}"
     result = run("fuzz", target, "--steps", "30000", "--in-process", "--quiet")
     assert result.exit_code == 0, result.output
     assert "nothing was broken" in result.output
@@ -36,13 +36,13 @@ def test_a_campaign_on_an_index_of_one_width_breaks_nothing(run):
 
 @pytest.mark.parametrize("name", POOLS)
 def test_every_state_of_a_pool_of_one_width_is_visited(run, name):
-    target = f"poolproof.bugs.odd_hashes:{name}"
+    target = f"poolproof.bugs.oddities:{name}"
     result = run("explore", target, "--blocks", "2", "--pairs", "--in-process")
     assert result.exit_code == 0, result.output
 
 
 def test_a_campaign_says_what_is_raised_where_no_length_is_declared(run):
-    target = "poolproof.bugs.odd_hashes:WideRowsPool[hash_bytes=any]"
+    target = "poolproof.bugs.oddities:WideRowsPool[hash_bytes=any]"
     result = run("fuzz", target, "--steps", "3000", "--in-process", "--quiet")
     assert result.exit_code == 1, result.output
     assert "a row has room for 32 bytes, the hash has 16" in result.output

@@ -2,9 +2,8 @@
 
 import pytest
 
-from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.clean_swapping import CleanSwappingManager
-from poolproof.bugs.reporting import ReportingManager
+from poolproof.bugs.clean_manager import CleanManager, CleanSwappingManager
+from poolproof.bugs.manager_oddities import ReportingManager
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import Admit, AppendTokens, Finish, Fork, Step, Truncate
 from poolproof.contract.manager_profile import ManagerProfile

@@ -2,8 +2,8 @@
 
 import pytest
 
+from poolproof.bugs.clean_groups import CleanWindowManager
 from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.clean_window import CleanWindowManager
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import (
     Admit,

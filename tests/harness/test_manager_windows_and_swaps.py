@@ -1,9 +1,7 @@
 """What windows, rings, early keys and swaps make illegal, and what a swap may not do."""
 
-from poolproof.bugs.clean_hybrid import CleanHybridManager
-from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.clean_swapping import CleanSwappingManager
-from poolproof.bugs.clean_window import CleanRingManager, CleanWindowManager
+from poolproof.bugs.clean_groups import CleanHybridManager, CleanRingManager, CleanWindowManager
+from poolproof.bugs.clean_manager import CleanManager, CleanSwappingManager
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import (
     Admit,

@@ -44,7 +44,7 @@ def test_smoke_gives_hashes_of_the_length_that_the_program_says():
 
 @pytest.mark.parametrize("how", ["smoke", pytest.param("validate", marks=pytest.mark.deep)])
 def test_a_row_in_brackets_counts_where_the_program_does_not_say_it(how):
-    program = f"{SERVE} 'poolproof.bugs.odd_hashes:WideRowsPool[hash_bytes=any]'"
+    program = f"{SERVE} 'poolproof.bugs.oddities:WideRowsPool[hash_bytes=any]'"
     assert run(how, program).exit_code == 1
     result = run(how, f"{program}[hash_bytes=32]")
     assert result.exit_code == 0, result.output
