@@ -27,10 +27,9 @@ from poolproof.contract.target import capabilities_of
 from poolproof.exploration.breadth_first import explore, reachable
 from poolproof.exploration.cross_check import run_spin, run_tlc
 from poolproof.exploration.exhaustive_run import check_part, parts_of, scope_under
-from poolproof.exploration.memory import expected_mib
 from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.exploration.queue_check import queue_states
-from poolproof.exploration.scope import Scope
+from poolproof.exploration.scope import Scope, expected_mib
 from poolproof.exploration.shortest import shortest_failure, shortest_queue_failure
 from poolproof.exploration.watch import Watch
 from poolproof.targets.load import load_target

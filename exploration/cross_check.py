@@ -19,9 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from poolproof.exploration.breadth_first import explore
+from poolproof.exploration.breadth_first import explore, space_of
 from poolproof.exploration.scope import ExplorationError, Scope
-from poolproof.exploration.worker_processes import space_of
 
 __all__ = [
     "JAR_VARIABLE",

@@ -22,12 +22,20 @@ from poolproof.contract.index_commands import IndexKey
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation
-from poolproof.exploration.index_grammar import IndexGrammar
-from poolproof.exploration.manager_grammar import IdentityGrammar, ManagerGrammar, WorkloadGrammar
-from poolproof.exploration.pool_grammar import PoolGrammar
-from poolproof.exploration.queue_grammar import QueueGrammar
-from poolproof.exploration.recorded_manager import RecordedManager
-from poolproof.exploration.recorded_session import RecordedIndex, RecordedPool, RecordedQueue
+from poolproof.exploration.grammars import (
+    IdentityGrammar,
+    IndexGrammar,
+    ManagerGrammar,
+    PoolGrammar,
+    QueueGrammar,
+    WorkloadGrammar,
+)
+from poolproof.exploration.recorded_session import (
+    RecordedIndex,
+    RecordedManager,
+    RecordedPool,
+    RecordedQueue,
+)
 from poolproof.harness.target_call import crash
 from poolproof.reference.content_names import ContentNames
 
@@ -225,7 +233,7 @@ def shortest_manager_failure(
 ) -> ShortestResult:
     """The shortest sequence of manager commands after which a target breaks an invariant.
 
-    All workloads of up to `max_commands` commands over the prompts of `manager_grammar.py`, with
+    All workloads of up to `max_commands` commands over the prompts of `grammars.py`, with
     at most `most_sequences` sequences at once, every read compared with shadow memory.
     `identities` takes the prompts that differ in what tells prompts apart, with few verbs.
     """

@@ -19,7 +19,7 @@ from poolproof.contract.tapes import PlaysTapes, TapeLostError, is_predictable
 from poolproof.contract.target import Capabilities
 from poolproof.exploration.representative import Representative
 from poolproof.exploration.scope import Scope
-from poolproof.exploration.state_commands import Try, narrow_tries, wide_tries
+from poolproof.exploration.state_check import Try, narrow_tries, wide_tries
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.legality import misuse_of, undefined_in
 

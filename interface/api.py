@@ -29,8 +29,7 @@ from poolproof.contract.errors import OptionError
 from poolproof.contract.outside import shown
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
-from poolproof.exploration.memory import check_memory, usable_mib
-from poolproof.exploration.scope import Scope
+from poolproof.exploration.scope import Scope, check_memory, usable_mib
 from poolproof.harness.failure_kind import EVERY_KIND
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Limits

@@ -22,8 +22,7 @@ _SYMBOLIC_TIMEOUT_S = 20.0
 
 def _prove(subject: MatrixSubject, _seed: int, beacon: Beacon) -> SearchOutcome:
     """Look for a step of the wrong model after which an invariant does not hold."""
-    from poolproof.exploration.proof.all_planted import PLANTED
-    from poolproof.exploration.proof.planted import catch
+    from poolproof.exploration.proof.planted import PLANTED, catch
 
     beacon.bump()
     name = IN_PROOF[subject.id]

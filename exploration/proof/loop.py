@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from poolproof.exploration.proof.link_invariants import FIELDS, LINKS, RIGID, is_sentinel
 from poolproof.exploration.proof.logic import Logic, Term, Truth
 from poolproof.exploration.proof.model import Action, Changes, Fact, Model, Promise, State
-from poolproof.exploration.proof.queue_model import assigned
+from poolproof.exploration.proof.queue_model import FIELDS, LINKS, RIGID, assigned, is_sentinel
 
 __all__ = ["batch_may_join", "linked_behind", "loop_model", "may_join", "progress"]
 

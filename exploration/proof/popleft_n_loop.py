@@ -5,7 +5,11 @@ The head's own next link, and the previous link of the node at the cursor, are o
 
 from __future__ import annotations
 
-from poolproof.exploration.proof.link_invariants import (
+from poolproof.exploration.proof.logic import Logic, Truth
+from poolproof.exploration.proof.loop import loop_model
+from poolproof.exploration.proof.model import Changes, Promise, State
+from poolproof.exploration.proof.queue_model import (
+    assigned,
     linked_back,
     linked_on,
     members_have_places,
@@ -13,10 +17,6 @@ from poolproof.exploration.proof.link_invariants import (
     places_have_members,
     sentinels_outside,
 )
-from poolproof.exploration.proof.logic import Logic, Truth
-from poolproof.exploration.proof.loop import loop_model
-from poolproof.exploration.proof.model import Changes, Promise, State
-from poolproof.exploration.proof.queue_model import assigned
 
 __all__ = ["POPLEFT_N"]
 

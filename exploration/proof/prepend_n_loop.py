@@ -5,14 +5,6 @@ The head's old first node is kept in `following`; its previous link is out of da
 
 from __future__ import annotations
 
-from poolproof.exploration.proof.link_invariants import (
-    linked_back,
-    linked_on,
-    members_have_places,
-    outside_unlinked,
-    places_have_members,
-    sentinels_outside,
-)
 from poolproof.exploration.proof.logic import Logic, Term, Truth
 from poolproof.exploration.proof.loop import (
     batch_may_join,
@@ -22,7 +14,15 @@ from poolproof.exploration.proof.loop import (
     progress,
 )
 from poolproof.exploration.proof.model import Changes, Promise, State
-from poolproof.exploration.proof.queue_model import assigned
+from poolproof.exploration.proof.queue_model import (
+    assigned,
+    linked_back,
+    linked_on,
+    members_have_places,
+    outside_unlinked,
+    places_have_members,
+    sentinels_outside,
+)
 
 __all__ = ["PREPEND_N"]
 

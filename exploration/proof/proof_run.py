@@ -1,40 +1,180 @@
 """One run of the proof: every condition discharged, decided again, and the proof itself checked.
 
-Z3 works in this process. The second solver and the checks of the proof (planted bugs, vacuity) run
-beside it in two others, since each of them takes longer than the proof.
+Z3 discharges the conditions in this process, and writes each as SMT-LIB. Of that text cvc5, which
+is optional and shares no code with Z3, decides the same conditions again; it is what anybody else
+can check, too. A proof that proves nothing is found by planted bugs and by looking for vacuity:
+actions that never happen (an action whose guard contradicts the invariants preserves everything),
+and invariants without use. An invariant is needed when without it, in the state before, some step
+breaks another condition, or when it alone catches a planted bug; the report says which.
+
+The second solver and the checks of the proof run in two other processes, since each of them takes
+longer than the proof.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 
+import z3
+
 from poolproof.exploration.proof.all_models import MODELS
-from poolproof.exploration.proof.all_planted import PLANTED
-from poolproof.exploration.proof.conditions import conditions
+from poolproof.exploration.proof.conditions import Condition, conditions
 from poolproof.exploration.proof.finite_search import SCOPES, FiniteSearch
 from poolproof.exploration.proof.model import Model
-from poolproof.exploration.proof.planted import catch
+from poolproof.exploration.proof.planted import PLANTED, Caught, Planted, catch
 from poolproof.exploration.proof.pool_bridge import BridgeError, PoolScope, compare_pool, profiles
-from poolproof.exploration.proof.prover import Discharge, discharge
 from poolproof.exploration.proof.queue_bridge import LinkedQueue, compare_queue
-from poolproof.exploration.proof.second_solver import SecondOpinion, decide_again
 from poolproof.exploration.proof.step_table import StepTable, step_table
-from poolproof.exploration.proof.vacuity import Vacuity, vacuity
 
 __all__ = [
     "Bridge",
-    "CaughtBug",
     "FailedStep",
-    "ProofChecks",
     "ProofRun",
+    "SecondOpinion",
+    "decide_again",
+    "discharge",
     "discharge_all",
     "run_proof",
     "smt_file_name",
+    "vacuity",
 ]
+
+
+@dataclass(frozen=True)
+class Discharge:
+    """What a solver said of a condition: `proved`, `refuted`, or `unknown` with a reason."""
+
+    condition: Condition
+    verdict: str
+    reason: str
+    duration_s: float
+    smt_lib: str
+
+
+def discharge(condition: Condition, timeout_s: float) -> Discharge:
+    """Ask Z3 whether the hypotheses hold without the goal anywhere."""
+    solver = z3.Solver()
+    solver.set("timeout", max(1, round(1000 * timeout_s)))
+    solver.add(*condition.hypotheses)
+    solver.add(z3.Not(condition.goal))
+    began_s = time.perf_counter()
+    answer = solver.check()
+    duration_s = time.perf_counter() - began_s
+    verdict = {"unsat": "proved", "sat": "refuted"}.get(str(answer), "unknown")
+    reason = solver.reason_unknown() if verdict == "unknown" else ""
+    text = f"; {condition}\n; unsat means proved\n(set-logic ALL)\n{solver.to_smt2()}"
+    return Discharge(condition, verdict, reason, duration_s, text)
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """The answer to one text: `unsat`, `sat`, `unknown`, or the solver's complaint."""
+
+    answer: str
+    duration_s: float
+
+
+def decide_again(texts: Sequence[str], timeout_s: float) -> list[SecondOpinion]:
+    """cvc5's answers to SMT-LIB texts, in their order."""
+    return [_decide(text, timeout_s) for text in texts]
+
+
+def _decide(text: str, timeout_s: float) -> SecondOpinion:
+    """The answer; where instances found by matching are not enough, more are enumerated."""
+    opinion = _ask(text, timeout_s, {})
+    if opinion.answer.startswith("unknown"):
+        opinion = _ask(text, timeout_s, {"full-saturate-quant": "true"})
+    return opinion
+
+
+def _ask(text: str, timeout_s: float, options: Mapping[str, str]) -> SecondOpinion:
+    import cvc5
+
+    solver = cvc5.Solver(cvc5.TermManager())
+    for name, value in options.items():
+        solver.setOption(name, value)
+    solver.setOption("tlimit-per", str(max(1, round(1000 * timeout_s))))
+    parser = cvc5.InputParser(solver)
+    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "condition")
+    symbols = parser.getSymbolManager()
+    began_s = time.perf_counter()
+    said = ""
+    while not (command := parser.nextCommand()).isNull():
+        said += command.invoke(solver, symbols)
+    return SecondOpinion(said.strip() or "no answer", time.perf_counter() - began_s)
+
+
+@dataclass(frozen=True)
+class InvariantNeed:
+    """Why an invariant is needed: a step that no longer holds without it, or bugs it alone sees."""
+
+    invariant: str
+    step: str = ""
+    alone_catches: tuple[str, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything was found that rests on it."""
+        return bool(self.step or self.alone_catches)
+
+
+@dataclass(frozen=True)
+class Vacuity:
+    """For a model: actions that no state under the invariants enables, and each invariant's use."""
+
+    model: str
+    num_actions: int
+    never_enabled: tuple[str, ...]
+    needs: tuple[InvariantNeed, ...]
+
+
+def vacuity(model: Model, caught: Sequence[Caught] = ()) -> Vacuity:
+    """Whether every action is enabled, and every invariant needed, by a bug caught or a step."""
+    steps = dict.fromkeys(model.invariants, "")
+    alone: dict[str, tuple[str, ...]] = {}
+    idle = {action.name for action in model.actions}
+    for scope in range(len(SCOPES)):
+        for action in model.actions:
+            open_names = [name for name, step in steps.items() if not step and name not in alone]
+            if action.name in idle or open_names:
+                search = FiniteSearch(model, action, scope)
+                if action.name in idle and search.is_enabled():
+                    idle.remove(action.name)
+                steps |= {name: _rests_on(search, name) for name in open_names}
+        for name in [name for name, step in steps.items() if not step]:
+            alone |= _sees_alone(name, model, caught)
+    needs = tuple(InvariantNeed(name, step, alone.get(name, ())) for name, step in steps.items())
+    return Vacuity(model.name, len(model.actions), tuple(sorted(idle)), needs)
+
+
+def _rests_on(search: FiniteSearch, name: str) -> str:
+    """The first other condition that the step breaks without this invariant before it."""
+    others = [goal for goal in search.goals if goal != name]
+    step = search.counterexample(others, without=[name]) if others else None
+    if step is None:
+        return ""
+    broken = [goal for goal in step.broken if goal in others]
+    return f"{search.action.name}: {broken[0]}"
+
+
+def _sees_alone(name: str, model: Model, caught: Iterable[Caught]) -> dict[str, tuple[str, ...]]:
+    """The first planted bug that breaks this condition and, in a larger scope too, no other."""
+    for found in caught:
+        planted = found.planted
+        if planted.model == model.name and found.broken == (name,) and _breaks_only(planted, name):
+            return {name: (planted.name,)}
+    return {}
+
+
+def _breaks_only(planted: Planted, name: str) -> bool:
+    search = FiniteSearch(MODELS[planted.model], planted.wrong_action(), scope=1)
+    return not search.breaks([goal for goal in search.goals if goal != name])
+
 
 _TEXTS_A_TASK = 60
 

@@ -9,10 +9,7 @@ from typing import Any
 from poolproof.exploration.proof.logic import Logic, Term
 from poolproof.exploration.proof.model import Changes, State
 from poolproof.exploration.symbolic import (
-    key_contracts,
-    sizing_contracts,
-    step_contracts,
-    window_contracts,
+    contracts,
 )
 
 __all__ = ["CONTRACTS", "WRONG", "Contract", "Wrong"]
@@ -47,26 +44,26 @@ class Wrong:
 
 
 CONTRACTS = (
-    Contract(key_contracts.key_reads_back, "impl/cached_keys.py"),
-    Contract(key_contracts.field_reads_back, "impl/block_hash.py"),
-    Contract(key_contracts.fields_read_back, "impl/block_hash.py"),
-    Contract(sizing_contracts.memory_is_used_up, "impl/sizing.py"),
-    Contract(sizing_contracts.page_counts_keys_and_values, "impl/sizing.py"),
-    Contract(sizing_contracts.blocks_cover_tokens, "impl/kv_cache_group.py"),
-    Contract(sizing_contracts.growth_is_what_is_missing, "impl/kv_cache_group.py"),
-    Contract(sizing_contracts.requests_are_counted_apart, "impl/kv_cache_group.py"),
-    Contract(sizing_contracts.slot_names_block_and_offset, "slot arithmetic"),
-    Contract(window_contracts.window_keeps_what_is_read, "impl/kv_cache_group.py"),
-    Contract(window_contracts.window_skips_what_is_not, "impl/kv_cache_group.py"),
-    Contract(window_contracts.chunk_keeps_what_is_read, "impl/kv_cache_group.py"),
-    Contract(window_contracts.chunk_skips_what_is_not, "impl/kv_cache_group.py"),
-    Contract(window_contracts.state_keeps_the_last_token, "impl/kv_cache_group.py"),
-    Contract(window_contracts.peak_covers_a_window_anywhere, "impl/kv_cache_group.py"),
-    Contract(step_contracts.allocating, "abstract pool"),
-    Contract(step_contracts.touching, "abstract pool"),
-    Contract(step_contracts.freeing, "abstract pool"),
-    Contract(step_contracts.caching, "abstract pool"),
-    Contract(step_contracts.evicting, "abstract pool"),
+    Contract(contracts.key_reads_back, "impl/cached_keys.py"),
+    Contract(contracts.field_reads_back, "impl/block_hash.py"),
+    Contract(contracts.fields_read_back, "impl/block_hash.py"),
+    Contract(contracts.memory_is_used_up, "impl/sizing.py"),
+    Contract(contracts.page_counts_keys_and_values, "impl/sizing.py"),
+    Contract(contracts.blocks_cover_tokens, "impl/kv_cache_group.py"),
+    Contract(contracts.growth_is_what_is_missing, "impl/kv_cache_group.py"),
+    Contract(contracts.requests_are_counted_apart, "impl/kv_cache_group.py"),
+    Contract(contracts.slot_names_block_and_offset, "slot arithmetic"),
+    Contract(contracts.window_keeps_what_is_read, "impl/kv_cache_group.py"),
+    Contract(contracts.window_skips_what_is_not, "impl/kv_cache_group.py"),
+    Contract(contracts.chunk_keeps_what_is_read, "impl/kv_cache_group.py"),
+    Contract(contracts.chunk_skips_what_is_not, "impl/kv_cache_group.py"),
+    Contract(contracts.state_keeps_the_last_token, "impl/kv_cache_group.py"),
+    Contract(contracts.peak_covers_a_window_anywhere, "impl/kv_cache_group.py"),
+    Contract(contracts.allocating, "abstract pool"),
+    Contract(contracts.touching, "abstract pool"),
+    Contract(contracts.freeing, "abstract pool"),
+    Contract(contracts.caching, "abstract pool"),
+    Contract(contracts.evicting, "abstract pool"),
 )
 
 

@@ -105,8 +105,7 @@ def explore_command(
     interrupted.
     """
     from poolproof.certification.options import usable_processors
-    from poolproof.exploration.memory import check_memory, usable_mib
-    from poolproof.exploration.scope import Scope
+    from poolproof.exploration.scope import Scope, check_memory, usable_mib
 
     is_alone = target == SPECIFICATION
     scope = Scope(blocks or (6 if is_alone else 4), hashes, references)
@@ -165,10 +164,15 @@ def _explore(
     from contextlib import ExitStack
 
     from poolproof.certification.progress import progress_to
-    from poolproof.exploration.breadth_first import OnePartition, Partitions, explore
+    from poolproof.exploration.breadth_first import (
+        OnePartition,
+        Partitions,
+        WorkerProcesses,
+        explore,
+        space_of,
+    )
     from poolproof.exploration.level_files import LevelFiles
-    from poolproof.exploration.memory import peak_mib
-    from poolproof.exploration.worker_processes import WorkerProcesses, space_of
+    from poolproof.exploration.scope import peak_mib
 
     space = space_of(scope, symmetry=symmetry)
     files = LevelFiles(resume, space) if resume else None
@@ -205,8 +209,8 @@ def _report(
     found: Exploration, workers: int, memory_mib: int, dot: Path | None, json_file: Path | None
 ) -> int:
     """Print what was found, write the graphs, and give the exit status."""
+    from poolproof.exploration.breadth_first import space_of
     from poolproof.exploration.graph import as_dot, as_json
-    from poolproof.exploration.worker_processes import space_of
     from poolproof.report.explore_report import exploration_lines, is_as_counted
     from poolproof.report.output_files import write_if_possible
 

@@ -5,9 +5,15 @@ import signal
 
 import pytest
 
-from poolproof.exploration.breadth_first import OnePartition, explore, reachable
+from poolproof.exploration.breadth_first import (
+    OnePartition,
+    WorkerLostError,
+    WorkerProcesses,
+    explore,
+    reachable,
+    space_of,
+)
 from poolproof.exploration.scope import Scope
-from poolproof.exploration.worker_processes import WorkerLostError, WorkerProcesses, space_of
 
 
 @pytest.mark.parametrize("symmetry", [True, False])

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from poolproof.exploration import cross_check as module
-from poolproof.exploration.breadth_first import explore
+from poolproof.exploration.breadth_first import explore, space_of
 from poolproof.exploration.cross_check import (
     JAR_VARIABLE,
     MODELS,
@@ -16,7 +16,6 @@ from poolproof.exploration.cross_check import (
     tlc_config,
 )
 from poolproof.exploration.scope import ExplorationError, Scope
-from poolproof.exploration.worker_processes import space_of
 
 TLC = """Model checking completed. No error has been found.
 {generated} states generated, {found} distinct states found, 0 states left on queue.

@@ -4,10 +4,16 @@ import json
 
 import pytest
 
+from poolproof.exploration.breadth_first import space_of
 from poolproof.exploration.graph import as_dot, as_json, check_size
-from poolproof.exploration.memory import check_memory, expected_mib, peak_mib, usable_mib
-from poolproof.exploration.scope import Scope, ScopeError
-from poolproof.exploration.worker_processes import space_of
+from poolproof.exploration.scope import (
+    Scope,
+    ScopeError,
+    check_memory,
+    expected_mib,
+    peak_mib,
+    usable_mib,
+)
 
 
 def test_a_graph_of_orbits_has_every_orbit_and_transition():

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from poolproof.exploration.breadth_first import OnePartition, explore
+from poolproof.exploration.breadth_first import OnePartition, explore, space_of
 from poolproof.exploration.level_files import LevelFiles, ResumeError
 from poolproof.exploration.scope import Scope
-from poolproof.exploration.worker_processes import space_of
 
 SPACE = space_of(Scope(3), symmetry=True)
 

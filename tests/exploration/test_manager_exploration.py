@@ -5,7 +5,7 @@ from poolproof.bugs.clean_manager import CleanManager
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.contract.manager_commands import Admit, AppendTokens, Finish, Fork, Step
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.exploration.manager_grammar import identities_for, prompts_for
+from poolproof.exploration.grammars import identities_for, prompts_for
 from poolproof.exploration.shortest import shortest_manager_failure
 
 PROFILE = ManagerProfile()

@@ -5,7 +5,7 @@ import pytest
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.contract.commands import Allocate, Cache, Evict, Free, Lookup, Touch
 from poolproof.contract.profile import Profile
-from poolproof.exploration.pool_grammar import PoolGrammar
+from poolproof.exploration.grammars import PoolGrammar
 from poolproof.exploration.recorded_session import RecordedPool
 
 H1, H2 = b"1" * 16, b"2" * 16

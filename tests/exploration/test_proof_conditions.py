@@ -17,12 +17,12 @@ from poolproof.exploration.proof.proof_run import (  # noqa: E402 - the same
     FailedStep,
     ProofRun,
     counterexample,
+    decide_again,
+    discharge,
     discharge_all,
     run_proof,
     smt_file_name,
 )
-from poolproof.exploration.proof.prover import discharge  # noqa: E402 - the same
-from poolproof.exploration.proof.second_solver import decide_again  # noqa: E402 - the same
 from poolproof.exploration.proof.z3_logic import Z3Logic  # noqa: E402 - the same
 from poolproof.impl.free_queue import FreeQueue  # noqa: E402 - the same
 

@@ -9,13 +9,11 @@ import pytest
 pytest.importorskip("z3", reason="needs z3-solver (make proof)")
 
 from poolproof.exploration.proof.all_models import MODELS
-from poolproof.exploration.proof.all_planted import PLANTED
 from poolproof.exploration.proof.model import Action, State
-from poolproof.exploration.proof.planted import Planted, catch
+from poolproof.exploration.proof.planted import PLANTED, Planted, catch
 from poolproof.exploration.proof.pool_model import POOL
-from poolproof.exploration.proof.proof_run import check_proof_of
+from poolproof.exploration.proof.proof_run import check_proof_of, vacuity
 from poolproof.exploration.proof.step_table import step_table
-from poolproof.exploration.proof.vacuity import vacuity
 
 SMALLEST = replace(POOL, name="smallest", consequences={})
 

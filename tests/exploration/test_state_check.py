@@ -22,8 +22,7 @@ from poolproof.exploration.fast_check import FastCheck
 from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.exploration.representative import of_orbit, of_state
 from poolproof.exploration.scope import ALL_VERBS, Scope
-from poolproof.exploration.state_check import StateCheck
-from poolproof.exploration.state_commands import narrow_tries
+from poolproof.exploration.state_check import StateCheck, narrow_tries
 from poolproof.exploration.state_space import StateSpace
 from poolproof.exploration.watch import Watch
 from poolproof.harness.pool_session import PoolSession

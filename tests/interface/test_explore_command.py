@@ -7,9 +7,8 @@ import pytest
 
 from poolproof.cli import explore_command as command
 from poolproof.exploration import cross_check as cross
-from poolproof.exploration.breadth_first import explore
+from poolproof.exploration.breadth_first import explore, space_of
 from poolproof.exploration.scope import Scope
-from poolproof.exploration.worker_processes import space_of
 from poolproof.report.explore_report import exploration_lines, is_as_counted
 
 HOSTILE = Path(__file__).parents[1] / "certification" / "hostile_targets.py"

@@ -35,10 +35,10 @@ def small_run():
     from poolproof.exploration.proof.proof_run import (
         Bridge,
         ProofRun,
+        SecondOpinion,
         check_proof_of,
         discharge_all,
     )
-    from poolproof.exploration.proof.second_solver import SecondOpinion
 
     found = tuple(discharge_all([MODELS["admission"]], 60))
     opinions = tuple(SecondOpinion("unsat", 0.01) for _ in found)

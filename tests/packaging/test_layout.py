@@ -104,7 +104,6 @@ EXAMPLES = (
     "file.py",
     "my_pool.py",
     "_command.py",
-    "_contracts.py",
     "coverage.py",
 )
 OF_ENGINES = (
