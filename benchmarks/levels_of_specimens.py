@@ -1,7 +1,7 @@
 """Which depth of `certify` catches each planted bug, and whether one accuses a correct oddity.
 
 A gate run is derandomised, so a specimen has one verdict a depth. Driven are the runs of a
-certification in its order (kill_matrix/certify_depths.py: state machine, plain driver,
+certification in its order (kill_matrix/certify_stages.py: state machine, plain driver,
 small scopes), which end at the first thing that breaks; one that is caught at quick is not driven
 at standard. The oddities are driven by the plain driver, a few runs from each of many seeds;
 whole certifications of them are in tests/bugs. Exit status 1 when a specimen survives standard,
@@ -23,7 +23,7 @@ from record import add_destination, surroundings, write_record
 from poolproof.certification.jobs import campaign_of
 from poolproof.certification.run_kinds import Chunk
 from poolproof.harness.isolation import Beacon
-from poolproof.kill_matrix.certify_depths import CERTIFY
+from poolproof.kill_matrix.certify_stages import CERTIFY
 from poolproof.kill_matrix.drivers import kind_of
 from poolproof.kill_matrix.subject import MatrixSubject, subjects
 

@@ -12,9 +12,9 @@ from figures import FigureError, read
 
 from poolproof.bugs.rows import SHARED, UNSTATED
 from poolproof.certification.json_fields import FieldError
+from poolproof.kill_matrix.html import link_of
 from poolproof.kill_matrix.matrix import Column, Matrix, MatrixRow
 from poolproof.kill_matrix.matrix_json import matrix_of
-from poolproof.kill_matrix.threads import link_of
 from poolproof.kill_matrix.wording import (
     cell_text,
     conclusions,

@@ -5,13 +5,10 @@ A further detector joins by one line in `DETECTORS`.
 
 from __future__ import annotations
 
-from poolproof.kill_matrix.campaign import CAMPAIGN
-from poolproof.kill_matrix.certify_depths import CERTIFY
+from poolproof.kill_matrix.certify_stages import CERTIFY, EXHAUSTIVE
 from poolproof.kill_matrix.detector import Detector
-from poolproof.kill_matrix.drivers import HYPOTHESIS, PLAIN
-from poolproof.kill_matrix.exhaustive import EXHAUSTIVE
+from poolproof.kill_matrix.drivers import CAMPAIGN, HYPOTHESIS, INVARIANTS, PLAIN
 from poolproof.kill_matrix.models import PROOF, SYMBOLIC
-from poolproof.kill_matrix.single_invariant import INVARIANTS
 from poolproof.kill_matrix.unit import UNIT
 
 __all__ = ["DETECTORS", "INVARIANT_NAMES"]

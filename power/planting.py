@@ -1,7 +1,9 @@
 """All mutations of chosen functions of a source, and a sample of those that change the program.
 
 A mutant that does not compile is none; one whose code equals the original's, or another mutant's,
-is dropped as well. What is sampled depends on the seed and the source alone.
+is dropped as well. Two sources whose code objects are equal up to line numbers are one program, so
+such a mutant is equivalent and nobody has to look at it. What is sampled depends on the seed and
+the source alone.
 """
 
 from __future__ import annotations
@@ -10,16 +12,84 @@ import ast
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from types import CodeType
 
-from poolproof.power.compiled import Place, code_lines, compiled, functions_of, same_code
-from poolproof.power.expression_operators import Edit, expression_edits
 from poolproof.power.mutation import Mutation, Source, changed_lines, spliced
-from poolproof.power.size_operators import size_edits, size_statement_edits
-from poolproof.power.statement_operators import body_edits, is_talk, statement_edits
+from poolproof.power.operators import (
+    Edit,
+    body_edits,
+    expression_edits,
+    is_talk,
+    size_edits,
+    size_statement_edits,
+    statement_edits,
+)
 
-__all__ = ["Sample", "candidates", "changed_functions", "sample"]
+__all__ = ["candidates", "changed_functions", "compiled", "functions_of", "sample"]
+
+
+Place = tuple[str, int]
+"""Name and first line, decorators included: how a live function is told from its neighbours."""
+
+
+def compiled(text: bytes, path: Path) -> CodeType:
+    """The module's code. Raises SyntaxError."""
+    code: CodeType = compile(text, str(path), "exec", dont_inherit=True)
+    return code
+
+
+def functions_of(module: CodeType) -> list[tuple[str, CodeType]]:
+    """The outermost functions, methods included, by their dotted names, in the order of the file.
+
+    What is nested in a function belongs to it. Conditional definitions may share a name.
+    """
+    return list(_functions(module, ""))
+
+
+def _functions(code: CodeType, prefix: str) -> Iterator[tuple[str, CodeType]]:
+    for constant in code.co_consts:
+        if not isinstance(constant, CodeType):
+            continue
+        name = f"{prefix}{constant.co_name}"
+        if _is_class_body(constant):
+            yield from _functions(constant, f"{name}.")
+        elif not constant.co_name.startswith("<"):
+            yield name, constant
+
+
+def _is_class_body(code: CodeType) -> bool:
+    # The compiler sets both flags on functions alone (CO_OPTIMIZED, CO_NEWLOCALS).
+    return not code.co_flags & 0x3
+
+
+def same_code(one: CodeType, other: CodeType) -> bool:
+    """Whether two code objects do the same, line numbers aside."""
+    names = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags",
+             "co_exceptiontable", "co_argcount", "co_kwonlyargcount")  # fmt: skip
+    if any(getattr(one, name, None) != getattr(other, name, None) for name in names):
+        return False
+    if len(one.co_consts) != len(other.co_consts):
+        return False
+    return all(map(_same_constant, one.co_consts, other.co_consts))
+
+
+def _same_constant(one: object, other: object) -> bool:
+    if isinstance(one, CodeType) and isinstance(other, CodeType):
+        return same_code(one, other)
+    # True == 1, and 0.0 == 0.
+    return repr(one) == repr(other) and type(one) is type(other)
+
+
+def code_lines(module: CodeType) -> set[int]:
+    """Every line that has code of its own."""
+    lines = {line for _, _, line in module.co_lines() if line is not None}
+    for constant in module.co_consts:
+        if isinstance(constant, CodeType):
+            lines |= code_lines(constant)
+    return lines
+
 
 _SILENT = ("__repr__", "__str__")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -40,7 +110,7 @@ class Sample:
 def candidates(
     source: Source, functions: Collection[Place], *, of_size: bool = False
 ) -> list[Mutation]:
-    """Every edit of these functions, in the order of the file; of size: `size_operators.py`."""
+    """Every edit of these functions, in the order of the file; of size where `of_size`."""
     edits_of = _size_edits_of if of_size else _edits_of
     tree = ast.parse(source.text)
     with_code = code_lines(compiled(source.text, source.path))

@@ -1,22 +1,70 @@
 """What workers do for a power run: look at the target, trace a stage, certify one mutant.
 
-Each worker is forked for one job, so that a mutant ends with it.
+Each worker is forked for one job, so that a mutant ends with it. A stage is traced at a price that
+falls while it runs: a code object is left alone once all of its lines were seen, so that a long
+campaign is traced for its first runs and then hardly slowed.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
 
 from poolproof.certification.description import Description, describe
 from poolproof.contract.target import TargetError
 from poolproof.harness.isolation import Beacon
-from poolproof.power.line_trace import traced
 from poolproof.power.modules import Prepared, plant
 from poolproof.power.mutation import Mutation
 from poolproof.power.stages import Stage, StageFailure, failures_of
 
-__all__ = ["Judged", "Look", "StageSurvey", "Task", "judge", "look", "survey"]
+__all__ = ["Judged", "StageSurvey", "Task", "judge_mutant", "look", "survey"]
+
+
+class Lines:
+    """What was executed: lines as (file, number), functions as (file, name, first line)."""
+
+    def __init__(self) -> None:
+        self.lines: set[tuple[str, int]] = set()
+        self.functions: set[tuple[str, str, int]] = set()
+
+
+@contextmanager
+def traced(files: Collection[str]) -> Iterator[Lines]:
+    """Trace whatever runs in these files for the time of the block, in this thread."""
+    seen = Lines()
+    unseen: dict[CodeType, set[int]] = {}
+
+    def on_call(frame: FrameType, _event: str, _argument: object) -> Any:
+        code = frame.f_code
+        left = unseen.get(code)
+        if left is None:
+            if code.co_filename not in files:
+                return None
+            left = unseen[code] = {line for _, _, line in code.co_lines() if line is not None}
+            seen.functions.add((code.co_filename, code.co_name, code.co_firstlineno))
+        if not left:
+            return None
+        on_line(frame, "line", None)
+        return on_line
+
+    def on_line(frame: FrameType, _event: str, _argument: object) -> Any:
+        left = unseen[frame.f_code]
+        if frame.f_lineno in left:
+            left.discard(frame.f_lineno)
+            seen.lines.add((frame.f_code.co_filename, frame.f_lineno))
+        return on_line
+
+    before = sys.gettrace()
+    sys.settrace(on_call)
+    try:
+        yield seen
+    finally:
+        sys.settrace(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +142,7 @@ class Judged:
         return bool(self.invariant)
 
 
-def judge(prepared: Prepared, task: Task, beacon: Beacon) -> Judged:
+def judge_mutant(prepared: Prepared, task: Task, beacon: Beacon) -> Judged:
     """Put the mutant in place and run its stages up to the first violation."""
     plant(prepared, task.mutation)
     names = []

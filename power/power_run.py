@@ -1,41 +1,144 @@
-"""A power run from the target to the report: survey, sample, certify each mutant, own tests.
+"""`certify --power`: from the certified target to the report of its mutants.
 
-The unmutated target was certified before; what is wrong with it even so (accepted findings) is
+The unmutated target is certified before; what is wrong with it even so (accepted findings) is
 surveyed here once more, run by run, so that a mutant is refused only where the original passes.
+Then mutants are sampled, certified, and given to the target's own tests, and the files are
+written. Exit status: 0 when the power run was carried out, whatever it found, for it measures the
+checks and not the target; the certificate's own status where the unmutated target does not hold.
+
+An interrupted run goes on from the file of its verdicts. One of another run, or of other code, is
+begun anew. Verdicts of own tests count for the command that gave them; that the tests themselves
+have changed is not seen. A mutant that cost its worker is judged again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
+from poolproof.certification.certify import certify
+from poolproof.certification.code_digest import SEARCHING, digest_of
 from poolproof.certification.driving import value_of
 from poolproof.certification.options import CertifyOptions
-from poolproof.certification.progress import StageProgress
+from poolproof.certification.progress import StageProgress, progress_to
 from poolproof.certification.run_plan import kinds_of
+from poolproof.certification.verdict import Rules, judge
 from poolproof.contract.target import TargetError
 from poolproof.harness.isolation import Failed, Finished, ImporterError, Isolation, raise_if_ours
-from poolproof.power.compiled import Place, compiled, functions_of
 from poolproof.power.modules import Prepared, prepare
 from poolproof.power.mutation import Mutation, Source
-from poolproof.power.own_tests import OwnTests
-from poolproof.power.planting import candidates, sample
-from poolproof.power.power_jobs import Judged, StageSurvey, Task, judge, look, survey
+from poolproof.power.own_tests import OwnTests, OwnVerdict
+from poolproof.power.planting import Place, candidates, compiled, functions_of, sample
+from poolproof.power.power_jobs import Judged, StageSurvey, Task, judge_mutant, look, survey
 from poolproof.power.power_options import PowerOptions
-from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport
+from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport, power_text
 from poolproof.power.stages import Stage, stages_beside, stages_of
-from poolproof.power.verdicts_file import VerdictsFile
+from poolproof.report.lines_file import LinesFile
+from poolproof.report.output_files import OutputError, check_file, write_file
+from poolproof.report.terminal import show
+from poolproof.report.text_certificate import text_certificate
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
-__all__ = ["PowerRun", "power_run"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["VerdictsFile", "certify_with_power", "power_run", "refuse_programs"]
+
+
+_FORMAT = "poolproof-power-verdicts"
+_Edit = tuple[str, int, int, str]
+
+
+def digest_of_code() -> str:
+    """Twelve hexadecimal digits of all source that a verdict can depend on."""
+    return digest_of(*SEARCHING, "bugs", "power")
+
+
+class VerdictsFile:
+    """The verdicts of one run, known by `facts` about it; a context manager that takes more.
+
+    `note` says in a line what was found in the file. Raises OutputError for a file that cannot be
+    used. Without a path nothing is kept.
+    """
+
+    def __init__(self, path: Path | None, facts: Mapping[str, Any]) -> None:
+        self._path = path
+        text = json.dumps({**facts, "code": digest_of_code()}, sort_keys=True)
+        run = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self._file = LinesFile(path, _FORMAT, {"run": run}, self._not_ours)
+        self._judged: dict[_Edit, Judged] = {}
+        self._own: dict[tuple[_Edit, str], OwnVerdict] = {}
+        self.note = ""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            file = stack.enter_context(self._file)
+            for number, record in file.records:
+                self._take(number, record)
+            stack.pop_all()
+        if file.older is not None:
+            self.note = f"{self._path} is of another run or of other code: all is judged anew"
+        elif file.records:
+            self.note = f"{len(file.records):,} verdicts are taken from {self._path}"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.__exit__(kind, error, trace)
+
+    def judged(self, mutation: Mutation) -> Judged | None:
+        """What the stages said of a mutant, if that is known."""
+        return self._judged.get(_edit(mutation))
+
+    def own(self, mutation: Mutation, command: str) -> OwnVerdict | None:
+        """What the own tests said of a mutant, if that is known."""
+        return self._own.get((_edit(mutation), command))
+
+    def keep_judged(self, mutation: Mutation, judged: Judged) -> None:
+        """Keep a verdict, on disk before the next one falls."""
+        self._file.append({"edit": _edit(mutation), "judged": asdict(judged)})
+
+    def keep_own(self, mutation: Mutation, command: str, verdict: OwnVerdict) -> None:
+        """The same for a verdict of the own tests."""
+        self._file.append({"edit": _edit(mutation), "command": command, "own": asdict(verdict)})
+
+    def _take(self, number: int, record: Any) -> None:
+        try:
+            module, start, end, text = record["edit"]
+            edit = (module, start, end, text)
+            if "judged" in record:
+                stages_run = tuple(record["judged"].pop("stages_run"))
+                self._judged[edit] = Judged(**record["judged"], stages_run=stages_run)
+            else:
+                self._own[edit, record["command"]] = OwnVerdict(**record["own"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self._not_ours(f"line {number} is no verdict") from error
+
+    def _not_ours(self, why: str) -> OutputError:
+        return OutputError(
+            f"{self._path} does not hold verdicts of `certify --power`: {why}; delete it or name "
+            "another file with --power-results"
+        )
+
+
+def _edit(mutation: Mutation) -> _Edit:
+    return mutation.module, mutation.start, mutation.end, mutation.text
 
 
 @contextmanager
@@ -182,7 +285,7 @@ class PowerRun:
         found = {each: judged for each in mutations if (judged := known.judged(each)) is not None}
         reached = [task for task in tasks if task.stages and task.mutation not in found]
         self._progress.begin("mutants", len(reached))
-        for place, outcome in self._isolation.as_completed(judge, reached):
+        for place, outcome in self._isolation.as_completed(judge_mutant, reached):
             self._progress.advance(1)
             mutation = reached[place].mutation
             if isinstance(outcome, Finished):
@@ -255,3 +358,47 @@ def _candidates(
 def _shown(path: Path) -> str:
     """The file with its folder: enough to find it, and nothing of this machine."""
     return f"{path.parent.name}/{path.name}"
+
+
+def certify_with_power(
+    load: Callable[[], Target],
+    options: CertifyOptions,
+    power: PowerOptions,
+    rules: Rules,
+    json_file: Path | None,
+) -> int:
+    """The exit status. Raises TargetError and OutputError."""
+    for name in power.also:
+        refuse_programs(name)
+    for file in (json_file, power.results):
+        if file is not None:
+            check_file(file)
+    with ExitStack() as stack:
+        with progress_to(sys.stderr) as progress:
+            run = stack.enter_context(power_run(load, options, power, progress))
+            certificate = judge(certify(load, options, progress), rules)
+        show(text_certificate(certificate))
+        assert certificate.verdict is not None
+        if certificate.verdict.exit_status:
+            print(
+                "poolproof: the power of the checks was not measured: the unmutated target has to "
+                "hold first; accept its findings with --known, or repair it",
+                file=sys.stderr,
+            )
+            return certificate.verdict.exit_status
+        with progress_to(sys.stderr) as progress:
+            report = run.measure(progress)
+    if json_file is not None:
+        both = {"certificate": certificate.to_json(), "power": report.to_json()}
+        write_file(json_file, json.dumps(both, indent=1) + "\n")
+    show(power_text(report))
+    return 0
+
+
+def refuse_programs(target: str) -> None:
+    """A program behind `cmd:` has no Python source. Raises TargetError."""
+    if target.startswith("cmd:"):
+        raise TargetError(
+            f"{target!r} is a program, whose source cannot be read; --power changes the Python "
+            "source of a class, path/to/file.py:Class or package.module:Class"
+        )

@@ -106,8 +106,7 @@ def _search(
     workers: int,
 ) -> Matrix:
     from poolproof.certification.progress import progress_to
-    from poolproof.kill_matrix.building import build_matrix
-    from poolproof.kill_matrix.results_file import ResultsFile
+    from poolproof.kill_matrix.building import ResultsFile, build_matrix
 
     with progress_to(sys.stderr) as progress, ResultsFile(results) as finished:
         return build_matrix(rows, columns, seeds, finished, progress=progress, workers=workers)

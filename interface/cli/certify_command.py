@@ -136,7 +136,7 @@ def certify_command(
     }  # fmt: skip
     if asked is not None:
         from poolproof.api import Asked
-        from poolproof.power.power_certify import certify_with_power, refuse_programs
+        from poolproof.power.power_run import certify_with_power, refuse_programs
 
         refuse_programs(spec.text)
         run = Asked.of(spec.text, profile=None, hardening=False, **arguments)

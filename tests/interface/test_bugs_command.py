@@ -14,8 +14,7 @@ QUICK = ("--only", "Q3,D13,BitmapPool", "--detector", "unit,plain,I1,EVT", "--se
 def same_code():
     """The code counts as unchanged, also while somebody edits it beside a run of the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("results_file", "building"):
-            patch.setattr(f"poolproof.kill_matrix.{module}.digest_of_code", lambda: "c0de")
+        patch.setattr("poolproof.kill_matrix.building.digest_of_code", lambda: "c0de")
         yield
 
 
@@ -119,7 +118,7 @@ def test_results_of_other_code_are_not_taken(recorded, poolproof, folder):
 
 
 def test_two_runs_do_not_share_a_file(poolproof, folder):
-    from poolproof.kill_matrix.results_file import ResultsFile
+    from poolproof.kill_matrix.building import ResultsFile
 
     with ResultsFile(folder / "searches.jsonl"):
         run = poolproof("bugs", *QUICK, "--results", "searches.jsonl")

@@ -6,11 +6,11 @@
 import pytest
 
 from poolproof.harness.isolation import Died, Failed, Hung
+from poolproof.kill_matrix.building import digest_of_code
 from poolproof.kill_matrix.cells import Cell, CellSearch, _judged, cells_of
 from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.matrix import Column, Matrix, MatrixCell, MatrixRow, summed_up
 from poolproof.kill_matrix.matrix_json import matrix_json, read_matrix
-from poolproof.kill_matrix.results_file import digest_of_code
 from poolproof.kill_matrix.subject import subjects
 from poolproof.kill_matrix.wording import cell_text, conclusions, seconds_of, steps_of
 
@@ -138,5 +138,5 @@ def test_a_matrix_is_read_back_as_it_was_written(tmp_path):
 def test_the_code_is_named_by_a_digest_of_what_searches_depend_on(monkeypatch):
     before = digest_of_code()
     assert len(before) == 12
-    monkeypatch.setattr("poolproof.kill_matrix.results_file.SEARCHING", ())
+    monkeypatch.setattr("poolproof.kill_matrix.building.SEARCHING", ())
     assert digest_of_code() != before

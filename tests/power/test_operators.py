@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.power.compiled import compiled, functions_of
 from poolproof.power.mutation import Source
-from poolproof.power.planting import candidates
+from poolproof.power.planting import candidates, compiled, functions_of
 
 CASES = [
     ("comparison swapped", "return a < b", ["return a <= b"]),

@@ -6,10 +6,9 @@ import sys
 import pytest
 
 from poolproof.contract.target import TargetError
-from poolproof.power.compiled import compiled, functions_of
 from poolproof.power.mutation import Source
 from poolproof.power.own_tests import OwnTests
-from poolproof.power.planting import candidates
+from poolproof.power.planting import candidates, compiled, functions_of
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import types
 import pytest
 
 from poolproof.contract.target import TargetError
-from poolproof.power.compiled import compiled, functions_of
 from poolproof.power.modules import plant, prepare
-from poolproof.power.planting import candidates, sample
+from poolproof.power.planting import candidates, compiled, functions_of, sample
 from poolproof.targets.load import load_target
 
 POOLISH = """

@@ -52,10 +52,10 @@ def faked(monkeypatch):
         asked.update(power=power)
         yield Run()
 
-    monkeypatch.setattr("poolproof.power.power_certify.certify", certify)
-    monkeypatch.setattr("poolproof.power.power_certify.judge", lambda found, rules: found)
-    monkeypatch.setattr("poolproof.power.power_certify.text_certificate", lambda found: "CERT")
-    monkeypatch.setattr("poolproof.power.power_certify.power_run", power_run)
+    monkeypatch.setattr("poolproof.power.power_run.certify", certify)
+    monkeypatch.setattr("poolproof.power.power_run.judge", lambda found, rules: found)
+    monkeypatch.setattr("poolproof.power.power_run.text_certificate", lambda found: "CERT")
+    monkeypatch.setattr("poolproof.power.power_run.power_run", power_run)
     return asked
 
 

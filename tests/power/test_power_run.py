@@ -12,8 +12,8 @@ from poolproof.certification.progress import SilentProgress
 from poolproof.contract.target import TargetError
 from poolproof.power.planting import candidates
 from poolproof.power.power_options import PowerOptions
+from poolproof.power.power_report import power_text
 from poolproof.power.power_run import power_run
-from poolproof.power.power_text import power_text
 from poolproof.report.finding_report import plain_text
 from poolproof.targets.load import load_target
 
@@ -156,7 +156,7 @@ def test_a_run_goes_on_where_it_stopped(right_pool, small_budgets, only, monkeyp
     def never(*_: object) -> None:
         raise AssertionError("judged twice")
 
-    monkeypatch.setattr("poolproof.power.power_run.judge", never)
+    monkeypatch.setattr("poolproof.power.power_run.judge_mutant", never)
     again = measured(right_pool, results=Path("verdicts.jsonl"))
     assert first.to_json() | {"seconds": 0} == again.to_json() | {"seconds": 0}
 

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 from poolproof.power.mutation import Source
-from poolproof.power.size_operators import SIZES, size_edits, size_statement_edits
+from poolproof.power.operators import SIZES, size_edits, size_statement_edits
 
 TEXT = """
 def take(self, wanted, block_id):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.power.compiled import compiled, functions_of
 from poolproof.power.modules import prepare
-from poolproof.power.planting import candidates
+from poolproof.power.planting import candidates, compiled, functions_of
 from poolproof.targets.load import load_target
 
 if sys.version_info >= (3, 11):

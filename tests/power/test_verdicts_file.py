@@ -8,7 +8,7 @@ import pytest
 from poolproof.power.mutation import Mutation
 from poolproof.power.own_tests import OwnVerdict
 from poolproof.power.power_jobs import Judged
-from poolproof.power.verdicts_file import VerdictsFile
+from poolproof.power.power_run import VerdictsFile
 from poolproof.report.output_files import OutputError
 
 FACTS = {"targets": ["impl"], "level": "quick"}
@@ -18,7 +18,7 @@ OWN = OwnVerdict(refused=True, sentence="FAILED test")
 
 @pytest.fixture(autouse=True)
 def quick_digest(monkeypatch):
-    monkeypatch.setattr("poolproof.power.verdicts_file.digest_of_code", lambda: "0123456789ab")
+    monkeypatch.setattr("poolproof.power.power_run.digest_of_code", lambda: "0123456789ab")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_file_of_another_run_is_begun_anew(path):
 
 def test_a_file_of_other_code_is_begun_anew(path, monkeypatch):
     filled(path)
-    monkeypatch.setattr("poolproof.power.verdicts_file.digest_of_code", lambda: "ba9876543210")
+    monkeypatch.setattr("poolproof.power.power_run.digest_of_code", lambda: "ba9876543210")
     with VerdictsFile(path, FACTS) as known:
         assert known.judged(mutant()) is None
 

@@ -1,26 +1,84 @@
-"""Two detectors: `certify` at a depth, as the runs that it makes, in the order in which it does.
+"""Detectors made of what `certify` does: its exhaustive stages, and all its runs at a depth.
 
-Not the whole certification: it ends at the first thing that breaks, checks no ruler, minimises
-nothing and prints nothing. What is found or missed is the same, at a fraction of the time. Done
-from seed 0 alone, as a gate does it, which is to give the same verdict every time.
+The exhaustive stages are every state and every short sequence of small scopes. `certify` at a
+depth is the runs that it makes, in the order in which it does. Not the whole certification: it
+ends at the first thing that breaks, checks no ruler, minimises nothing and prints nothing. What is
+found or missed is the same, at a fraction of the time. Done from seed 0 alone, as a gate does it,
+which is to give the same verdict every time.
 """
 
 from __future__ import annotations
 
 import time
+from typing import Any
 
+from poolproof.certification.certificate import StageOutcome
 from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
-from poolproof.certification.jobs import Machine, campaign_of, run_machine_with
-from poolproof.certification.run_kinds import Chunk
+from poolproof.certification.description import describe
+from poolproof.certification.exploration import Exploring
+from poolproof.certification.jobs import Chunk, Machine, campaign_of, run_machine_with
+from poolproof.certification.progress import SilentProgress
 from poolproof.contract.depth import Depth
 from poolproof.contract.trace import Trace
-from poolproof.harness.isolation import Beacon
+from poolproof.harness.failure_kind import FailureKind, failure_kind
+from poolproof.harness.isolation import Beacon, InWorker
 from poolproof.kill_matrix.detector import Detector, SearchOutcome
-from poolproof.kill_matrix.drivers import CountingLog, kind_of
-from poolproof.kill_matrix.exhaustive import explore
+from poolproof.kill_matrix.drivers import CountingLog, kind_of, minimised_length
 from poolproof.kill_matrix.subject import MatrixSubject
 
-__all__ = ["CERTIFY", "ODDITIES_ELSEWHERE"]
+__all__ = ["CERTIFY", "EXHAUSTIVE"]
+
+
+class _FirstTrace:
+    """The interface of a finding collector: keeps the first trace, and the kinds of all."""
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+        self.kinds: frozenset[FailureKind] = frozenset()
+
+    def add(self, _stage: str, trace: Trace, _num_runs: int = 1) -> None:
+        self.trace = self.trace or trace
+        assert trace.violation is not None
+        self.kinds |= {failure_kind(trace.violation, trace.commands)}
+
+
+def explore(
+    subject: MatrixSubject, depth: Depth, seed: int, beacon: Beacon
+) -> tuple[int, Trace | None]:
+    """The exhaustive stages of a depth, up to the first that fails: steps, and the failing trace.
+
+    Steps are counted to the end of the part of the states in which it failed.
+    """
+    target = subject.target()
+    about = describe(target, None, beacon)
+    first = _FirstTrace()
+    collector: Any = first  # stood in for: there is nothing to list
+    exploring = Exploring(InWorker(target, beacon), about, collector, SilentProgress(), seed)
+    exploring.explore(BUDGETS[depth])
+    steps = sum(stage.steps for stage in exploring.stages)
+    is_refused = any(stage.outcome is StageOutcome.REFUSED for stage in exploring.stages)
+    assert is_refused == (first.trace is not None), subject.id
+    return steps, first.trace
+
+
+def _search(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
+    began = time.process_time()
+    steps, trace = explore(subject, Depth.QUICK, seed, beacon)
+    seconds = time.process_time() - began
+    if trace is None:
+        return SearchOutcome(False, steps, seconds)
+    assert trace.violation is not None
+    length = minimised_length(subject, trace, beacon)
+    return SearchOutcome(True, steps, seconds, trace.violation.invariant, length)
+
+
+EXHAUSTIVE = Detector(
+    "exhaustive",
+    "every state and every short sequence of small scopes, as at `certify --depth quick`",
+    _search,
+    is_seeded=False,
+)
+
 
 ODDITIES_ELSEWHERE = "oddities are certified at standard by tests/bugs (make test-deep)"
 
