@@ -1,25 +1,22 @@
 """Decides which pools can be built, and which of their calls are legal.
 
-The arguments of `BlockPool` are the choices that engines make differently without being wrong;
-what each value means is told where it is carried out, in the pool.
+The arguments of `BlockPool` are the choices that engines make differently without being wrong; what
+each value means is told where it is carried out, in the pool.
 
 Each method of `PoolChecks` takes the arguments of one operation and returns what the pool shall
 carry out, the null block left out where it is ignored; or None for a call that is misuse and
 ignored. It first tries a test that needs a few passes in C and can only say "legal" or "look
-closely". The close look is one of the functions that know the sentence to raise, a ValueError.
-They are written for good messages and run when the quick test has not already shown that a call is
-legal, so a legal call over many blocks does not pay for them. Double frees are misuse even when
-each entry taken alone would be legal: the counts are compared over the whole list (vllm#42571).
-Nothing here changes any state.
+closely"; the close look, `poolproof.impl.pool_misuse`, knows the sentence to raise. Nothing here
+changes any state.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from poolproof.impl import pool_misuse
 from poolproof.impl.cached_keys import BlockKey, CachedKeys, make_key
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -55,107 +52,6 @@ def describe(null_block: int | None, chosen: dict[str, str]) -> dict[str, str | 
             allowed = ", ".join(repr(choice) for choice in CHOICES[name])
             raise ValueError(f"{name} must be one of {allowed}, not {value!r}")
     return {"null_block": null_block, **chosen, "retention": "exact"}
-
-
-def require_count(n: int) -> None:
-    """allocate: n is an int of at least 0. A negative one would inflate counters (vllm#52707)."""
-    if type(n) is not int or n < 0:
-        raise ValueError(f"allocate: n must be an int of at least 0, not {n!r}")
-
-
-def require_group(operation: str, group: int) -> None:
-    """A cache group is an int of at least 0."""
-    if type(group) is not int or group < 0:
-        raise ValueError(f"{operation}: group must be an int of at least 0, not {group!r}")
-
-
-def require_ids(
-    operation: str,
-    block_ids: Iterable[int],
-    num_blocks: int,
-    null_block: int | None,
-    null_ignored: bool,
-) -> list[int]:
-    """The ids as a list, the null block still in it where that is allowed."""
-    try:
-        ids = list(block_ids)
-    except TypeError:
-        raise ValueError(
-            f"{operation}: block_ids must be a list of block ids, not {block_ids!r}"
-        ) from None
-    for position, block_id in enumerate(ids):
-        # bool is an int to Python; True would silently mean block 1.
-        if type(block_id) is not int or not 0 <= block_id < num_blocks:
-            raise ValueError(
-                f"{operation}: {block_id!r} at position {position} is not a block id; "
-                f"ids are ints from 0 to {num_blocks - 1}"
-            )
-        if block_id == null_block and not null_ignored:
-            raise ValueError(
-                f"{operation}: block {block_id} at position {position} is the null block, "
-                "which nobody holds; leave it out or build the pool with null_in_lists='ignored'"
-            )
-    return ids
-
-
-def require_references(ids: Sequence[int], ref_counts: Sequence[int]) -> None:
-    """free: no block stands in the list more often than it has references."""
-    for block_id, entries in Counter(ids).items():
-        if entries > ref_counts[block_id]:
-            raise ValueError(
-                f"free: block {block_id} stands {entries} time(s) in the list "
-                f"but has {ref_counts[block_id]} reference(s)"
-            )
-
-
-def require_content(
-    ids: Sequence[int], ref_counts: Sequence[int], keys: Sequence[BlockKey | None]
-) -> None:
-    """touch: a block is held or carries a hash; otherwise its content belongs to nobody."""
-    for block_id in ids:
-        if not ref_counts[block_id] and keys[block_id] is None:
-            raise ValueError(
-                f"touch: block {block_id} is free and carries no hash, so its content is nobody's; "
-                "it was evicted since the lookup, look it up again"
-            )
-
-
-def require_hash(operation: str, block_hash: bytes) -> None:
-    """A hash is bytes."""
-    if not isinstance(block_hash, bytes):
-        raise ValueError(f"{operation}: a block hash must be bytes, not {block_hash!r}")
-
-
-def require_tokens(operation: str, num_tokens: int) -> None:
-    """A key covers an int of at least 1 tokens."""
-    if type(num_tokens) is not int or num_tokens < 1:
-        raise ValueError(
-            f"{operation}: num_tokens must be an int of at least 1, not {num_tokens!r}"
-        )
-
-
-def require_hashes(ids: Sequence[int], hashes: Iterable[bytes]) -> list[bytes]:
-    """cache: as many hashes as ids, all of them bytes."""
-    try:
-        listed = list(hashes)
-    except TypeError:
-        raise ValueError(f"cache: hashes must be a list of bytes, not {hashes!r}") from None
-    if len(listed) != len(ids):
-        raise ValueError(f"cache: {len(ids)} block ids but {len(listed)} hashes")
-    for block_hash in listed:
-        require_hash("cache", block_hash)
-    return listed
-
-
-def require_held(operation: str, ids: Sequence[int], ref_counts: Sequence[int]) -> None:
-    """cache: every block is held by somebody, and none is named twice."""
-    for block_id, entries in Counter(ids).items():
-        if entries > 1:
-            raise ValueError(f"{operation}: block {block_id} stands {entries} times in the list")
-        if not ref_counts[block_id]:
-            raise ValueError(
-                f"{operation}: block {block_id} is free; only its holder can say what is in it"
-            )
 
 
 def gatherer(block_ids: list[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
@@ -214,7 +110,7 @@ class PoolChecks:
     def count(self, n: int) -> None:
         """Raises ValueError where n is no count and misuse raises."""
         if self._raises:
-            require_count(n)
+            pool_misuse.require_count(n)
 
     def touch(self, block_ids: Iterable[int]) -> list[int] | None:
         """The entries to touch."""
@@ -223,7 +119,7 @@ class PoolChecks:
         try:
             ids = self._ids("touch", block_ids)
             if self._checked:
-                require_content(ids, self._ref_counts, self._cached.primary)
+                pool_misuse.require_content(ids, self._ref_counts, self._cached.primary)
         except ValueError:
             if self._raises:
                 raise
@@ -237,7 +133,7 @@ class PoolChecks:
         try:
             ids = self._ids("free", block_ids)
             if self._checked:
-                require_references(ids, self._ref_counts)
+                pool_misuse.require_references(ids, self._ref_counts)
         except ValueError:
             if self._raises:
                 raise
@@ -260,15 +156,15 @@ class PoolChecks:
         try:
             ids = self._ids("cache", block_ids, keep_null=True)
             if self._checked:
-                require_group("cache", group)
-                hashes = require_hashes(ids, hashes)
+                pool_misuse.require_group("cache", group)
+                hashes = pool_misuse.require_hashes(ids, hashes)
             pairs = [
                 (block_id, make_key(block_hash, group))
                 for block_id, block_hash in zip(ids, hashes, strict=False)
                 if not (self._null_ignored and block_id == self._null_block)
             ]
             if self._checked:
-                require_held("cache", [pair[0] for pair in pairs], self._ref_counts)
+                pool_misuse.require_held("cache", [pair[0] for pair in pairs], self._ref_counts)
                 if self._recache_forbidden:
                     self._require_no_recache(pairs)
         except ValueError:
@@ -284,10 +180,10 @@ class PoolChecks:
         try:
             ids = self._ids("cache_partial", [block_id])
             if self._checked:
-                require_group("cache_partial", group)
-                require_hash("cache_partial", block_hash)
-                require_tokens("cache_partial", num_tokens)
-                require_held("cache_partial", ids, self._ref_counts)
+                pool_misuse.require_group("cache_partial", group)
+                pool_misuse.require_hash("cache_partial", block_hash)
+                pool_misuse.require_tokens("cache_partial", num_tokens)
+                pool_misuse.require_held("cache_partial", ids, self._ref_counts)
         except ValueError:
             if self._raises:
                 raise
@@ -338,7 +234,7 @@ class PoolChecks:
         self, operation: str, block_ids: Iterable[int], *, keep_null: bool = False
     ) -> list[int]:
         if self._checked:
-            ids = require_ids(
+            ids = pool_misuse.require_ids(
                 operation,
                 block_ids,
                 self._num_blocks,

@@ -55,7 +55,8 @@ def test_explanations_of_impl_fit_its_source(entries):
     for source in prepare(lambda: load_target("impl"), ()).sources:
         functions = functions_of(compiled(source.text, source.path))
         places = {(code.co_name, code.co_firstlineno) for _, code in functions}
-        fits |= {mutation.key() for mutation in candidates(source, places)}
+        fits |= {mutation.key()[1:] for mutation in candidates(source, places)}
     for entry in entries:
         if entry["system"] == "impl":
-            assert tuple(entry[key] for key in KEYS) in fits
+            # Not the file: it is that of the recorded run, and a function may have moved since.
+            assert tuple(entry[key] for key in KEYS[1:]) in fits
