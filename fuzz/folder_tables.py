@@ -1,4 +1,9 @@
-"""What stands in a campaign's database, and how it is read: the tables behind `folder.py`."""
+"""What stands in a campaign's database, and how it is read: the tables behind `folder.py`.
+
+Dataclasses of plain values are checked to hold what their fields say: JSON has the right shape
+sooner than the right types, and a count that is text, a share that is NaN or a number of a
+thousand digits would otherwise be met where it is drawn.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,12 @@ import contextlib
 import json
 import math
 import sqlite3
+import types
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from poolproof.contract.errors import PoolproofError
 from poolproof.contract.outside import cut, printable, said_by
@@ -19,7 +25,6 @@ from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.findings import CampaignFinding, Examination, Pending
 from poolproof.fuzz.merge import CampaignState, name_of
 from poolproof.fuzz.messages import CorpusTape, StrategyCount
-from poolproof.fuzz.plain_fields import checked
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import unpack
 from poolproof.fuzz.status import CampaignStatus
@@ -35,6 +40,7 @@ __all__ = [
     "UNREADABLE",
     "Damage",
     "FolderError",
+    "checked",
     "connected",
     "coverage_in",
     "explanation",
@@ -50,6 +56,61 @@ __all__ = [
     "status_in",
     "tables",
 ]
+
+
+AnyValue = TypeVar("AnyValue")
+
+_MOST = 1 << 63
+
+
+def checked(value: AnyValue, lowest: int = 0) -> AnyValue:
+    """The dataclass as it is, with no number below `lowest`.
+
+    Raises TypeError that names the first field that does not fit.
+    """
+    hints = get_type_hints(type(value))
+    for field in fields(value):  # type: ignore[arg-type] # is one
+        if not _fits(getattr(value, field.name), hints[field.name], lowest):
+            raise TypeError(f"{field.name} has a value that it cannot have")
+    return value
+
+
+def _fits(value: Any, hint: Any, lowest: int) -> bool:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in {Union, types.UnionType}:
+        return any(_fits(value, one, lowest) for one in inner)
+    if origin is tuple and inner[-1] is Ellipsis:
+        return isinstance(value, tuple) and all(_fits(item, inner[0], lowest) for item in value)
+    if origin is tuple:
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(inner)
+            and all(_fits(item, one, lowest) for item, one in zip(value, inner, strict=True))
+        )
+    if origin is Counter:
+        return isinstance(value, Counter) and all(
+            _fits(key, inner[0], lowest) and _fits(item, int, lowest) for key, item in value.items()
+        )
+    if origin is not None and issubclass(origin, Mapping):
+        return isinstance(value, Mapping) and all(
+            _fits(key, inner[0], lowest) and _fits(item, inner[1], lowest)
+            for key, item in value.items()
+        )
+    if hint is type(None):
+        return value is None
+    if origin in {set, frozenset}:
+        return isinstance(value, origin) and all(_fits(item, inner[0], lowest) for item in value)
+    if hint is Any or not isinstance(hint, type):
+        return True
+    if is_dataclass(hint):
+        return isinstance(value, hint) and checked(value, lowest) is value
+    if hint is float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and lowest <= value < _MOST and math.isfinite(value)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool) and lowest <= value < _MOST
+    return isinstance(value, hint)
+
 
 FORMAT = "poolproof-campaign"
 FOLDER_VERSION = 3

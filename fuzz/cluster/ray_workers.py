@@ -13,8 +13,8 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from poolproof.contract.errors import PoolproofError
 from poolproof.contract.target import TargetError
-from poolproof.fuzz.cluster.cluster_error import ClusterError
 from poolproof.fuzz.cluster.companion import Companion
 from poolproof.fuzz.cluster.host import HostAnswer, HostSetup, Refusal
 from poolproof.fuzz.cluster.link_messages import (
@@ -31,7 +31,12 @@ from poolproof.fuzz.cluster.link_messages import (
 from poolproof.fuzz.messages import WorkerOrder
 from poolproof.fuzz.workers import Arrival, LostWorker
 
-__all__ = ["RayWorkers", "check_reachable"]
+__all__ = ["ClusterError", "RayWorkers", "check_reachable"]
+
+
+class ClusterError(PoolproofError):
+    """The cluster cannot be used; the text says why and what to do."""
+
 
 _TCP_PATIENCE_S = 10.0
 

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from poolproof.cli.command_line import main
 from poolproof.contract.target import TargetError
 from poolproof.fuzz.cluster import ray_workers
-from poolproof.fuzz.cluster.cluster_error import ClusterError
 from poolproof.fuzz.cluster.host import HostSetup, Refusal
 from poolproof.fuzz.cluster.link_messages import (
     Answered,
@@ -24,7 +23,7 @@ from poolproof.fuzz.cluster.link_messages import (
     Refused,
     WorkerLost,
 )
-from poolproof.fuzz.cluster.ray_workers import RayWorkers, check_reachable
+from poolproof.fuzz.cluster.ray_workers import ClusterError, RayWorkers, check_reachable
 from poolproof.fuzz.coordinator import MOST_LOSSES, Campaign, CampaignBudget
 from poolproof.fuzz.folder import CampaignFolder
 from poolproof.fuzz.messages import WorkerOrder, WorkerReport

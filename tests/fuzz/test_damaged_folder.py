@@ -13,10 +13,9 @@ from poolproof.contract.violation import Severity, Violation
 from poolproof.fuzz.findings import CampaignFinding, Pending
 from poolproof.fuzz.folder import CampaignFolder, FolderError, read_everything, read_findings
 from poolproof.fuzz.folder_merge import merge_folder
-from poolproof.fuzz.folder_tables import DATABASE
+from poolproof.fuzz.folder_tables import DATABASE, checked
 from poolproof.fuzz.merge import CampaignState, News
 from poolproof.fuzz.messages import CorpusTape
-from poolproof.fuzz.plain_fields import checked
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
 from poolproof.fuzz.status import CampaignStatus, CurvePoint

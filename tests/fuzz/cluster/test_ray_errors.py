@@ -8,9 +8,8 @@ from functools import partial
 
 import pytest
 
-from poolproof.fuzz.cluster.cluster_error import ClusterError
 from poolproof.fuzz.cluster.host import HostSetup
-from poolproof.fuzz.cluster.ray_workers import RayWorkers
+from poolproof.fuzz.cluster.ray_workers import ClusterError, RayWorkers
 from poolproof.harness.isolation import Limits
 from poolproof.targets.load import load_target
 
