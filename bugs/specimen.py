@@ -19,6 +19,7 @@ from poolproof.bugs.clean_manager import ManagerSteps
 from poolproof.bugs.clean_nano import CleanNanoManager
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_queue import CleanQueue
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity

@@ -9,27 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poolproof.bugs.catalogue import (
-    canaries,
-    index_canaries,
-    manager_canaries,
-    queue_canaries,
-)
-from poolproof.bugs.specimen import ManagerSpecimen, Specimen
-from poolproof.certification.description import Description, LayoutDescription
-from poolproof.certification.run_kinds import INDEX, POOL, QUEUE, RunKind
-from poolproof.contract.manager_target import MANAGER_OBSERVERS
-from poolproof.contract.profile import Profile
-from poolproof.contract.target import (
-    INDEX_OBSERVERS,
-    INDEX_VERBS,
-    POOL_OBSERVERS,
-    Capabilities,
-)
-from poolproof.harness.index_driver import IndexCampaign
-from poolproof.harness.manager_driver import ManagerCampaign
-from poolproof.harness.queue_driver import QueueCampaign
-from poolproof.harness.random_driver import PoolCampaign
+from poolproof.certification.description import Description
+from poolproof.certification.levels import LEVELS
+from poolproof.certification.run_kinds import RunKind
 
 __all__ = ["MOST_RUNS", "check_ruler"]
 

@@ -29,7 +29,7 @@ from poolproof.exploration.state_space import StateSpace
 
 __all__ = [
     "Exploration",
-    "Level",
+    "SearchLevel",
     "Space",
     "WorkerLostError",
     "WorkerProcesses",
@@ -328,8 +328,8 @@ class WorkerProcesses:
                         part.append(state)
             self._ask([("resume", b"".join(part)) for part in parts])
 
-    def expand(self) -> Level:
-        total = Level()
+    def expand(self) -> SearchLevel:
+        total = SearchLevel()
         self._passing = [[] for _ in self._owners]
         answers = self._ask([("expand", None)] * len(self._owners))
         # Kept, and not asked for in the end: after an interruption no answer belongs to a question.
@@ -340,8 +340,8 @@ class WorkerProcesses:
                 passing.append(packed)
         return total
 
-    def absorb(self) -> Level:
-        total = Level()
+    def absorb(self) -> SearchLevel:
+        total = SearchLevel()
         for level in self._ask([("absorb", passing) for passing in self._passing]):
             total.add(level)
         self._passing = [[] for _ in self._owners]

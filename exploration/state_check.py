@@ -20,6 +20,7 @@ from typing import Any
 
 from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Reset, Touch
 from poolproof.contract.content import Key
+from poolproof.contract.level import Level
 from poolproof.contract.profile import USUAL_HASH_BYTES, Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation

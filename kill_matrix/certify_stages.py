@@ -16,8 +16,9 @@ from poolproof.certification.certificate import StageOutcome
 from poolproof.certification.depths import BUDGETS, RUNS_PER_CHUNK
 from poolproof.certification.description import describe
 from poolproof.certification.exploration import Exploring
-from poolproof.certification.jobs import Chunk, Machine, campaign_of, run_machine_with
+from poolproof.certification.jobs import Machine, campaign_of, run_machine_with
 from poolproof.certification.progress import SilentProgress
+from poolproof.certification.run_kinds import Chunk
 from poolproof.contract.depth import Depth
 from poolproof.contract.trace import Trace
 from poolproof.harness.failure_kind import FailureKind, failure_kind

@@ -22,6 +22,7 @@ from poolproof.certification.ruler import MOST_RUNS
 from poolproof.certification.run_kinds import Chunk, RunKind, manager_kind
 from poolproof.contract.commands import Command
 from poolproof.contract.depth import Depth
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.messages import WorkerOrder
@@ -172,7 +173,7 @@ def _fuzz(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
             subject.level,
             max(_USABLE_BLOCKS[subject.level], subject.profile.null_block or 0),
             seed=seed,
-            layout=LAYOUT if subject.level == "manager" else "",
+            layout=LAYOUT if subject.level.has_sequences else "",
         ),
         stream=f"kill matrix {subject.id} {seed}",
         max_steps=_STEPS_A_ROUND,
@@ -225,7 +226,7 @@ def _why_not(name: str, subject: MatrixSubject) -> str | None:
         return "its profile promises nothing about misuse"
     if name == "ORD" and rules.eviction == "unspecified":
         return "its profile promises no order"
-    if name == "I3" and subject.level == "pool" and rules.null_block is None:
+    if name == "I3" and subject.level is Level.POOL and rules.null_block is None:
         return "without a null block that is the caller's duty at pool level"
     if name == "LINK" and not _shows_links(subject):
         return "it shows no links"

@@ -10,6 +10,7 @@ from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.bugs.manager_oddities import MANAGER_ODDITIES
 from poolproof.bugs.oddities import ODDITIES
 from poolproof.bugs.specimen import ManagerSpecimen, Specimen
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.targets.target import Make, ManagerLayout, Target

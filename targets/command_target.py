@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from poolproof.contract.commands import Cache, Command, Lookup
 from poolproof.contract.content import Key
+from poolproof.contract.level import Level
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.tapes import PlayedTape, TapeDivergedError, TapeLostError
@@ -88,14 +89,14 @@ class CommandPool:
         self._carriers: dict[bytes, Any] = {}
         self._named: list[bytes] = []
         self._events: list[Any] = []
-        if hello.level == "queue":
+        if hello.is_queue:
             # A queue has no optional view of its order.
             self._lists.add("free_order")
         for name, method in self._methods().items():
             if name in hello.verbs or name in hello.observers:
                 setattr(self, name, method)
         self.num_free = self._num_free
-        if hello.level == "queue":
+        if hello.is_queue:
             self.free_order = self._free_order
         if state is not None:
             missing = (self._lists | {"num_free"}) - state.keys()
@@ -309,7 +310,7 @@ class CommandTapes:
     """Plays tapes on the program of a session."""
 
     def __init__(self, hello: Hello, session: CommandSession) -> None:
-        self.can = Capabilities(hello.level, hello.verbs, hello.observers)
+        self.can = Capabilities(Level(hello.level), hello.verbs, hello.observers)
         self._hello = hello
         self._session = session
 

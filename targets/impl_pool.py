@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from poolproof.contract.content import Key, TokenChain
+from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.impl.block_hash import BlockHasher, ExtraKey, LoRA, MultiModal, Salt

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.outside import class_name, said_by, shown
 from poolproof.contract.target import TargetError
 from poolproof.targets.command_target import PREFIX, command_target

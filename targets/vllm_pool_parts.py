@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.observation import Neighbours
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
@@ -183,7 +184,7 @@ def vllm_queue_target(name: str, cls: type, version: str | None) -> Target:
 
     return Target(
         name=name,
-        level="queue",
+        level=Level.QUEUE,
         shape="queue",
         profile=Profile.from_mapping({**Profile().to_json(), "misuse": "undefined"}),
         version=version,
@@ -319,7 +320,7 @@ def vllm_index_target(
 
     return Target(
         name=name,
-        level="index",
+        level=Level.INDEX,
         shape="index",
         profile=profile,
         version=version,

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from poolproof.bugs.manager_specimen import ManagerSpecimen
-from poolproof.bugs.specimen import Specimen
+from poolproof.bugs.specimen import ManagerSpecimen, Specimen
 from poolproof.certification.depths import Sequences
 from poolproof.certification.description import Description, part_of
 from poolproof.certification.options import CertifyOptions
