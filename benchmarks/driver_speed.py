@@ -161,7 +161,7 @@ def drive(session: PoolSession, workload: PoolWorkload, steps: int) -> int:
     for _ in range(steps):
         violation = session.step(workload.next())
         assert violation is None, violation
-        references.extend(session.taken)
+        references.extend(session.last.taken)
     return steps
 
 

@@ -74,7 +74,7 @@ def drive(
 
 def _twin(last: Command | None, session: ManagerSession, workload: ManagerWorkload) -> Admit | None:
     """Somebody else with the same prompt and a token more, right behind who was just admitted."""
-    if not isinstance(last, Admit) or session.refused or workload.below(2):
+    if not isinstance(last, Admit) or session.calls.refused or workload.below(2):
         return None
     chain = last.chain
     workload.next_id += 1
@@ -88,10 +88,10 @@ def apply(session: ManagerSession, command: Command, counts: Counter[str]) -> Vi
     violation = session.step(command)
     counts["commands"] += 1
     counts["steps"] += isinstance(command, Step)
-    granted = not session.refused
+    granted = not session.calls.refused
     counts["resumes"] += isinstance(command, Resume) and granted
     counts["admissions"] += isinstance(command, Admit) and granted
-    counts["refusals"] += session.refused
+    counts["refusals"] += session.calls.refused
     counts["hits"] += isinstance(command, Admit | Resume) and granted and _has_hit(session, command)
     counts["same_step_hits"] += SAME_STEP in session.facts
     return violation

@@ -50,7 +50,7 @@ class RecordedPool(PoolSession):
         named = getattr(command, "block_ids", ())
         before = [(block, list(pool.keys[block]), block in pool.free) for block in named]
         violation = super().step(command)
-        for block in self.taken if command.verb == "allocate" else ():
+        for block in self.last.taken if command.verb == "allocate" else ():
             self.history[block] = ""
         for block, keys, was_free in before:
             was_revived = was_free and block not in pool.free

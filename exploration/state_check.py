@@ -192,7 +192,7 @@ class StateCheck:
     ) -> Violation | None:  # fmt: skip
         """Lead a fresh session into the state, and look at the whole of it there."""
         violation = session.first_look() or self._follow(session, building, done)
-        session.know(keys)
+        session.keys.know(keys)
         return violation or session.look()
 
     def _follow(

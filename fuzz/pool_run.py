@@ -131,9 +131,10 @@ class PoolRun:
         violation = session.step(command)
         if violation is not None:
             return violation
-        self._workload.references.extend(session.taken)
-        if session.remapped:
-            self._workload.remap(session.remapped)
+        last = session.last
+        self._workload.references.extend(last.taken)
+        if last.remapped:
+            self._workload.remap(last.remapped)
         self._look_around()
         return None
 

@@ -1,4 +1,4 @@
-"""Replays a target's event stream, so that it can be compared with the index (EVT)."""
+"""Replays a target's event stream and compares it with the index (EVT)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 from poolproof.contract.content import ContentKey
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation, ViolationError, raise_for
+from poolproof.harness.pool_judges import Answers, Effect
+from poolproof.harness.reading import read
 from poolproof.invariants.events import (
     events_give_index,
     is_list_of_events,
     malformed_event,
+    recaching_removes_nothing,
     stored_tells_content,
 )
 from poolproof.reference.dict_pool import DictPool
 
-__all__ = ["EventMirror"]
+__all__ = ["EventJudge", "EventMirror"]
 
 
 class EventMirror:
@@ -68,3 +71,52 @@ class EventMirror:
         if self._per_hash:
             expected = dict.fromkeys(carriers, 1)
         return None if self._copies == expected else events_give_index(self._copies, expected)
+
+
+class EventJudge:
+    """Hears what a target tells of its index, after every command or after one in `every`."""
+
+    def __init__(
+        self,
+        target: Any,
+        reference: DictPool,
+        effect: Effect,
+        answers: Answers,
+        *,
+        every: int = 1,
+    ) -> None:
+        self.mirror = EventMirror(reference.profile)
+        self.every = every
+        self._target = target
+        self._reference = reference
+        self._effect = effect
+        self._answers = answers
+        self._may_drop = reference.profile.retention == "may-drop"
+        self._last_heard = 0
+
+    def check(self, number: int) -> None:
+        """After command `number`. Raises ViolationError when the stream does not give the index."""
+        if self.every > 1:
+            if number % self.every == 0:
+                self.catch_up()
+            return
+        effect = self._effect
+        # A search that replays the way to a state hears of all its commands at once.
+        heard_of_one = self._last_heard == number - 1
+        self._last_heard = number
+        events = read(self._target.take_events)
+        if type(events) is not list or events:
+            self.mirror.replay(events)
+            if effect.cached_again and heard_of_one and not self._may_drop:
+                raise_for(recaching_removes_nothing(events))
+            self._answers.received_events(events)
+        elif not effect.touched_keys and not self._may_drop:
+            return  # neither the stream nor the index has changed since they were equal
+        raise_for(self.mirror.differs_from(self._reference))
+
+    def catch_up(self) -> None:
+        """Raises ViolationError when all events since the last reading do not give the index."""
+        events = read(self._target.take_events)
+        self.mirror.replay(events)
+        self._answers.received_events(events)
+        raise_for(self.mirror.differs_from(self._reference))

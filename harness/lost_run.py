@@ -41,7 +41,7 @@ _OUR_FOLDERS = frozenset(
 )
 _MOST_FRAMES = 5
 _WAITS_FOR_PROGRAMS = "command_process.py"
-_READING = frozenset({"diagnose", "end", "first_look", "passes", "_check", "_observe"})
+_READING = frozenset({"diagnose", "end", "first_look", "passes", "_check", "_observe", "observe"})
 """Functions of the sessions that read the target, rather than give it a command."""
 
 _OBSERVERS = frozenset((*POOL_OBSERVERS, *MANAGER_OBSERVERS, "num_free", "lookup"))

@@ -6,6 +6,7 @@ the new table by `manager_tables.py`, the cached KV by `manager_memory.py` (DATA
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from operator import index
 from typing import Any
 
@@ -18,7 +19,12 @@ from poolproof.contract.manager_commands import (
     Resume,
 )
 from poolproof.contract.violation import ViolationError
+from poolproof.harness.every_invariant import EveryInvariant
+from poolproof.harness.manager_cache import CacheJudge
 from poolproof.harness.manager_calls import ManagerCalls
+from poolproof.harness.manager_facts import ManagerFacts
+from poolproof.harness.manager_memory import ManagerMemory
+from poolproof.harness.manager_tables import TableJudge
 from poolproof.invariants.admission import (
     keeps_watermark,
     leaves_a_token_to_compute,
@@ -32,34 +38,37 @@ from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.reference.recurrent_states import waits_for_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
-__all__ = ["ManagerAdmissions"]
+__all__ = ["AdmissionJudge"]
 
 
-class ManagerAdmissions(ManagerCalls):
-    """Commands by which a sequence comes to hold blocks."""
+@dataclass(slots=True, eq=False)
+class AdmissionJudge:
+    """Commands by which a sequence comes to hold blocks.
 
-    def __init__(self, target: Any, model: SequenceModel) -> None:
-        super().__init__(target, model)
-        self.apply |= {
-            Admit: self._admit,
-            Load: self._load,
-            Loaded: self._loaded,
-            LookupPrefix: self._lookup,
-            Resume: self._resume,
-        }
+    Where the target `takes_chunks`, a part of a prompt may be scheduled at first.
+    """
 
-    def _admit(self, command: Admit) -> None:
+    calls: ManagerCalls
+    model: SequenceModel
+    tables: TableJudge
+    memory: ManagerMemory
+    cache: CacheJudge
+    facts: ManagerFacts
+    invariants: EveryInvariant
+    takes_chunks: bool
+
+    def admit(self, command: Admit) -> None:
         sequence = self.model.new_sequence(command.seq_id, command.chain)
         self._enter(command, sequence, command.num_tokens)
 
-    def _resume(self, command: Resume) -> None:
+    def resume(self, command: Resume) -> None:
         sequence = self.model.sequences[command.seq_id]
         if self._enter(command, sequence, command.num_tokens):
             self.facts.add("a preempted sequence was resumed")
             if sequence.num_computed:
                 self.facts.add("a resumed sequence found its own blocks")
 
-    def _load(self, command: Load) -> None:
+    def load(self, command: Load) -> None:
         sequence = self.model.new_sequence(command.seq_id, command.chain)
         sequence.loading = command.num_tokens
         if self._enter(command, sequence, command.num_tokens):
@@ -68,13 +77,15 @@ class ManagerAdmissions(ManagerCalls):
 
     def _enter(self, command: Command, sequence: SequenceState, num_tokens: int) -> bool:
         """Admit a sequence, of which `num_tokens` beyond the cached ones are scheduled (0: all)."""
+        if self.cache.follows_drops:
+            self.cache.follow_drops(sequence)
         chain = sequence.chain
         expected = self.model.cached_prefix(sequence)
         self._schedule_head(sequence, expected, num_tokens)
         named: dict[str, Any] = {"extra_keys": chain.extra_keys()}
         if self.takes_chunks or sequence.loading:
             named["num_tokens"] = num_tokens or None
-        answer = self.call(command, sequence.seq_id, list(chain.tokens), **named)
+        answer = self.calls.call(command, sequence.seq_id, list(chain.tokens), **named)
         if isinstance(answer, str):
             self._judge_refusal(command, sequence, expected, answer)
             return False
@@ -92,8 +103,8 @@ class ManagerAdmissions(ManagerCalls):
         watermark = self.model.profile.watermark_blocks
         self.facts.after_admission(self.model, sequence, cached, tables)
         self.model.admit(sequence, cached, tables)
-        self.report(keeps_watermark(command, len(self.model.pool.free), watermark))
-        self.publish(sequence)
+        self.invariants.report(keeps_watermark(command, len(self.model.pool.free), watermark))
+        self.cache.publish(sequence)
         return True
 
     def _schedule_head(self, sequence: SequenceState, cached: int, num_tokens: int) -> None:
@@ -112,31 +123,17 @@ class ManagerAdmissions(ManagerCalls):
             expected = f"a number of cached tokens from 0 to {sequence.num_tokens}"
             raise ViolationError(meaningless_answer(command, answer, expected))
         most = sequence.num_tokens - (self.model.profile.full_hit == "recompute-token")
-        self.report(leaves_a_token_to_compute(command, cached, most))
+        self.invariants.report(leaves_a_token_to_compute(command, cached, most))
         return cached
 
     def _judge_count(
         self, command: Command, sequence: SequenceState, cached: int, expected: int
     ) -> None:
-        self.report(reports_no_more_than_indexed(command, cached, expected))
+        self.invariants.report(reports_no_more_than_indexed(command, cached, expected))
         if cached >= expected or self.model.profile.hits == "sound":
             return
-        if not self._may_have_dropped(sequence, cached, expected):
-            self.report(reports_all_that_is_cached(command, cached, expected))
-
-    def _may_have_dropped(self, sequence: SequenceState, cached: int, expected: int) -> bool:
-        """Whether something that was not found was free, and may have been let go of just now."""
-        model = self.model
-        if model.profile.retention == "exact":
-            return False
-        is_cached = self.target.is_cached if self.can.sees("is_cached") else _unseen
-        for group, size in enumerate(model.block_sizes):
-            for entry in model.hit_entries(group, expected):
-                carriers = model.pool.lookup(model.key(sequence, group, entry))
-                vanished = all(b in model.pool.free and not is_cached(b) for b in carriers)
-                if vanished and entry >= cached // size:
-                    return True
-        return False
+        if not self.cache.may_have_dropped(sequence, cached, expected):
+            self.invariants.report(reports_all_that_is_cached(command, cached, expected))
 
     def _judge_refusal(
         self, command: Command, sequence: SequenceState, cached: int, answer: str
@@ -145,7 +142,7 @@ class ManagerAdmissions(ManagerCalls):
         if answer not in ("later", "never"):
             expected = 'a number of cached tokens, "later" or "never"'
             raise ViolationError(meaningless_answer(command, answer, expected))
-        self.refused = True
+        self.calls.refused = True
         self.facts.add("an admission was refused")
         profile, pool = self.model.profile, self.model.pool
         needed = self.model.most_blocks_needed(sequence, cached)
@@ -164,14 +161,14 @@ class ManagerAdmissions(ManagerCalls):
         if answer == "never":
             self.facts.add("an admission was refused for ever")
             alone = self._needed_alone(sequence, command)
-            self.report(never_only_if_too_large(command, alone, usable))
+            self.invariants.report(never_only_if_too_large(command, alone, usable))
             return
         if profile.never == "told":
             alone = self._needed_alone(sequence, command)
-            self.report(waits_only_if_it_can_fit(command, alone, usable))
+            self.invariants.report(waits_only_if_it_can_fit(command, alone, usable))
             if alone > usable:
                 return
-        self.report(
+        self.invariants.report(
             put_off_only_if_full(
                 command,
                 needed,
@@ -188,18 +185,18 @@ class ManagerAdmissions(ManagerCalls):
         sequence.num_computed = sequence.num_scheduled = 0
         return needed
 
-    def _lookup(self, command: LookupPrefix) -> None:
+    def lookup(self, command: LookupPrefix) -> None:
         chain = command.chain
         sequence = self.model.new_sequence(-1, chain)
         extra = chain.extra_keys()
-        answer = self.call(command, list(chain.tokens), extra_keys=extra)
+        answer = self.calls.call(command, list(chain.tokens), extra_keys=extra)
         cached = self._judge_cached(command, sequence, answer)
         self._judge_count(command, sequence, cached, self.model.cached_prefix(sequence))
         self.facts.add("a prefix was looked up and not used")
 
-    def _loaded(self, command: Loaded) -> None:
+    def loaded(self, command: Loaded) -> None:
         sequence = self.model.sequences[command.seq_id]
-        self.call(command, sequence.seq_id)
+        self.calls.call(command, sequence.seq_id)
         self.memory.load(sequence)
         self.model.computed(sequence)
         if sequence.ended:
@@ -208,9 +205,4 @@ class ManagerAdmissions(ManagerCalls):
             return
         if not self.takes_chunks:
             sequence.num_scheduled = sequence.num_tokens - sequence.num_computed
-        self.publish(sequence)
-
-
-def _unseen(_: int) -> bool:
-    """Stands for an `is_cached` that there is not: what is free may have gone."""
-    return False
+        self.cache.publish(sequence)

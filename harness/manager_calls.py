@@ -1,25 +1,20 @@
-"""What all manager commands share: a target, its model, its shadow memory, and how it is called.
+"""How a manager under test is called, and what its answers are taken for.
 
-The commands themselves are in `manager_admissions.py`, `manager_growth.py` and
-`manager_endings.py`, each a layer on this; `manager_session.py` checks the state after a command.
+The commands themselves are judged in `manager_admissions.py`, `manager_growth.py` and
+`manager_endings.py`; `manager_session.py` checks the state after a command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import index
 from typing import Any
 
 from poolproof.contract.commands import Command
-from poolproof.contract.manager_target import MANAGER_METHODS, manager_capabilities_of
+from poolproof.contract.manager_target import MANAGER_METHODS
 from poolproof.contract.target import Capabilities
-from poolproof.contract.violation import Violation, ViolationError, raise_for
-from poolproof.harness.manager_facts import ManagerFacts
-from poolproof.harness.manager_memory import ManagerMemory
-from poolproof.harness.manager_tables import TableReader
+from poolproof.contract.violation import ViolationError
 from poolproof.harness.target_call import crash
 from poolproof.invariants.legal_calls import meaningless_answer
-from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = ["ManagerCalls", "Pairs", "is_later"]
 
@@ -32,33 +27,16 @@ def is_later(answer: Any) -> bool:
 
 
 class ManagerCalls:
-    """A manager, its model and its shadow memory.
+    """A manager's methods, by the verbs of the contract.
 
-    After a command `refused` tells whether it had to change nothing, and `answer` is what the
-    target answered last.
+    `answer` is what the target answered last, `refused` whether a judge took it for a refusal, so
+    that the command had to change nothing.
     """
 
-    def __init__(self, target: Any, model: SequenceModel) -> None:
-        self.target = target
-        self.model = model
-        self.can: Capabilities = manager_capabilities_of(target)
-        self.tables = TableReader(target, model, self.report)
-        self.memory = ManagerMemory(target, model, self.can, self.report)
-        self.facts = ManagerFacts()
-        self.remarks: set[str] = set()
+    def __init__(self, target: Any, can: Capabilities) -> None:
         self.refused = False
         self.answer: Any = None
-        self._merges = model.profile.tables == "merged"
-        self.takes_chunks = "schedule" in self.can.verbs
-        self.apply: dict[type[Command], Callable[[Any], None]] = {}
-        self._methods = {verb: getattr(target, MANAGER_METHODS[verb]) for verb in self.can.verbs}
-
-    def report(self, violation: Violation | None) -> None:
-        """What was found wrong, where the model could follow nevertheless: raises it.
-
-        A session that looks for one invariant passes over the others here. None is nothing wrong.
-        """
-        raise_for(violation)
+        self._methods = {verb: getattr(target, MANAGER_METHODS[verb]) for verb in can.verbs}
 
     def call(self, command: Command, *arguments: Any, **named: Any) -> Any:
         """Call the target with arguments that are legal. Raises ViolationError if it raises.
@@ -75,21 +53,6 @@ class ManagerCalls:
             given.clear()
         self.answer = answer
         return answer
-
-    def publish(self, sequence: SequenceState) -> None:
-        """Full blocks get their keys; where duplicates are merged, the table may follow."""
-        self.model.publish(sequence)
-        if self._merges and sequence.place == "device":
-            self._merge(sequence)
-
-    def _merge(self, sequence: SequenceState) -> None:
-        """A table may name another carrier of a full block's key from now on."""
-        tables = self.tables.shown(sequence)
-        self.tables.judge_merge(sequence, tables)
-        if tables != sequence.tables:
-            self.facts.add("a duplicate was merged")
-            self.model.merge(sequence, tables)
-            self.memory.has_changed = True
 
     def pairs(self, command: Command, answer: Any) -> Pairs:
         """The copies that an answer orders, as plain pairs. Raises ViolationError for others."""

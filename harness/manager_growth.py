@@ -5,6 +5,7 @@ Whether a refusal is right is judged here (ADM), the changed tables by `manager_
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from poolproof.contract.commands import Command
@@ -17,44 +18,45 @@ from poolproof.contract.manager_commands import (
     Step,
     Truncate,
 )
-from poolproof.harness.manager_admissions import ManagerAdmissions
-from poolproof.harness.manager_calls import is_later
+from poolproof.harness.every_invariant import EveryInvariant
+from poolproof.harness.manager_cache import CacheJudge
+from poolproof.harness.manager_calls import ManagerCalls, is_later
+from poolproof.harness.manager_facts import ManagerFacts
+from poolproof.harness.manager_memory import ManagerMemory
+from poolproof.harness.manager_tables import TableJudge
 from poolproof.invariants.admission import put_off_only_if_full
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
-__all__ = ["ManagerGrowth"]
+__all__ = ["GrowthJudge"]
 
 
-class ManagerGrowth(ManagerAdmissions):
+@dataclass(slots=True, eq=False)
+class GrowthJudge:
     """Commands that change what a sequence consists of, and the step that computes it."""
 
-    def __init__(self, target: Any, model: SequenceModel) -> None:
-        super().__init__(target, model)
-        self.apply |= {
-            Accept: self._accept,
-            AppendTokens: self._append,
-            Draft: self._draft,
-            Fork: self._fork,
-            Schedule: self._schedule,
-            Step: self._step,
-            Truncate: self._truncate,
-        }
+    calls: ManagerCalls
+    model: SequenceModel
+    tables: TableJudge
+    memory: ManagerMemory
+    cache: CacheJudge
+    facts: ManagerFacts
+    invariants: EveryInvariant
 
-    def _step(self, command: Step) -> None:
+    def step(self, command: Step) -> None:
         batch = [
             (s.seq_id, s.num_scheduled + s.num_drafts)
             for s in self.model.sequences.values()
             if s.num_scheduled
         ]
-        self.call(command, batch)
+        self.calls.call(command, batch)
         self.memory.forward(self.facts)
         for sequence in self.model.sequences.values():
             if sequence.num_scheduled:
                 self.model.computed(sequence)
-                self.publish(sequence)
+                self.cache.publish(sequence)
         self.model.drain()
 
-    def _append(self, command: AppendTokens) -> None:
+    def append(self, command: AppendTokens) -> None:
         sequence = self.model.sequences[command.seq_id]
         before = sequence.chain
         is_sampling = len(command.tokens) == 1 and not sequence.num_scheduled
@@ -69,7 +71,7 @@ class ManagerGrowth(ManagerAdmissions):
         sequence.chain, sequence.num_tokens = before, len(before.tokens)
         self.model.drop_drafts(sequence)
 
-    def _schedule(self, command: Schedule) -> None:
+    def schedule(self, command: Schedule) -> None:
         sequence = self.model.sequences[command.seq_id]
         first = sequence.num_computed + sequence.num_scheduled
         sequence.num_scheduled += command.num_tokens
@@ -79,7 +81,7 @@ class ManagerGrowth(ManagerAdmissions):
         else:
             sequence.num_scheduled -= command.num_tokens
 
-    def _draft(self, command: Draft) -> None:
+    def draft(self, command: Draft) -> None:
         sequence = self.model.sequences[command.seq_id]
         first = sequence.num_tokens
         self.model.draft(sequence, command.tokens)
@@ -91,18 +93,18 @@ class ManagerGrowth(ManagerAdmissions):
     ) -> bool:
         """Ask for slots from position `first_new` on; False if the target put it off, rightly."""
         model = self.model
-        answer = self.call(command, *arguments)
+        answer = self.calls.call(command, *arguments)
         if is_later(answer):
-            self.refused = True
+            self.calls.refused = True
             self.facts.add("a growth was refused")
             needed = model.num_new_entries(sequence)
             needed += model.num_shared(sequence, first_new)  # copies on write
             room = len(model.pool.free) + len(model.sliding_out(sequence))
             if model.profile.admission == "exact":
-                self.report(put_off_only_if_full(command, needed, room))
+                self.invariants.report(put_off_only_if_full(command, needed, room))
             self._follow_window(sequence)
             return False
-        pairs = self.pairs(command, answer)
+        pairs = self.calls.pairs(command, answer)
         tables = self.tables.shown(sequence)
         self.tables.judge_growth(command, sequence, tables, pairs)
         self._note_window(sequence, tables)
@@ -110,7 +112,7 @@ class ManagerGrowth(ManagerAdmissions):
         self.memory.copy(pairs)
         if pairs:
             self.facts.add("a block was copied on write")
-        self.publish(sequence)
+        self.cache.publish(sequence)
         return True
 
     def _follow_window(self, sequence: SequenceState) -> None:
@@ -134,20 +136,20 @@ class ManagerGrowth(ManagerAdmissions):
         ):
             self.facts.add("a block slid out of the window")
 
-    def _accept(self, command: Accept) -> None:
+    def accept(self, command: Accept) -> None:
         sequence = self.model.sequences[command.seq_id]
         contents = sequence.contents[0]
         drafted = contents[sequence.num_tokens : sequence.num_tokens + command.num_tokens]
         tokens = [self.model.names.last_token(content) for content in drafted]
         if command.num_tokens < sequence.num_drafts:
             self.facts.add("drafts were rejected")
-        self.call(command, sequence.seq_id, command.num_tokens)
+        self.calls.call(command, sequence.seq_id, command.num_tokens)
         self.model.accept(sequence, tokens)
         tables = self._unmerged(sequence, self.tables.shown(sequence))
         self.tables.judge_growth(command, sequence, tables, shrinks=True)
         self.model.follow(sequence, tables)
         if self.model.profile.publishes != "scheduled":
-            self.publish(sequence)
+            self.cache.publish(sequence)
 
     def _unmerged(self, sequence: SequenceState, shown: list[list[int]]) -> list[list[int]]:
         """The tables before their duplicates were merged, which is judged on publication."""
@@ -156,17 +158,17 @@ class ManagerGrowth(ManagerAdmissions):
         pairs = zip(sequence.tables, shown, strict=True)
         return [[*old[: len(now)], *now[len(old) :]] for old, now in pairs]
 
-    def _truncate(self, command: Truncate) -> None:
+    def truncate(self, command: Truncate) -> None:
         sequence = self.model.sequences[command.seq_id]
-        answer = self.call(command, sequence.seq_id, command.num_tokens)
+        answer = self.calls.call(command, sequence.seq_id, command.num_tokens)
         if is_later(answer):
-            self.refused = True
+            self.calls.refused = True
             free = len(self.model.pool.free)
             needed = self.model.num_cut(sequence, command.num_tokens)
             if self.model.profile.admission == "exact":
-                self.report(put_off_only_if_full(command, needed, free))
+                self.invariants.report(put_off_only_if_full(command, needed, free))
             return
-        pairs = self.pairs(command, answer)
+        pairs = self.calls.pairs(command, answer)
         tables = self.tables.shown(sequence)
         self.model.truncate(sequence, command.num_tokens)
         self.tables.judge_growth(command, sequence, tables, pairs, shrinks=True)
@@ -174,18 +176,18 @@ class ManagerGrowth(ManagerAdmissions):
         self.memory.copy(pairs)
         self.facts.add("a tail was cut off")
 
-    def _fork(self, command: Fork) -> None:
+    def fork(self, command: Fork) -> None:
         parent = self.model.sequences[command.seq_id]
         child = self.model.new_sequence(command.child_id, parent.chain)
-        answer = self.call(command, parent.seq_id, child.seq_id)
+        answer = self.calls.call(command, parent.seq_id, child.seq_id)
         if is_later(answer):
-            self.refused = True
+            self.calls.refused = True
             needed, free = self.model.num_forked(parent), len(self.model.pool.free)
             is_right = self.model.profile.admission == "sound" or self.model.has_no_row()
             if not is_right:
-                self.report(put_off_only_if_full(command, needed, free))
+                self.invariants.report(put_off_only_if_full(command, needed, free))
             return
-        pairs = self.pairs(command, answer)
+        pairs = self.calls.pairs(command, answer)
         self.model.share(parent, child)
         tables = self.tables.shown(child)
         self.tables.judge_growth(command, child, tables, pairs, shrinks=True)

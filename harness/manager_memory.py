@@ -8,11 +8,12 @@ that is a copy which the harness keeps from the reports (vllm#42273).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Violation, ViolationError, raise_for
+from poolproof.harness.every_invariant import EveryInvariant
 from poolproof.harness.reading import read
 from poolproof.invariants.kv_reads import copies_what_was_written, reads_own_prefix
 from poolproof.invariants.legal_calls import meaningless_answer
@@ -32,9 +33,9 @@ class ManagerMemory:
         target: Any,
         model: SequenceModel,
         can: Capabilities,
-        report: Callable[[Violation | None], None],
+        invariants: EveryInvariant,
     ) -> None:
-        self._report = report
+        self._report = invariants.report
         self._model = model
         num_slots = max(model.block_sizes)
         self.device = ShadowMemory(model.pool.num_blocks, num_slots)

@@ -2,33 +2,59 @@
 
 Every driver goes through here, so that all of them mean the same by a step. After each command the
 tables of all sequences, the counters and orders that the target shows, and the KV that every
-sequence reads are compared.
+sequence reads are compared. Commands are applied, and their answers judged, by the judges that a
+session holds: of admissions, growth and endings, and with them of tables, memory and cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from poolproof.contract.commands import Command
+from poolproof.contract.commands import Command, Reset
+from poolproof.contract.manager_commands import (
+    Abort,
+    Accept,
+    Admit,
+    AppendTokens,
+    Draft,
+    Finish,
+    Fork,
+    Load,
+    Loaded,
+    LookupPrefix,
+    Preempt,
+    Resume,
+    Schedule,
+    Step,
+    SwapIn,
+    SwapOut,
+    Truncate,
+)
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.observation import PoolLedger, PoolObservation
+from poolproof.contract.manager_target import manager_capabilities_of
+from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Violation, ViolationError, raise_for
-from poolproof.harness.manager_endings import ManagerEndings
+from poolproof.harness.every_invariant import EveryInvariant
+from poolproof.harness.manager_admissions import AdmissionJudge
+from poolproof.harness.manager_cache import CacheJudge
+from poolproof.harness.manager_calls import ManagerCalls
+from poolproof.harness.manager_endings import EndingJudge
+from poolproof.harness.manager_facts import ManagerFacts
+from poolproof.harness.manager_growth import GrowthJudge
+from poolproof.harness.manager_memory import ManagerMemory
+from poolproof.harness.manager_tables import TableJudge
 from poolproof.harness.pool_check import FullCheck, observe
 from poolproof.harness.reading import read_count
 from poolproof.harness.target_call import crash, is_our_own_bug
-from poolproof.invariants.cached_usable import computed_block_is_cached
-from poolproof.invariants.catalogue import broken_in_state
 from poolproof.invariants.free_at_end import all_free_at_end
-from poolproof.invariants.index_answers import cached_block_is_computed
 from poolproof.invariants.legal_calls import reads_alike
 from poolproof.invariants.ownership import host_counter_matches
 from poolproof.invariants.refusals import unchanged_by_refusal
 from poolproof.reference.content_names import ContentNames
 from poolproof.reference.manager_legality import undefined_for_manager
-from poolproof.reference.sequence_model import SequenceModel, SequenceState
+from poolproof.reference.sequence_model import SequenceModel
 
 __all__ = ["ManagerSession"]
 
@@ -39,14 +65,18 @@ BLOCKS_PER_COMMAND = 16
 """In larger ones, so many blocks are compared for each command on average."""
 
 
-class ManagerSession(ManagerEndings):
+class ManagerSession:
     """A manager and its model, in step. Only legal commands are driven.
 
     Each answer, the tables of the sequence that a command is about and what a forward pass reads
     are judged every time; all tables, counters and orders at one command in `check_every`. None:
     at each in pools of up to 64 blocks; in larger ones seldom enough that the cost of a command
     does not grow with the pool, and in between the number of free blocks.
-    `names` may be those of earlier sessions, whose prefixes need no new ones then.
+    `names` may be those of earlier sessions, whose prefixes need no new ones then. `invariants` are
+    those that count, all unless stated.
+
+    `calls` says what the target answered last and whether it refused, `facts` what has happened so
+    far, `remarks` are for the certificate.
     """
 
     model_class: type[SequenceModel] = SequenceModel
@@ -61,26 +91,64 @@ class ManagerSession(ManagerEndings):
         enable_caching: bool = True,
         check_every: int | None = None,
         names: ContentNames | None = None,
+        invariants: EveryInvariant | None = None,
     ) -> None:
-        model = self.model_class(
+        self.target = target
+        self.profile = profile
+        self.can: Capabilities = manager_capabilities_of(target)
+        self.model = self.model_class(
             num_blocks, block_size, profile, enable_caching=enable_caching, names=names
         )
-        super().__init__(target, model)
-        self.profile = profile
+        self.invariants = invariants or EveryInvariant()
+        self.facts = ManagerFacts()
+        self.remarks: set[str] = set()
         self.num_commands = 0
         self.most_sequences = self.most_references = 0
         is_small = num_blocks <= ALL_UP_TO
         self._check_every = check_every or (1 if is_small else num_blocks // BLOCKS_PER_COMMAND)
         self._checks_refusals = is_small or check_every is not None
-        counts = check_every is None and self.can.sees("num_free")
+        sees, pool = self.can.sees, self.model.pool
+        counts = check_every is None and sees("num_free")
         self._num_free = target.num_free if counts else None
-        sees = self.can.sees
-        self._full = FullCheck(target, self.can, model.pool, []) if sees("num_free") else None
-        self._is_cached = None
-        if sees("is_cached") and profile.hits == "exact" and model.enable_caching:
-            self._is_cached = target.is_cached
-        self._may_drop = profile.retention == "may-drop"
+        self._full = FullCheck(target, self.can, pool, []) if sees("num_free") else None
         self._num_free_host = target.num_free_host if sees("num_free_host") else None
+        self._appoint()
+
+    def _appoint(self) -> None:
+        """Who applies which command, and judges its answer."""
+        target, can, model, invariants = self.target, self.can, self.model, self.invariants
+        self.calls = ManagerCalls(target, can)
+        self.tables = TableJudge(target, model, invariants)
+        self.memory = ManagerMemory(target, model, can, invariants)
+        self.cache = CacheJudge(
+            target, can, model, self.tables, self.memory, facts=self.facts, invariants=invariants
+        )
+        parts = (
+            self.calls, model, self.tables, self.memory, self.cache, self.facts, invariants
+        )  # fmt: skip
+        admissions = AdmissionJudge(*parts, takes_chunks="schedule" in can.verbs)
+        growth = GrowthJudge(*parts)
+        endings = EndingJudge(*parts)
+        self._apply: dict[type[Command], Callable[[Any], None]] = {
+            Admit: admissions.admit,
+            Resume: admissions.resume,
+            Load: admissions.load,
+            Loaded: admissions.loaded,
+            LookupPrefix: admissions.lookup,
+            AppendTokens: growth.append,
+            Schedule: growth.schedule,
+            Draft: growth.draft,
+            Accept: growth.accept,
+            Truncate: growth.truncate,
+            Fork: growth.fork,
+            Step: growth.step,
+            Preempt: endings.preempt,
+            SwapOut: endings.swap_out,
+            SwapIn: endings.swap_in,
+            Finish: endings.finish,
+            Abort: endings.finish,
+            Reset: endings.reset,
+        }
 
     @property
     def reference(self) -> SequenceModel:
@@ -91,11 +159,12 @@ class ManagerSession(ManagerEndings):
         """Apply a legal command; the violation that it shows, or None."""
         number = self.num_commands + 1
         self.num_commands = self.memory.command_number = number
-        self.refused = False
+        calls = self.calls
+        calls.refused = False
         try:
-            self.apply[type(command)](command)
+            self._apply[type(command)](command)
             self._note_sizes()
-            if not number % self._check_every or (self.refused and self._checks_refusals):
+            if not number % self._check_every or (calls.refused and self._checks_refusals):
                 self._check(command)
             elif self._num_free is not None:
                 self._check_count(command, self._num_free)
@@ -161,8 +230,7 @@ class ManagerSession(ManagerEndings):
         try:
             self.tables.all_unchanged(command)
             self.memory.read_all()
-            if self._is_cached is not None:
-                self._compare_cached(self._is_cached)
+            self.cache.compare()
             return None if self._is_whole() else self.diagnose()
         except ViolationError as found:
             return found.violation
@@ -176,11 +244,7 @@ class ManagerSession(ManagerEndings):
             return self._wrong_host_count()
         pool = self.model.pool
         seen = observe(self.target, self.can, pool.num_blocks, (), pool.null_block)
-        return self._judge_state(seen, pool.ledger()) or self._wrong_host_count()
-
-    def _judge_state(self, seen: PoolObservation, known: PoolLedger) -> Violation | None:
-        """The first invariant that is broken in the state that was read."""
-        return broken_in_state(seen, known)
+        return self.invariants.broken_in(seen, pool.ledger()) or self._wrong_host_count()
 
     def _is_whole(self, *, links: bool = True) -> bool:
         """Whether all that the pool shows is as it must be; `diagnose` says what is not."""
@@ -193,17 +257,16 @@ class ManagerSession(ManagerEndings):
     def _check(self, command: Command) -> None:
         """Raises ViolationError when the state after the command is not what it must be."""
         try:
-            if self._may_drop and self._is_cached is not None:
-                self._forget_dropped(self.model.pool.free, self._is_cached)
-            self.tables.all_unchanged(command, refused=self.refused)
+            if self.cache.follows_drops:
+                self.cache.follow_drops()
+            self.tables.all_unchanged(command, refused=self.calls.refused)
             # Links are compared at the end and beside any other difference: they are the queue's
             # and the pool's level, and reading them each time costs a tenth of the time.
             if not self._is_whole(links=False):
                 self._explain(command)
-            if self._is_cached is not None:
-                self._compare_cached(self._is_cached)
+            self.cache.compare()
         except ViolationError as found:
-            if self.refused:
+            if self.calls.refused:
                 raise_for(unchanged_by_refusal(command, found.violation))
             raise
         if self.memory.has_changed:
@@ -219,39 +282,6 @@ class ManagerSession(ManagerEndings):
     def _explain(self, command: Command) -> None:
         """The fast check said no: read again with care and raise what the invariants say."""
         raise_for(reads_alike("manager", self.diagnose(), after=command))
-
-    def _enter(self, command: Command, sequence: SequenceState, num_tokens: int) -> bool:
-        """As ever; before it what the target has let go of since everything was read."""
-        if self._may_drop and self._is_cached is not None:
-            model = self.model
-            carriers = [
-                block
-                for group, size in enumerate(model.block_sizes)
-                for entry in range(sequence.num_tokens // size)
-                for block in model.pool.lookup(model.key(sequence, group, entry))
-            ]
-            self._forget_dropped(carriers, self._is_cached)
-        return super()._enter(command, sequence, num_tokens)
-
-    def _forget_dropped(self, blocks: Iterable[int], is_cached: Any) -> None:
-        """A `may-drop` target has let go of free cached blocks; the model follows it."""
-        keys, free = self.model.pool.keys, self.model.pool.free
-        dropped = [b for b in blocks if keys[b] and b in free and not is_cached(b)]
-        self.model.pool.forget_keys(dropped)
-
-    def _compare_cached(self, is_cached: Any) -> None:
-        keys_of = self.model.pool.keys
-        # By their truth values: an answer of another type may compare as it likes.
-        if list(map(bool, map(is_cached, keys_of))) == list(map(bool, keys_of.values())):
-            return
-        for block, keys in keys_of.items():
-            known = {
-                "is_cached": bool(is_cached(block)),
-                "is_computed": bool(keys),
-                "is_held": bool(self.model.pool.holders[block]),
-            }
-            self.report(computed_block_is_cached(block, **known))
-            self.report(cached_block_is_computed(block, **known))
 
     def _wrong_host_count(self) -> Violation | None:
         if self._num_free_host is None:

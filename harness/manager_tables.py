@@ -6,12 +6,13 @@ for the model to follow. KV contents are compared in `manager_session.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Any
 
 from poolproof.contract.commands import Command
 from poolproof.contract.violation import Violation, ViolationError, raise_for
+from poolproof.harness.every_invariant import EveryInvariant
 from poolproof.harness.reading import read, read_blocks
 from poolproof.invariants.admission import covers_its_tokens, holds_no_more_than_needed
 from poolproof.invariants.index_answers import hit_carries_key
@@ -28,18 +29,16 @@ from poolproof.invariants.wording import sequence_name
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 
-__all__ = ["TableReader"]
+__all__ = ["TableJudge"]
 
 _INTEGERS = frozenset({int})
 
 
-class TableReader:
+class TableJudge:
     """The tables that a target shows, beside those that the model knows."""
 
-    def __init__(
-        self, target: Any, model: SequenceModel, report: Callable[[Violation | None], None]
-    ) -> None:
-        self._report = report
+    def __init__(self, target: Any, model: SequenceModel, invariants: EveryInvariant) -> None:
+        self._report = invariants.report
         self._block_table = target.block_table
         self._model = model
         self._groups = range(len(model.groups))

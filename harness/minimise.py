@@ -147,7 +147,7 @@ def run_candidate(
             announce(meant)
         violation = session.step_any(meant)
         if isinstance(session, PoolSession):
-            naming.note_taken(relative[-1], session.taken)
+            naming.note_taken(relative[-1], session.last.taken)
     if violation is None and isinstance(session, PoolSession):
         violation = session.last_look()
     if violation is None and not isinstance(session, QueueSession) and session.nobody_holds():

@@ -1,9 +1,10 @@
-"""The checks after a command, written for speed: does the target still equal the reference?
+"""The checks after a command: does the target still equal the reference, and what if it does not?
 
 `FullCheck` reads everything that a pool shows; `IncrementalCheck` reads what a command touched,
-so that its cost does not grow with the pool. Both only answer yes or no. On a no, the caller
-reads the whole pool and asks the invariants for the sentence: those are the specification, these
-are its fast form (tests/harness/test_pool_check.py holds the two together).
+so that its cost does not grow with the pool. Both are written for speed and only answer yes or no.
+On a no, `PoolDiagnosis` reads the whole pool with care and asks the invariants for the sentence:
+those are the specification, the checks are its fast form (tests/harness/test_pool_check.py holds
+the two together).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 from poolproof.contract.content import Key
 from poolproof.contract.observation import Neighbours, PoolObservation
 from poolproof.contract.target import Capabilities
+from poolproof.contract.violation import Violation
+from poolproof.harness.every_invariant import EveryInvariant
 from poolproof.harness.reading import (
     read,
     read_block_or_none,
@@ -24,7 +27,7 @@ from poolproof.harness.reading import (
 )
 from poolproof.reference.dict_pool import DictPool
 
-__all__ = ["FullCheck", "IncrementalCheck", "observe"]
+__all__ = ["FullCheck", "IncrementalCheck", "PoolDiagnosis", "observe"]
 
 
 def observe(
@@ -158,7 +161,10 @@ class FullCheck:
 
 
 class IncrementalCheck:
-    """Compares what one command touched: its blocks, its keys, and both ends of the queue."""
+    """Compares what one command touched: its blocks, its keys, and both ends of the queue.
+
+    `gaps` are the former neighbours of the blocks that the command takes out of the queue.
+    """
 
     def __init__(self, target: Any, can: Capabilities, reference: DictPool) -> None:
         self._reference = reference
@@ -169,6 +175,12 @@ class IncrementalCheck:
         self.neighbours: Callable[[int], Neighbours] | None = (
             target.free_neighbours if can.sees("free_neighbours") else None
         )
+        self.gaps: list[Neighbours] = []
+
+    def note_gap(self, block: int) -> None:
+        """A block is about to leave the queue from wherever it stands."""
+        if self.neighbours is not None:
+            self.gaps.append(self.neighbours(block))
 
     def passes(self, touched: Iterable[int], keys: Iterable[Key], gap: Neighbours = None) -> bool:
         """Whether the touched blocks and keys, the counter and the queue's ends are right.
@@ -238,3 +250,65 @@ class IncrementalCheck:
             if (answer is None and carriers) or (answer is not None and answer not in carriers):
                 return False
         return True
+
+
+class PoolDiagnosis:
+    """Reads a whole pool with care and says what is wrong with it."""
+
+    def __init__(
+        self,
+        target: Any,
+        can: Capabilities,
+        reference: DictPool,
+        keys: Iterable[Key],
+        invariants: EveryInvariant,
+    ) -> None:
+        self._target = target
+        self._can = can
+        self._reference = reference
+        self._keys = keys
+        self._broken_in = invariants.broken_in
+        self._may_drop = reference.profile.retention == "may-drop"
+
+    def diagnose(self) -> Violation | None:
+        """Read the whole pool and ask the invariants; the first that is broken, or None.
+
+        Raises ViolationError for a pool that cannot be read.
+        """
+        if self._may_drop:
+            self.forget_what_vanished()
+        violation = self.first_broken()
+        while violation is not None and self._may_drop and self.forget_what_vanished():
+            # A block vanished while we were reading.
+            violation = self.first_broken()
+        return violation
+
+    def first_broken(self) -> Violation | None:
+        """The same of a pool of which the reference knows what it has dropped."""
+        return self._broken_in(self.observe(), self._reference.ledger())
+
+    def observe(self) -> PoolObservation:
+        """Everything that the pool shows. Raises ViolationError where it cannot be read."""
+        pool = self._reference
+        return observe(self._target, self._can, pool.num_blocks, self._keys, pool.null_block)
+
+    def forget_what_vanished(self) -> bool:
+        """A `may-drop` target may have dropped free cached blocks; the reference follows it.
+
+        Returns whether it did.
+        """
+        pool = self._reference
+        forgotten = False
+        for block in [b for b, keys in pool.keys.items() if keys and b in pool.free]:
+            if self._can.sees("block_hash"):
+                gone = read(self._target.block_hash, block) is None
+            elif "lookup" not in self._can.verbs:
+                break  # only `acquire` can tell, and its answer is judged there
+            else:
+                key = pool.keys[block][0]
+                held = any(b not in pool.free for b in pool.carriers[key])
+                gone = not held and read(self._target.lookup, key) is None
+            if gone:
+                pool.forget_keys([block])
+                forgotten = True
+        return forgotten

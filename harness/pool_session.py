@@ -2,26 +2,52 @@
 
 Every driver (random, Hypothesis, replay, minimiser, breadth-first search) goes through here, so
 all of them mean the same by a step. A session does not choose commands and does not know where
-they come from.
+they come from. What a command's answer must be, its judges know (`pool_judges.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from poolproof.contract.commands import Command
+from poolproof.contract.commands import (
+    Acquire,
+    Allocate,
+    Cache,
+    CacheChain,
+    CachePartial,
+    Command,
+    Evict,
+    Free,
+    Lookup,
+    LookupChain,
+    Reset,
+    Touch,
+    Usage,
+)
 from poolproof.contract.misuse import Misuse
-from poolproof.contract.observation import Neighbours, PoolLedger, PoolObservation
 from poolproof.contract.profile import Profile
+from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.contract.violation import Violation, ViolationError, raise_for
-from poolproof.harness.chain_commands import ChainCommands
-from poolproof.harness.event_mirror import EventMirror
-from poolproof.harness.pool_check import FullCheck, IncrementalCheck, observe
-from poolproof.harness.reading import read, read_count
+from poolproof.harness.event_mirror import EventJudge
+from poolproof.harness.every_invariant import EveryInvariant
+from poolproof.harness.facts import PoolFacts
+from poolproof.harness.pool_check import FullCheck, IncrementalCheck, PoolDiagnosis
+from poolproof.harness.pool_judges import (
+    Answers,
+    BlockJudge,
+    CachingJudge,
+    ChainJudge,
+    Effect,
+    KnownKeys,
+    LookupJudge,
+    MisuseJudge,
+    PoolCalls,
+    Revivals,
+)
+from poolproof.harness.reading import read_count
 from poolproof.harness.target_call import crash, is_our_own_bug
-from poolproof.invariants.catalogue import broken_in_state
-from poolproof.invariants.events import recaching_removes_nothing
 from poolproof.invariants.free_at_end import all_free_at_end
 from poolproof.invariants.legal_calls import reads_alike
 from poolproof.invariants.misuse import unchanged_by_misuse
@@ -38,12 +64,16 @@ SMALL_POOL = 64
 """Up to this many blocks everything is read after every command."""
 
 
-class PoolSession(ChainCommands):
+class PoolSession:
     """A target and its reference, in step.
 
     After each command either everything is read (`full_every` = 1) or what the command touched,
     and everything at every `full_every`-th command. Events are read after every
     `events_every`-th. `checked=False` only applies commands, to measure what the checks cost.
+    `invariants` are those that count, all unless stated.
+
+    `last` says what the last command did, `facts` what has happened so far, `remarks` are for the
+    certificate.
     """
 
     pool_class: type[DictPool] = DictPool
@@ -59,20 +89,32 @@ class PoolSession(ChainCommands):
         block_size: int = 1,
         checked: bool = True,
         events_every: int = 1,
+        invariants: EveryInvariant | None = None,
     ) -> None:
-        reference = self.pool_class(num_blocks, profile, enable_caching=enable_caching)
-        reference.block_size = block_size
-        super().__init__(target, profile, reference)
+        self.target = target
+        self.profile = profile
+        self.can: Capabilities = capabilities_of(target)
+        self.reference = self.pool_class(num_blocks, profile, enable_caching=enable_caching)
+        self.reference.block_size = block_size
         self.num_commands = 0
+        self.last = Effect()
+        self.facts = PoolFacts()
+        self.remarks: set[str] = set()
+        self.keys = self._make_keys()
+        self.answers = self._make_answers()
+        self.invariants = invariants or EveryInvariant()
+        about = (target, self.can, self.reference)
+        self.diagnosis = PoolDiagnosis(*about, self.keys, self.invariants)
+        self.diagnose = self.diagnosis.diagnose
         self._full_every = full_every or (1 if num_blocks <= SMALL_POOL else 1000)
         self._checked = checked
-        self._full = FullCheck(target, self.can, reference, self.keys)
-        self._incremental = IncrementalCheck(target, self.can, reference)
-        self._gaps: list[Neighbours] = []
-        shows_events = profile.events != "none" and self.can.sees("take_events")
-        self._events = EventMirror(profile) if shows_events else None
-        self._events_every = events_every
-        self._last_heard = 0
+        self._full = FullCheck(*about, self.keys)
+        self._incremental = IncrementalCheck(*about) if self._full_every > 1 else None
+        self._events: EventJudge | None = None
+        if profile.events != "none" and self.can.sees("take_events"):
+            self._events = EventJudge(
+                target, self.reference, self.last, self.answers, every=events_every
+            )
         self._may_drop = profile.retention == "may-drop"
         self._reads_everything = (
             self._full_every == 1
@@ -80,18 +122,54 @@ class PoolSession(ChainCommands):
             # A subclass that checks in its own way is asked every time.
             and type(self)._check is PoolSession._check  # noqa: SLF001 - its own
         )
+        self._appoint()
+
+    def _make_keys(self) -> KnownKeys:
+        return KnownKeys()
+
+    def _make_answers(self) -> Answers:
+        return Answers()
+
+    def _appoint(self) -> None:
+        """Who applies which command, and judges its answer."""
+        calls = PoolCalls(self.target, self.can)
+        revivals = Revivals(self.reference, self.facts, self._incremental)
+        answers, diagnosis, invariants = self.answers, self.diagnosis, self.invariants
+        of_blocks = (calls, self.reference, self.last, self.facts)
+        of_keys = (calls, self.reference, self.keys, self.last, self.facts)
+        blocks = BlockJudge(*of_blocks, answers, revivals, invariants)
+        caching = CachingJudge(*of_keys, answers, invariants)
+        lookups = LookupJudge(*of_keys, answers, revivals, diagnosis, invariants)
+        chains = ChainJudge(*of_keys, lookups, diagnosis, invariants)
+        self._misuse = MisuseJudge(*of_keys, diagnosis, invariants)
+        self._apply: dict[type[Command], Callable[[Any], None]] = {
+            Allocate: blocks.allocate,
+            Touch: blocks.touch,
+            Free: blocks.free,
+            Cache: caching.cache,
+            Evict: caching.evict,
+            Reset: caching.reset,
+            Lookup: lookups.lookup,
+            Acquire: lookups.acquire,
+            CacheChain: chains.cache_chain,
+            CachePartial: chains.cache_partial,
+            LookupChain: chains.lookup_chain,
+            Usage: chains.usage,
+        }
 
     def step(self, command: Command) -> Violation | None:
         """Apply a command that is legal in this state; the violation that it shows, or None."""
-        self.num_commands = self.reference.command_number = self.num_commands + 1
-        self.refused = self.cached_again = False
-        self.taken = ()
-        if self.remapped:
-            self.remapped = []
-        if self._gaps:
-            self._gaps = []
+        number = self.num_commands + 1
+        self.num_commands = self.reference.command_number = number
+        last = self.last
+        last.refused = last.cached_again = False
+        last.taken = ()
+        if last.remapped:
+            last.remapped = []
+        if self._incremental is not None:
+            self._incremental.gaps.clear()
         try:
-            self.apply[type(command)](command)
+            self._apply[type(command)](command)
             # Campaigns spend their time here, so the common case goes without a further call.
             if self._checked:
                 if not self._reads_everything:
@@ -100,7 +178,7 @@ class PoolSession(ChainCommands):
                     if not self._full.passes():
                         self._explain(command)
                     if self._events is not None:
-                        self._check_events()
+                        self._events.check(number)
         except ViolationError as found:
             return self._numbered(found.violation)
         except (Exception, SystemExit) as error:
@@ -110,10 +188,11 @@ class PoolSession(ChainCommands):
     def step_misuse(self, command: Command, misuse: Misuse) -> Violation | None:
         """Apply misuse and see that the profile's promise about it holds."""
         self.num_commands = self.reference.command_number = self.num_commands + 1
-        self.refused = self.cached_again = False
-        self._gaps = []
+        self.last.refused = self.last.cached_again = False
+        if self._incremental is not None:
+            self._incremental.gaps.clear()
         try:
-            self.misuse(command, misuse)
+            self._misuse.apply(command, misuse)
         except ViolationError as found:
             return self._numbered(found.violation)
         difference: Violation | None = None
@@ -135,7 +214,7 @@ class PoolSession(ChainCommands):
 
     def is_defined(self, command: Command) -> bool:
         """Whether the target has the verb and the profile says what it does in this state."""
-        if command.verb not in self.can.verbs or type(command) not in self.apply:
+        if command.verb not in self.can.verbs or type(command) not in self._apply:
             return False
         if hash_of_other_length(self.profile, command) is not None:
             return False
@@ -158,8 +237,8 @@ class PoolSession(ChainCommands):
         if not self._checked:
             return None
         try:
-            if self._events is not None and self._events_every > 1:
-                self._read_events()
+            if self._events is not None and self._events.every > 1:
+                self._events.catch_up()
             violation = None if self._full_every == 1 else self.diagnose()
         except ViolationError as found:
             violation = found.violation
@@ -182,27 +261,6 @@ class PoolSession(ChainCommands):
         found = all_free_at_end(num_free, len(self.reference.free), reclaimable)
         return self._numbered(found) if found else None
 
-    def diagnose(self) -> Violation | None:
-        """Read the whole pool and ask the invariants; the first that is broken, or None.
-
-        Raises ViolationError for a pool that cannot be read.
-        """
-        if self._may_drop:
-            self._forget_what_vanished()
-        violation = self._judge_state(self._observe(), self.reference.ledger())
-        while violation is not None and self._may_drop and self._forget_what_vanished():
-            # A block vanished while we were reading.
-            violation = self._judge_state(self._observe(), self.reference.ledger())
-        return violation
-
-    def _judge_state(self, seen: PoolObservation, known: PoolLedger) -> Violation | None:
-        """The first invariant that is broken in the state that was read."""
-        return broken_in_state(seen, known)
-
-    def _observe(self) -> PoolObservation:
-        pool = self.reference
-        return observe(self.target, self.can, pool.num_blocks, self.keys, pool.null_block)
-
     def _blame(self, what: str, error: BaseException) -> Violation:
         """The violation behind an exception that a check met. Raises the one that is our bug."""
         if not is_our_own_bug(error):
@@ -210,7 +268,7 @@ class PoolSession(ChainCommands):
         # An answer of a wrong type, or compiled code that raises, shows in our own frames; reading
         # again with care tells them from a mistake of ours.
         try:
-            self._observe()
+            self.diagnosis.observe()
         except ViolationError as found:
             return found.violation
         raise error
@@ -225,74 +283,25 @@ class PoolSession(ChainCommands):
     def _check(self, command: Command) -> None:
         """Raises ViolationError when the state after the command is not what it must be."""
         if self._may_drop:
-            self._forget_what_vanished()
-        if self._full_every == 1 or self.num_commands % self._full_every == 0:
+            self.diagnosis.forget_what_vanished()
+        incremental = self._incremental
+        if incremental is None or self.num_commands % self._full_every == 0:
             passed = self._full.passes()
         else:
             # Of several blocks that leave at once, one may be the neighbour of another; then the
             # next full observation has to find what became of the gaps.
-            gap = self._gaps[0] if len(self._gaps) == 1 else None
-            passed = self._incremental.passes(self.touched, self.touched_keys, gap)
+            gap = incremental.gaps[0] if len(incremental.gaps) == 1 else None
+            passed = incremental.passes(self.last.touched, self.last.touched_keys, gap)
         if not passed:
             self._explain(command)
-        self._check_events()
+        self.check_events()
 
-    def _check_events(self) -> None:
+    def check_events(self) -> None:
         """Raises ViolationError when the event stream does not give the index."""
-        if self._events is None:
-            return
-        if self._events_every > 1:
-            if self.num_commands % self._events_every == 0:
-                self._read_events()
-            return
-        # A search that replays the way to a state hears of all its commands at once.
-        heard_of_one = self._last_heard == self.num_commands - 1
-        self._last_heard = self.num_commands
-        events = read(self.target.take_events)
-        if type(events) is not list or events:
-            self._events.replay(events)
-            if self.cached_again and heard_of_one and not self._may_drop:
-                raise_for(recaching_removes_nothing(events))
-            self.received_events(events)
-        elif not self.touched_keys and not self._may_drop:
-            return  # neither the stream nor the index has changed since they were equal
-        raise_for(self._events.differs_from(self.reference))
-
-    def _read_events(self) -> None:
-        """Raises ViolationError when all events since the last reading do not give the index."""
-        assert self._events is not None
-        events = read(self.target.take_events)
-        self._events.replay(events)
-        self.received_events(events)
-        raise_for(self._events.differs_from(self.reference))
+        if self._events is not None:
+            self._events.check(self.num_commands)
 
     def _explain(self, command: Command) -> None:
         """The fast check said no: read again with care and raise what the invariants say."""
         violation = reads_alike("pool", self.diagnose(), after=command, may_change=self._may_drop)
-        raise_for(unchanged_by_refusal(command, violation) if self.refused else violation)
-
-    def _revives(self, block: int) -> None:
-        super()._revives(block)
-        if self._full_every > 1 and self._incremental.neighbours is not None:
-            self._gaps.append(self._incremental.neighbours(block))
-
-    def _forget_what_vanished(self) -> bool:
-        """A `may-drop` target may have dropped free cached blocks; the reference follows it.
-
-        Returns whether it did.
-        """
-        pool = self.reference
-        forgotten = False
-        for block in [b for b, keys in pool.keys.items() if keys and b in pool.free]:
-            if self.can.sees("block_hash"):
-                gone = read(self.target.block_hash, block) is None
-            elif "lookup" not in self.can.verbs:
-                break  # only `acquire` can tell, and its answer is judged there
-            else:
-                key = pool.keys[block][0]
-                held = any(b not in pool.free for b in pool.carriers[key])
-                gone = not held and read(self.target.lookup, key) is None
-            if gone:
-                pool.forget_keys([block])
-                forgotten = True
-        return forgotten
+        raise_for(unchanged_by_refusal(command, violation) if self.last.refused else violation)

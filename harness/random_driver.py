@@ -255,7 +255,7 @@ def _run_pool(
     violation = verdict(only, session, drive)
     trace = None if violation is None else _trace(campaign, plan, commands, violation)
     extent = Extent.of_run(setup, commands)
-    extent.note("references to one block", session.most_references)
+    extent.note("references to one block", session.facts.most_references)
     return RunResult(
         session.num_commands, session.facts, trace, extent=extent, remarks=session.remarks
     )
@@ -272,6 +272,7 @@ def _drive(
     workload = _workload(campaign, plan, session)
     workload.bias()
     step, next_command, references = session.step, workload.next, workload.references
+    last = session.last
     misuse_at = _misuse_places(workload, plan, campaign.profile)
 
     def apply(command: Command) -> Violation | None:
@@ -279,7 +280,7 @@ def _drive(
         if announce is not None:
             announce(command)
         violation = step(command)
-        references.extend(session.taken)
+        references.extend(last.taken)
         return violation
 
     for place in range(plan.num_steps):
@@ -307,9 +308,9 @@ def _drive(
         violation = step(command) if misuse is None else session.step_misuse(command, misuse)
         if violation is not None:
             return violation
-        references.extend(session.taken)
-        if session.remapped:
-            workload.remap(session.remapped)
+        references.extend(last.taken)
+        if last.remapped:
+            workload.remap(last.remapped)
     for command in workload.give_everything_back():
         violation = apply(command)
         if violation is not None:

@@ -18,6 +18,7 @@ from poolproof.contract.content import Key
 from poolproof.contract.profile import USUAL_HASH_BYTES, Profile
 from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.event_mirror import EventMirror
+from poolproof.harness.pool_judges import KnownKeys
 from poolproof.harness.pool_session import SMALL_POOL, PoolSession
 from poolproof.harness.request_trace import TraceRequest, block_hashes
 from poolproof.harness.target_call import crash, is_our_own_bug
@@ -37,11 +38,9 @@ class RequestSession(PoolSession):
     def __init__(self, target: Any, profile: Profile, num_blocks: int) -> None:
         full_every = 1 if num_blocks <= SMALL_POOL else sys.maxsize
         super().__init__(target, profile, num_blocks, full_every=full_every)
-        self.answer: int | None = None
-        self._most_keys = 2 * num_blocks + 1000
         self._mirror = None
         if self._events is not None and num_blocks > SMALL_POOL:
-            self._events = self._mirror = _RareMirror(profile)
+            self._events.mirror = self._mirror = _RareMirror(profile)
 
     @property
     def checking(self) -> bool:
@@ -52,23 +51,8 @@ class RequestSession(PoolSession):
     def checking(self, value: bool) -> None:
         self._checked = value
 
-    def know(self, keys: Sequence[Key]) -> None:
-        """Remember keys for full observations, and no more than twice the pool's size of them.
-
-        A long trace has millions of keys. Those that are cached stay, and of the others the
-        newest: a key that was evicted lately is the likeliest to be found although it is gone.
-        """
-        super().know(keys)
-        if len(self.keys) > self._most_keys:
-            carried = self.reference.carriers
-            gone = [key for key in self.keys if key not in carried]
-            self.keys[:] = [*carried, *gone[-self.reference.num_blocks :]]
-            self._known_keys.clear()
-            self._known_keys.update(self.keys)
-
-    def judge_lookup(self, command: Command, key: Key, answer: Any) -> None:
-        super().judge_lookup(command, key, answer)
-        self.answer = answer
+    def _make_keys(self) -> KnownKeys:
+        return _LatestKeys(self.reference)
 
     def read_everything(self) -> Violation | None:
         """Compare the whole pool with the reference now."""
@@ -93,6 +77,27 @@ class RequestSession(PoolSession):
         found = self._mirror.differs_from(self.reference)
         self._mirror.due = False
         return self._numbered(found) if found else None
+
+
+class _LatestKeys(KnownKeys):
+    """Keys for full observations, and no more than twice the pool's size of them.
+
+    A long trace has millions of keys. Those that are cached stay, and of the others the newest: a
+    key that was evicted lately is the likeliest to be found although it is gone.
+    """
+
+    def __init__(self, reference: DictPool) -> None:
+        super().__init__()
+        self._reference = reference
+        self._most = 2 * reference.num_blocks + 1000
+
+    def know(self, keys: Sequence[Key]) -> None:
+        """Keys that full observations look up from now on."""
+        super().know(keys)
+        if len(self) > self._most:
+            carried = self._reference.carriers
+            gone = [key for key in self if key not in carried]
+            self.keep([*carried, *gone[-self._reference.num_blocks :]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +189,16 @@ class CheckedDriver:
         self._next_request()
         if "lookup" not in session.can.verbs:
             self._step(Acquire(tuple(hashes[:at_most])))
-            return list(session.taken)
+            return list(session.last.taken)
         found: list[int] = []
         looked_up = 0
         try:
             for block_hash in hashes[:at_most]:
                 looked_up += 1
                 self._must_hold(session.step(Lookup(block_hash)))
-                if session.answer is None:
+                if session.last.found is None:
                     break
-                found.append(session.answer)
+                found.append(session.last.found)
         finally:
             self.log.add_lookups(self._begun, looked_up)
         if found:
@@ -202,8 +207,8 @@ class CheckedDriver:
 
     def allocate(self, count: int) -> list[int]:
         self._step(Allocate(count))
-        self.evictions += len(self._session.touched_keys)
-        return list(self._session.taken)
+        self.evictions += len(self._session.last.touched_keys)
+        return list(self._session.last.taken)
 
     def cache(self, blocks: list[int], hashes: list[bytes], num_cached: int) -> None:
         ids = tuple(blocks[num_cached : len(hashes)])
@@ -211,9 +216,9 @@ class CheckedDriver:
             return
         self.log.add_caching(self._begun, num_cached, ids)
         self._must_hold(self._session.step(Cache(ids, tuple(hashes[num_cached:]))))
-        if self._session.remapped:
-            other = dict(self._session.remapped)
-            self._session.remapped.clear()
+        if self._session.last.remapped:
+            other = dict(self._session.last.remapped)
+            self._session.last.remapped.clear()
             blocks[:] = [other.get(block_id, block_id) for block_id in blocks]
 
     def free(self, blocks: list[int]) -> None:

@@ -100,7 +100,7 @@ class SequenceReplay:
         violation = self.session.step(command)
         if violation is not None:
             raise ViolationError(violation)
-        return not self.session.refused
+        return not self.session.calls.refused
 
     def _grow_all(self, served: Callable[[], None]) -> None:
         """Each running sequence gets its next token, or ends."""
@@ -164,7 +164,9 @@ class SequenceReplay:
             if self._enter(Admit(number, chain, 0), live):
                 self.counts.prompt_tokens += len(chain.tokens)
                 self.counts.cached_tokens += self.session.model.sequences[number].num_computed
-            elif self.session.answer != "never" and (self._running or self.session.model.leaving):
+            elif self.session.calls.answer != "never" and (
+                self._running or self.session.model.leaving
+            ):
                 return
             else:
                 self.counts.num_too_long += 1

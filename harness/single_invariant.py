@@ -23,6 +23,7 @@ from poolproof.contract.observation import (
     QueueObservation,
 )
 from poolproof.contract.violation import Violation, ViolationError
+from poolproof.harness.every_invariant import EveryInvariant
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
@@ -30,7 +31,6 @@ from poolproof.harness.target_call import is_our_own_bug
 from poolproof.invariants.catalogue import (
     STATE_INVARIANTS,
     STATEMENTS,
-    broken_in_state,
     seen_as_pool,
 )
 from poolproof.reference.dict_pool import DictPool
@@ -74,7 +74,9 @@ def verdict(
         violation = drive()
     except Exception as error:
         # The reference was led where it cannot go by what was passed over.
-        if getattr(session, "has_passed_over", False) and is_our_own_bug(error):
+        invariants = getattr(session, "invariants", None)
+        has_passed_over = isinstance(invariants, OneInvariant) and invariants.has_passed_over
+        if has_passed_over and is_our_own_bug(error):
             return None
         raise
     return violation if violation is not None and violation.invariant == only else None
@@ -111,13 +113,14 @@ class _FollowingModel(SequenceModel):
     pool_class = _FollowingPool
 
 
-class _OneInvariant:
-    """What the sessions of all levels share."""
+class OneInvariant(EveryInvariant):
+    """One invariant counts; `has_passed_over` says whether another one was broken."""
 
-    only: str
-    has_passed_over = False
-    _is_comparing = False
-    _was_right = True
+    def __init__(self, only: str) -> None:
+        self.only = only
+        self.has_passed_over = False
+        self._is_comparing = False
+        self._was_right = True
 
     def report(self, violation: Violation | None) -> None:
         """Raises ViolationError for a violation of the one invariant and passes over others."""
@@ -127,13 +130,14 @@ class _OneInvariant:
             raise ViolationError(violation)
         self.has_passed_over = True
 
-    def _judge_state(self, seen: PoolObservation, known: PoolLedger) -> Violation | None:
+    def broken_in(self, seen: PoolObservation, known: PoolLedger) -> Violation | None:
+        """What its own predicate says of the state that was read."""
         if self._is_comparing:
-            return broken_in_state(seen, known)
+            return super().broken_in(seen, known)
         predicate = STATE_INVARIANTS.get(self.only)
         return predicate(seen, known) if predicate else None
 
-    def _new_difference(self, compare: Callable[[], None]) -> Violation | None:
+    def new_difference(self, compare: Callable[[], None]) -> Violation | None:
         """What a comparison of everything finds wrong, if all was right at the last one."""
         was_right, self._was_right = self._was_right, True
         self._is_comparing = True
@@ -159,68 +163,65 @@ class SingleQueueSession(QueueSession):
         return predicate(*seen_as_pool(seen, known)) if predicate else None
 
 
-class SinglePoolSession(_OneInvariant, PoolSession):
+class SinglePoolSession(PoolSession):
     """A pool of which one invariant is checked."""
 
     pool_class = _FollowingPool
+    invariants: OneInvariant
 
     def __init__(self, *arguments: Any, only: str, **options: Any) -> None:
-        self.only = only
         self._is_misusing = False
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, invariants=OneInvariant(only), **options)
 
     def step_misuse(self, command: Command, misuse: Misuse) -> Violation | None:
         """Apply misuse; where another invariant is checked, see what it finds afterwards."""
-        if self.only == "MISUSE":
+        if self.invariants.only == "MISUSE":
             self._is_misusing = True
             violation = super().step_misuse(command, misuse)
             self._is_misusing = False
             return violation
         self.num_commands = self.reference.command_number = self.num_commands + 1
-        self.refused = False
+        self.last.refused = False
         try:
-            self.misuse(command, misuse)
+            self._misuse.apply(command, misuse)
             self._check(command)
         except ViolationError as found:
             return self._numbered(found.violation)
         return None
 
     def _check(self, command: Command) -> None:
-        if self.only in ("ATOM", "MISUSE"):
-            difference = self._new_difference(partial(super()._check, command))
-            is_meant = self._is_misusing if self.only == "MISUSE" else self.refused
+        only = self.invariants.only
+        if only in ("ATOM", "MISUSE"):
+            difference = self.invariants.new_difference(partial(super()._check, command))
+            is_meant = self._is_misusing if only == "MISUSE" else self.last.refused
             if difference is not None and is_meant:
                 raise ViolationError(difference)
-        elif self.only == "EVT":
+        elif only == "EVT":
             if self._may_drop:
-                self._forget_what_vanished()
-            self._check_events()
+                self.diagnosis.forget_what_vanished()
+            self.check_events()
         else:
-            found = self.diagnose()
-            if found is not None:
-                self.report(found)
+            self.invariants.report(self.diagnose())
 
 
-class SingleManagerSession(_OneInvariant, ManagerSession):
+class SingleManagerSession(ManagerSession):
     """A manager of which one invariant is checked."""
 
     model_class = _FollowingModel
+    invariants: OneInvariant
 
     def __init__(self, *arguments: Any, only: str, **options: Any) -> None:
-        self.only = only
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, invariants=OneInvariant(only), **options)
 
     def _check(self, command: Command) -> None:
-        if self.only == "ATOM":
-            difference = self._new_difference(partial(super()._check, command))
-            if difference is not None and self.refused:
+        refused = self.calls.refused
+        if self.invariants.only == "ATOM":
+            difference = self.invariants.new_difference(partial(super()._check, command))
+            if difference is not None and refused:
                 raise ViolationError(difference)
             return
-        self.tables.all_unchanged(command, refused=self.refused)
-        found = self.diagnose()
-        if found is not None:
-            self.report(found)
-        if self._is_cached is not None:
-            self._compare_cached(self._is_cached)
+        self.tables.all_unchanged(command, refused=refused)
+        self.invariants.report(self.diagnose())
+        self.cache.compare()
         if self.memory.has_changed:
             self.memory.read_all()

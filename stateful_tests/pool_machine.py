@@ -89,8 +89,8 @@ class PoolMachine(SessionMachine[PoolSession]):
         command = choose()
         if command is not None:
             self.execute(command)
-            self.workload.references.extend(self.session.taken)
-            self.workload.remap(self.session.remapped)
+            self.workload.references.extend(self.session.last.taken)
+            self.workload.remap(self.session.last.remapped)
 
     @rule()
     def allocate(self) -> None:

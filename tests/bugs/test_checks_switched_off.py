@@ -15,15 +15,16 @@ from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.contract.trace import read_trace
 from poolproof.contract.violation import ViolationError
 from poolproof.harness import (
-    lookup_commands,
+    every_invariant,
     manager_admissions,
+    manager_cache,
     manager_calls,
     manager_endings,
     manager_growth,
     manager_memory,
     manager_session,
     manager_tables,
-    pool_commands,
+    pool_judges,
     pool_session,
     queue_session,
     single_invariant,
@@ -85,12 +86,12 @@ CHECKS = {
     ("OWN", "host counter"): by_part(manager_session, "host_counter_matches"),
     ("IDX", "lookups of a state"): by_part(index_answers, "_lookups"),
     ("IDX", "hashes of a state"): by_part(index_answers, "_hashes"),
-    ("IDX", "answer of lookup"): by_part(lookup_commands.LookupCommands, "judge_lookup"),
-    ("I2", "blocks handed out"): by_part(pool_commands, "hands_out_free_blocks"),
-    ("ORD", "head handed out"): by_part(pool_commands, "allocated_from_head"),
+    ("IDX", "answer of lookup"): by_part(pool_judges.LookupJudge, "judge_lookup"),
+    ("I2", "blocks handed out"): by_part(pool_judges, "hands_out_free_blocks"),
+    ("ORD", "head handed out"): by_part(pool_judges, "allocated_from_head"),
     ("ORD", "answer of pop"): by_part(queue_session, "popped_from_head"),
-    ("ADM", "refused what fits"): by_finding(pool_commands, "refuses_only_what_does_not_fit"),
-    ("ADM", "accepted too much"): by_finding(pool_commands, "allocates_only_what_fits"),
+    ("ADM", "refused what fits"): by_finding(pool_judges, "refuses_only_what_does_not_fit"),
+    ("ADM", "accepted too much"): by_finding(pool_judges, "allocates_only_what_fits"),
     ("ATOM", "changed by refusal"): by_finding(pool_session, "unchanged_by_refusal"),
     ("ATOM", "changed by refusal, managers"): by_finding(manager_session, "unchanged_by_refusal"),
     ("MISUSE", "changed by misuse"): by_finding(pool_session, "unchanged_by_misuse"),
@@ -105,8 +106,8 @@ CHECKS = {
     ("IDX", "hit without key"): by_finding(manager_tables, "hit_carries_key"),
     ("IDX", "too many cached"): by_finding(manager_admissions, "reports_no_more_than_indexed"),
     ("I4", "too few cached"): by_finding(manager_admissions, "reports_all_that_is_cached"),
-    ("I4", "is_cached"): by_finding(manager_session, "computed_block_is_cached"),
-    ("IDX", "is_cached"): by_finding(manager_session, "cached_block_is_computed"),
+    ("I4", "is_cached"): by_finding(manager_cache, "computed_block_is_cached"),
+    ("IDX", "is_cached"): by_finding(manager_cache, "cached_block_is_computed"),
     ("ADM", "table too short"): by_finding(manager_tables, "covers_its_tokens"),
     ("ADM", "table too long"): by_finding(manager_tables, "holds_no_more_than_needed"),
     ("ORD", "new blocks from the head"): by_finding(manager_tables, "entries_from_head"),
@@ -119,7 +120,7 @@ CHECKS = {
     ("DATA", "reads"): by_part(manager_memory.ManagerMemory, "read"),
     ("DATA", "hits"): by_part(manager_memory.ManagerMemory, "judge_hit"),
     ("DATA", "copies"): by_finding(manager_memory, "copies_what_was_written"),
-    ("CRASH", "calls, pools"): by_finding(pool_commands, "crash"),
+    ("CRASH", "calls, pools"): by_finding(pool_judges, "crash"),
     ("CRASH", "calls, managers"): by_finding(manager_calls, "crash"),
     ("CRASH", "calls, queues"): by_finding(queue_session, "crash"),
 }
@@ -142,8 +143,8 @@ COVERED = {
 }
 
 
-def report(_session, violation):
-    """In place of a session's own: passes over what is switched off."""
+def report(_invariants, violation):
+    """In place of the one of all invariants: passes over what is switched off."""
     if violation is not None and violation.invariant != OFF:
         raise ViolationError(violation)
 
@@ -151,8 +152,7 @@ def report(_session, violation):
 @pytest.fixture
 def patch(monkeypatch):
     """Sessions that go on after what is switched off, as those of one invariant do."""
-    for commands in (pool_commands.PoolCommands, manager_calls.ManagerCalls):
-        monkeypatch.setattr(commands, "report", report)
+    monkeypatch.setattr(every_invariant.EveryInvariant, "report", report)
     following = single_invariant.SinglePoolSession.pool_class
     monkeypatch.setattr(pool_session.PoolSession, "pool_class", following)
     model = single_invariant.SingleManagerSession.model_class

@@ -35,7 +35,7 @@ def test_every_command_is_legal(tape, keys, null):
         command = workload.next()
         assert session.is_defined(command)
         assert session.step(command) is None
-        workload.references.extend(session.taken)
+        workload.references.extend(session.last.taken)
 
 
 @settings(max_examples=80, deadline=None)
@@ -54,13 +54,13 @@ def test_all_misuse_is_misuse(tape, keys, null, answer):
             assert misuse_of(session.reference, wrong) is not None
             assert session.step_any(wrong) is None
         assert session.step(workload.next()) is None
-        workload.references.extend(session.taken)
+        workload.references.extend(session.last.taken)
 
 
 def test_chains_are_published_on_blocks_that_nobody_holds():
     workload, session = workload_on(SeededChoices(0), Profile(keys="partial"))
     session.step(Allocate(2))
-    workload.references.extend(session.taken)
+    workload.references.extend(session.last.taken)
     drawn = {workload.misuse() for _ in range(400)}
     free = set(session.reference.free)
     assert any(type(c) is CachePartial and c.block_id in free for c in drawn)
@@ -110,8 +110,8 @@ def test_the_same_blocks_are_published_before_and_after_a_reset(tape, keys):
     for command in workload.around_a_reset():
         assert session.is_defined(command)
         assert session.step(command) is None
-        workload.references.extend(session.taken)
+        workload.references.extend(session.last.taken)
         if isinstance(command, Allocate):
-            taken.append(sorted(session.taken))
+            taken.append(sorted(session.last.taken))
     assert taken == [[0, 1, 2, 3, 4]] * 2
     assert "a reset was done" in session.facts

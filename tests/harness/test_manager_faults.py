@@ -87,7 +87,7 @@ def test_who_may_find_less_may_need_more():
     session = session_of(num_blocks=4, hits="sound")
     later = Admit(1, TokenChain((1, 2, 3, 4, 9, 9, 9)), 0)
     assert run(session, A5, Step(), later) is None
-    assert session.refused
+    assert session.calls.refused
 
 
 @pytest.mark.parametrize("only", [None, "ADM", "OWN"])
@@ -119,7 +119,7 @@ def test_a_swap_that_fits_is_not_refused(verb, admission):
     session = session_of(spoiled(**{verb: lambda *_: "later"}), host_blocks=8, admission=admission)
     commands = [SwapOut(0)] if verb == "swap_out" else [SwapOut(0), SwapIn(0)]
     violation = run(session, A3, Step(), *commands)
-    assert session.refused
+    assert session.calls.refused
     assert (violation is None) == (admission == "sound")
 
 

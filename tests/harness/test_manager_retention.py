@@ -80,4 +80,4 @@ def test_what_has_vanished_may_be_published_again():
     session.step(Finish(0))
     session.target.drop(block)
     assert [session.step(c) for c in (FOUND, Admit(1, CHAIN, 0), Step(), FOUND)] == [None] * 4
-    assert session.answer == 2
+    assert session.calls.answer == 2

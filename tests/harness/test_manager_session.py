@@ -92,12 +92,12 @@ def test_refusals_are_right_and_change_nothing():
     session = session_of(num_blocks=3)
     run(session, Admit(0, chain(1, 2, 3, 4), 0))
     assert run(session, Admit(1, chain(5, 6, 7), 0)) is None
-    assert session.refused
-    assert session.answer == "later"
+    assert session.calls.refused
+    assert session.calls.answer == "later"
     assert run(session, Admit(2, chain(*range(9)), 0)) is None
-    assert session.answer == "never"
+    assert session.calls.answer == "never"
     assert run(session, AppendTokens(0, (5, 6, 7))) is None
-    assert session.answer == "later"
+    assert session.calls.answer == "later"
     assert session.model.sequences[0].tokens == (1, 2, 3, 4)
     assert run(session, Reset()) is None
     assert session.facts >= {"an admission was refused", "a growth was refused"}

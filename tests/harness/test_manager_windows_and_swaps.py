@@ -75,7 +75,7 @@ def test_a_cut_in_two_groups_may_need_a_copy_in_each():
     assert session.model.num_cut(session.model.sequences[1], 5) == 2
     assert session.model.num_cut(session.model.sequences[1], 4) == 0
     play(session, Truncate(1, 5))
-    assert session.refused  # one block is free, and two would have to be copied
+    assert session.calls.refused  # one block is free, and two would have to be copied
 
 
 def test_the_blocks_of_a_ring_that_a_growth_writes_are_counted_once_each():

@@ -80,7 +80,7 @@ PREPARED = (Allocate(3), Cache((0, 1), (A, B)), Free((0, 1)))
 def test_acquire_pins_the_longest_prefix():
     session = session_of(Acquires(4))
     assert after(session, *PREPARED, Acquire((C,)), Acquire((A, B, C))) is None
-    assert list(session.taken) == [0, 1]
+    assert list(session.last.taken) == [0, 1]
     assert {"a lookup hit", "a lookup missed", "a free cached block was touched"} <= session.facts
 
 
@@ -107,7 +107,7 @@ def test_acquire_may_answer_a_tuple():
 
     session = session_of(Tuples(4))
     assert after(session, *PREPARED, Acquire((A, B))) is None
-    assert [type(block) for block in session.taken] == [int, int]
+    assert [type(block) for block in session.last.taken] == [int, int]
 
 
 def test_a_black_box_that_may_drop_shows_it_by_a_shorter_prefix():
@@ -156,11 +156,11 @@ def test_a_cache_call_may_remap_duplicates(wrap, full_every):
     target = Wrapped(4)
     session = PoolSession(target, Profile(), 4, full_every=full_every)
     assert after(session, Allocate(3), Cache((0,), (A,)), Cache((2, 1), (B, A))) is None
-    assert session.remapped == [(1, 0)]
-    assert 0 in session.touched
+    assert session.last.remapped == [(1, 0)]
+    assert 0 in session.last.touched
     assert session.reference.holders[1] == []
     assert after(session, Free((0, 0, 2))) is None
-    assert session.remapped == []
+    assert session.last.remapped == []
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,8 @@ def driven(profile, seed, steps, hidden=()):
     for _ in range(steps):
         command = workload.next()
         assert session.step(command) is None
-        workload.references.extend(session.taken)
-    session.know(HASHES)
+        workload.references.extend(session.last.taken)
+    session.keys.know(HASHES)
     return session
 
 
@@ -207,7 +207,7 @@ def half_used():
     session = PoolSession(Tampered(profile, 5), profile, 5)
     for command in (Allocate(2), Cache((0,), (HASHES[0],))):
         assert session.step(command) is None
-    session.know(HASHES)
+    session.keys.know(HASHES)
     return session
 
 

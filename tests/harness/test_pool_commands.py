@@ -14,8 +14,10 @@ from poolproof.contract.commands import (
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import capabilities_of
 from poolproof.contract.trace import Trace, read_trace, write_trace
-from poolproof.contract.violation import Severity
-from poolproof.harness.pool_commands import PoolCommands
+from poolproof.contract.violation import Severity, ViolationError
+from poolproof.harness.every_invariant import EveryInvariant
+from poolproof.harness.facts import PoolFacts
+from poolproof.harness.pool_judges import Answers, BlockJudge, Effect, PoolCalls, Revivals
 from poolproof.harness.pool_session import PoolSession
 from poolproof.impl.block_pool import BlockPool
 from poolproof.reference.dict_pool import DictPool
@@ -110,8 +112,8 @@ def test_right_blocks_may_come_in_another_wrapping(answer, eviction, tmp_path):
     session = answering("allocate", answer)
     session = session_of(session.target, eviction=eviction)
     assert after(session, Allocate(2)) is None
-    assert [type(block) for block in session.taken] == [int, int]
-    trace = Trace("t", "pool", Profile(), 4, True, (Free(tuple(session.taken)),))
+    assert [type(block) for block in session.last.taken] == [int, int]
+    trace = Trace("t", "pool", Profile(), 4, True, (Free(tuple(session.last.taken)),))
     write_trace(trace, tmp_path / "trace")
     assert read_trace(tmp_path / "trace") == trace
 
@@ -125,7 +127,7 @@ def test_an_unspecified_order_is_followed():
 
     session = session_of(FromTheTail(4), eviction="unspecified")
     assert after(session, Allocate(2)) is None
-    assert list(session.taken) == [3, 2]
+    assert list(session.last.taken) == [3, 2]
     assert after(session, Free((2, 3)), Allocate(0), Allocate(4)) is None
 
 
@@ -145,7 +147,7 @@ def test_a_target_may_keep_and_change_the_list_that_it_answered():
     session.step(Allocate(2))
     session.target.answered.append(99)
     session.target.answered[:] = []
-    assert list(session.taken) == list(session.touched) == [0, 1]
+    assert list(session.last.taken) == list(session.last.touched) == [0, 1]
 
     class Clears(BlockPool):
         def allocate(self, n):
@@ -159,7 +161,7 @@ def test_a_target_may_keep_and_change_the_list_that_it_answered():
     session = session_of(Clears(4))
     session.target.answer = []
     assert session.step(Allocate(2)) is None
-    assert list(session.taken) == [0, 1]
+    assert list(session.last.taken) == [0, 1]
 
 
 def test_a_target_may_keep_and_change_the_lists_that_it_is_given():
@@ -189,7 +191,7 @@ def test_too_much_may_be_refused_in_two_ways(error):
 
     session = session_of(Refuses(2))
     assert after(session, Allocate(3)) is None
-    assert session.refused
+    assert session.last.refused
     assert "an allocation was refused" in session.facts
 
 
@@ -318,12 +320,15 @@ def test_facts_tell_a_shared_block_from_the_null_block():
     assert fact in session.facts
 
 
-def test_commands_alone_cannot_diagnose():
-    target = BlockPool(2)
-    commands = PoolCommands(target, Profile(), DictPool(2))
-    assert commands.can == capabilities_of(target)
-    with pytest.raises(NotImplementedError):
-        commands.diagnose()
+def test_a_judge_works_without_a_session():
+    target, reference, effect, facts = BlockPool(2), DictPool(2), Effect(), PoolFacts()
+    calls, revivals = PoolCalls(target, capabilities_of(target)), Revivals(reference, facts, None)
+    judge = BlockJudge(calls, reference, effect, facts, Answers(), revivals, EveryInvariant())
+    judge.allocate(Allocate(2))
+    assert (list(effect.taken), list(reference.free), target.num_free()) == ([0, 1], [], 0)
+    calls.allocate = lambda _: [0]
+    with pytest.raises(ViolationError, match="allocate"):
+        judge.allocate(Allocate(1))
 
 
 @pytest.mark.parametrize("hidden", [(), ("block_hash",)])

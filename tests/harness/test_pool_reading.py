@@ -85,7 +85,7 @@ def test_an_answer_of_a_wrong_type_is_the_targets_violation(observer, answer):
     target = BlockPool(4)
     setattr(target, observer, lambda *arguments: answer)
     session = PoolSession(target, Profile.from_mapping(target.profile), 4)
-    session.know((A,))
+    session.keys.know((A,))
     for found in (session.first_look(), session.step(Allocate(1)), session.step(Lookup(B))):
         assert found.invariant == "CRASH"
         assert f"answered {answer!r}; it must answer" in found.sentence

@@ -59,7 +59,7 @@ def test_every_command_is_legal_and_every_misuse_is_misuse(tape, profile, cachin
         assert misuse_of(session.reference, command) is None
         assert session.is_defined(command)
         assert session.step(command) is None
-        workload.references.extend(session.taken)
+        workload.references.extend(session.last.taken)
         held = [b for b, by in session.reference.holders.items() for _ in by]
         assert sorted(workload.references) == held
     while (command := workload.drain()) is not None:
@@ -107,7 +107,7 @@ def test_large_pools_are_drained_in_small_steps():
     workload, session = workload_of(SeededChoices(1), num_blocks=200)
     for _ in range(60):
         session.step(Allocate(3))
-        workload.references.extend(session.taken)
+        workload.references.extend(session.last.taken)
     sizes = set()
     while (command := workload.drain()) is not None:
         sizes.add(len(command.block_ids))
@@ -130,11 +130,11 @@ def test_acquired_hashes_are_distinct(length):
 def test_misuse_hides_behind_legal_entries():
     workload, session = workload_of(SeededChoices(5))
     session.step(Allocate(3))
-    workload.references.extend(session.taken)
+    workload.references.extend(session.last.taken)
     drawn = {workload.misuse() for _ in range(300)}
     for verb in (Free, Touch):
         mixed = [c for c in drawn if type(c) is verb and len(c.block_ids) > 1]
-        assert any(c.block_ids[0] in session.taken for c in mixed)
+        assert any(c.block_ids[0] in session.last.taken for c in mixed)
 
 
 def misuse_drawn(profile):
@@ -143,8 +143,8 @@ def misuse_drawn(profile):
     session = PoolSession(target, profile, 6)
     workload = PoolWorkload(SeededChoices(5), session.reference, session.can, alphabet(3, 0))
     session.step(Allocate(3))
-    workload.references.extend(session.taken)
-    return {workload.misuse() for _ in range(400)}, set(session.taken)
+    workload.references.extend(session.last.taken)
+    return {workload.misuse() for _ in range(400)}, set(session.last.taken)
 
 
 @pytest.mark.parametrize("verb", [Free, Touch, Cache, Evict])

@@ -111,4 +111,4 @@ def test_every_legal_command_comes_back_in_its_own_state(seed):
         relative = made_relative(command, session.reference)
         assert made_concrete(relative, session.reference) == command
         assert session.step(command) is None
-        workload.references.extend(session.taken)
+        workload.references.extend(session.last.taken)

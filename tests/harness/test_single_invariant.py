@@ -205,7 +205,7 @@ def test_an_error_of_ours_is_passed_on_unless_something_was_passed_over_before()
 
     with pytest.raises(KeyError):
         verdict("I1", session, drive)
-    session.has_passed_over = True
+    session.invariants.has_passed_over = True
     assert verdict("I1", session, drive) is None
 
 
@@ -217,7 +217,7 @@ def test_the_predicates_are_those_of_the_ordinary_diagnosis():
     pool = CleanPool(2)
     pool.ref_counts[1] = 1
     session = SinglePoolSession(pool, Profile(), 2, only="OWN")
-    seen, known = session._observe(), session.reference.ledger()
+    seen, known = session.diagnosis.observe(), session.reference.ledger()
     found = [judge(seen, known) for judge in STATE_INVARIANTS.values()]
     names = {violation.invariant for violation in found if violation}
     assert names == {"I1", "OWN"}

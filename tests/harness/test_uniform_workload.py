@@ -70,7 +70,7 @@ def test_every_pool_command_is_legal(tape, recache, null_block, null_in_lists):
         assert misuse_of(session.reference, command) is None
         assert session.is_defined(command)
         assert session.step(command) is None
-        workload.references.extend(session.taken)
+        workload.references.extend(session.last.taken)
 
 
 def test_no_verb_is_preferred():

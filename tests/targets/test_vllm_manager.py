@@ -74,14 +74,14 @@ def test_what_is_not_driven_stands_in_the_notes():
 
 def test_a_hit_is_reported_and_shared():
     session = session_of(Admit(0, chain(1, 1, 1, 1, 2), 0), Admit(1, chain(1, 1, 1, 1, 3), 0))
-    assert session.answer == 4
+    assert session.calls.answer == 4
     assert session.model.sequences[1].tables[0][0] == session.model.sequences[0].tables[0][0]
 
 
 def test_a_lookup_takes_nothing():
     session = session_of(Admit(0, chain(1, 1, 1, 1, 2), 0), Step())
     assert session.step(LookupPrefix(chain(1, 1, 1, 1, 2))) is None
-    assert session.answer == 4
+    assert session.calls.answer == 4
 
 
 def test_tokens_that_found_no_slots_were_never_there():
@@ -89,10 +89,10 @@ def test_tokens_that_found_no_slots_were_never_there():
         Admit(0, chain(1, 1, 1, 1, 1, 1, 1), 0), Step(), AppendTokens(0, (2,)), Step(), num_blocks=3
     )
     assert session.step(AppendTokens(0, (3,))) is None
-    assert session.refused
+    assert session.calls.refused
     assert session.step(Preempt(0)) is None
     assert session.step(Resume(0, 0)) is None
-    assert session.answer == 4
+    assert session.calls.answer == 4
 
 
 def test_a_prompt_in_chunks_is_scheduled_in_turn():
@@ -110,21 +110,21 @@ def test_rejected_drafts_are_not_computed():
 def test_drafts_that_find_no_slots_are_refused():
     session = session_of(Admit(0, chain(1), 0), num_blocks=2)
     assert session.step(Draft(0, (1, 1, 1, 1))) is None
-    assert session.refused
+    assert session.calls.refused
 
 
 def test_a_transfer_is_cached_once_it_is_over():
     session = session_of(Load(0, chain(1, 1, 1, 1, 2), 4), LookupPrefix(chain(1, 1, 1, 1, 3)))
-    assert session.answer == 0
+    assert session.calls.answer == 0
     assert session.step(Loaded(0)) is None
     assert session.step(LookupPrefix(chain(1, 1, 1, 1, 3))) is None
-    assert session.answer == 4
+    assert session.calls.answer == 4
 
 
 def test_a_transfer_that_does_not_fit_is_refused():
     session = session_of(num_blocks=2)
     assert session.step(Load(0, chain(*[1] * 9), 8)) is None
-    assert session.answer == "later"
+    assert session.calls.answer == "later"
 
 
 def test_blocks_stay_until_a_transfer_into_them_is_over():

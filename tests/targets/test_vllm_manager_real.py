@@ -65,7 +65,7 @@ def test_what_is_hit_is_what_vllm_says(target):
         Admit(1, TokenChain((1, 1, 1, 1, 3)), 0),
     ):
         assert session.step(command) is None
-    assert session.answer == 4
+    assert session.calls.answer == 4
 
 
 def test_a_state_of_a_prompts_end_is_put_off_while_its_prompt_is_scheduled(target):
@@ -75,10 +75,10 @@ def test_a_state_of_a_prompts_end_is_put_off_while_its_prompt_is_scheduled(targe
     prompt = TokenChain((1,) * 5)
     for command in (Admit(0, prompt, 4), Step(), Admit(1, prompt, 0), Admit(2, prompt, 0)):
         assert session.step(command) is None
-    assert session.answer == "later"
+    assert session.calls.answer == "later"
     for command in (Step(), Admit(2, prompt, 0)):
         assert session.step(command) is None
-    assert session.answer == 4
+    assert session.calls.answer == 4
     assert not session.is_defined(Resume(2, 0))
 
 

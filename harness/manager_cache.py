@@ -1,0 +1,119 @@
+"""The prefix cache of a manager: which blocks get keys, merge, are shown as cached, are dropped.
+
+What a sequence finds in it is judged where it is admitted, by `manager_admissions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from poolproof.contract.target import Capabilities
+from poolproof.harness.every_invariant import EveryInvariant
+from poolproof.harness.manager_facts import ManagerFacts
+from poolproof.harness.manager_memory import ManagerMemory
+from poolproof.harness.manager_tables import TableJudge
+from poolproof.invariants.cached_usable import computed_block_is_cached
+from poolproof.invariants.index_answers import cached_block_is_computed
+from poolproof.reference.sequence_model import SequenceModel, SequenceState
+
+__all__ = ["CacheJudge"]
+
+
+class CacheJudge:
+    """What is cached, in a target's own words (`is_cached`) and in the model's.
+
+    `follows_drops` says whether the target may let go of free cached blocks and shows it, so that
+    the model has to follow.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        can: Capabilities,
+        model: SequenceModel,
+        tables: TableJudge,
+        memory: ManagerMemory,
+        *,
+        facts: ManagerFacts,
+        invariants: EveryInvariant,
+    ) -> None:
+        profile = model.profile
+        self._model = model
+        self._tables = tables
+        self._memory = memory
+        self._facts = facts
+        self._report = invariants.report
+        self._is_cached = target.is_cached if can.sees("is_cached") else _unseen
+        self._merges = profile.tables == "merged"
+        self._may_drop = profile.retention != "exact"
+        self._compares = can.sees("is_cached") and profile.hits == "exact" and model.enable_caching
+        self.follows_drops = self._compares and profile.retention == "may-drop"
+
+    def publish(self, sequence: SequenceState) -> None:
+        """Full blocks get their keys; where duplicates are merged, the table may follow."""
+        self._model.publish(sequence)
+        if self._merges and sequence.place == "device":
+            self._merge(sequence)
+
+    def _merge(self, sequence: SequenceState) -> None:
+        """A table may name another carrier of a full block's key from now on."""
+        tables = self._tables.shown(sequence)
+        self._tables.judge_merge(sequence, tables)
+        if tables != sequence.tables:
+            self._facts.add("a duplicate was merged")
+            self._model.merge(sequence, tables)
+            self._memory.has_changed = True
+
+    def compare(self) -> None:
+        """Reports a block that is shown as cached and has no key, or has one and is not shown."""
+        if not self._compares:
+            return
+        is_cached, keys_of = self._is_cached, self._model.pool.keys
+        # By their truth values: an answer of another type may compare as it likes.
+        if list(map(bool, map(is_cached, keys_of))) == list(map(bool, keys_of.values())):
+            return
+        for block, keys in keys_of.items():
+            known = {
+                "is_cached": bool(is_cached(block)),
+                "is_computed": bool(keys),
+                "is_held": bool(self._model.pool.holders[block]),
+            }
+            self._report(computed_block_is_cached(block, **known))
+            self._report(cached_block_is_computed(block, **known))
+
+    def follow_drops(self, sequence: SequenceState | None = None) -> None:
+        """The target has let go of free cached blocks; the model follows it.
+
+        Of all of them, or of those that the prefix of one sequence would find.
+        """
+        model = self._model
+        blocks: Iterable[int] = model.pool.free
+        if sequence is not None:
+            blocks = [
+                block
+                for group, size in enumerate(model.block_sizes)
+                for entry in range(sequence.num_tokens // size)
+                for block in model.pool.lookup(model.key(sequence, group, entry))
+            ]
+        keys, free, is_cached = model.pool.keys, model.pool.free, self._is_cached
+        dropped = [b for b in blocks if keys[b] and b in free and not is_cached(b)]
+        model.pool.forget_keys(dropped)
+
+    def may_have_dropped(self, sequence: SequenceState, cached: int, expected: int) -> bool:
+        """Whether something that was not found was free, and may have been let go of just now."""
+        if not self._may_drop:
+            return False
+        model, is_cached = self._model, self._is_cached
+        for group, size in enumerate(model.block_sizes):
+            for entry in model.hit_entries(group, expected):
+                carriers = model.pool.lookup(model.key(sequence, group, entry))
+                vanished = all(b in model.pool.free and not is_cached(b) for b in carriers)
+                if vanished and entry >= cached // size:
+                    return True
+        return False
+
+
+def _unseen(_: int) -> bool:
+    """Stands for an `is_cached` that there is not: what is free may have gone."""
+    return False
