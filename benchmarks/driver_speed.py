@@ -157,11 +157,11 @@ def session_of(num_blocks: int, checked: bool, full_every: int) -> tuple[PoolSes
 
 def drive(session: PoolSession, workload: PoolWorkload, steps: int) -> int:
     """The plain driver's loop, over a session that may have been filled before."""
-    references = workload.references
+    references, last = workload.references, session.last
     for _ in range(steps):
         violation = session.step(workload.next())
         assert violation is None, violation
-        references.extend(session.last.taken)
+        references.extend(last.taken)
     return steps
 
 

@@ -78,7 +78,7 @@ class CarefulAnswers(Answers):
             self.keep(str(command), answer)
 
     def received_id(self, command: Command, answer: Any) -> None:
-        """An answer of one block id."""
+        """An answer of one block id that is no plain integer."""
         self._require_id(str(command), answer)
 
     def received_events(self, events: Any) -> None:

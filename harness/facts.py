@@ -29,18 +29,12 @@ class PoolFacts(set[str]):
         if block != next(iter(free)) and block != next(reversed(free)):
             self.add("a block left the middle of the queue")
 
-    def after_touch(self, ids: Sequence[int], pool: DictPool) -> None:
-        holders_of = pool.holders
-        for block in ids:
-            references = len(holders_of[block])
-            if references > 1:
-                self.add("a block had two owners or more")
-                if references > self.most_references:
-                    self.most_references = references
-                    if references > 255:
-                        self.add("a block had more than 255 owners")
-        if len(ids) > 1 and len(set(ids)) < len(ids):
-            self.add("a block stood twice in one touch")
+    def after_sharing(self, references: int) -> None:
+        """A block has more references than any had before."""
+        self.most_references = references
+        self.add("a block had two owners or more")
+        if references > 255:
+            self.add("a block had more than 255 owners")
 
     def after_free_of_several(
         self, ids: Sequence[int], freed: Sequence[int], pool: DictPool

@@ -137,7 +137,7 @@ class Answers:
             answer.clear()
 
     def received_id(self, command: Command, answer: Any) -> None:
-        """The target answered with one block id."""
+        """The target answered with one block id, which is no plain integer."""
 
     def received_events(self, events: Any) -> None:
         """The target answered with events."""
@@ -187,14 +187,11 @@ class Revivals:
         self._facts = facts
         self._incremental = incremental
 
-    def note(self, blocks: Iterable[int]) -> None:
-        """A command is about to take a reference on the blocks."""
-        free = self._free
-        for block in blocks:
-            if block in free:
-                self._facts.after_revival(free, block)
-                if self._incremental is not None:
-                    self._incremental.note_gap(block)
+    def note(self, block: int) -> None:
+        """A command is about to take a reference on a free block."""
+        self._facts.after_revival(self._free, block)
+        if self._incremental is not None:
+            self._incremental.note_gap(block)
 
 
 @dataclass(slots=True, eq=False)
@@ -263,8 +260,11 @@ class BlockJudge:
     def touch(self, command: Touch) -> None:
         """One more reference on each block."""
         ids = command.block_ids
-        pool, effect = self.reference, self.effect
-        self.revivals.note(ids)
+        pool, effect, facts = self.reference, self.effect, self.facts
+        free = pool.free
+        for block in ids:
+            if block in free:
+                self.revivals.note(block)
         assert self.calls.touch is not None
         given = list(ids)
         try:
@@ -275,9 +275,14 @@ class BlockJudge:
         pool.touch(ids)
         effect.touched, effect.touched_keys, effect.taken = ids, (), ids
         if pool.null_block in ids:
-            self.facts.add("the null block stood in a list")
+            facts.add("the null block stood in a list")
             effect.taken = [block for block in ids if block != pool.null_block]
-        self.facts.after_touch(ids, pool)
+        for block in ids:
+            references = len(pool.holders[block])
+            if references > 1 and references > facts.most_references:
+                facts.after_sharing(references)
+        if len(ids) > 1 and len(set(ids)) < len(ids):
+            facts.add("a block stood twice in one touch")
 
     def free(self, command: Free) -> None:
         """One reference less on each block."""
@@ -401,7 +406,7 @@ class LookupJudge:
 
     def judge_lookup(self, command: Command, key: Key, answer: Any) -> None:
         """See that the answer is a block that carries the key, or None if there is none."""
-        if answer is not None:
+        if answer is not None and type(answer) is not int:
             self.answers.received_id(command, answer)
         carriers = self.reference.lookup(key)
         if answer in carriers:
@@ -427,7 +432,9 @@ class LookupJudge:
         raise_for(answers_longest_prefix(command, answer, hashes, expected, pool.lookup))
         taken = list(map(index, answer))
         self.answers.received(command, answer)
-        self.revivals.note(taken)
+        for block in taken:
+            if block in pool.free:
+                self.revivals.note(block)
         pool.touch(taken)
         effect.touched, effect.touched_keys, effect.taken = taken, hashes, taken
         self.facts.add("a lookup hit" if taken else "a lookup missed")
