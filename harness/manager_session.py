@@ -123,9 +123,7 @@ class ManagerSession:
         self.cache = CacheJudge(
             target, can, model, self.tables, self.memory, facts=self.facts, invariants=invariants
         )
-        parts = (
-            self.calls, model, self.tables, self.memory, self.cache, self.facts, invariants
-        )  # fmt: skip
+        parts = (self.calls, model, self.tables, self.memory, self.cache, self.facts, invariants)
         admissions = AdmissionJudge(*parts, takes_chunks="schedule" in can.verbs)
         growth = GrowthJudge(*parts)
         endings = EndingJudge(*parts)

@@ -1,7 +1,7 @@
 """Reads block tables from a manager and judges every change of them against the model.
 
 What the model does not allow is reported as a violation (I2, ADM, ORD, IDX); what it allows is left
-for the model to follow. KV contents are compared in `manager_session.py`.
+for the model to follow. KV contents are compared by `manager_memory.py`.
 """
 
 from __future__ import annotations
