@@ -19,7 +19,7 @@ from poolproof.contract.content import Key
 from poolproof.contract.outside import class_name, shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation, ViolationError, raise_for
-from poolproof.harness.pool_judges import Answers, KnownKeys
+from poolproof.harness.pool_judges import AnswerJudge, KnownKeys
 from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.invariants.stable_ids import (
     answered_list_changed,
@@ -62,7 +62,7 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-class CarefulAnswers(Answers):
+class CarefulAnswerJudge(AnswerJudge):
     """Block ids must be integers, and a list that was answered must stay as it was."""
 
     def __init__(self, target: Any, remarks: set[str]) -> None:
@@ -172,7 +172,7 @@ class SharedKeys(KnownKeys):
 class CarefulSession(PoolSession):
     """A `PoolSession` of one instance of two that `make` builds, see above."""
 
-    answers: CarefulAnswers
+    answers: CarefulAnswerJudge
     keys: SharedKeys
 
     def __init__(
@@ -192,8 +192,8 @@ class CarefulSession(PoolSession):
     def _make_keys(self) -> SharedKeys:
         return SharedKeys()
 
-    def _make_answers(self) -> CarefulAnswers:
-        return CarefulAnswers(self.target, self.remarks)
+    def _make_answers(self) -> CarefulAnswerJudge:
+        return CarefulAnswerJudge(self.target, self.remarks)
 
     def first_look(self) -> Violation | None:
         """The fresh pool must be whole, and still be when another one was built and used."""

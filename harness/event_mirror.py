@@ -8,7 +8,7 @@ from typing import Any
 from poolproof.contract.content import ContentKey
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation, ViolationError, raise_for
-from poolproof.harness.pool_judges import Answers, Effect
+from poolproof.harness.pool_judges import AnswerJudge, Effect
 from poolproof.harness.reading import read
 from poolproof.invariants.events import (
     events_give_index,
@@ -81,7 +81,7 @@ class EventJudge:
         target: Any,
         reference: DictPool,
         effect: Effect,
-        answers: Answers,
+        answers: AnswerJudge,
         *,
         every: int = 1,
     ) -> None:

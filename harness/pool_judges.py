@@ -59,7 +59,7 @@ from poolproof.invariants.stable_ids import (
 from poolproof.reference.dict_pool import DictPool
 
 __all__ = [
-    "Answers",
+    "AnswerJudge",
     "BlockJudge",
     "CachingJudge",
     "ChainJudge",
@@ -125,7 +125,7 @@ class KnownKeys(list[Key]):
         self._members.update(self)
 
 
-class Answers:
+class AnswerJudge:
     """What becomes of an answer once it was copied: it is the caller's, and a list is emptied.
 
     A target that still uses the list is found out by that.
@@ -202,7 +202,7 @@ class BlockJudge:
     reference: DictPool
     effect: Effect
     facts: PoolFacts
-    answers: Answers
+    answers: AnswerJudge
     revivals: Revivals
     invariants: EveryInvariant
 
@@ -311,7 +311,7 @@ class CachingJudge:
     keys: KnownKeys
     effect: Effect
     facts: PoolFacts
-    answers: Answers
+    answers: AnswerJudge
     invariants: EveryInvariant
 
     def cache(self, command: Cache) -> None:
@@ -390,7 +390,7 @@ class LookupJudge:
     keys: KnownKeys
     effect: Effect
     facts: PoolFacts
-    answers: Answers
+    answers: AnswerJudge
     revivals: Revivals
     diagnosis: PoolDiagnosis
     invariants: EveryInvariant

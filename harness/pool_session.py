@@ -35,7 +35,7 @@ from poolproof.harness.every_invariant import EveryInvariant
 from poolproof.harness.facts import PoolFacts
 from poolproof.harness.pool_check import FullCheck, IncrementalCheck, PoolDiagnosis
 from poolproof.harness.pool_judges import (
-    Answers,
+    AnswerJudge,
     BlockJudge,
     CachingJudge,
     ChainJudge,
@@ -127,8 +127,8 @@ class PoolSession:
     def _make_keys(self) -> KnownKeys:
         return KnownKeys()
 
-    def _make_answers(self) -> Answers:
-        return Answers()
+    def _make_answers(self) -> AnswerJudge:
+        return AnswerJudge()
 
     def _appoint(self) -> None:
         """Who applies which command, and judges its answer."""

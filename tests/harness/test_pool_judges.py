@@ -17,7 +17,7 @@ from poolproof.contract.trace import Trace, read_trace, write_trace
 from poolproof.contract.violation import Severity, ViolationError
 from poolproof.harness.every_invariant import EveryInvariant
 from poolproof.harness.facts import PoolFacts
-from poolproof.harness.pool_judges import Answers, BlockJudge, Effect, PoolCalls, Revivals
+from poolproof.harness.pool_judges import AnswerJudge, BlockJudge, Effect, PoolCalls, Revivals
 from poolproof.harness.pool_session import PoolSession
 from poolproof.impl.block_pool import BlockPool
 from poolproof.reference.dict_pool import DictPool
@@ -323,7 +323,7 @@ def test_facts_tell_a_shared_block_from_the_null_block():
 def test_a_judge_works_without_a_session():
     target, reference, effect, facts = BlockPool(2), DictPool(2), Effect(), PoolFacts()
     calls, revivals = PoolCalls(target, capabilities_of(target)), Revivals(reference, facts, None)
-    judge = BlockJudge(calls, reference, effect, facts, Answers(), revivals, EveryInvariant())
+    judge = BlockJudge(calls, reference, effect, facts, AnswerJudge(), revivals, EveryInvariant())
     judge.allocate(Allocate(2))
     assert (list(effect.taken), list(reference.free), target.num_free()) == ([0, 1], [], 0)
     calls.allocate = lambda _: [0]
