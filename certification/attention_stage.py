@@ -8,10 +8,7 @@ see a hole in the harness. It needs torch, which is imported in the worker alone
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from poolproof.certification.certificate import StageOutcome, StageResult
@@ -37,7 +34,6 @@ FEWEST_RUNS = 10
 MOST_RUNS_OF_A_TASK = 200
 """More are shared between workers. Each has to import torch, so fewer are not."""
 LEAST_MEMORY_MIB = 1024
-BUMP_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,8 @@ def _has_paged_groups(profile: ManagerProfile) -> bool:
 
 def serve_attention(target: Target, task: Serve, beacon: Beacon) -> Served:
     """The worker's job: runs until one breaks something."""
-    with _bumping(beacon):
+    # Torch may take longer to import than a target has for a call.
+    with beacon.bumping():
         from poolproof.kernels.serving.allocator_runs import serve_manager, serve_pool
     layout_name = task.kind.layout
     layout = None if layout_name is None else target.layout(layout_name)
@@ -170,21 +167,3 @@ def serve_attention(target: Target, task: Serve, beacon: Beacon) -> Served:
             total.trace = run.trace
             break
     return total
-
-
-@contextmanager
-def _bumping(beacon: Beacon) -> Iterator[None]:
-    """Torch may take longer to import than a target has for a call."""
-    done = threading.Event()
-
-    def bump() -> None:
-        while not done.wait(BUMP_INTERVAL_S):
-            beacon.bump()
-
-    thread = threading.Thread(target=bump, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

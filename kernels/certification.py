@@ -1,283 +1,394 @@
-"""Certifies one kernel target: canaries, then every check over drawn cases, then smaller cases.
+"""Certifies a kernel: its checks are jobs of `harness.isolation`, and this puts them together.
 
-The same seed gives the same cases, so the same code gets the same verdict. Stops at the first
-finding of each check, which is then made smaller; the other checks go on.
+A kernel that reads wild addresses ends its process. Each check has a worker of its own, which
+writes down every example before it begins; when the worker is lost, that example is the finding.
+The other checks go on, and the case is made smaller afterwards, in workers that are lost in the
+same way. This process needs neither torch nor triton.
+
+The target is loaded in the importer, and workers fork from it. On a GPU each worker loads it for
+itself, because nothing that CUDA has set up survives a fork.
 """
 
 from __future__ import annotations
 
-import platform
-import random
-import traceback
-from dataclasses import dataclass
-from typing import Any, Protocol
+import importlib
+import json
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-
+from poolproof.contract.depth import Depth
+from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity
-from poolproof.kernels.case import Case
-from poolproof.kernels.checks.catalogue import CHECKS
-from poolproof.kernels.checks.check import Check, Outcome
-from poolproof.kernels.checks.shrink import shrink
-from poolproof.kernels.grammar import draw_case
+from poolproof.harness.isolation import (
+    Beacon,
+    Died,
+    Finished,
+    Hung,
+    ImporterError,
+    InProcess,
+    Isolation,
+    Limits,
+    Lost,
+    raise_if_ours,
+)
+from poolproof.kernels.interpreter import choose_interpreter, missing_packages
 from poolproof.kernels.report import (
-    HOLDS,
-    NOT_APPLICABLE,
-    UNSEEN,
+    NOT_RUN,
     VIOLATED,
-    WEAKER,
     CheckLine,
+    CheckResult,
     KernelFinding,
     KernelReport,
 )
-from poolproof.kernels.target import KernelTarget
 
-__all__ = [
-    "BUDGETS",
-    "CheckResult",
-    "Listener",
-    "certify_check",
-    "check_case",
-    "crash_severity",
-    "head_of",
-    "run_case",
-]
+if TYPE_CHECKING:
+    from poolproof.kernels.case import Case
+    from poolproof.kernels.target import KernelTarget
 
+__all__ = ["KernelJob", "Progress", "certify_kernel"]
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Examples of the dense comparison, and of each other check."""
+MOST_CRASHES = 8
+MOST_SMALLER_CRASHES = 24
+LONGEST_HANG_S = 5.0
+"""A case that hangs costs its time limit for each smaller form; above this it is left as it is."""
 
-    dense: int
-    others: int
+START_TIMEOUT_S = 600.0
+NO_LIMIT_MIB = 1 << 26
+"""More than any address space: CUDA and the check of 64-bit offsets map far more than they use."""
+
+NUM_CANARIES = 8
+_CANARIES = "canaries"
 
 
-BUDGETS = {"quick": Budget(100, 5), "standard": Budget(600, 16), "deep": Budget(10_000, 300)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelJob:
+    """What is to be certified and how; plain values, no torch.
 
-# A case that has no room for a check costs no time; so many are drawn for one that has.
-DRAWS_PER_EXAMPLE = 30
+    `device` None: the GPU where there is one. `pool` is the `module:Class` of a native block pool
+    for whole requests, `managers` the `module:function` that gives managers to serve requests
+    under; None leaves them out. With a `case` each check runs on that case alone. `checks` names
+    the checks to run; none names all. `workers` is the number of child processes at once.
+    """
+
+    target: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    device: str | None = None
+    depth: Depth = Depth.STANDARD
+    seed: int = 0
+    case_timeout_s: float = 120.0
+    pool: str | None = None
+    managers: str | None = None
+    case: Mapping[str, Any] | None = None
+    checks: tuple[str, ...] = ()
+    workers: int = 1
 
 
-class Listener(Protocol):
-    """Hears what is being done; `case` is called before each example, in case it is the last."""
+class Progress(Protocol):
+    """The command line's progress, as far as it is needed here."""
 
-    def begin(self, stage: str, total: int) -> None: ...
+    def begin(self, stage: str, total_steps: int | None = None) -> None: ...
     def advance(self, steps: int) -> None: ...
-    def case(self, check: str, case: Case) -> None: ...
+    def end(self) -> None: ...
+
+
+def certify_kernel(job: KernelJob, progress: Progress, *, in_process: bool = False) -> KernelReport:
+    """What all checks gave, in child processes unless there is no fork() or `in_process` says so.
+
+    Raises TargetError when the target cannot be run.
+    """
+    began = time.monotonic()
+    prepare = partial(_prepare, job)
+    limits = Limits(job.case_timeout_s, NO_LIMIT_MIB, START_TIMEOUT_S, NO_LIMIT_MIB)
+    executor: Isolation[_Bench] | InProcess[_Bench]
+    if in_process or not Isolation.is_available:
+        executor = InProcess(prepare)
+    else:
+        executor = Isolation(prepare, limits, workers=job.workers)
+    try:
+        with executor, tempfile.TemporaryDirectory(prefix="poolproof-kernel-") as folder:
+            report = _Certification(job, executor, Path(folder), progress).report()
+    except ImporterError as error:
+        raise error.as_known() from error
+    progress.end()
+    report.seconds = time.monotonic() - began
+    return report
+
+
+@dataclass(slots=True)
+class _Bench:
+    """What the jobs run beside: torch, set up for the device, and the target once it is loaded."""
+
+    job: KernelJob
+    device: str
+    loaded: KernelTarget | None = None
+
+    @property
+    def target(self) -> KernelTarget:
+        """The target, loaded now if it was not yet. Raises TargetError."""
+        if self.loaded is None:
+            self.loaded = _load(self.job, self.device)
+        return self.loaded
+
+
+def _prepare(job: KernelJob) -> _Bench:
+    device = choose_interpreter(job.device)
+    import torch
+
+    from poolproof.kernels.interpreter_speed import prepare_interpreter
+
+    prepare_interpreter()
+    # Kernels this small lose more by threads than they gain, and threads do not survive a fork.
+    torch.set_num_threads(1)
+    return _Bench(job, device, _load(job, device) if device == "cpu" else None)
+
+
+def _load(job: KernelJob, device: str) -> KernelTarget:
+    from poolproof.kernels.load import load_kernel
+
+    target = load_kernel(job.target, device, job.overrides)
+    if job.pool is not None:
+        target = replace(target, make_pool=_named(job.pool))
+    if job.managers is not None:
+        target = replace(target, managers=_named(job.managers)())
+    return target
+
+
+def _named(text: str) -> Any:
+    module, _, name = text.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
-    """What one check gave: its line, its finding, the errors over bounds by precision."""
+class _Task:
+    """A check to run; `words_file` takes down each example before it begins.
 
-    line: CheckLine
-    finding: KernelFinding | None
-    ratios: dict[str, list[float]]
+    With a `case` its smaller forms are tried, to find the first that costs the worker.
+    """
 
+    check: str
+    words_file: Path
+    case: Mapping[str, Any] | None = None
 
-def head_of(target: KernelTarget, level: str, seed: int) -> KernelReport:
-    """A report that says what was looked at, where and with what, and has no line yet."""
-    return KernelReport(
-        target=target.name,
-        version=target.version,
-        source=target.source,
-        device=target.device,
-        device_name=_device_name(target.device),
-        torch=str(torch.__version__),
-        triton=_triton_version(),
-        python=platform.python_version(),
-        level=level,
-        seed=seed,
-        declaration=target.declaration.to_json(),
-        assumed=list(target.declaration.assumed),
-        not_covered=_not_covered(target),
-    )
+    def last_words(self) -> tuple[Mapping[str, Any], str] | None:
+        """The case of the example that was begun last, and the case in words; None before any."""
+        try:
+            case, words = json.loads(self.words_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return case, words
+
+    def announcer(self, beacon: Beacon) -> _Announcer:
+        """Called in the worker, with each case."""
+        return _Announcer(self.words_file, beacon)
 
 
-def certify_check(
-    target: KernelTarget, name: str, level: str, seed: int, listener: Listener
-) -> CheckResult:
-    """Run one check as often as the level says, or to its first finding."""
-    return _Run(target, CHECKS[name], level, seed, listener).result()
+@dataclass(frozen=True, slots=True)
+class _Announcer:
+    words_file: Path
+    beacon: Beacon
+
+    def __call__(self, case: Case) -> None:
+        self.words_file.write_text(json.dumps([case.to_json(), case.words()]), encoding="utf-8")
+        self.beacon.bump()
 
 
-def check_case(target: KernelTarget, name: str, case: Case, listener: Listener) -> CheckResult:
-    """Run one check on one case, as it is."""
-    check = CHECKS[name]
-    about: dict[str, Any] = {"name": name, "sentence": check.sentence}
-    if not check.applies(target) or name == "64-bit offsets":
-        return CheckResult(CheckLine(**about, result=NOT_APPLICABLE), None, {})
-    listener.case(name, case)
-    outcome, frames = run_case(target, check, case)
-    ratios = {} if outcome.ratio is None else {_precision(case): [outcome.ratio]}
-    about |= {"examples": 1, "compared": outcome.compared, "max_ratio": outcome.ratio}
-    if outcome.wrong is None:
-        result = HOLDS if outcome.compared else NOT_APPLICABLE
-        return CheckResult(CheckLine(**about, result=result), None, ratios)
-    finding = KernelFinding(
-        check=name,
-        severity=crash_severity(check, outcome.wrong),
-        sentence=outcome.wrong,
-        case=case.to_json(),
-        words=case.words(),
-        example=1,
-        frames=tuple(frames),
-    )
-    return CheckResult(CheckLine(**about, result=VIOLATED), finding, ratios)
+def _describe(bench: _Bench, _task: None, beacon: Beacon) -> tuple[KernelReport, list[str]]:
+    """The job: a report that says what is looked at and has no line yet, and all checks."""
+    from poolproof.kernels.check_run import head_of
+    from poolproof.kernels.checks.catalogue import CHECKS
+
+    with beacon.bumping():
+        return head_of(bench.target, bench.job.depth, bench.job.seed), list(CHECKS)
 
 
-def run_case(target: KernelTarget, check: Check, case: Case) -> tuple[Outcome, list[str]]:
-    """One check of one case; what the target raises is wrong as well, with its frames."""
+def _run_check(bench: _Bench, task: _Task, beacon: Beacon) -> CheckResult | _Canaries:
+    """The job: one check of the target, or the faulty kernels that have to be caught."""
+    from poolproof.kernels.case import Case, CaseError
+    from poolproof.kernels.check_run import certify_check, check_case
+
+    with beacon.bumping():
+        target = bench.target
+        if task.check == _CANARIES:
+            return _canaries(target)
+    announce, job = task.announcer(beacon), bench.job
+    if job.case is None:
+        return certify_check(target, task.check, job.depth, job.seed, announce)
     try:
-        return check.run(target, case), []
-    except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        if not any(_is_of_the_target(frame) for frame in frames):
-            # Raised outside of every call of the target: that is no finding but a bug of ours.
-            raise
-        outside = [frame for frame in frames if "poolproof" not in frame.filename] or frames[-1:]
-        lines = [f"{frame.filename} line {frame.lineno} in {frame.name}" for frame in outside[-3:]]
-        text = next(iter(str(error).splitlines()), "")
-        return Outcome(1, f"raised {type(error).__name__}: {text}"), lines
+        case = Case.from_json(job.case)
+    except CaseError as error:
+        raise TargetError(str(error)) from error
+    return check_case(target, task.check, case, announce)
 
 
-def _is_of_the_target(frame: traceback.FrameSummary) -> bool:
-    """Whether a frame is a call of the target, or of the kernels that fill its cache."""
-    file = frame.filename.replace("\\", "/")
-    called = frame.name == "__call__" and file.endswith("kernels/target.py")
-    return called or "/kernels/paged/" in file or file.startswith("<poolproof_kernel")
+def _try_smaller_cases(bench: _Bench, task: _Task, beacon: Beacon) -> None:
+    """The job: run a check on each smaller form of a case, and return if the worker survives."""
+    from poolproof.kernels.case import Case
+    from poolproof.kernels.check_run import run_case, smaller_cases
+    from poolproof.kernels.checks.catalogue import CHECKS
+
+    with beacon.bumping():
+        target = bench.target
+    announce = task.announcer(beacon)
+    for case in smaller_cases(Case.from_json(task.case), target.declaration):
+        announce(case)
+        run_case(target, CHECKS[task.check], case)
 
 
-def crash_severity(check: Check, sentence: str) -> Severity:
-    """How bad a finding is: an exception is a crash, whatever check met it."""
-    return Severity.CRASH if sentence.startswith("raised ") else check.severity
+@dataclass(frozen=True, slots=True)
+class _Canaries:
+    """Faulty kernels that were caught by all checks that have to, and those that were missed."""
+
+    caught: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
 
 
-class _Run:
-    """One check of one certification."""
+def _canaries(target: KernelTarget) -> _Canaries:
+    if target.device != "cpu" or missing_packages():
+        return _Canaries()
+    from poolproof.kernels.specimens.catalogue import CANARIES, SPECIMENS, catch
+
+    caught: list[str] = []
+    missed: list[str] = []
+    for specimen in map(SPECIMENS.__getitem__, CANARIES):
+        is_caught = len(catch(specimen)) == len(specimen.checks)
+        (caught if is_caught else missed).append(f"{specimen.id}: {specimen.title}")
+    return _Canaries(tuple(caught), tuple(missed))
+
+
+class _Certification:
+    """One certification: which checks are run, and what became of each."""
 
     def __init__(
         self,
-        target: KernelTarget,
-        check: Check,
-        level: str,
-        seed: int,
-        listener: Listener,
+        job: KernelJob,
+        executor: Isolation[_Bench] | InProcess[_Bench],
+        folder: Path,
+        progress: Progress,
     ) -> None:
-        self._target, self._check, self._listener = target, check, listener
-        self._ratios: dict[str, list[float]] = {}
-        self._finding: KernelFinding | None = None
-        budget = BUDGETS[level]
-        self._wanted = budget.dense if check.name == "dense" else budget.others
-        if check.name == "64-bit offsets":
-            self._wanted = 1
-        self._draw = random.Random(f"{seed} {check.name}")
+        self._job, self._executor, self._folder, self._progress = job, executor, folder, progress
+        self._results: dict[str, CheckResult] = {}
+        self._canaries = _Canaries()
+        self._lost: dict[str, Lost] = {}
 
-    def result(self) -> CheckResult:
-        line = self._line()
-        return CheckResult(line, self._finding, self._ratios)
+    def report(self) -> KernelReport:
+        """Everything in the order of the checks. Raises TargetError."""
+        (described,) = self._executor.map(_describe, [None])
+        match raise_if_ours(described):
+            case Finished((head, known)):
+                pass
+            case Lost() as lost:
+                raise TargetError(f"the target cannot be run: {_words(lost)}")
+        order = self._chosen(known)
+        self._progress.begin("checks", len(order) + 1)
+        tasks = [self._task(name) for name in (_CANARIES, *order)]
+        for index, outcome in self._executor.as_completed(_run_check, self._until_crashes(tasks)):
+            ended = raise_if_ours(outcome)
+            if isinstance(ended, Lost):
+                self._lose(tasks[index], ended)
+            elif isinstance(ended.value, _Canaries):
+                self._canaries = ended.value
+            else:
+                self._results[tasks[index].check] = ended.value
+            self._progress.advance(1)
+        for name in self._lost:
+            self._progress.begin(f"a smaller case: {name}")
+            self._make_smaller(name)
+        return self._put_together(head, order)
 
-    def _line(self) -> CheckLine:
-        check, target = self._check, self._target
-        about: dict[str, Any] = {"name": check.name, "sentence": check.sentence}
-        if not check.applies(target):
-            return CheckLine(**about, result=NOT_APPLICABLE, note=_why_not(check, target))
-        weaker = check.stands(target.declaration)
-        about["note"] = weaker or ""
-        self._listener.begin(check.name, self._wanted)
-        examples = compared = 0
-        worst: float | None = None
-        for _ in range(self._wanted * DRAWS_PER_EXAMPLE):
-            if examples == self._wanted:
-                break
-            case = draw_case(self._draw.randrange, target.declaration)
-            self._listener.case(check.name, case)
-            outcome, _ = run_case(target, check, case)
-            compared += outcome.compared
-            if outcome.ratio is not None:
-                worst = max(worst or 0.0, outcome.ratio)
-                self._ratios.setdefault(_precision(case), []).append(outcome.ratio)
-            if outcome.wrong is not None:
-                self._finding = self._smallest(case, examples + 1)
-                counts: dict[str, Any] = {
-                    "examples": examples + 1,
-                    "compared": compared,
-                    "max_ratio": worst,
-                }
-                return CheckLine(**about, result=VIOLATED, **counts)
-            if outcome.compared:
-                examples += 1
-                self._listener.advance(1)
-        result = (WEAKER if weaker else HOLDS) if compared else UNSEEN
-        return CheckLine(
-            **about, result=result, examples=examples, compared=compared, max_ratio=worst
+    def _chosen(self, known: list[str]) -> list[str]:
+        for name in self._job.checks:
+            if name not in known:
+                raise TargetError(f"unknown check {name!r}; known are {', '.join(known)}")
+        return [name for name in known if not self._job.checks or name in self._job.checks]
+
+    def _task(self, name: str, case: Mapping[str, Any] | None = None) -> _Task:
+        return _Task(name, self._folder / f"{name}.json", case)
+
+    def _until_crashes(self, tasks: Iterable[_Task]) -> Iterator[_Task]:
+        """The tasks as they are asked for; no more once too many workers are lost."""
+        for task in tasks:
+            if len(self._lost) >= MOST_CRASHES:
+                return
+            yield task
+
+    def _lose(self, task: _Task, lost: Lost) -> None:
+        """What the worker was at is the finding. Raises TargetError if it was at no example."""
+        words = task.last_words()
+        if words is None:
+            raise TargetError(f"the target cannot be run: {_words(lost)}, before its first example")
+        self._lost[task.check] = lost
+        finding = KernelFinding(
+            check=task.check,
+            severity=Severity.STALL if isinstance(lost, Hung) else Severity.CRASH,
+            sentence=_words(lost),
+            case=words[0],
+            words=words[1],
+            example=0,
+            frames=_frames_of_target(lost),
         )
+        line = CheckLine(name=task.check, sentence=_words(lost), result=VIOLATED, note=_words(lost))
+        self._results[task.check] = CheckResult(line, finding)
 
-    def _smallest(self, case: Case, example: int) -> KernelFinding:
-        def fails(smaller: Case) -> bool:
-            self._listener.case(self._check.name, smaller)
-            return run_case(self._target, self._check, smaller)[0].wrong is not None
+    def _make_smaller(self, check: str) -> None:
+        """Put the smallest case that still costs its worker in the same way into the finding.
 
-        smallest = shrink(case, self._target.declaration, fails)
-        outcome, frames = run_case(self._target, self._check, smallest)
-        if outcome.wrong is None:
-            smallest = case
-            sentence, frames = (
-                "wrong once and right the next time: the target is not repeatable",
-                [],
+        A worker tries one smaller form after another; the one at which it is lost fails as well,
+        and the next worker goes on from there. So a step costs one worker, however many it tried.
+        """
+        result = self._results[check]
+        finding = result.finding
+        assert finding is not None
+        if finding.severity is Severity.STALL and self._job.case_timeout_s > LONGEST_HANG_S:
+            return
+        with self._executor.serve(_try_smaller_cases) as attempt:
+            for _ in range(MOST_SMALLER_CRASHES):
+                task = self._task(check, finding.case)
+                outcome = attempt(task)
+                words = task.last_words()
+                if not isinstance(outcome, Lost) or _words(outcome) != finding.sentence:
+                    break
+                assert words is not None
+                finding = replace(finding, case=words[0], words=words[1])
+        self._results[check] = replace(result, finding=finding)
+
+    def _put_together(self, head: KernelReport, order: list[str]) -> KernelReport:
+        results = [self._results[name] for name in order if name in self._results]
+        head.canaries_caught = list(self._canaries.caught)
+        head.canaries_missed = list(self._canaries.missed)
+        head.lines = [result.line for result in results]
+        head.findings = [result.finding for result in results if result.finding is not None]
+        head.ratios = {}
+        for precision, found in chain.from_iterable(result.ratios.items() for result in results):
+            head.ratios.setdefault(precision, []).extend(found)
+        if len(results) < len(order):
+            head.lines.append(
+                CheckLine(
+                    name="the checks that are left",
+                    sentence=f"not run after {MOST_CRASHES} crashes",
+                    result=NOT_RUN,
+                )
             )
-        else:
-            sentence = outcome.wrong
-        return KernelFinding(
-            check=self._check.name,
-            severity=crash_severity(self._check, sentence),
-            sentence=sentence,
-            case=smallest.to_json(),
-            words=smallest.words(),
-            example=example,
-            frames=tuple(frames),
-        )
+        return head
 
 
-def _precision(case: Case) -> str:
-    return case.dtype if case.cache_dtype is None else f"{case.dtype}, fp8 cache"
+def _words(lost: Lost) -> str:
+    """What became of a worker. Fingerprints are made of it, so that it must stay as it is."""
+    if isinstance(lost, Hung):
+        return f"no answer within {lost.seconds:g} s"
+    if isinstance(lost, Died):
+        how = lost.how.removeprefix("killed by ").removeprefix("exited with ")
+        return f"the process ended with {how if lost.status < 0 else f'exit {how}'}"
+    return lost.sentence("an example")
 
 
-def _why_not(check: Check, target: KernelTarget) -> str:
-    if check.name in {"read set", "64-bit offsets"}:
-        return "only Triton kernels in the interpreter can be watched"
-    if check.name in {"cache write", "block copy", "swap"}:
-        return "the target is attention alone"
-    if check.name == "output rows":
-        return "no output tensor can be handed in"
-    if check.name == "empty rows":
-        return f"empty_row: {target.declaration.empty_row}"
-    return "not supported by the target"
-
-
-def _not_covered(target: KernelTarget) -> list[str]:
-    lines = ["head sizes of keys and values that differ (MLA), rotary embedding, quantised output"]
-    if target.device == "cpu" and target.uses_triton:
-        lines.append(
-            "races between programs and the GPU's own rounding: the interpreter runs programs one "
-            "after another"
-        )
-    absent = [name for name in ("sliding_window", "softcap", "alibi", "sinks", "fp8", "non_causal")
-              if name not in target.declaration.features]  # fmt: skip
-    if absent:
-        lines.append(f"not declared, so not driven: {', '.join(absent)}")
-    return lines
-
-
-def _device_name(device: str) -> str:
-    if device == "cuda":
-        return str(torch.cuda.get_device_name())
-    return platform.processor() or platform.machine()
-
-
-def _triton_version() -> str:
-    try:
-        import triton
-    except ImportError:
-        return ""
-    return str(triton.__version__)
+def _frames_of_target(lost: Lost) -> tuple[str, ...]:
+    """The innermost frames at the end that are not ours, in the form that `run_case` gives them."""
+    ours = Path(__file__).parent
+    outside = (frame for frame in lost.stack() if ours not in frame[0].parents)
+    return tuple(f"{path} line {line} in {name}" for path, line, name in islice(outside, 3))

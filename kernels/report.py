@@ -5,14 +5,15 @@ Nothing here needs torch, so that the command line can print a report that a chi
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from poolproof.contract.violation import Severity
-from poolproof.kernels.fingerprint import fingerprint_of
 
-__all__ = ["FORMAT", "CheckLine", "KernelFinding", "KernelReport"]
+__all__ = ["FORMAT", "CheckLine", "CheckResult", "KernelFinding", "KernelReport"]
 
 FORMAT = "poolproof-kernels"
 
@@ -22,6 +23,9 @@ WEAKER = "not promised"
 NOT_APPLICABLE = "not applicable"
 NOT_RUN = "not run"
 UNSEEN = "nothing to compare"
+
+_NUMBER = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d+)?|\bnan\b|-?\binf\b")
+_OPTIONAL = ("sliding_window", "softcap", "cache_dtype", "alibi", "sinks", "shared_blocks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +63,20 @@ class KernelFinding:
 
     @property
     def fingerprint(self) -> str:
-        """Its name, the same for every seed."""
-        return fingerprint_of(self.check, self.severity.value, self.sentence, self.case)
+        """Its name, the same for every seed, every size and every number in it.
+
+        Made of the check, the severity, the sentence without its numbers, and which features the
+        smallest case needs. So a finding that is accepted does not hide another one of the same
+        check that needs a window, or fp8, or a prompt.
+        """
+        needs = [name for name in _OPTIONAL if self.case.get(name)]
+        sequences = self.case.get("sequences", [])
+        needs += [] if self.case.get("causal", True) else ["non_causal"]
+        needs += ["several sequences"] * (len(sequences) > 1)
+        needs += ["prefill"] * any(queries > 1 for queries, _ in sequences)
+        sentence = _NUMBER.sub("#", self.sentence)
+        words = "\0".join((self.check, self.severity.value, sentence, *needs))
+        return f"f-{hashlib.blake2b(words.encode(), digest_size=4).hexdigest()}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -82,6 +98,15 @@ class KernelFinding:
         plain = {name: value[name] for name in cls.__slots__ if name in value}
         plain |= {"severity": Severity(value["severity"]), "frames": tuple(value["frames"])}
         return cls(**plain)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What one check gave: its line, its finding, the errors over bounds by precision."""
+
+    line: CheckLine
+    finding: KernelFinding | None = None
+    ratios: Mapping[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 __all__ = ["Beacon", "BeaconArena"]
 
 _CELLS = 8
+_BUMP_INTERVAL_S = 0.1
 _BUMPS, _MARK, _STARTED, _ENDED, _CAME_BACK = range(5)
 
 
@@ -46,6 +49,23 @@ class Beacon:
         """Note a number (which run of a chunk this is) for whoever finds the worker dead."""
         self._cells[_MARK] = number
         self._cells[_BUMPS] += 1
+
+    @contextmanager
+    def bumping(self) -> Iterator[None]:
+        """Bump from a thread for work of ours that may take longer than a target has for a call."""
+        done = threading.Event()
+
+        def bump() -> None:
+            while not done.wait(_BUMP_INTERVAL_S):
+                self.bump()
+
+        thread = threading.Thread(target=bump, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
 
     def begin(self) -> None:
         """A call begins: the time limit runs."""

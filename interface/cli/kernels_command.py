@@ -15,8 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from poolproof.certification.kernels_verdict import KernelRules
-    from poolproof.kernels.job import Job
-    from poolproof.kernels.report import KernelReport
+    from poolproof.kernels.certification import KernelJob
     from poolproof.report.kernels_outputs import KernelOutputs
 
 __all__ = ["certify_kernel", "is_kernel", "kernel_rules", "kernels_command", "refuse_for_kernels"]
@@ -109,7 +108,7 @@ def kernels_command(
         sys.exit(_run_faulty(seed, json_file))
     assert target is not None
     job = _job(
-        target, level=depth, seed=seed, workers=workers, device=device,
+        target, depth=depth, seed=seed, workers=workers, device=device,
         case_timeout_s=case_timeout, checks=checks,
     )  # fmt: skip
     cases = [None] if case_file is None else _cases_of(case_file)
@@ -131,7 +130,7 @@ def certify_kernel(
     """What `poolproof certify` does for a kernel; the exit status. Raises TargetError."""
     outputs.check()
     require_packages()
-    job = _job(target, level=depth, seed=seed, workers=workers)
+    job = _job(target, depth=depth, seed=seed, workers=workers)
     return run_kernels(target, job, None, rules, outputs, in_process=in_process)
 
 
@@ -154,15 +153,17 @@ def is_kernel(target: str) -> bool:
     return any(isinstance(item, ast.FunctionDef) and item.name == name for item in module.body)
 
 
-def _job(target: str, *, workers: int | None, **fields: Any) -> Job:
+def _job(target: str, *, depth: str, workers: int | None, **fields: Any) -> KernelJob:
     from poolproof.certification.options import usable_processors
-    from poolproof.kernels.job import Job
+    from poolproof.contract.depth import Depth
+    from poolproof.kernels.certification import KernelJob
     from poolproof.targets.target_spec import TargetSpec
 
     spec = TargetSpec.parse(target)
-    return Job(
+    return KernelJob(
         target=spec.base,
         overrides=spec.rows,
+        depth=Depth.named(depth),
         pool=_POOL,
         managers=_MANAGERS,
         workers=workers or min(usable_processors(), _MOST_WORKERS),
@@ -209,7 +210,7 @@ def require_packages() -> None:
 
 def run_kernels(
     target: str,
-    job: Job,
+    job: KernelJob,
     case: dict[str, Any] | None,
     rules: KernelRules,
     outputs: KernelOutputs,
@@ -222,13 +223,14 @@ def run_kernels(
     from poolproof import __version__
     from poolproof.certification.kernels_verdict import judge_kernel
     from poolproof.certification.progress import progress_to
-    from poolproof.kernels.isolation import certify_in_child, certify_in_process
+    from poolproof.kernels import certification
     from poolproof.report.kernels_text import kernels_text
     from poolproof.report.terminal import show
 
-    run = certify_in_process if in_process else certify_in_child
     with progress_to(sys.stderr) as progress:
-        report: KernelReport = run(replace(job, case=case), progress)
+        report = certification.certify_kernel(
+            replace(job, case=case), progress, in_process=in_process
+        )
     report.poolproof_version = __version__
     judge_kernel(report, target, rules)
     if case is not None:

@@ -1,6 +1,5 @@
 """The stage "paged attention": when it is left out, and what it makes of what its workers say."""
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -116,11 +115,3 @@ def test_nothing_compared_or_a_lost_worker_concludes_nothing(outcome):
 @pytest.mark.usefixtures("with_torch")
 def test_what_cost_a_worker_before_is_not_driven_again():
     assert stage_over("impl", Finished(Served()), lost=[POOL])[0] == []
-
-
-def test_the_beacon_is_kept_alive_while_torch_is_imported(monkeypatch):
-    monkeypatch.setattr(module, "BUMP_INTERVAL_S", 0.001)
-    bumped = threading.Event()
-    beacon = SimpleNamespace(bump=bumped.set)
-    with module._bumping(beacon):
-        assert bumped.wait(60)

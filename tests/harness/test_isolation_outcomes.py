@@ -45,6 +45,15 @@ def test_a_result_comes_back():
     assert outcome_of(double, 21) == Finished(42)
 
 
+def work_of_ours(context, argument, beacon):
+    with beacon.bumping():
+        time.sleep(1.2)
+
+
+def test_work_of_ours_may_take_longer_than_a_call_of_the_target():
+    assert outcome_of(work_of_ours, limits=HASTY) == Finished(None)
+
+
 def loop_in_python(context, argument, beacon):
     beacon.bump()
     beacon.mark(17)

@@ -9,9 +9,9 @@ import pytest
 from poolproof.certification.progress import SilentProgress
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity
-from poolproof.kernels import isolation
+from poolproof.kernels import certification
 from poolproof.kernels.catalogue import BUILT_INS
-from poolproof.kernels.isolation import Job, certify_in_child, certify_in_process
+from poolproof.kernels.certification import KernelJob, certify_kernel
 from poolproof.kernels.load import load_kernel
 from poolproof.kernels.report import KernelReport
 
@@ -21,7 +21,8 @@ RIGHT = f"{EXAMPLES}/attention_kernel.py:attention"
 
 
 def certify(target: str, **options) -> KernelReport:
-    return certify_in_process(Job(target=target, depth="quick", **options), SilentProgress())
+    job = KernelJob(target=target, depth="quick", **options)
+    return certify_kernel(job, SilentProgress(), in_process=True)
 
 
 def line_of(report: KernelReport, name: str):
@@ -128,8 +129,8 @@ def test_a_target_that_ends_its_process_is_a_crash_with_its_case(tmp_path):
         "attend.declaration = {'dtypes': ['float32']}\n"
     )
     checks = ("dense", "behind the window", "repeat")
-    report = certify_in_child(
-        Job(target=written(tmp_path, body), depth="quick", checks=checks), SilentProgress()
+    report = certify_kernel(
+        KernelJob(target=written(tmp_path, body), depth="quick", checks=checks), SilentProgress()
     )
     crashes = [finding for finding in report.findings if finding.severity is Severity.CRASH]
     assert crashes
@@ -137,14 +138,15 @@ def test_a_target_that_ends_its_process_is_a_crash_with_its_case(tmp_path):
     assert crashes[0].case["sliding_window"] is not None
     assert len(crashes[0].case["sequences"]) == 1, "made smaller, each form in a child"
     assert (crashes[0].case["distribution"], crashes[0].case["seed"]) == ("plain", 0)
+    assert "mine.py line 3 in attend" in crashes[0].frames[0]
     assert report.exit_status == 1
 
 
 def test_a_target_that_hangs_is_a_stall(tmp_path, monkeypatch):
-    monkeypatch.setattr(isolation, "MOST_CRASHES", 1)
+    monkeypatch.setattr(certification, "MOST_CRASHES", 1)
     body = f"def attend({ARGUMENTS}):\n    time.sleep(600)\n"
-    report = certify_in_child(
-        Job(target=written(tmp_path, body), depth="quick", case_timeout_s=6), SilentProgress()
+    report = certify_kernel(
+        KernelJob(target=written(tmp_path, body), depth="quick", case_timeout_s=6), SilentProgress()
     )
     assert {finding.severity for finding in report.findings} == {Severity.STALL}
     assert report.lines[-1].name == "the checks that are left"
@@ -152,14 +154,14 @@ def test_a_target_that_hangs_is_a_stall(tmp_path, monkeypatch):
 
 
 def test_children_report_what_this_process_would():
-    job = Job(target=RIGHT, depth="quick", workers=2)
-    one, other = certify_in_child(job, SilentProgress()), certify_in_process(job, SilentProgress())
+    job = KernelJob(target=RIGHT, depth="quick", workers=2)
+    one, other = (certify_kernel(job, SilentProgress(), in_process=here) for here in (False, True))
     assert (one.lines, one.ratios) == (other.lines, other.ratios)
 
 
 def test_what_a_child_cannot_load_is_said_in_a_line():
     with pytest.raises(TargetError, match="unknown kernel 'gathre'"):
-        certify_in_child(Job(target="gathre", workers=2), SilentProgress())
+        certify_kernel(KernelJob(target="gathre", workers=2), SilentProgress())
 
 
 @pytest.mark.parametrize(
@@ -233,5 +235,5 @@ def test_an_exception_of_our_own_is_not_blamed_on_the_target(monkeypatch):
         raise KeyError("ours")
 
     monkeypatch.setitem(CHECKS, "repeat", replace(CHECKS["repeat"], run=broken))
-    with pytest.raises(KeyError, match="ours"):
+    with pytest.raises(RuntimeError, match="KeyError: 'ours'"):
         certify("gather", checks=("repeat",))

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from triton.runtime import interpreter
 
+from poolproof.contract.target import TargetError
 from poolproof.kernels.interpreter import choose_interpreter, is_interpreted
 from poolproof.kernels.interpreter_speed import check_overflow, patch_language_once
 
@@ -40,7 +41,7 @@ def test_without_a_variable_the_gpu_decides(monkeypatch):
 
 def test_a_gpu_that_is_not_there_cannot_be_asked_for(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ValueError, match="no CUDA device is visible to torch"):
+    with pytest.raises(TargetError, match="no CUDA device is visible to torch"):
         choose_interpreter("cuda")
 
 

@@ -8,13 +8,15 @@ import pytest
 
 from poolproof.certification.progress import SilentProgress
 from poolproof.kernels.catalogue import BUILT_INS
-from poolproof.kernels.isolation import Job, certify_in_child
+from poolproof.kernels.certification import KernelJob, certify_kernel
 
 
 def findings(target: str, *checks: str) -> dict[str, str]:
     if BUILT_INS[target].missing:
         pytest.skip(f"{', '.join(BUILT_INS[target].missing)} is not installed")
-    report = certify_in_child(Job(target=target, depth="quick", checks=checks), SilentProgress())
+    report = certify_kernel(
+        KernelJob(target=target, depth="quick", checks=checks), SilentProgress()
+    )
     assert report.lines
     return {finding.check: finding.sentence for finding in report.findings}
 

@@ -132,7 +132,6 @@ def test_a_docstring_names_no_file_that_is_not_there() -> None:
 # What may be called alike all the same, and why.
 ALIKE = {
     # To be emptied: these of kernels/ are not yet the shared ones.
-    "Budget": {"certification/depths.py", "kernels/certification.py"},
     "ManagerCalls": {"harness/manager_calls.py", "kernels/serving/manager_calls.py"},
     "ManagerSession": {"harness/manager_session.py", "kernels/serving/manager_session.py"},
     # A planted bug in both, of an allocator and of a kernel.

@@ -1,0 +1,346 @@
+"""One check of one target: over drawn cases up to the first finding, which is then made smaller.
+
+The same seed gives the same cases, so the same code gets the same verdict. What runs the checks,
+and where, is `certification.py`.
+"""
+
+from __future__ import annotations
+
+import platform
+import random
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from poolproof.contract.depth import Depth
+from poolproof.contract.violation import Severity
+from poolproof.kernels.case import LAYOUTS, Case
+from poolproof.kernels.checks.catalogue import CHECKS
+from poolproof.kernels.checks.check import Check, Outcome
+from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.grammar import draw_case
+from poolproof.kernels.report import (
+    HOLDS,
+    NOT_APPLICABLE,
+    UNSEEN,
+    VIOLATED,
+    WEAKER,
+    CheckLine,
+    CheckResult,
+    KernelFinding,
+    KernelReport,
+)
+from poolproof.kernels.target import KernelTarget
+
+__all__ = [
+    "NUM_EXAMPLES",
+    "Announce",
+    "certify_check",
+    "check_case",
+    "crash_severity",
+    "head_of",
+    "run_case",
+    "shrink",
+    "smaller_cases",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NumExamples:
+    """Examples of the dense comparison, and of each other check."""
+
+    dense: int
+    others: int
+
+
+NUM_EXAMPLES = {
+    Depth.QUICK: NumExamples(100, 5),
+    Depth.STANDARD: NumExamples(600, 16),
+    Depth.DEEP: NumExamples(10_000, 300),
+}
+
+# A case that has no room for a check costs no time; so many are drawn for one that has.
+DRAWS_PER_EXAMPLE = 30
+
+MOST_ATTEMPTS = 200
+"""Of smaller cases, for each finding."""
+
+Announce = Callable[[Case], None]
+"""Called before each example, in case it is the last."""
+
+
+def head_of(target: KernelTarget, depth: Depth, seed: int) -> KernelReport:
+    """A report that says what was looked at, where and with what, and has no line yet."""
+    return KernelReport(
+        target=target.name,
+        version=target.version,
+        source=target.source,
+        device=target.device,
+        device_name=_device_name(target.device),
+        torch=str(torch.__version__),
+        triton=_triton_version(),
+        python=platform.python_version(),
+        level=str(depth),
+        seed=seed,
+        declaration=target.declaration.to_json(),
+        assumed=list(target.declaration.assumed),
+        not_covered=_not_covered(target),
+    )
+
+
+def certify_check(
+    target: KernelTarget, name: str, depth: Depth, seed: int, announce: Announce
+) -> CheckResult:
+    """Run one check as often as the depth says, or to its first finding."""
+    return _Run(target, CHECKS[name], depth, seed, announce).result()
+
+
+def check_case(target: KernelTarget, name: str, case: Case, announce: Announce) -> CheckResult:
+    """Run one check on one case, as it is."""
+    check = CHECKS[name]
+    about: dict[str, Any] = {"name": name, "sentence": check.sentence}
+    if not check.applies(target) or name == "64-bit offsets":
+        return CheckResult(CheckLine(**about, result=NOT_APPLICABLE), None, {})
+    announce(case)
+    outcome, frames = run_case(target, check, case)
+    ratios = {} if outcome.ratio is None else {_precision(case): [outcome.ratio]}
+    about |= {"examples": 1, "compared": outcome.compared, "max_ratio": outcome.ratio}
+    if outcome.wrong is None:
+        result = HOLDS if outcome.compared else NOT_APPLICABLE
+        return CheckResult(CheckLine(**about, result=result), None, ratios)
+    finding = KernelFinding(
+        check=name,
+        severity=crash_severity(check, outcome.wrong),
+        sentence=outcome.wrong,
+        case=case.to_json(),
+        words=case.words(),
+        example=1,
+        frames=tuple(frames),
+    )
+    return CheckResult(CheckLine(**about, result=VIOLATED), finding, ratios)
+
+
+def run_case(target: KernelTarget, check: Check, case: Case) -> tuple[Outcome, list[str]]:
+    """One check of one case; what the target raises is wrong as well, with its frames."""
+    try:
+        return check.run(target, case), []
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        if not any(_is_of_the_target(frame) for frame in frames):
+            # Raised outside of every call of the target: that is no finding but a bug of ours.
+            raise
+        outside = [frame for frame in frames if "poolproof" not in frame.filename] or frames[-1:]
+        lines = [f"{frame.filename} line {frame.lineno} in {frame.name}" for frame in outside[-3:]]
+        text = next(iter(str(error).splitlines()), "")
+        return Outcome(1, f"raised {type(error).__name__}: {text}"), lines
+
+
+def _is_of_the_target(frame: traceback.FrameSummary) -> bool:
+    """Whether a frame is a call of the target, or of the kernels that fill its cache."""
+    file = frame.filename.replace("\\", "/")
+    called = frame.name == "__call__" and file.endswith("kernels/target.py")
+    return called or "/kernels/paged/" in file or file.startswith("<poolproof_kernel")
+
+
+def crash_severity(check: Check, sentence: str) -> Severity:
+    """How bad a finding is: an exception is a crash, whatever check met it."""
+    return Severity.CRASH if sentence.startswith("raised ") else check.severity
+
+
+class _Run:
+    """One check of one certification."""
+
+    def __init__(
+        self,
+        target: KernelTarget,
+        check: Check,
+        depth: Depth,
+        seed: int,
+        announce: Announce,
+    ) -> None:
+        self._target, self._check, self._announce = target, check, announce
+        self._ratios: dict[str, list[float]] = {}
+        self._finding: KernelFinding | None = None
+        examples = NUM_EXAMPLES[depth]
+        self._wanted = examples.dense if check.name == "dense" else examples.others
+        if check.name == "64-bit offsets":
+            self._wanted = 1
+        self._draw = random.Random(f"{seed} {check.name}")
+
+    def result(self) -> CheckResult:
+        line = self._line()
+        return CheckResult(line, self._finding, self._ratios)
+
+    def _line(self) -> CheckLine:
+        check, target = self._check, self._target
+        about: dict[str, Any] = {"name": check.name, "sentence": check.sentence}
+        if not check.applies(target):
+            return CheckLine(**about, result=NOT_APPLICABLE, note=_why_not(check, target))
+        weaker = check.stands(target.declaration)
+        about["note"] = weaker or ""
+        examples = compared = 0
+        worst: float | None = None
+        for _ in range(self._wanted * DRAWS_PER_EXAMPLE):
+            if examples == self._wanted:
+                break
+            case = draw_case(self._draw.randrange, target.declaration)
+            self._announce(case)
+            outcome, _ = run_case(target, check, case)
+            compared += outcome.compared
+            if outcome.ratio is not None:
+                worst = max(worst or 0.0, outcome.ratio)
+                self._ratios.setdefault(_precision(case), []).append(outcome.ratio)
+            if outcome.wrong is not None:
+                self._finding = self._smallest(case, examples + 1)
+                counts: dict[str, Any] = {
+                    "examples": examples + 1,
+                    "compared": compared,
+                    "max_ratio": worst,
+                }
+                return CheckLine(**about, result=VIOLATED, **counts)
+            if outcome.compared:
+                examples += 1
+        result = (WEAKER if weaker else HOLDS) if compared else UNSEEN
+        return CheckLine(
+            **about, result=result, examples=examples, compared=compared, max_ratio=worst
+        )
+
+    def _smallest(self, case: Case, example: int) -> KernelFinding:
+        def fails(smaller: Case) -> bool:
+            self._announce(smaller)
+            return run_case(self._target, self._check, smaller)[0].wrong is not None
+
+        smallest = shrink(case, self._target.declaration, fails)
+        outcome, frames = run_case(self._target, self._check, smallest)
+        if outcome.wrong is None:
+            smallest = case
+            sentence, frames = (
+                "wrong once and right the next time: the target is not repeatable",
+                [],
+            )
+        else:
+            sentence = outcome.wrong
+        return KernelFinding(
+            check=self._check.name,
+            severity=crash_severity(self._check, sentence),
+            sentence=sentence,
+            case=smallest.to_json(),
+            words=smallest.words(),
+            example=example,
+            frames=tuple(frames),
+        )
+
+
+def shrink(case: Case, declared: Declaration, fails: Callable[[Case], bool]) -> Case:
+    """A case that `fails` as well and is larger in nothing; greedy, with a limit on attempts."""
+    attempts = 0
+    improved = True
+    while improved:
+        improved = False
+        for smaller in smaller_cases(case, declared):
+            attempts += 1
+            if attempts > MOST_ATTEMPTS:
+                return case
+            if fails(smaller):
+                case, improved = smaller, True
+                break
+    return case
+
+
+def smaller_cases(case: Case, declared: Declaration) -> Iterator[Case]:
+    """Smaller cases that the target supports, the boldest first."""
+    return (smaller for smaller in _smaller(case, declared) if _supported(smaller, declared))
+
+
+def _smaller(case: Case, declared: Declaration) -> Iterator[Case]:
+    """Candidates, the boldest first."""
+    count = len(case.sequences)
+    for index in range(count if count > 1 else 0):
+        kept = case.sequences[:index] + case.sequences[index + 1 :]
+        yield replace(case, sequences=kept)
+    plain: dict[str, Any] = {
+        "distribution": "plain", "layout": declared.layouts[0], "alibi": False, "sinks": False,
+        "softcap": None, "sliding_window": None, "cache_dtype": None, "causal": True,
+        "shared_blocks": 0, "spare_entries": 0, "spare_blocks": 1, "num_kv_heads": 1,
+        "queries_per_kv_head": 1, "dtype": declared.dtypes[0], "seed": 0,
+    }  # fmt: skip
+    if declared.layouts[0] not in LAYOUTS[:1]:
+        plain.pop("layout")
+    for name, value in plain.items():
+        if getattr(case, name) != value:
+            yield replace(case, **{name: value})
+    for name, sizes in (("head_size", declared.head_sizes), ("block_size", declared.block_sizes)):
+        for size in sorted(sizes):
+            if size < getattr(case, name):
+                smaller: dict[str, Any] = {name: size}
+                yield replace(case, **smaller)
+    for index, (queries, keys) in enumerate(case.sequences):
+        for pair in _shorter(queries, keys):
+            sequences = (*case.sequences[:index], pair, *case.sequences[index + 1 :])
+            yield replace(case, sequences=sequences)
+    if case.sliding_window is not None and case.sliding_window > 1:
+        yield replace(case, sliding_window=case.sliding_window // 2)
+        yield replace(case, sliding_window=case.sliding_window - 1)
+
+
+def _supported(case: Case, declared: Declaration) -> bool:
+    kinds = {"decode" if queries == 1 else "prefill" for queries, _ in case.sequences}
+    return kinds <= set(declared.modes) and (declared.mixed or len(kinds) == 1)
+
+
+def _shorter(queries: int, keys: int) -> Iterator[tuple[int, int]]:
+    if queries > 1:
+        yield 1, keys
+        yield queries // 2, keys
+        yield queries - 1, keys
+    # Not only halves: a tail needs a length that is no multiple of the block size.
+    for fewer in (1, 2, 3, keys // 2, keys // 2 + 1, keys - 2, keys - 1):
+        if 0 < fewer < keys:
+            yield min(queries, fewer), fewer
+
+
+def _precision(case: Case) -> str:
+    return case.dtype if case.cache_dtype is None else f"{case.dtype}, fp8 cache"
+
+
+def _why_not(check: Check, target: KernelTarget) -> str:
+    if check.name in {"read set", "64-bit offsets"}:
+        return "only Triton kernels in the interpreter can be watched"
+    if check.name in {"cache write", "block copy", "swap"}:
+        return "the target is attention alone"
+    if check.name == "output rows":
+        return "no output tensor can be handed in"
+    if check.name == "empty rows":
+        return f"empty_row: {target.declaration.empty_row}"
+    return "not supported by the target"
+
+
+def _not_covered(target: KernelTarget) -> list[str]:
+    lines = ["head sizes of keys and values that differ (MLA), rotary embedding, quantised output"]
+    if target.device == "cpu" and target.uses_triton:
+        lines.append(
+            "races between programs and the GPU's own rounding: the interpreter runs programs one "
+            "after another"
+        )
+    absent = [name for name in ("sliding_window", "softcap", "alibi", "sinks", "fp8", "non_causal")
+              if name not in target.declaration.features]  # fmt: skip
+    if absent:
+        lines.append(f"not declared, so not driven: {', '.join(absent)}")
+    return lines
+
+
+def _device_name(device: str) -> str:
+    if device == "cuda":
+        return str(torch.cuda.get_device_name())
+    return platform.processor() or platform.machine()
+
+
+def _triton_version() -> str:
+    try:
+        import triton
+    except ImportError:
+        return ""
+    return str(triton.__version__)
