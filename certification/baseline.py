@@ -1,7 +1,8 @@
 """The baseline: a certificate of an earlier commit whose findings do not fail this one.
 
 It accepts what it shows and no more: a finding that agrees in name and kind, of the same target,
-judged under the same promises.
+judged under the same promises. A kernel's certificate is one as well; the name of a finding about
+a kernel tells what it needs, and its promises are not asked for.
 """
 
 from __future__ import annotations
@@ -10,15 +11,24 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from poolproof.certification.certificate import Certificate, CertificateError, Finding
 from poolproof.certification.finding import Identity
+from poolproof.certification.kernel_certificate import FORMAT as KERNEL_FORMAT
 from poolproof.contract.errors import PoolproofError
 from poolproof.contract.profile import Profile
 from poolproof.harness.fingerprint import fingerprint_of
+from poolproof.kernels.findings import KernelFinding
 
-__all__ = ["Baseline", "BaselineError", "baseline_of", "read_baseline"]
-
+__all__ = [
+    "Baseline",
+    "BaselineError",
+    "baseline_of",
+    "promises_of",
+    "read_baseline",
+    "read_kernel_baseline",
+]
 
 _NAMES_TELL_KINDS = 2
 """The first version of certificates whose fingerprints tell all kinds of failures apart."""
@@ -30,16 +40,14 @@ class BaselineError(PoolproofError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What an earlier certificate shows: of which target, and each form under which profiles."""
+    """What an earlier certificate shows: of which target, and each form under which promises."""
 
     target: str | None = None
-    forms: Mapping[Identity, frozenset[Profile]] = field(default_factory=dict)
+    forms: Mapping[Identity, frozenset[Profile | None]] = field(default_factory=dict)
 
-    def accepts(self, finding: Finding, target: str) -> bool:
-        """Whether this form of a finding of `target` was there before."""
-        if target != self.target:
-            return False
-        return _promises(finding) in self.forms.get(finding.identity, ())
+    def accepts(self, target: str, identity: Identity, promises: Profile | None = None) -> bool:
+        """Whether `target` had this form of a finding before."""
+        return target == self.target and promises in self.forms.get(identity, ())
 
     def notes(self, target: str) -> tuple[str, ...]:
         """What has to be said where the baseline does not fit the run."""
@@ -50,10 +58,32 @@ class Baseline:
 
 def read_baseline(path: Path) -> Baseline:
     """The baseline in a file that `--json` wrote. Raises BaselineError."""
+    value = _read_json(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
         certificate = Certificate.from_json(value)
-        return baseline_of(certificate, renamed=value["version"] < _NAMES_TELL_KINDS)
+    except CertificateError as error:
+        raise BaselineError(f"{path}: {error}") from error
+    return baseline_of(certificate, renamed=value["version"] < _NAMES_TELL_KINDS)
+
+
+def read_kernel_baseline(path: Path) -> Baseline:
+    """The same from what `poolproof kernels --json` wrote. Raises BaselineError."""
+    value = _read_json(path)
+    if not isinstance(value, dict) or value.get("format") != KERNEL_FORMAT:
+        raise BaselineError(
+            f'{path} is no report on a kernel: it lacks "format": "{KERNEL_FORMAT}"'
+        )
+    try:
+        findings = [KernelFinding.from_json(item) for item in value["findings"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BaselineError(f"{path}: a finding cannot be read ({error})") from error
+    identities = (Identity(finding.fingerprint, finding.kind) for finding in findings)
+    return Baseline(str(value.get("target")), dict.fromkeys(identities, frozenset({None})))
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BaselineError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -64,8 +94,6 @@ def read_baseline(path: Path) -> Baseline:
             "the file is damaged or cut short"
         ) from error
     except (ValueError, RecursionError) as error:
-        if isinstance(error, CertificateError):
-            raise BaselineError(f"{path}: {error}") from error
         raise BaselineError(f"{path} cannot be read as JSON: {error}") from error
 
 
@@ -74,16 +102,16 @@ def baseline_of(certificate: Certificate, *, renamed: bool = False) -> Baseline:
 
     Misuse of which an older certificate does not say the kind agrees with nothing.
     """
-    forms: dict[Identity, frozenset[Profile]] = {}
+    forms: dict[Identity, frozenset[Profile | None]] = {}
     for finding in certificate.findings:
         for form in finding.each_form:
             identity = form.identity
             if renamed:
                 identity = replace(identity, fingerprint=fingerprint_of(form.whole_trace()))
-            forms[identity] = forms.get(identity, frozenset()) | {_promises(form)}
+            forms[identity] = forms.get(identity, frozenset()) | {promises_of(form)}
     return Baseline(certificate.target, forms)
 
 
-def _promises(finding: Finding) -> Profile:
+def promises_of(finding: Finding) -> Profile:
     """The profile that the finding was judged under; what was assumed counts as said."""
     return replace(finding.trace.profile, assumed=())

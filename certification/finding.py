@@ -14,7 +14,7 @@ from typing import Any
 
 from poolproof.certification.json_fields import FieldError, Fields
 from poolproof.contract.trace import Trace, TraceError
-from poolproof.contract.violation import Violation
+from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.extent import Extent, beyond_small
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 
@@ -78,6 +78,16 @@ class Finding:
     def identity(self) -> Identity:
         """What it is known by again."""
         return Identity(self.fingerprint, self.kind)
+
+    @property
+    def identities(self) -> frozenset[Identity]:
+        """What it is known by again in each of its forms."""
+        return frozenset(form.identity for form in self.each_form)
+
+    @property
+    def severities(self) -> frozenset[Severity]:
+        """How bad it is in each of its forms."""
+        return frozenset(form.violation.severity for form in self.each_form)
 
     @property
     def each_form(self) -> tuple[Finding, ...]:

@@ -37,15 +37,15 @@ from poolproof.harness.isolation import (
     Lost,
     raise_if_ours,
 )
-from poolproof.kernels.interpreter import choose_interpreter, missing_packages
-from poolproof.kernels.report import (
+from poolproof.kernels.findings import (
     NOT_RUN,
     VIOLATED,
     CheckLine,
     CheckResult,
     KernelFinding,
-    KernelReport,
+    KernelRun,
 )
+from poolproof.kernels.interpreter import choose_interpreter, missing_packages
 
 if TYPE_CHECKING:
     from poolproof.kernels.case import Case
@@ -97,7 +97,7 @@ class Progress(Protocol):
     def end(self) -> None: ...
 
 
-def certify_kernel(job: KernelJob, progress: Progress, *, in_process: bool = False) -> KernelReport:
+def certify_kernel(job: KernelJob, progress: Progress, *, in_process: bool = False) -> KernelRun:
     """What all checks gave, in child processes unless there is no fork() or `in_process` says so.
 
     Raises TargetError when the target cannot be run.
@@ -112,12 +112,11 @@ def certify_kernel(job: KernelJob, progress: Progress, *, in_process: bool = Fal
         executor = Isolation(prepare, limits, workers=job.workers)
     try:
         with executor, tempfile.TemporaryDirectory(prefix="poolproof-kernel-") as folder:
-            report = _Certification(job, executor, Path(folder), progress).report()
+            run = _Certification(job, executor, Path(folder), progress).run()
     except ImporterError as error:
         raise error.as_known() from error
     progress.end()
-    report.seconds = time.monotonic() - began
-    return report
+    return replace(run, seconds=time.monotonic() - began)
 
 
 @dataclass(slots=True)
@@ -140,6 +139,8 @@ def _prepare(job: KernelJob) -> _Bench:
     device = choose_interpreter(job.device)
     import torch
 
+    # Once, for all workers.
+    importlib.import_module("poolproof.kernels.check_run")
     from poolproof.kernels.interpreter_speed import prepare_interpreter
 
     prepare_interpreter()
@@ -198,8 +199,8 @@ class _Announcer:
         self.beacon.bump()
 
 
-def _describe(bench: _Bench, _task: None, beacon: Beacon) -> tuple[KernelReport, list[str]]:
-    """The job: a report that says what is looked at and has no line yet, and all checks."""
+def _describe(bench: _Bench, _task: None, beacon: Beacon) -> tuple[KernelRun, list[str]]:
+    """The job: what is looked at, in a run that has no line yet, and the names of all checks."""
     from poolproof.kernels.check_run import head_of
     from poolproof.kernels.checks.catalogue import CHECKS
 
@@ -276,7 +277,7 @@ class _Certification:
         self._canaries = _Canaries()
         self._lost: dict[str, Lost] = {}
 
-    def report(self) -> KernelReport:
+    def run(self) -> KernelRun:
         """Everything in the order of the checks. Raises TargetError."""
         (described,) = self._executor.map(_describe, [None])
         match raise_if_ours(described):
@@ -357,24 +358,25 @@ class _Certification:
                 finding = replace(finding, case=words[0], words=words[1])
         self._results[check] = replace(result, finding=finding)
 
-    def _put_together(self, head: KernelReport, order: list[str]) -> KernelReport:
+    def _put_together(self, head: KernelRun, order: list[str]) -> KernelRun:
         results = [self._results[name] for name in order if name in self._results]
-        head.canaries_caught = list(self._canaries.caught)
-        head.canaries_missed = list(self._canaries.missed)
-        head.lines = [result.line for result in results]
-        head.findings = [result.finding for result in results if result.finding is not None]
-        head.ratios = {}
-        for precision, found in chain.from_iterable(result.ratios.items() for result in results):
-            head.ratios.setdefault(precision, []).extend(found)
+        lines = [result.line for result in results]
         if len(results) < len(order):
-            head.lines.append(
-                CheckLine(
-                    name="the checks that are left",
-                    sentence=f"not run after {MOST_CRASHES} crashes",
-                    result=NOT_RUN,
-                )
+            sentence = f"not run after {MOST_CRASHES} crashes"
+            lines.append(
+                CheckLine(name="the checks that are left", sentence=sentence, result=NOT_RUN)
             )
-        return head
+        ratios: dict[str, list[float]] = {}
+        for precision, found in chain.from_iterable(result.ratios.items() for result in results):
+            ratios.setdefault(precision, []).extend(found)
+        return replace(
+            head,
+            lines=tuple(lines),
+            findings=tuple(result.finding for result in results if result.finding is not None),
+            ratios=ratios,
+            canaries_caught=self._canaries.caught,
+            canaries_missed=self._canaries.missed,
+        )
 
 
 def _words(lost: Lost) -> str:

@@ -21,8 +21,7 @@ from poolproof.kernels.case import LAYOUTS, Case
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.checks.check import Check, Outcome
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.grammar import draw_case
-from poolproof.kernels.report import (
+from poolproof.kernels.findings import (
     HOLDS,
     NOT_APPLICABLE,
     UNSEEN,
@@ -31,8 +30,9 @@ from poolproof.kernels.report import (
     CheckLine,
     CheckResult,
     KernelFinding,
-    KernelReport,
+    KernelRun,
 )
+from poolproof.kernels.grammar import draw_case
 from poolproof.kernels.target import KernelTarget
 
 __all__ = [
@@ -72,9 +72,9 @@ Announce = Callable[[Case], None]
 """Called before each example, in case it is the last."""
 
 
-def head_of(target: KernelTarget, depth: Depth, seed: int) -> KernelReport:
-    """A report that says what was looked at, where and with what, and has no line yet."""
-    return KernelReport(
+def head_of(target: KernelTarget, depth: Depth, seed: int) -> KernelRun:
+    """A run of which nothing is known yet but what is looked at, where and with what."""
+    return KernelRun(
         target=target.name,
         version=target.version,
         source=target.source,
@@ -83,11 +83,11 @@ def head_of(target: KernelTarget, depth: Depth, seed: int) -> KernelReport:
         torch=str(torch.__version__),
         triton=_triton_version(),
         python=platform.python_version(),
-        level=str(depth),
+        depth=str(depth),
         seed=seed,
         declaration=target.declaration.to_json(),
-        assumed=list(target.declaration.assumed),
-        not_covered=_not_covered(target),
+        assumed=target.declaration.assumed,
+        not_covered=tuple(_not_covered(target)),
     )
 
 

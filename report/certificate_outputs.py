@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 
 from poolproof.certification.certificate import Certificate
+from poolproof.certification.kernel_certificate import KernelCertificate
 from poolproof.certification.known_findings import ENTRIES_FILE, entries_for
 from poolproof.certification.verdict import failing
 from poolproof.report.finding_report import plain_text
-from poolproof.report.junit_certificate import junit_certificate
-from poolproof.report.markdown_certificate import markdown_certificate
+from poolproof.report.junit_certificate import junit_certificate, junit_kernel_certificate
+from poolproof.report.kernels_picture import errors_picture
+from poolproof.report.markdown_certificate import markdown_certificate, markdown_kernel_certificate
 from poolproof.report.output_files import (
     OutputError,
     check_file,
@@ -23,58 +25,115 @@ from poolproof.report.output_files import (
     write_if_possible,
 )
 from poolproof.report.text_certificate import text_certificate
+from poolproof.report.text_kernel_certificate import text_kernel_certificate
 from poolproof.report.trace_files import DEFAULT_FOLDER, write_findings
 
-__all__ = ["Outputs"]
+__all__ = ["KernelOutputs", "Outputs"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
-    """Where the certificate goes: single files, and a folder that gets every form."""
+class _Files:
+    """Where a certificate goes: single files, and a folder that gets every form."""
 
     json_file: Path | None = None
     junit_file: Path | None = None
     markdown_file: Path | None = None
     folder: Path | None = None
 
+    picture_file: Path | None = None
+
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files that will be written, apart from traces."""
-        single = (self.json_file, self.junit_file, self.markdown_file)
-        names = ("certificate.json", "certificate.md", "junit.xml", "certificate.txt", ENTRIES_FILE)
-        folder = self.folder or DEFAULT_FOLDER
-        of_folder = [folder / name for name in names] if self.folder else [folder / ENTRIES_FILE]
-        return (*(path for path in single if path is not None), *of_folder)
+        return tuple(path for path in self._by_ending.values() if path is not None)
 
     def check(self) -> None:
         """See that everything can be written, before the work. Raises OutputError."""
-        for path in (self.json_file, self.junit_file, self.markdown_file):
+        for path in self._by_ending.values():
             if path is not None:
                 check_file(path)
         if self.folder is not None:
             check_folder(self.folder)
+
+    @property
+    def _by_ending(self) -> Mapping[str, Path | None]:
+        """The single files by the ending of the form that each gets."""
+        return {
+            ".json": self.json_file,
+            ".xml": self.junit_file,
+            ".md": self.markdown_file,
+            ".svg": self.picture_file,
+        }
+
+    def _write_forms(self, forms: Mapping[str, str]) -> None:
+        """Write each form into the file that was asked for, and under its name into the folder."""
+        for name, text in forms.items():
+            single = self._by_ending.get(Path(name).suffix)
+            if single is not None:
+                write_if_possible(single, text)
+            if self.folder is not None:
+                write_if_possible(self.folder / name, text)
+
+
+class Outputs(_Files):
+    """Where the certificate of an allocator goes, and its traces."""
+
+    __slots__ = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that will be written, apart from traces."""
+        names = ("certificate.json", "certificate.md", "junit.xml", "certificate.txt", ENTRIES_FILE)
+        folder = self.folder or DEFAULT_FOLDER
+        of_folder = [folder / name for name in names] if self.folder else [folder / ENTRIES_FILE]
+        return (*super().paths, *of_folder)
 
     def write(self, certificate: Certificate) -> Mapping[str, str]:
         """Write all forms of a judged certificate; the trace file of each fingerprint.
 
         What cannot be written is named on standard error, and the others are written.
         """
-        if self.json_file is not None:
-            write_if_possible(self.json_file, _json(certificate))
-        if self.junit_file is not None:
-            write_if_possible(self.junit_file, junit_certificate(certificate))
-        if self.markdown_file is not None:
-            write_if_possible(self.markdown_file, markdown_certificate(certificate))
+        forms = {
+            "certificate.json": _json(certificate),
+            "certificate.md": markdown_certificate(certificate),
+            "junit.xml": junit_certificate(certificate),
+        }
         if self.folder is None:
+            self._write_forms(forms)
             return _keep_traces(certificate)
         files = write_findings(self.folder, (*certificate.findings, *certificate.hardening))
         _write_entries(self.folder, certificate)
-        write_if_possible(self.folder / "certificate.json", _json(certificate))
-        write_if_possible(self.folder / "certificate.md", markdown_certificate(certificate))
-        write_if_possible(self.folder / "junit.xml", junit_certificate(certificate))
         text = plain_text(text_certificate(certificate, files))
-        write_if_possible(self.folder / "certificate.txt", text)
+        self._write_forms({**forms, "certificate.txt": text})
         return files
+
+
+class KernelOutputs(_Files):
+    """Where the certificate of a kernel goes. It has a picture of its errors, and no traces."""
+
+    __slots__ = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that will be written."""
+        names = ("report.json", "junit.xml", "report.md", "errors.svg", "report.txt")
+        of_folder = [self.folder / name for name in names] if self.folder else []
+        return (*super().paths, *of_folder)
+
+    def write(self, certificate: KernelCertificate) -> Path | None:
+        """Write all forms of a judged certificate; where its JSON is."""
+        kept = self.json_file or (self.folder and self.folder / "report.json")
+        where = None if kept is None else str(kept)
+        self._write_forms(
+            {
+                "report.json": json.dumps(certificate.to_json(), indent=1) + "\n",
+                "junit.xml": junit_kernel_certificate(certificate),
+                "report.md": markdown_kernel_certificate(certificate),
+                "errors.svg": errors_picture(certificate.run),
+                "report.txt": plain_text(text_kernel_certificate(certificate, where)),
+            }
+        )
+        return kept
 
 
 def _keep_traces(certificate: Certificate) -> Mapping[str, str]:

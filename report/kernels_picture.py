@@ -1,4 +1,4 @@
-"""The picture of a kernel report: the error of each output over its bound, one lane a precision.
+"""The picture of a kernel's run: the error of each output over its bound, one lane a precision.
 
 An SVG of its own, without fonts or scripts from elsewhere. The axis is logarithmic; right of the
 line at 1 an output is wrong.
@@ -10,7 +10,7 @@ import html
 import math
 from collections.abc import Iterator
 
-from poolproof.kernels.report import KernelReport
+from poolproof.kernels.findings import KernelRun
 
 __all__ = ["errors_picture"]
 
@@ -20,9 +20,9 @@ LOWEST, HIGHEST = -4.0, 1.0
 COLUMNS = 110
 
 
-def errors_picture(report: KernelReport) -> str:
+def errors_picture(run: KernelRun) -> str:
     """The picture as SVG text."""
-    lanes = {name: ratios for name, ratios in sorted(report.ratios.items()) if ratios}
+    lanes = {name: ratios for name, ratios in sorted(run.ratios.items()) if ratios}
     bottom = TOP + LANE * max(1, len(lanes))
     parts = [
         (
@@ -30,7 +30,7 @@ def errors_picture(report: KernelReport) -> str:
             f'width="{WIDTH}" font-family="sans-serif" font-size="13" role="img">'
         ),
         f'<rect width="{WIDTH}" height="{bottom + 44}" fill="#ffffff"/>',
-        f'<text x="16" y="24" font-size="15" fill="#222">{_escaped(_title(report))}</text>',
+        f'<text x="16" y="24" font-size="15" fill="#222">{_escaped(_title(run))}</text>',
         (
             '<text x="16" y="44" fill="#666">error of each output over the bound that a correct '
             "kernel keeps; right of the line an output is wrong</text>"
@@ -44,9 +44,9 @@ def errors_picture(report: KernelReport) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _title(report: KernelReport) -> str:
-    count = sum(len(ratios) for ratios in report.ratios.values())
-    return f"{report.target} ({report.version}), {count:,} batches on {report.device}"
+def _title(run: KernelRun) -> str:
+    count = sum(len(ratios) for ratios in run.ratios.values())
+    return f"{run.target} ({run.version}), {count:,} batches on {run.device}"
 
 
 def _place(ratio: float) -> float:

@@ -1,4 +1,4 @@
-"""The certificate in Markdown, for a pull request or the summary page of a CI run."""
+"""Certificates in Markdown, for a pull request or the summary page of a CI run."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from poolproof.certification.certificate import Certificate
+from poolproof.certification.kernel_certificate import KernelCertificate
 from poolproof.report.finding_report import finding_report, plain_text
 from poolproof.report.text_certificate import result_lines, verdict_line
 from poolproof.report.wording import in_a_template
 from poolproof.targets.target_spec import profile_words
 
-__all__ = ["markdown_certificate", "markdown_environment"]
+__all__ = ["markdown_certificate", "markdown_kernel_certificate"]
 
 
-def markdown_environment() -> Environment:
+def _environment() -> Environment:
     """Our templates, with filters that make any value harmless in Markdown."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
@@ -38,7 +39,7 @@ def markdown_certificate(certificate: Certificate) -> str:
         ("Hardening", [(f, plain_text(finding_report(f))) for f in certificate.hardening]),
     ]
     return (
-        markdown_environment()
+        _environment()
         .get_template("certificate.md")
         .render(
             certificate=certificate,
@@ -48,6 +49,14 @@ def markdown_certificate(certificate: Certificate) -> str:
             results=partial(result_lines, certificate),
             sections=sections,
         )
+    )
+
+
+def markdown_kernel_certificate(certificate: KernelCertificate) -> str:
+    """The same of a kernel."""
+    template = _environment().get_template("kernels.md")
+    return template.render(
+        certificate=certificate, run=certificate.run, verdict_line=verdict_line(certificate)
     )
 
 

@@ -17,15 +17,21 @@ from rich.text import Text
 
 from poolproof.certification.certificate import Certificate, StageOutcome, StageResult, Verdict
 from poolproof.certification.finding import Finding, FindingStatus
+from poolproof.certification.kernel_certificate import KernelCertificate
 from poolproof.certification.known_findings import ENTRIES_FILE
 from poolproof.certification.lab import UNFINISHED
-from poolproof.certification.verdict import failing, reasons_inconclusive
+from poolproof.certification.verdict import (
+    JudgedCertificate,
+    JudgedFinding,
+    failing,
+    reasons_inconclusive,
+)
 from poolproof.contract.outside import printable
 from poolproof.report.finding_report import finding_report
 from poolproof.report.wording import shell_line
 from poolproof.targets.target_spec import profile_words
 
-__all__ = ["result_lines", "text_certificate", "verdict_line"]
+__all__ = ["known_file_lines", "pairs", "result_lines", "text_certificate", "verdict_line"]
 
 MOST_REPORTS = 5
 """So many findings are drawn step by step; the others get their line alone."""
@@ -50,9 +56,9 @@ def text_certificate(
     files = trace_files or {}
     parts: list[RenderableType] = [
         Text(_first_line(certificate), style="bold"),
-        _pairs(_head(certificate)),
+        pairs(_head(certificate)),
         Padding(_stages(certificate), (1, 0)),
-        _pairs(_tail(certificate)),
+        pairs(_tail(certificate)),
     ]
     fails = failing(certificate)
     for finding in _reported_first(certificate.findings, fails)[:MOST_REPORTS]:
@@ -62,12 +68,12 @@ def text_certificate(
         report = finding_report(finding, files.get(finding.fingerprint))
         parts.append(Padding(Text("hardening, never a failure:", style="dim"), (1, 0, 0, 0)))
         parts.append(report)
-    parts.append(Padding(_pairs(_end(certificate)), (1, 0, 0, 0)))
+    parts.append(Padding(pairs(_end(certificate)), (1, 0, 0, 0)))
     if fails and not _unfinished(certificate):
         name = files.get(fails[0].fingerprint, fails[0].fingerprint)
         if fails[0].fingerprint in files:
             entries = Path(name).with_name(ENTRIES_FILE)
-            parts.append(_pairs(iter([("accept", f"{entries} has the entries for --known")])))
+            parts.append(pairs(iter([("accept", f"{entries} has the entries for --known")])))
         parts.append(shell_line("next", f"poolproof show {name}", _LABEL_WIDTH))
     return Group(*parts)
 
@@ -77,24 +83,32 @@ def _reported_first(findings: Iterable[Finding], fails: Sequence[Finding]) -> li
     return sorted(findings, key=lambda f: (f not in fails, f.violation.severity.rank))
 
 
-def verdict_line(certificate: Certificate) -> str:
+def verdict_line(certificate: Certificate | KernelCertificate) -> str:
     """The verdict with its counts, in one line."""
     assert certificate.verdict is not None, "judge the certificate first"
     if certificate.verdict is Verdict.INCONCLUSIVE:
         return f"INCONCLUSIVE: {'; '.join(reasons_inconclusive(certificate))}"
-    counts = [f"{len(failing(certificate))} new"]
+    statuses = [finding.status for finding in certificate.findings]
+    num_failing = len(failing(certificate))
+    counts = [f"{num_failing} new"]
     for status in (FindingStatus.KNOWN, FindingStatus.BASELINE):
-        number = sum(finding.status is status for finding in certificate.findings)
+        number = statuses.count(status)
         counts += [f"{number} {status.value}"] if number else []
-    passed = sum(f.status is FindingStatus.NEW for f in certificate.findings) - len(
-        failing(certificate)
-    )
+    passed = statuses.count(FindingStatus.NEW) - num_failing
     counts += [f"{passed} below --fail-on"] if passed else []
     fixed = len(certificate.fixed_known)
     counts += [f"{fixed} in the known file but fixed"] if fixed else []
     if certificate.verdict is Verdict.REFUSED:
         return f"REFUSED: {', '.join(counts)}"
     return "HOLDS" + (f": {', '.join(counts)}" if certificate.findings else "")
+
+
+def known_file_lines(certificate: JudgedCertificate[JudgedFinding]) -> Iterator[tuple[str, str]]:
+    """Which entries of the known file have to go."""
+    for fingerprint in certificate.fixed_known:
+        yield "fixed", f"{fingerprint} no longer fails: take it out of the known file"
+    for fingerprint in certificate.expired_known:
+        yield "expired", f"{fingerprint}: its entry in the known file counts no longer"
 
 
 def _first_line(certificate: Certificate) -> str:
@@ -191,10 +205,7 @@ def _tail(certificate: Certificate) -> Iterator[tuple[str, str]]:
 
 
 def _end(certificate: Certificate) -> Iterator[tuple[str, str]]:
-    for fingerprint in certificate.fixed_known:
-        yield "fixed", f"{fingerprint} no longer fails: take it out of the known file"
-    for fingerprint in certificate.expired_known:
-        yield "expired", f"{fingerprint}: its entry in the known file counts no longer"
+    yield from known_file_lines(certificate)
     hidden = len(certificate.findings) - MOST_REPORTS
     if hidden > 0:
         yield "more", f"{hidden} findings are not drawn here; --report DIR writes all of them"
@@ -207,12 +218,13 @@ def _unfinished(certificate: Certificate) -> list[StageResult]:
     return [stage for stage in certificate.stages if stage.stage == UNFINISHED]
 
 
-def _pairs(pairs: Iterator[tuple[str, str]]) -> Table:
+def pairs(rows: Iterator[tuple[str, str]], label_width: int = _LABEL_WIDTH) -> Table:
+    """Labels with what there is to say of each; a label that is repeated stands there once."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True, min_width=_LABEL_WIDTH)
+    table.add_column(style="dim", no_wrap=True, min_width=label_width)
     table.add_column(overflow="fold")
     last = ""
-    for label, value in pairs:
+    for label, value in rows:
         style = "bold red" if value.startswith("REFUSED") else ""
         table.add_row(label if label != last else "", Text(printable(value), style=style))
         last = label

@@ -160,7 +160,7 @@ def _certify_kernel(
     **options: Any,
 ) -> int:
     from poolproof.cli.kernels_command import certify_kernel, kernel_rules, refuse_for_kernels
-    from poolproof.report.kernels_outputs import KernelOutputs
+    from poolproof.report.certificate_outputs import KernelOutputs
     from poolproof.report.output_files import refuse_to_overwrite
 
     refuse_for_kernels(refused)

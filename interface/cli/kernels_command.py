@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from poolproof.certification.kernels_verdict import KernelRules
+    from poolproof.certification.verdict import Rules
     from poolproof.kernels.certification import KernelJob
-    from poolproof.report.kernels_outputs import KernelOutputs
+    from poolproof.report.certificate_outputs import KernelOutputs
 
 __all__ = ["certify_kernel", "is_kernel", "kernel_rules", "kernels_command", "refuse_for_kernels"]
 
@@ -91,7 +91,7 @@ def kernels_command(
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
     from poolproof.cli.target_argument import known_kernels, require
-    from poolproof.report.kernels_outputs import KernelOutputs
+    from poolproof.report.certificate_outputs import KernelOutputs
     from poolproof.report.output_files import refuse_to_overwrite
 
     outputs = KernelOutputs(
@@ -123,7 +123,7 @@ def certify_kernel(
     depth: str,
     seed: int,
     workers: int | None,
-    rules: KernelRules,
+    rules: Rules,
     outputs: KernelOutputs,
     in_process: bool,
 ) -> int:
@@ -171,20 +171,17 @@ def _job(target: str, *, depth: str, workers: int | None, **fields: Any) -> Kern
     )
 
 
-def kernel_rules(fail_on: str | None, known: Path | None, baseline: Path | None) -> KernelRules:
+def kernel_rules(fail_on: str | None, known: Path | None, baseline: Path | None) -> Rules:
     """What the user lets pass. Raises KnownFileError, BaselineError and usage errors."""
-    from poolproof.certification.kernels_verdict import (
-        KernelBaseline,
-        KernelRules,
-        read_kernel_baseline,
-    )
+    from poolproof.certification.baseline import Baseline, read_kernel_baseline
     from poolproof.certification.known_findings import KnownFindings, read_known_findings
+    from poolproof.certification.verdict import Rules
     from poolproof.cli.certify_command import severities
 
-    return KernelRules(
+    return Rules(
         fail_on=severities(fail_on),
         known=read_known_findings(known) if known else KnownFindings(),
-        baseline=read_kernel_baseline(baseline) if baseline else KernelBaseline(),
+        baseline=read_kernel_baseline(baseline) if baseline else Baseline(),
     )
 
 
@@ -212,7 +209,7 @@ def run_kernels(
     target: str,
     job: KernelJob,
     case: dict[str, Any] | None,
-    rules: KernelRules,
+    rules: Rules,
     outputs: KernelOutputs,
     *,
     in_process: bool,
@@ -221,26 +218,23 @@ def run_kernels(
     from dataclasses import replace
 
     from poolproof import __version__
-    from poolproof.certification.kernels_verdict import judge_kernel
+    from poolproof.certification.kernel_certificate import KernelCertificate
     from poolproof.certification.progress import progress_to
+    from poolproof.certification.verdict import failing, judge_kernel
     from poolproof.kernels import certification
-    from poolproof.report.kernels_text import kernels_text
     from poolproof.report.terminal import show
+    from poolproof.report.text_kernel_certificate import text_kernel_certificate
 
     with progress_to(sys.stderr) as progress:
-        report = certification.certify_kernel(
-            replace(job, case=case), progress, in_process=in_process
-        )
-    report.poolproof_version = __version__
-    judge_kernel(report, target, rules)
+        run = certification.certify_kernel(replace(job, case=case), progress, in_process=in_process)
+    unjudged = KernelCertificate.of(run, target, version=__version__, one_case=case is not None)
+    certificate = judge_kernel(unjudged, rules)
+    kept = outputs.write(certificate)
+    show(text_kernel_certificate(certificate, str(kept) if kept else None))
     if case is not None:
-        # One case cannot say that something is gone.
-        report.fixed_known = []
-    kept = outputs.write(report)
-    show(kernels_text(report, str(kept) if kept else None))
-    if case is not None:
-        return 1 if report.failing else 0
-    return report.exit_status
+        return int(bool(failing(certificate)))
+    assert certificate.verdict is not None
+    return certificate.verdict.exit_status
 
 
 def _cases_of(path: Path) -> list[dict[str, Any] | None]:
@@ -269,9 +263,9 @@ def _run_faulty(seed: int, json_file: Path | None) -> int:
     from poolproof.certification.progress import progress_to
     from poolproof.contract.target import TargetError
     from poolproof.kernels.interpreter import choose_interpreter, missing_packages
-    from poolproof.report.kernels_text import faulty_text
     from poolproof.report.output_files import write_file
     from poolproof.report.terminal import show
+    from poolproof.report.text_kernel_certificate import faulty_text
 
     if missing_packages():
         raise TargetError("the faulty kernels need triton: pip install 'poolproof[kernels]'")

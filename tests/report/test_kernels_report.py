@@ -8,45 +8,50 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
-from poolproof.certification.baseline import BaselineError
+from poolproof.certification.baseline import Baseline, BaselineError, read_kernel_baseline
+from poolproof.certification.certificate import Verdict
 from poolproof.certification.finding import Identity
-from poolproof.certification.kernels_verdict import (
-    KernelBaseline,
-    KernelRules,
-    judge_kernel,
-    read_kernel_baseline,
-)
+from poolproof.certification.kernel_certificate import KernelCertificate
 from poolproof.certification.known_findings import KnownFinding, KnownFindings
+from poolproof.certification.verdict import Rules, judge_kernel, reasons_inconclusive
 from poolproof.cli.command_line import main
 from poolproof.cli.kernels_command import is_kernel
 from poolproof.contract.violation import Severity
-from poolproof.harness.failure_kind import FailureKind
-from poolproof.kernels.report import CheckLine, KernelFinding, KernelReport
+from poolproof.kernels.findings import CheckLine, KernelFinding, KernelRun
+from poolproof.report.certificate_outputs import KernelOutputs
 from poolproof.report.finding_report import plain_text
-from poolproof.report.kernels_junit import kernels_junit
-from poolproof.report.kernels_outputs import KernelOutputs
+from poolproof.report.junit_certificate import junit_kernel_certificate
 from poolproof.report.kernels_picture import errors_picture
-from poolproof.report.kernels_text import faulty_text, kernels_text, kernels_verdict_line
+from poolproof.report.text_certificate import verdict_line
+from poolproof.report.text_kernel_certificate import faulty_text, text_kernel_certificate
 
 
-def report(**changes) -> KernelReport:
+def run(**changes) -> KernelRun:
     about = {
-        "poolproof_version": "0.1.0",
         "target": "mine.py:attend",
         "version": "1.2",
         "device": "cpu",
         "device_name": "x86_64",
         "torch": "2.13.0",
         "triton": "3.7.1",
-        "level": "quick",
+        "depth": "quick",
         "declaration": {"tail": "any", "features": ["softcap"], "out": True},
-        "assumed": ["tail"],
-        "lines": [CheckLine(name="dense", sentence="is dense", result="holds", examples=3,
-                            compared=3, max_ratio=0.25)],
+        "assumed": ("tail",),
+        "lines": (CheckLine(name="dense", sentence="is dense", result="holds", examples=3,
+                            compared=3, max_ratio=0.25),),
         "ratios": {"float32": [0.01, 0.25, 0.0], "bfloat16": [5.0]},
-        "canaries_caught": ["S1: no softmax"],
+        "canaries_caught": ("S1: no softmax",),
     }  # fmt: skip
-    return KernelReport(**{**about, **changes})
+    return KernelRun(**{**about, **changes})
+
+
+def judged(rules: Rules | None = None, **changes) -> KernelCertificate:
+    made = KernelCertificate.of(run(**changes), "mine.py:attend", version="0.1.0")
+    return judge_kernel(made, rules or Rules())
+
+
+def text_of(certificate: KernelCertificate, json_file: str | None = None) -> str:
+    return plain_text(text_kernel_certificate(certificate, json_file))
 
 
 FINDING = KernelFinding(
@@ -61,7 +66,7 @@ FINDING = KernelFinding(
 
 
 def test_a_report_that_holds():
-    text = plain_text(kernels_text(report()))
+    text = text_of(judged())
     assert "mine.py:attend, 1.2" in text
     assert "interpreted on the CPU; torch 2.13.0, triton 3.7.1" in text
     assert "dense          3         3          0.25   holds: is dense" in text
@@ -71,42 +76,41 @@ def test_a_report_that_holds():
 
 
 def test_a_report_that_refuses_says_how_to_see_it_again():
-    refused = report(findings=[FINDING])
-    text = plain_text(kernels_text(refused))
+    refused = judged(findings=(FINDING,))
+    text = text_of(refused)
     assert "value tail: wrong data of another request, silent" in text
     assert "smallest case: float32, 1/1" in text
     assert "mine.py line 3 in attend" in text
     assert "--json report.json, then poolproof kernels mine.py:attend --case report.json" in text
-    assert "again    poolproof kernels mine.py:attend --case r.json" in plain_text(
-        kernels_text(refused, "r.json")
-    )
-    assert (refused.verdict, refused.exit_status) == ("REFUSED", 1)
+    again = "again    poolproof kernels mine.py:attend --case r.json"
+    assert again in text_of(refused, "r.json")
+    assert refused.verdict is Verdict.REFUSED
 
 
 def test_a_report_that_says_too_little_is_inconclusive():
     unseen = CheckLine(name="swap", sentence="", result="nothing to compare", note="")
-    little = report(lines=[unseen], canaries_missed=["S2: scale"], canaries_caught=[])
-    assert little.reasons_inconclusive() == [
+    little = judged(lines=(unseen,), canaries_missed=("S2: scale",), canaries_caught=())
+    assert reasons_inconclusive(little) == (
         "canary not caught: S2: scale",
         "swap: nothing to compare",
-    ]
-    assert little.exit_status == 2
-    assert "INCONCLUSIVE: canary not caught" in plain_text(kernels_text(little))
-    assert report(lines=[]).reasons_inconclusive() == ["no check was run"]
+    )
+    assert little.verdict is Verdict.INCONCLUSIVE
+    assert "INCONCLUSIVE: canary not caught" in text_of(little)
+    assert reasons_inconclusive(judged(lines=())) == ("no check was run",)
 
 
 def test_without_canaries_the_report_says_so():
-    text = plain_text(kernels_text(report(canaries_caught=[], device="cuda")))
+    text = text_of(judged(canaries_caught=(), device="cuda"))
     assert "not checked here: faulty kernels run in the interpreter alone" in text
 
 
 def test_a_large_ratio_is_short():
     line = CheckLine(name="dense", sentence="", result="VIOLATED", max_ratio=123456.7)
-    assert "1.2e+05" in plain_text(kernels_text(report(lines=[line])))
+    assert "1.2e+05" in text_of(judged(lines=(line,)))
 
 
 def test_the_picture_is_well_formed_and_marks_what_is_wrong():
-    picture = errors_picture(report(target="<mine>"))
+    picture = errors_picture(run(target="<mine>"))
     root = ET.fromstring(picture)  # noqa: S314 -- our own text
     assert root.tag.endswith("svg")
     assert "&lt;mine&gt;" in picture
@@ -116,7 +120,7 @@ def test_the_picture_is_well_formed_and_marks_what_is_wrong():
 
 
 def test_a_picture_of_nothing_says_so():
-    assert "no output was measured" in errors_picture(report(ratios={}))
+    assert "no output was measured" in errors_picture(run(ratios={}))
 
 
 def test_the_faulty_kernels_that_are_not_seen_stand_out():
@@ -168,51 +172,77 @@ def test_a_finding_has_a_name_that_no_size_or_number_changes():
     assert windowed.fingerprint != FINDING.fingerprint
 
 
-BEFORE = KernelBaseline("mine.py:attend", frozenset({FINDING.fingerprint}))
+IDENTITY = Identity(FINDING.fingerprint, FINDING.kind)
+BEFORE = Baseline("mine.py:attend", {IDENTITY: frozenset({None})})
 
 
 def known(fingerprint: str, until: str = "2999-01-01") -> KnownFindings:
-    identity = Identity(fingerprint, FailureKind(FINDING.check, FINDING.severity, "kernel"))
+    identity = replace(IDENTITY, fingerprint=fingerprint)
     entry = KnownFinding((identity,), "link", "reason", dt.date.fromisoformat(until))
     return KnownFindings((entry,), dt.date(2026, 1, 1))
-
-
-def judged(rules: KernelRules, **changes) -> KernelReport:
-    made = report(findings=[FINDING], **changes)
-    judge_kernel(made, "mine.py:attend", rules)
-    return made
 
 
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        (KernelRules(), "REFUSED: 1 finding"),
-        (KernelRules(known=known(FINDING.fingerprint)), "HOLDS: 1 known"),
-        (KernelRules(baseline=BEFORE), "HOLDS: 1 baseline"),
-        (KernelRules(baseline=replace(BEFORE, target="other.py:f")), "REFUSED: 1 finding"),
-        (KernelRules(fail_on=(Severity.CRASH,)), "HOLDS: 1 below --fail-on"),
+        (Rules(), "REFUSED: 1 new"),
+        (Rules(known=known(FINDING.fingerprint)), "HOLDS: 0 new, 1 known"),
+        (Rules(baseline=BEFORE), "HOLDS: 0 new, 1 baseline"),
+        (Rules(baseline=replace(BEFORE, target="other.py:f")), "REFUSED: 1 new"),
+        (Rules(fail_on=(Severity.CRASH,)), "HOLDS: 0 new, 1 below --fail-on"),
         (
-            KernelRules(known=known("f-00000000")),
-            "REFUSED: 1 finding, 1 in the known file but fixed",
+            Rules(known=known("f-00000000")),
+            "REFUSED: 1 new, 1 in the known file but fixed",
         ),
-        (KernelRules(known=known(FINDING.fingerprint, "2020-01-01")), "REFUSED: 1 finding"),
+        (Rules(known=known(FINDING.fingerprint, "2020-01-01")), "REFUSED: 1 new"),
     ],
 )
 def test_what_is_accepted_does_not_fail_a_run(rules, words):
-    assert kernels_verdict_line(judged(rules)) == words
+    assert verdict_line(judged(rules, findings=(FINDING,))) == words
 
 
-def test_a_judged_report_is_the_same_after_json():
-    made = judged(KernelRules(known=known(FINDING.fingerprint)))
-    assert KernelReport.from_json(made.to_json()) == made
+def test_what_has_expired_is_not_put_off_by_the_baseline():
+    rules = Rules(known=known(FINDING.fingerprint, "2020-01-01"), baseline=BEFORE)
+    made = judged(rules, findings=(FINDING,))
+    assert verdict_line(made) == "REFUSED: 1 new"
+    assert made.expired_known == (FINDING.fingerprint,)
+
+
+def test_an_entry_may_name_the_rows_of_the_target():
+    entries = known(FINDING.fingerprint)
+    (entry,) = entries.entries
+    made = KernelCertificate.of(run(findings=(FINDING,)), "mine.py:attend[tail=any]", version="0")
+    for target, verdict in (
+        ("mine.py:attend[tail=any]", Verdict.HOLDS),
+        ("mine.py:attend", Verdict.REFUSED),
+    ):
+        rules = Rules(known=replace(entries, entries=(replace(entry, target=target),)))
+        assert judge_kernel(made, rules).verdict is verdict
+
+
+def test_one_case_cannot_say_that_something_is_gone():
+    made = KernelCertificate.of(run(), "mine.py:attend", version="0", one_case=True)
+    assert judge_kernel(made, Rules(known=known("f-00000000"))).fixed_known == ()
+
+
+def test_the_json_has_the_run_and_how_it_was_judged():
+    made = judged(Rules(known=known(FINDING.fingerprint)), findings=(FINDING,)).to_json()
+    assert (made["format"], made["version_of_format"]) == ("poolproof-kernels", 1)
+    assert (made["verdict"], made["poolproof_version"]) == ("HOLDS", "0.1.0")
+    assert made["level"] == "quick"
+    assert made["lines"][0]["max_ratio"] == 0.25
+    (finding,) = made["findings"]
+    assert (finding["fingerprint"], finding["status"]) == (FINDING.fingerprint, "known")
+    assert KernelFinding.from_json(finding) == FINDING
 
 
 def test_a_finding_is_a_failure_in_junit_and_an_accepted_one_is_skipped():
-    refused = ET.fromstring(kernels_junit(judged(KernelRules())))  # noqa: S314 -- our own text
+    refused = ET.fromstring(junit_kernel_certificate(judged(findings=(FINDING,))))  # noqa: S314 -- our own text
     assert refused.get("failures") == "1"
     failure = next(refused.iter("failure"))
     assert failure.get("type") == "wrong-data-of-another"
-    accepted = kernels_junit(judged(KernelRules(known=known(FINDING.fingerprint))))
+    rules = Rules(known=known(FINDING.fingerprint))
+    accepted = junit_kernel_certificate(judged(rules, findings=(FINDING,)))
     assert ET.fromstring(accepted).get("failures") == "0"  # noqa: S314 -- our own text
     assert "known, does not fail the run" in accepted
 
@@ -222,22 +252,20 @@ def test_junit_has_what_was_left_out_and_what_was_missed():
         CheckLine(name="swap", sentence="", result="not applicable"),
         CheckLine(name="dense", sentence="", result="not run"),
     ]
-    made = judged(
-        KernelRules(known=known("f-00000000")), lines=lines, canaries_missed=["S2: the scale"]
-    )
-    root = ET.fromstring(kernels_junit(made))  # noqa: S314 -- our own text
+    made = judged(findings=(FINDING,), lines=tuple(lines), canaries_missed=("S2: the scale",))
+    root = ET.fromstring(junit_kernel_certificate(made))  # noqa: S314 -- our own text
     assert (root.get("errors"), root.get("skipped")) == ("2", "1")
 
 
 def test_every_form_is_written_into_a_folder(tmp_path):
     outputs = KernelOutputs(folder=tmp_path / "r", markdown_file=tmp_path / "one.md")
     outputs.check()
-    made = judged(KernelRules(baseline=BEFORE))
+    made = judged(Rules(baseline=BEFORE), findings=(FINDING,))
     assert outputs.write(made) == tmp_path / "r" / "report.json"
     names = {"report.json", "report.md", "report.txt", "junit.xml", "errors.svg"}
     assert {path.name for path in (tmp_path / "r").iterdir()} == names
     markdown = (tmp_path / "one.md").read_text()
-    assert markdown.startswith("# HOLDS: 1 baseline")
+    assert markdown.startswith("# HOLDS: 0 new, 1 baseline")
     assert "NaN \\<spreads\\>" in markdown
     assert read_kernel_baseline(tmp_path / "r" / "report.json") == BEFORE
 

@@ -1,6 +1,7 @@
-"""What a kernel certification found, as plain values: they go to text, JSON, JUnit and the picture.
+"""What the checks of a kernel found, as plain values.
 
-Nothing here needs torch, so that the command line can print a report that a child process made.
+Nothing here needs torch, so that a process without it can judge and print what a worker found.
+`certification/kernel_certificate.py` is what comes of it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poolproof.contract.violation import Severity
+from poolproof.harness.failure_kind import FailureKind
 
-__all__ = ["FORMAT", "CheckLine", "CheckResult", "KernelFinding", "KernelReport"]
-
-FORMAT = "poolproof-kernels"
+__all__ = ["CheckLine", "CheckResult", "KernelFinding", "KernelRun"]
 
 HOLDS = "holds"
 VIOLATED = "VIOLATED"
@@ -47,10 +47,7 @@ class CheckLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFinding:
-    """One broken promise, with the smallest case that shows it.
-
-    `status` is "new", "known" (an accepted finding) or "baseline" (an earlier report has it).
-    """
+    """One broken promise, with the smallest case that shows it."""
 
     check: str
     severity: Severity
@@ -59,7 +56,6 @@ class KernelFinding:
     words: str
     example: int
     frames: tuple[str, ...] = ()
-    status: str = "new"
 
     @property
     def fingerprint(self) -> str:
@@ -78,11 +74,15 @@ class KernelFinding:
         words = "\0".join((self.check, self.severity.value, sentence, *needs))
         return f"f-{hashlib.blake2b(words.encode(), digest_size=4).hexdigest()}"
 
+    @property
+    def kind(self) -> FailureKind:
+        """What an entry of a known file has to agree with; its `invariant` is the check."""
+        return FailureKind(self.check, self.severity, "kernel")
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
             "fingerprint": self.fingerprint,
-            "status": self.status,
             "check": self.check,
             "severity": self.severity.value,
             "sentence": self.sentence,
@@ -109,15 +109,14 @@ class CheckResult:
     ratios: Mapping[str, list[float]] = field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
-class KernelReport:
-    """A kernel certification. `ratios` are errors over bounds of dense examples, by precision.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelRun:
+    """What all checks of one target gave, and what was looked at, where and with what.
 
-    `fixed_known` and `expired_known` are entries of the known file; `fail_on` are the severities
-    that fail the run.
+    `ratios` are errors over bounds of dense examples, by precision. How the run is judged is no
+    business of this layer.
     """
 
-    poolproof_version: str = ""
     target: str = ""
     version: str = ""
     source: str = ""
@@ -126,31 +125,20 @@ class KernelReport:
     torch: str = ""
     triton: str = ""
     python: str = ""
-    level: str = ""
+    depth: str = ""
     seed: int = 0
-    declaration: dict[str, Any] = field(default_factory=dict)
-    assumed: list[str] = field(default_factory=list)
-    lines: list[CheckLine] = field(default_factory=list)
-    findings: list[KernelFinding] = field(default_factory=list)
-    ratios: dict[str, list[float]] = field(default_factory=dict)
-    canaries_caught: list[str] = field(default_factory=list)
-    canaries_missed: list[str] = field(default_factory=list)
-    not_covered: list[str] = field(default_factory=list)
+    declaration: Mapping[str, Any] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+    lines: tuple[CheckLine, ...] = ()
+    findings: tuple[KernelFinding, ...] = ()
+    ratios: Mapping[str, list[float]] = field(default_factory=dict)
+    canaries_caught: tuple[str, ...] = ()
+    canaries_missed: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
     seconds: float = 0.0
-    fixed_known: list[str] = field(default_factory=list)
-    expired_known: list[str] = field(default_factory=list)
-    fail_on: list[str] = field(default_factory=lambda: [severity.value for severity in Severity])
 
     @property
-    def failing(self) -> list[KernelFinding]:
-        """The findings that fail the run."""
-        return [
-            finding
-            for finding in self.findings
-            if finding.status == "new" and finding.severity.value in self.fail_on
-        ]
-
-    def reasons_inconclusive(self) -> list[str]:
+    def reasons_inconclusive(self) -> tuple[str, ...]:
         """Why the run says less than it should; empty if it says all."""
         reasons = [f"canary not caught: {name}" for name in self.canaries_missed]
         reasons += [
@@ -158,37 +146,18 @@ class KernelReport:
             for line in self.lines
             if line.result in {UNSEEN, NOT_RUN}
         ]
-        if not self.lines:
-            reasons.append("no check was run")
-        return reasons
-
-    @property
-    def verdict(self) -> str:
-        """REFUSED, INCONCLUSIVE or HOLDS; a violation beats the rest."""
-        if self.failing or self.fixed_known:
-            return "REFUSED"
-        return "INCONCLUSIVE" if self.reasons_inconclusive() else "HOLDS"
-
-    @property
-    def exit_status(self) -> int:
-        """0 holds, 1 refused, 2 inconclusive."""
-        return {"HOLDS": 0, "REFUSED": 1, "INCONCLUSIVE": 2}[self.verdict]
+        return tuple(reasons) if self.lines else (*reasons, "no check was run")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, with a format mark."""
-        plain = {name: getattr(self, name) for name in self.__slots__}
+        """Plain values."""
+        # In files a depth has always been called a level.
+        plain = {
+            "level" if name == "depth" else name: getattr(self, name) for name in self.__slots__
+        }
         plain["lines"] = [line.to_json() for line in self.lines]
         plain["findings"] = [finding.to_json() for finding in self.findings]
         plain["ratios"] = {
             name: [round(ratio, 4) for ratio in ratios] for name, ratios in self.ratios.items()
         }
         plain["seconds"] = round(self.seconds, 1)
-        return {"format": FORMAT, "version_of_format": 1, "verdict": self.verdict, **plain}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> KernelReport:
-        """What `to_json` wrote."""
-        plain = {name: value[name] for name in cls.__slots__ if name in value}
-        plain["lines"] = [CheckLine(**line) for line in value["lines"]]
-        plain["findings"] = [KernelFinding.from_json(item) for item in value["findings"]]
-        return cls(**plain)
+        return plain
