@@ -155,9 +155,9 @@ def prefill() -> dict[str, Any]:
 
 def worst_ratios(examples: int) -> dict[str, float]:
     """Largest error over its bound for each precision, over drawn cases."""
-    from poolproof.kernels.builtin import paged_target
     from poolproof.kernels.checks.catalogue import CHECKS
     from poolproof.kernels.grammar import draw_case
+    from poolproof.kernels.target import paged_target
 
     target, draw = paged_target("cuda"), random.Random(2026)
     worst: dict[str, float] = {}

@@ -43,10 +43,10 @@ def measure(examples: int) -> dict[str, Any]:
     import torch
     import triton
 
-    from poolproof.kernels.builtin import paged_target
     from poolproof.kernels.checks.catalogue import CHECKS
     from poolproof.kernels.grammar import draw_case
-    from poolproof.kernels.interpreter_speed import prepare_interpreter
+    from poolproof.kernels.interpreter import prepare_interpreter
+    from poolproof.kernels.target import paged_target
 
     torch.set_num_threads(1)
     prepare_interpreter()

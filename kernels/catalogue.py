@@ -42,7 +42,7 @@ class BuiltIn:
         return maker(device)
 
 
-_OURS = "poolproof.kernels.builtin"
+_OURS = "poolproof.kernels.target"
 _PEERS = "poolproof.kernels.peers"
 BUILT_INS: dict[str, BuiltIn] = {
     "paged": BuiltIn("our Triton kernels", ("torch", "triton"), _OURS, "paged_target"),

@@ -62,7 +62,6 @@ START_TIMEOUT_S = 600.0
 NO_LIMIT_MIB = 1 << 26
 """More than any address space: CUDA and the check of 64-bit offsets map far more than they use."""
 
-NUM_CANARIES = 8
 _CANARIES = "canaries"
 
 
@@ -141,7 +140,7 @@ def _prepare(job: KernelJob) -> _Bench:
 
     # Once, for all workers.
     importlib.import_module("poolproof.kernels.check_run")
-    from poolproof.kernels.interpreter_speed import prepare_interpreter
+    from poolproof.kernels.interpreter import prepare_interpreter
 
     prepare_interpreter()
     # Kernels this small lose more by threads than they gain, and threads do not survive a fork.
@@ -252,13 +251,13 @@ class _Canaries:
 def _canaries(target: KernelTarget) -> _Canaries:
     if target.device != "cpu" or missing_packages():
         return _Canaries()
-    from poolproof.kernels.specimens.catalogue import CANARIES, SPECIMENS, catch
+    from poolproof.kernels.faulty_kernels import CANARIES, FAULTY_KERNELS, catch
 
     caught: list[str] = []
     missed: list[str] = []
-    for specimen in map(SPECIMENS.__getitem__, CANARIES):
-        is_caught = len(catch(specimen)) == len(specimen.checks)
-        (caught if is_caught else missed).append(f"{specimen.id}: {specimen.title}")
+    for faulty in map(FAULTY_KERNELS.__getitem__, CANARIES):
+        is_caught = len(catch(faulty)) == len(faulty.checks)
+        (caught if is_caught else missed).append(f"{faulty.id}: {faulty.title}")
     return _Canaries(tuple(caught), tuple(missed))
 
 

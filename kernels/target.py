@@ -1,4 +1,4 @@
-"""A paged-attention target: a function, what it declares, and how it is called.
+"""A paged-attention target: a function, what it declares, how it is called; and our own two.
 
 The function takes the tensors of `PagedBatch` in their order and the fields of `AttentionOptions`
 as keywords, `out` as well if it declares that; it returns the output. It carries its declaration as
@@ -18,9 +18,16 @@ from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.declaration import Declaration
 
 if TYPE_CHECKING:
-    from poolproof.kernels.serving.served_manager import ServedManager
+    from poolproof.kernels.serving.manager_engine import ServedManager
 
-__all__ = ["Attention", "BadOutputError", "KernelTarget", "Storage"]
+__all__ = [
+    "Attention",
+    "BadOutputError",
+    "KernelTarget",
+    "Storage",
+    "gather_target",
+    "paged_target",
+]
 
 Attention = Callable[..., Any]
 
@@ -82,3 +89,39 @@ class KernelTarget:
         if result.dtype != batch.query.dtype:
             raise BadOutputError(f"returned {result.dtype} for a query of {batch.query.dtype}")
         return result
+
+
+def paged_target(device: str) -> KernelTarget:
+    """Our Triton kernels; interpreted on a CPU, compiled on a GPU."""
+    import triton
+
+    from poolproof.kernels.paged.attention import paged_attention
+    from poolproof.kernels.paged.block_copy import copy_blocks, swap_blocks
+    from poolproof.kernels.paged.cache_write import reshape_and_cache
+
+    return KernelTarget(
+        name="paged",
+        attend=paged_attention,
+        declaration=Declaration(out=True),
+        version=f"triton {triton.__version__}",
+        source="poolproof.kernels.paged",
+        device=device,
+        uses_triton=True,
+        storage=Storage(reshape_and_cache, copy_blocks, swap_blocks),
+    )
+
+
+def gather_target(device: str) -> KernelTarget:
+    """The torch reference: one sequence after another, so that its bits depend on no batch."""
+    import torch
+
+    from poolproof.kernels.gather import gather_attention
+
+    return KernelTarget(
+        name="gather",
+        attend=gather_attention,
+        declaration=Declaration(out=True),
+        version=f"torch {torch.__version__}",
+        source="poolproof.kernels.gather",
+        device=device,
+    )

@@ -270,17 +270,17 @@ def _run_faulty(seed: int, json_file: Path | None) -> int:
     if missing_packages():
         raise TargetError("the faulty kernels need triton: pip install 'poolproof[kernels]'")
     choose_interpreter("cpu")
-    from poolproof.kernels.interpreter_speed import prepare_interpreter
-    from poolproof.kernels.specimens.catalogue import SPECIMENS, catch
+    from poolproof.kernels.faulty_kernels import FAULTY_KERNELS, catch
+    from poolproof.kernels.interpreter import prepare_interpreter
 
     prepare_interpreter()
     rows = []
     with progress_to(sys.stderr) as progress:
-        progress.begin("faulty kernels", len(SPECIMENS))
-        for specimen in SPECIMENS.values():
-            caught = catch(specimen, seed)
-            rows.append({"id": specimen.id, "title": specimen.title, "thread": specimen.thread,
-                         "checks": list(specimen.checks), "examples": caught})  # fmt: skip
+        progress.begin("faulty kernels", len(FAULTY_KERNELS))
+        for faulty in FAULTY_KERNELS.values():
+            caught = catch(faulty, seed)
+            rows.append({"id": faulty.id, "title": faulty.title, "thread": faulty.thread,
+                         "checks": list(faulty.checks), "examples": caught})  # fmt: skip
             progress.advance(1)
         progress.end()
     if json_file is not None:

@@ -15,7 +15,7 @@ from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.harness.manager_driver import ManagerCampaign
-from poolproof.kernels.serving.served_manager import ServedManager
+from poolproof.kernels.serving.manager_engine import ServedManager
 from poolproof.reference.native_manager import NativeSequenceManager
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Make

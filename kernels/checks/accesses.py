@@ -10,11 +10,10 @@ from poolproof.contract.violation import Severity
 from poolproof.kernels.batch import AttentionOptions, PagedBatch
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.checks.check import Check, Outcome
-from poolproof.kernels.interpreter_speed import check_overflow
+from poolproof.kernels.interpreter import check_overflow
 from poolproof.kernels.oracle import dense_attention
-from poolproof.kernels.read_sets.compare import named_tensors, unlawful_accesses
-from poolproof.kernels.read_sets.recorder import recorded
-from poolproof.kernels.relations.batching import chosen
+from poolproof.kernels.read_sets import named_tensors, recorded, unlawful_accesses
+from poolproof.kernels.relations import chosen
 from poolproof.kernels.target import KernelTarget
 
 __all__ = ["ACCESS_CHECKS"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from poolproof.kernels.checks.accesses import ACCESS_CHECKS
 from poolproof.kernels.checks.check import Check
 from poolproof.kernels.checks.dense import DENSE_CHECKS
-from poolproof.kernels.checks.managers import MANAGER_CHECKS
 from poolproof.kernels.checks.related import RELATION_CHECKS
-from poolproof.kernels.checks.serving import SERVING_CHECKS
+from poolproof.kernels.checks.serving import MANAGER_CHECKS, SERVING_CHECKS
 from poolproof.kernels.checks.storage import STORAGE_CHECKS
 
 __all__ = ["CHECKS"]

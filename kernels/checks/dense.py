@@ -9,8 +9,8 @@ from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.checks.check import Check, Outcome
 from poolproof.kernels.oracle import Expected, dense_attention
-from poolproof.kernels.read_sets.compare import named_tensors
-from poolproof.kernels.relations.relation import differing_rows, same_bits
+from poolproof.kernels.read_sets import named_tensors
+from poolproof.kernels.relations import differing_rows, same_bits
 from poolproof.kernels.target import KernelTarget
 
 __all__ = ["DENSE_CHECKS", "rows_with_keys", "sentence_for"]

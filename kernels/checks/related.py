@@ -7,14 +7,13 @@ import random
 import torch
 
 from poolproof.contract.violation import Severity
+from poolproof.kernels.batch import ownership
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.checks.check import Check, Outcome
 from poolproof.kernels.checks.dense import rows_with_keys
 from poolproof.kernels.declaration import PROMISES
 from poolproof.kernels.oracle import dense_attention
-from poolproof.kernels.ownership import ownership
-from poolproof.kernels.relations.catalogue import RELATIONS
-from poolproof.kernels.relations.relation import Relation, Subject, differing_rows, same_bits
+from poolproof.kernels.relations import RELATIONS, Relation, Subject, differing_rows, same_bits
 from poolproof.kernels.target import KernelTarget
 
 __all__ = ["RELATION_CHECKS", "broken_relation", "relation_applies"]

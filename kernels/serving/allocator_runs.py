@@ -17,14 +17,12 @@ from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.kernels.builtin import gather_target
-from poolproof.kernels.serving.engine import AllocatorBrokeError
-from poolproof.kernels.serving.forward import WrongOutputError
-from poolproof.kernels.serving.manager_engine import ManagerEngine
-from poolproof.kernels.serving.manager_session import ManagerSession
+from poolproof.kernels.serving.forward import AllocatorBrokeError, WrongOutputError
+from poolproof.kernels.serving.manager_engine import ManagerEngine, windows_of
+from poolproof.kernels.serving.manager_traffic import ManagerTraffic
 from poolproof.kernels.serving.model import TinyModel
-from poolproof.kernels.serving.served_groups import windows_of
-from poolproof.kernels.serving.session import ServingSession
+from poolproof.kernels.serving.pool_engine import ServingSession
+from poolproof.kernels.target import gather_target
 
 __all__ = ["AllocatorRun", "serve_manager", "serve_pool"]
 
@@ -91,7 +89,7 @@ def serve_manager(setup: Trace, make: Make, seed: str, bump: Bump) -> AllocatorR
         int(setup.options["block_size"]),
         model,
     )
-    session = ManagerSession(engine, draw.randrange, bump)
+    session = ManagerTraffic(engine, draw.randrange, bump)
     violation = _broken(lambda: session.run(OPERATIONS))
     setup = replace(setup, num_blocks=num_blocks, options={**setup.options, "seed": seed})
     return AllocatorRun(

@@ -22,9 +22,13 @@ from poolproof.kernels.serving.memory import CacheMemory, Written
 from poolproof.kernels.serving.model import TinyModel
 from poolproof.kernels.target import KernelTarget
 
-__all__ = ["TOLERANCE", "ForwardPass", "Part", "WrongOutputError"]
+__all__ = ["TOLERANCE", "AllocatorBrokeError", "ForwardPass", "Part", "WrongOutputError"]
 
 TOLERANCE = 2e-3
+
+
+class AllocatorBrokeError(Exception):
+    """The allocator raised where it may not, or answered with something else than blocks."""
 
 
 class WrongOutputError(Exception):

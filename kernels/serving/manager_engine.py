@@ -7,14 +7,18 @@ that answers in its own way; `commands` are those that were given.
 
 Groups of full attention and of sliding windows are driven. Chunked attention and recurrent states
 cannot be said in the words of a paged kernel, and transfers from elsewhere (`load`) are left out.
+Which managers there are is decided by whoever certifies: kernels know no allocator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 from poolproof.contract.commands import Command, Reset
+from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import (
     Abort,
     Accept,
@@ -33,20 +37,176 @@ from poolproof.contract.manager_commands import (
     Truncate,
 )
 from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_target import MANAGER_METHODS, manager_capabilities_of
+from poolproof.contract.trace import Trace
 from poolproof.kernels.batch import PagedBatch
-from poolproof.kernels.serving.engine import AllocatorBrokeError
-from poolproof.kernels.serving.forward import ForwardPass, Part
-from poolproof.kernels.serving.live_sequence import LiveSequence, extended
-from poolproof.kernels.serving.manager_calls import ManagerCalls, Pairs
+from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.serving.forward import AllocatorBrokeError, ForwardPass, Part
 from poolproof.kernels.serving.memory import CacheMemory
 from poolproof.kernels.serving.model import TinyModel
-from poolproof.kernels.serving.served_groups import why_not_served, windows_of
 from poolproof.kernels.target import KernelTarget
 
-__all__ = ["ManagerEngine"]
+__all__ = [
+    "FollowedManager",
+    "LiveSequence",
+    "ManagerEngine",
+    "Pairs",
+    "ServedManager",
+    "extended",
+    "why_not_served",
+    "windows_of",
+]
 
 
-class ManagerEngine(ManagerCalls):
+def why_not_served(profile: ManagerProfile) -> str | None:
+    """Why managers of this profile cannot be driven here; None where they can."""
+    kinds = {group.kind for group in profile.groups} - {"full", "sliding"}
+    if kinds:
+        return f"{' and '.join(sorted(kinds))} groups are nothing that a paged kernel reads"
+    return None
+
+
+def windows_of(profile: ManagerProfile) -> tuple[int | None, ...]:
+    """The sliding window of each group, None for full attention."""
+    return tuple(group.window if group.kind == "sliding" else None for group in profile.groups)
+
+
+@dataclass(slots=True)
+class LiveSequence:
+    """A sequence that a manager serves, as far as its caller has to know it.
+
+    The contract says what a caller may ask for (docs/managers.md); the rules here are those of a
+    caller that asks for nothing else. They need the tables that the manager shows, and no model of
+    it. `computed` tokens have their keys in the caches, `scheduled` ones get them in the next
+    step. `place` is "device", "host" or "nowhere" (preempted). Sequences that were forked from one
+    another are one `family`, and are swapped together. `worker_tables` are what the manager
+    reported, where it reports changes alone.
+    """
+
+    seq_id: int
+    chain: TokenChain
+    family: int
+    computed: int = 0
+    scheduled: int = 0
+    drafts: tuple[int, ...] = ()
+    drafts_computed: bool = False
+    place: str = "device"
+    worker_tables: list[list[int]] = field(default_factory=list)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens without drafts."""
+        return len(self.chain.tokens)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it holds blocks of the device."""
+        return self.place == "device"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing of it waits for a step or for the end of its drafts."""
+        return self.is_running and not self.scheduled and not self.drafts
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is settled and computed to its last token."""
+        return self.is_settled and self.computed == self.num_tokens
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether further tokens may be appended."""
+        whole = self.computed + self.scheduled == self.num_tokens
+        return self.is_running and whole and not self.drafts
+
+    @property
+    def num_unscheduled(self) -> int:
+        """Tokens of the prompt that no step has been asked to compute."""
+        return self.num_tokens - self.computed - self.scheduled
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Further tokens stand behind those that there are."""
+        self.chain = extended(self.chain, tokens)
+
+    def cut(self, num_tokens: int) -> None:
+        """Only the first tokens are left."""
+        old = self.chain
+        self.chain = TokenChain(old.tokens[:num_tokens], old.lora, old.salt, old.images)
+        self.computed = min(self.computed, num_tokens)
+
+    def lose_blocks(self) -> None:
+        """Preempted: nothing of it is computed any more."""
+        self.place, self.computed, self.scheduled = "nowhere", 0, 0
+        self.drafts, self.drafts_computed, self.worker_tables = (), False, []
+
+
+def extended(chain: TokenChain, tokens: Sequence[int]) -> TokenChain:
+    """The chain with further tokens behind it."""
+    return TokenChain((*chain.tokens, *tokens), chain.lora, chain.salt, chain.images)
+
+
+Pairs = list[tuple[int, int]]
+
+
+class FollowedManager:
+    """A manager over `num_blocks` blocks; `commands` are those that it was given.
+
+    Its answers become plain values. What is no answer at all (another type, a block that does not
+    exist, an exception) is raised as AllocatorBrokeError; whether an answer is right is not asked.
+    """
+
+    def __init__(self, manager: Any, num_blocks: int) -> None:
+        self.manager = manager
+        self.can = manager_capabilities_of(manager)
+        self.commands: list[Command] = []
+        self._num_blocks = num_blocks
+
+    def call(self, command: Command, *arguments: Any, **named: Any) -> Any:
+        self.commands.append(command)
+        method = getattr(self.manager, MANAGER_METHODS[command.verb])
+        return self.asked(method, str(command), *arguments, **named)
+
+    def asked(self, method: Callable[..., Any], words: str, *arguments: Any, **named: Any) -> Any:
+        try:
+            return method(*arguments, **named)
+        except Exception as error:
+            raise AllocatorBrokeError(f"{words} raised {error!r}") from error
+
+    def count(self, answer: Any, command: Command, most: int) -> int:
+        try:
+            cached = index(answer)
+        except TypeError as error:
+            raise AllocatorBrokeError(f"{command} answered {answer!r:.200}") from error
+        if not 0 <= cached <= most:
+            raise AllocatorBrokeError(f"{command} reports {cached} of {most} tokens as cached")
+        return cached
+
+    def blocks(self, answer: Any, words: str) -> list[int]:
+        try:
+            blocks = [index(block) for block in answer]
+        except TypeError as error:
+            raise AllocatorBrokeError(f"{words} answered {answer!r:.200}") from error
+        if any(not 0 <= block < self._num_blocks for block in blocks):
+            raise AllocatorBrokeError(f"{words} names no blocks: {blocks}")
+        return blocks
+
+    def pairs(
+        self, answer: Any, command: Command, sources: int | None = None, into: int | None = None
+    ) -> Pairs:
+        """The copies that an answer orders; sources and destinations below these numbers."""
+        most = self._num_blocks
+        try:
+            pairs = [(index(source), index(destination)) for source, destination in answer or ()]
+        except (TypeError, ValueError) as error:
+            raise AllocatorBrokeError(f"{command} answered {answer!r:.200}") from error
+        limits = (most if sources is None else sources, most if into is None else into)
+        for pair in pairs:
+            if any(not 0 <= block < limit for block, limit in zip(pair, limits, strict=True)):
+                raise AllocatorBrokeError(f"{command} orders the copies {pairs}")
+        return pairs
+
+
+class ManagerEngine(FollowedManager):
     """A manager over `num_blocks` blocks, and the caches of a model with its groups."""
 
     def __init__(
@@ -338,3 +498,45 @@ class ManagerEngine(ManagerCalls):
     def _reset(self, command: Reset) -> bool:
         self.call(command)
         return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedManager:
+    """A manager that a kernel is certified with: how it is built, and runs that were recorded.
+
+    `make(num_blocks, block_size)` builds one; `block_size` None: of whatever size is
+    asked for. `record(seed, block_size)` is a run of it that a campaign of the allocator's harness
+    made.
+    """
+
+    name: str
+    profile: ManagerProfile
+    make: Callable[[int, int], Any]
+    record: Callable[[int, int], Trace]
+    block_size: int | None = None
+
+    def fits(self, declared: Declaration) -> bool:
+        """Whether a kernel with this declaration can serve it."""
+        profile = self.profile
+        has_window = any(windows_of(profile))
+        sizes = {group.block_size for group in profile.groups} - {0}
+        return (
+            why_not_served(profile) is None
+            and not sizes
+            and (self.block_size is None or self.block_size in declared.block_sizes)
+            and (not has_window or "sliding_window" in declared.features)
+        )
+
+    def engine(
+        self,
+        target: KernelTarget,
+        num_blocks: int,
+        block_size: int,
+        model: TinyModel,
+        watch: Callable[[PagedBatch], None] | None = None,
+    ) -> ManagerEngine:
+        """A fresh manager of so many blocks under an engine."""
+        manager = self.make(num_blocks, block_size)
+        return ManagerEngine(
+            target, manager, self.profile, num_blocks, block_size, model, watch=watch
+        )

@@ -22,7 +22,7 @@ def pytest_ignore_collect(config: pytest.Config) -> bool | None:
     os.environ["TRITON_INTERPRET"] = "1"
     import torch
 
-    from poolproof.kernels.interpreter_speed import prepare_interpreter
+    from poolproof.kernels.interpreter import prepare_interpreter
 
     torch.set_num_threads(1)
     prepare_interpreter()

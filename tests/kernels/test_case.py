@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from poolproof.kernels.arguments import check_shapes, check_values
+from poolproof.kernels.batch import ownership
 from poolproof.kernels.case import LAYOUTS, Case, CaseError, build
 from poolproof.kernels.declaration import Declaration
 from poolproof.kernels.grammar import draw_case
-from poolproof.kernels.ownership import ownership
 
 CASE = Case(
     sequences=((1, 9), (4, 8), (2, 3)),

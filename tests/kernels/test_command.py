@@ -73,10 +73,10 @@ def test_a_case_file_that_cannot_be_used_says_why(folder, text, words):
 
 
 def test_the_faulty_kernels_are_listed_with_the_checks_that_see_them(folder, monkeypatch):
-    from poolproof.kernels.specimens import catalogue
+    from poolproof.kernels import faulty_kernels
 
-    kept = {name: catalogue.SPECIMENS[name] for name in ("S1", "C5")}
-    monkeypatch.setattr(catalogue, "SPECIMENS", kept)
+    kept = {name: faulty_kernels.FAULTY_KERNELS[name] for name in ("S1", "C5")}
+    monkeypatch.setattr(faulty_kernels, "FAULTY_KERNELS", kept)
     result = run("--faulty", "--json", "faulty.json")
     assert result.exit_code == 0, result.output
     assert "2 of 2 faulty kernels are seen" in result.stdout

@@ -7,8 +7,12 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from poolproof.contract.target import TargetError
-from poolproof.kernels.interpreter import choose_interpreter, is_interpreted
-from poolproof.kernels.interpreter_speed import check_overflow, patch_language_once
+from poolproof.kernels.interpreter import (
+    check_overflow,
+    choose_interpreter,
+    is_interpreted,
+    patch_language_once,
+)
 
 
 @triton.jit

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from poolproof.cli.served_managers import served_managers
-from poolproof.kernels.builtin import gather_target
 from poolproof.kernels.case import Case
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.serving.served_manager import ServedManager
+from poolproof.kernels.serving.manager_engine import ServedManager
+from poolproof.kernels.target import gather_target
 
 TARGET = replace(gather_target("cpu"), managers=served_managers())
 CASE = Case(sequences=((1, 1), (1, 1)), num_kv_heads=1, queries_per_kv_head=2, block_size=8)

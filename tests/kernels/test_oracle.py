@@ -93,7 +93,7 @@ def test_no_output_has_no_error():
 def test_what_nobody_owns_is_not_read():
     case = Case(sequences=((2, 6), (1, 3)), sliding_window=3)
     batch = build(case)
-    from poolproof.kernels.ownership import ownership
+    from poolproof.kernels.batch import ownership
 
     poisoned = batch.key_cache.clone()
     poisoned[~ownership(batch).visible] = float("nan")

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 
 from poolproof.cli.served_managers import served_managers
 from poolproof.kernels.arguments import KernelArgumentError
-from poolproof.kernels.builtin import paged_target
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.grammar import draw_case
 from poolproof.kernels.oracle import dense_attention
 from poolproof.kernels.paged.attention import TileSizes, paged_attention, tile_sizes
 from poolproof.kernels.strategies import cases
+from poolproof.kernels.target import paged_target
 
 TARGET = replace(paged_target("cpu"), managers=served_managers())
 

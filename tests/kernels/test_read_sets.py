@@ -4,11 +4,10 @@ import torch
 import triton
 import triton.language as tl
 
-from poolproof.kernels.builtin import paged_target
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.read_sets.compare import named_tensors, unlawful_accesses
-from poolproof.kernels.read_sets.recorder import recorded
+from poolproof.kernels.read_sets import named_tensors, recorded, unlawful_accesses
+from poolproof.kernels.target import paged_target
 
 CASE = Case(sequences=((1, 6), (2, 3)), sliding_window=3, spare_entries=1, layout="cross-layer")
 

@@ -11,13 +11,12 @@ from poolproof.contract.commands import Cache
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.impl.block_pool import BlockPool
-from poolproof.kernels.builtin import gather_target, paged_target
 from poolproof.kernels.serving.allocator_runs import serve_pool
-from poolproof.kernels.serving.engine import AllocatorBrokeError, Engine
-from poolproof.kernels.serving.forward import WrongOutputError
-from poolproof.kernels.serving.machine import machine_for
+from poolproof.kernels.serving.forward import AllocatorBrokeError, WrongOutputError
 from poolproof.kernels.serving.model import TinyModel
-from poolproof.kernels.serving.session import ServingSession
+from poolproof.kernels.serving.pool_engine import PoolEngine, ServingSession
+from poolproof.kernels.strategies import machine_for
+from poolproof.kernels.target import gather_target, paged_target
 
 GATHER = gather_target("cpu")
 
@@ -126,8 +125,8 @@ class Raising(BlockPool):
         raise KeyError(n)
 
 
-def engine(pool) -> Engine:
-    return Engine(GATHER, pool, 8, 4, TinyModel.random(2, 1, 16, 0))
+def engine(pool) -> PoolEngine:
+    return PoolEngine(GATHER, pool, 8, 4, TinyModel.random(2, 1, 16, 0))
 
 
 def test_a_refusal_is_no_fault():

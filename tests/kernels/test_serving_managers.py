@@ -24,14 +24,12 @@ from poolproof.contract.manager_commands import (
     Truncate,
 )
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.kernels.builtin import gather_target, paged_target
-from poolproof.kernels.serving.engine import AllocatorBrokeError
-from poolproof.kernels.serving.forward import WrongOutputError
-from poolproof.kernels.serving.machine import manager_machine_for
-from poolproof.kernels.serving.manager_engine import ManagerEngine
-from poolproof.kernels.serving.manager_session import ManagerSession
+from poolproof.kernels.serving.forward import AllocatorBrokeError, WrongOutputError
+from poolproof.kernels.serving.manager_engine import ManagerEngine, why_not_served, windows_of
+from poolproof.kernels.serving.manager_traffic import ManagerTraffic
 from poolproof.kernels.serving.model import TinyModel
-from poolproof.kernels.serving.served_groups import why_not_served, windows_of
+from poolproof.kernels.strategies import manager_machine_for
+from poolproof.kernels.target import gather_target, paged_target
 from poolproof.reference.native_manager import NativeSequenceManager
 from poolproof.targets.load import load_target
 
@@ -50,7 +48,7 @@ def campaign(make, profile, block_size=4, runs=20) -> ManagerEngine:
         draw = random.Random(seed)
         num_blocks = 5 + draw.randrange(6) + (profile.null_block is not None)
         engine = engine_of(make, profile, block_size, num_blocks)
-        ManagerSession(engine, draw.randrange).run(40)
+        ManagerTraffic(engine, draw.randrange).run(40)
         assert engine.forward.compared
     return engine
 
@@ -114,7 +112,7 @@ def wrong_output(found, seed) -> str | None:
     """What one run says of a wrong output; None where there was none."""
     engine = engine_of(found.make, found.profile, found.block_size, 5 + seed % 6)
     try:
-        ManagerSession(engine, random.Random(seed).randrange).run(40)
+        ManagerTraffic(engine, random.Random(seed).randrange).run(40)
     except WrongOutputError as wrong:
         return str(wrong)
     except AllocatorBrokeError:
@@ -125,7 +123,7 @@ def wrong_output(found, seed) -> str | None:
 def test_our_kernels_serve_it_too():
     layout = load_target("impl-manager").layout("full+sliding")
     engine = engine_of(layout.make, layout.profile, target=paged_target("cpu"))
-    ManagerSession(engine, random.Random(3).randrange).run(25)
+    ManagerTraffic(engine, random.Random(3).randrange).run(25)
     assert engine.forward.compared > 10
 
 
@@ -135,7 +133,7 @@ def test_every_command_is_given():
         served = SERVED[name]
         for seed in range(12):
             engine = engine_of(lambda n, _, made=served: made.make(n, 4), served.profile)
-            ManagerSession(engine, random.Random(seed).randrange).run(40)
+            ManagerTraffic(engine, random.Random(seed).randrange).run(40)
             verbs |= {command.verb for command in engine.commands}
     assert verbs >= {
         "admit", "append_tokens", "step", "schedule", "draft", "accept", "fork", "preempt",

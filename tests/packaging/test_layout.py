@@ -131,15 +131,9 @@ def test_a_docstring_names_no_file_that_is_not_there() -> None:
 
 # What may be called alike all the same, and why.
 ALIKE = {
-    # To be emptied: these of kernels/ are not yet the shared ones.
-    "ManagerCalls": {"harness/manager_calls.py", "kernels/serving/manager_calls.py"},
-    "ManagerSession": {"harness/manager_session.py", "kernels/serving/manager_session.py"},
-    # A planted bug in both, of an allocator and of a kernel.
-    "Specimen": {"bugs/specimen.py", "kernels/specimens/specimen.py"},
     # impl/ is used by engines on its own, and its classes are called as theirs are; adapters look
     # them up by these names.
     "Image": {"contract/content.py", "impl/kv_cache_request.py"},
-    "Request": {"impl/kv_cache_request.py", "kernels/serving/request.py"},
     "Sequence": {"impl/nano_block_manager.py", "impl/sequence_group.py"},
 }
 

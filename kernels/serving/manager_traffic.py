@@ -3,6 +3,10 @@
 Tokens are two symbols, prompts begin as an earlier one did or hold its blocks under another parent,
 lengths stand at a block's edge, and the pool is nearly full, so that sequences share, are put off
 and evict one another. Behind `choose` stands Hypothesis or a seeded generator.
+
+This is not the grammar of `harness/manager_workload.py`, which asks the reference what is legal. No
+reference is followed here but the manager itself, so that an output that is wrong shows a hole in
+the harness, too.
 """
 
 from __future__ import annotations
@@ -29,10 +33,9 @@ from poolproof.contract.manager_commands import (
     Truncate,
 )
 from poolproof.kernels.grammar import Choose
-from poolproof.kernels.serving.live_sequence import LiveSequence, extended
-from poolproof.kernels.serving.manager_engine import ManagerEngine
+from poolproof.kernels.serving.manager_engine import LiveSequence, ManagerEngine, extended
 
-__all__ = ["ManagerSession"]
+__all__ = ["ManagerTraffic"]
 
 MOST_SEQUENCES = 4
 MOST_PROMPTS = 6
@@ -58,7 +61,7 @@ _WEIGHTS = {
 }
 
 
-class ManagerSession:
+class ManagerTraffic:
     """Chooses commands for one engine. `say` hears each one before it is given."""
 
     def __init__(

@@ -4,24 +4,25 @@ import warnings
 
 import pytest
 
-from poolproof.kernels.builtin import paged_target
 from poolproof.kernels.checks.catalogue import CHECKS
-from poolproof.kernels.specimens.catalogue import (
+from poolproof.kernels.faulty_kernels import (
     CANARIES,
-    SPECIMENS,
+    FAULTY_KERNELS,
+    Change,
+    FaultyKernel,
     catch,
     examples_until_caught,
 )
-from poolproof.kernels.specimens.specimen import Change, Specimen
+from poolproof.kernels.target import paged_target
 
 
-@pytest.mark.parametrize("name", SPECIMENS)
+@pytest.mark.parametrize("name", FAULTY_KERNELS)
 def test_a_faulty_kernel_is_caught(name):
-    specimen = SPECIMENS[name]
+    faulty = FAULTY_KERNELS[name]
     with warnings.catch_warnings():
         # Some divide by zero; numpy says so.
         warnings.simplefilter("ignore")
-        assert set(catch(specimen)) == set(specimen.checks)
+        assert set(catch(faulty)) == set(faulty.checks)
 
 
 def test_the_correct_kernel_is_caught_by_none_of_these_searches():
@@ -30,19 +31,21 @@ def test_the_correct_kernel_is_caught_by_none_of_these_searches():
 
 
 def test_there_are_enough_and_each_names_known_checks():
-    assert len(SPECIMENS) >= 26
-    assert all(set(specimen.checks) <= set(CHECKS) for specimen in SPECIMENS.values())
-    assert set(CANARIES) <= set(SPECIMENS)
+    assert len(FAULTY_KERNELS) >= 26
+    assert all(set(faulty.checks) <= set(CHECKS) for faulty in FAULTY_KERNELS.values())
+    assert set(CANARIES) <= set(FAULTY_KERNELS)
 
 
 def test_a_change_that_does_not_fit_any_more_is_an_error():
-    stale = Specimen("Z1", "stale", "", ("dense",), (Change("tile", "no such text", ""),))
-    with pytest.raises(ValueError, match=r"specimen Z1: 'no such text' stands 0 times in tile\.py"):
+    stale = FaultyKernel("Z1", "stale", "", ("dense",), (Change("tile", "no such text", ""),))
+    with pytest.raises(
+        ValueError, match=r"faulty kernel Z1: 'no such text' stands 0 times in tile\.py"
+    ):
         stale.make()
 
 
 def test_a_kernel_that_raises_is_caught():
-    raising = Specimen(
+    raising = FaultyKernel(
         "Z2", "raises", "", ("dense",), (Change("attention", "    check_shapes(batch, out)",
                                                 '    raise RuntimeError("no")'),),
     )  # fmt: skip

@@ -1,35 +1,78 @@
-"""A small engine over a native block pool: requests that share, fork, are preempted and swapped.
+"""A small engine over a native block pool, and a session that drives it by choices.
 
-The pool decides which block is whose; the kernels under test read and write (`forward.py`). What a
-manager decides, and not the engine, is in `manager_engine.py`.
+Requests share, fork, are preempted and swapped. The pool decides which block is whose; the kernels
+under test read and write (`forward.py`). What a manager decides, and not the engine, is in
+`manager_engine.py`.
+
+The session chooses which operation, on whom, with which tokens. Tokens are two symbols, so that
+prefixes meet; prompts end at a block's edge, one before and one behind it; the pool is nearly full.
+Behind `choose` stands Hypothesis or a seeded generator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from poolproof.contract.commands import Allocate, Cache, Command, Free, Lookup, Touch
 from poolproof.contract.content import TokenChain
 from poolproof.contract.profile import USUAL_HASH_BYTES
-from poolproof.kernels.serving.forward import ForwardPass, Part
+from poolproof.kernels.grammar import Choose
+from poolproof.kernels.serving.forward import AllocatorBrokeError, ForwardPass, Part
 from poolproof.kernels.serving.memory import CacheMemory
 from poolproof.kernels.serving.model import TinyModel
-from poolproof.kernels.serving.request import Request, block_hashes
 from poolproof.kernels.target import KernelTarget
 
-__all__ = ["AllocatorBrokeError", "Engine"]
+__all__ = [
+    "OPERATIONS",
+    "PoolEngine",
+    "ServedRequest",
+    "ServingSession",
+    "block_hashes",
+]
+
+
+@dataclass(slots=True)
+class ServedRequest:
+    """Its tokens, the blocks of its table, and how many tokens have their keys in the cache.
+
+    `host` are the places of its blocks in the host's cache while it is swapped out.
+    """
+
+    name: int
+    tokens: list[int]
+    blocks: list[int] = field(default_factory=list)
+    computed: int = 0
+    hashed: int = 0
+    host: list[int] | None = None
+
+
+def block_hashes(
+    tokens: Sequence[int], block_size: int, hash_bytes: int = USUAL_HASH_BYTES
+) -> list[bytes]:
+    """One hash for each full block, of its tokens and of all blocks before it."""
+    hashes: list[bytes] = []
+    parent = b""
+    for end in range(block_size, len(tokens) + 1, block_size):
+        parent = _digest(parent + bytes(tokens[end - block_size : end]), hash_bytes)
+        hashes.append(parent)
+    return hashes
+
+
+def _digest(content: bytes, length: int) -> bytes:
+    if length == USUAL_HASH_BYTES:
+        return hashlib.blake2b(content, digest_size=length).digest()
+    return hashlib.shake_128(content).digest(length)
+
 
 REFUSALS = (MemoryError, ValueError)
 HOST_BLOCKS_PER_BLOCK = 4
 """So many requests at once may be on the host, each with as many blocks as there are."""
 
 
-class AllocatorBrokeError(Exception):
-    """The allocator raised where it may not, or answered with something else than blocks."""
-
-
-class Engine:
+class PoolEngine:
     """`num_blocks` blocks, of which the pool hands out those that it likes.
 
     `commands` are what the pool was asked for so far, as a trace holds them.
@@ -48,7 +91,7 @@ class Engine:
         self.pool = pool
         self._hash_bytes = hash_bytes
         self.block_size = block_size
-        self.requests: dict[int, Request] = {}
+        self.requests: dict[int, ServedRequest] = {}
         self.preempted: list[list[int]] = []
         self.commands: list[Command] = []
         self.steps = self.shared = 0
@@ -64,7 +107,7 @@ class Engine:
         """Outputs that were compared so far."""
         return self._forward.compared
 
-    def admit(self, tokens: list[int]) -> Request | None:
+    def admit(self, tokens: list[int]) -> ServedRequest | None:
         """A new request, with the cached prefix of its prompt; None where there is no room."""
         blocks: list[int] = []
         # The last token is always computed: it gives the first output.
@@ -76,7 +119,9 @@ class Engine:
         if blocks:
             self._call(Touch(tuple(blocks)), blocks)
             self.shared += len(blocks)
-        request = Request(self._names, tokens, blocks, len(blocks) * self.block_size, len(blocks))
+        request = ServedRequest(
+            self._names, tokens, blocks, len(blocks) * self.block_size, len(blocks)
+        )
         self._names += 1
         if not self._grow(request, request.computed + 1):
             self._free(request)
@@ -90,7 +135,7 @@ class Engine:
         A request whose tokens are all computed first gets another one. One that finds no block is
         preempted: it loses its blocks and waits.
         """
-        chosen: list[tuple[Request, int]] = []
+        chosen: list[tuple[ServedRequest, int]] = []
         for name, count in chunks.items():
             request = self.requests[name]
             if request.computed == len(request.tokens):
@@ -105,9 +150,9 @@ class Engine:
             self._compute(chosen)
             self.steps += 1
 
-    def fork(self, request: Request) -> Request | None:
+    def fork(self, request: ServedRequest) -> ServedRequest | None:
         """A second request over the same blocks; a last block that is not full is copied."""
-        child = Request(
+        child = ServedRequest(
             self._names,
             list(request.tokens),
             list(request.blocks),
@@ -128,14 +173,14 @@ class Engine:
         self.requests[child.name] = child
         return child
 
-    def swap_out(self, request: Request) -> None:
+    def swap_out(self, request: ServedRequest) -> None:
         """Copy the blocks of a request to the host and give them back."""
         places = [self._free_on_host.pop() for _ in request.blocks]
         self._memory.swap_out(list(zip(request.blocks, places, strict=True)))
         self._free(request)
         request.host, request.blocks, request.hashed = places, [], 0
 
-    def swap_in(self, request: Request) -> bool:
+    def swap_in(self, request: ServedRequest) -> bool:
         """Get blocks again and copy what they held; False where there is no room."""
         assert request.host is not None
         taken = self._allocate(len(request.host))
@@ -148,13 +193,13 @@ class Engine:
         self._cache(request)
         return True
 
-    def finish(self, request: Request) -> None:
+    def finish(self, request: ServedRequest) -> None:
         """Give the blocks back, the tail first."""
         self._free(request)
         del self.requests[request.name]
         self._free_on_host += request.host or []
 
-    def _compute(self, chosen: list[tuple[Request, int]]) -> None:
+    def _compute(self, chosen: list[tuple[ServedRequest, int]]) -> None:
         parts = [
             Part(
                 request.name,
@@ -170,7 +215,7 @@ class Engine:
             request.computed += count
             self._cache(request)
 
-    def _cache(self, request: Request) -> None:
+    def _cache(self, request: ServedRequest) -> None:
         full = request.computed // self.block_size
         if full > request.hashed:
             computed = request.tokens[: request.computed]
@@ -182,7 +227,7 @@ class Engine:
                 request.blocks[request.hashed : full] = held
             request.hashed = full
 
-    def _grow(self, request: Request, length: int) -> bool:
+    def _grow(self, request: ServedRequest, length: int) -> bool:
         missing = -(-length // self.block_size) - len(request.blocks)
         if missing <= 0:
             return True
@@ -192,7 +237,7 @@ class Engine:
         request.blocks += taken
         return True
 
-    def _free(self, request: Request) -> None:
+    def _free(self, request: ServedRequest) -> None:
         if request.blocks:
             self._release(request.blocks[::-1])
 
@@ -225,3 +270,93 @@ class Engine:
             return method(*arguments)
         except Exception as error:
             raise AllocatorBrokeError(f"{words} raised {error!r}") from error
+
+
+OPERATIONS = ("admit", "step", "step", "step", "fork", "swap_out", "swap_in", "finish", "resume")
+MOST_REQUESTS = 4
+
+
+class ServingSession:
+    """One engine over one pool of 6 to 11 blocks."""
+
+    def __init__(
+        self,
+        target: KernelTarget,
+        make_pool: Callable[[int], Any],
+        choose: Choose,
+        *,
+        block_size: int = 4,
+        head_size: int = 16,
+        num_kv_heads: int = 1,
+        queries_per_kv_head: int = 2,
+        hash_bytes: int = USUAL_HASH_BYTES,
+    ) -> None:
+        self.choose = choose
+        num_blocks = 6 + choose(6)
+        model = TinyModel.random(
+            num_kv_heads * queries_per_kv_head, num_kv_heads, head_size, seed=choose(100)
+        )
+        pool = make_pool(num_blocks)
+        self.engine = PoolEngine(target, pool, num_blocks, block_size, model, hash_bytes=hash_bytes)
+
+    def run(self, operations: int) -> None:
+        """So many operations, each a random one. Raises what `PoolEngine` raises."""
+        for _ in range(operations):
+            getattr(self, OPERATIONS[self.choose(len(OPERATIONS))])()
+
+    def admit(self) -> None:
+        """A prompt of one to three blocks, shared with others by chance."""
+        if len(self.engine.requests) < MOST_REQUESTS:
+            size = self.engine.block_size
+            length = max(2, (1 + self.choose(3)) * size - 1 + self.choose(3))
+            # One choice a block: prefixes have to meet often.
+            tokens = [self.choose(2)] * size + [self.choose(2)] * size + [self.choose(2)] * size
+            self.engine.admit((tokens + [self.token()] * size)[:length])
+
+    def resume(self) -> None:
+        """A preempted request comes back with all its tokens."""
+        if self.engine.preempted and len(self.engine.requests) < MOST_REQUESTS:
+            tokens = self.engine.preempted.pop()
+            if self.engine.admit(list(tokens)) is None:
+                self.engine.preempted.append(tokens)
+
+    def step(self) -> None:
+        """Everybody who is not swapped out, each with a chunk or the whole rest."""
+        chunks = {
+            request.name: 1 + self.choose(8) if self.choose(2) else 64
+            for request in self.engine.requests.values()
+            if request.host is None
+        }
+        if chunks:
+            self.engine.step(chunks, self.token)
+
+    def fork(self) -> None:
+        """Somebody whose tokens are all computed goes on twice."""
+        able = [r for r in self._running() if r.computed == len(r.tokens)]
+        if able and len(self.engine.requests) < MOST_REQUESTS:
+            self.engine.fork(able[self.choose(len(able))])
+
+    def swap_out(self) -> None:
+        """Somebody's blocks go to the host."""
+        able = [request for request in self._running() if request.computed]
+        if able:
+            self.engine.swap_out(able[self.choose(len(able))])
+
+    def swap_in(self) -> None:
+        """Somebody comes back from the host."""
+        away = [r for r in self.engine.requests.values() if r.host is not None]
+        if away:
+            self.engine.swap_in(away[self.choose(len(away))])
+
+    def finish(self) -> None:
+        """Somebody is done."""
+        requests = list(self.engine.requests.values())
+        if requests:
+            self.engine.finish(requests[self.choose(len(requests))])
+
+    def token(self) -> int:
+        """The next token of somebody."""
+        return self.choose(2)
+
+    def _running(self) -> list[ServedRequest]:
+        return [request for request in self.engine.requests.values() if request.host is None]

@@ -1,0 +1,232 @@
+"""Read sets: each address that a kernel loads or stores, held against what it may touch.
+
+Recorded in Triton's interpreter. Tensors that are handed to a launch are known by their storage;
+tensors with names are given by the caller. Addresses are kept as element numbers within a storage.
+An unmasked load outside of every tensor returns whatever memory holds there, on a CPU without a
+sign and on a GPU with luck: here it is kept as a stray address.
+
+Keys and values: every visible slot is read, whole; nothing else, or with `window_reads: tile` what
+the sequence has in front of its window as well. Tables: the needed entries of each row. Written is
+the output, all of it, and nothing else that was handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poolproof.kernels.batch import PagedBatch, ownership
+from poolproof.kernels.declaration import Declaration
+
+__all__ = ["Accesses", "Stray", "named_tensors", "recorded", "unlawful_accesses"]
+
+Array = Any  # numpy's, whose element types this file does not vary
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Addresses outside of every tensor: how many, and how far from the nearest one's end."""
+
+    kind: str
+    count: int
+    nearest: str
+    distance: int
+
+
+@dataclass(slots=True)
+class _Storage:
+    name: str
+    begin: int
+    end: int
+    element_size: int
+    touched: dict[str, list[Array]] = field(default_factory=lambda: {"load": [], "store": []})
+
+
+class Accesses:
+    """What was loaded and stored, by name of the tensor."""
+
+    def __init__(self, named: dict[str, torch.Tensor]) -> None:
+        self._storages: dict[int, _Storage] = {}
+        self.strays: list[Stray] = []
+        for name, tensor in named.items():
+            self.register(name, tensor)
+
+    def register(self, name: str, tensor: torch.Tensor) -> None:
+        """Know the storage of a tensor; the first name of a storage stays."""
+        storage = tensor.untyped_storage()
+        begin = storage.data_ptr()
+        if begin and begin not in self._storages:
+            self._storages[begin] = _Storage(
+                name, begin, begin + storage.nbytes(), tensor.element_size()
+            )
+
+    def note(self, kind: str, pointers: Array, mask: Array, size: int) -> None:
+        """One load or store of the interpreter: addresses, mask, bytes an element."""
+        addresses = np.asarray(pointers).reshape(-1)
+        active = np.broadcast_to(np.asarray(mask), np.shape(pointers)).reshape(-1).astype(bool)
+        addresses = addresses[active].astype(np.uint64)
+        left = np.ones(addresses.size, dtype=bool)
+        for storage in self._storages.values():
+            begin, end = np.uint64(storage.begin), np.uint64(storage.end)
+            inside = (addresses >= begin) & (addresses + np.uint64(size) <= end)
+            if inside.any():
+                numbers = (addresses[inside] - begin) // np.uint64(storage.element_size)
+                storage.touched[kind].append(numbers.astype(np.int64))
+                left &= ~inside
+        if left.any():
+            self.strays.append(self._stray(kind, addresses[left]))
+
+    def elements(self, kind: str, tensor: torch.Tensor) -> Array:
+        """Element numbers in a tensor's storage that were touched, each once, in order."""
+        storage = self._storages.get(tensor.untyped_storage().data_ptr())
+        # A tensor without elements has no memory, so nothing of it was touched.
+        touched = storage.touched[kind] if storage is not None else []
+        return np.unique(np.concatenate(touched)) if touched else np.zeros(0, np.int64)
+
+    def _stray(self, kind: str, addresses: Array) -> Stray:
+        first = int(addresses[0])
+        ends = {abs(first - s.end): f"the end of {s.name}" for s in self._storages.values()}
+        begins = {abs(first - s.begin): f"the start of {s.name}" for s in self._storages.values()}
+        distance, nearest = min({**begins, **ends}.items())
+        return Stray(kind, len(addresses), nearest, distance)
+
+
+@contextmanager
+def recorded(named: dict[str, torch.Tensor]) -> Iterator[Accesses]:
+    """Record every load and store within the block; one at a time in a process."""
+    from triton.runtime import interpreter
+
+    accesses = Accesses(named)
+    builder = interpreter.interpreter_builder
+    executor = interpreter.GridExecutor
+    load, store = builder.create_masked_load, builder.create_masked_store
+    update, to_host = builder.create_atomic_rmw, executor._init_args_hst  # noqa: SLF001 -- no public form
+
+    def width(pointers: Any) -> int:
+        return max(1, int(pointers.get_element_ty().primitive_bitwidth) // 8)
+
+    def noted_load(pointers: Any, mask: Any, *rest: Any, **keywords: Any) -> Any:
+        accesses.note("load", pointers.data, mask.data, width(pointers))
+        return load(pointers, mask, *rest, **keywords)
+
+    def noted_store(pointers: Any, value: Any, mask: Any, *rest: Any, **keywords: Any) -> Any:
+        accesses.note("store", pointers.data, mask.data, width(pointers))
+        return store(pointers, value, mask, *rest, **keywords)
+
+    def noted_update(operation: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        for kind in ("load", "store"):
+            accesses.note(kind, pointers.data, mask.data, width(pointers))
+        return update(operation, pointers, value, mask, *rest)
+
+    def noted_arguments(self: Any, arguments: Any, keywords: Any) -> Any:
+        for value in (*arguments, *keywords.values()):
+            if isinstance(value, torch.Tensor):
+                accesses.register("a tensor of the target's own", value)
+        return to_host(self, arguments, keywords)
+
+    builder.create_masked_load = noted_load
+    builder.create_masked_store = noted_store
+    builder.create_atomic_rmw = noted_update
+    executor._init_args_hst = noted_arguments  # noqa: SLF001 -- the same
+    try:
+        yield accesses
+    finally:
+        executor._init_args_hst = to_host  # noqa: SLF001 -- the same
+        for name in ("create_masked_load", "create_masked_store", "create_atomic_rmw"):
+            delattr(builder, name)
+
+
+def named_tensors(batch: PagedBatch, out: Tensor | None) -> dict[str, Tensor]:
+    """The tensors of a call by name."""
+    options = batch.options
+    tensors = {name: getattr(batch, name) for name in batch.__slots__[:6]}
+    tensors |= {"alibi_slopes": options.alibi_slopes, "sinks": options.sinks, "out": out}
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
+def unlawful_accesses(
+    accesses: Accesses, batch: PagedBatch, out: Tensor | None, declared: Declaration
+) -> Iterator[str]:
+    """A sentence for each kind of access that is not allowed or is missing."""
+    for stray in accesses.strays:
+        verb = "reads" if stray.kind == "load" else "writes"
+        yield (
+            f"{verb} {stray.count} addresses outside of every tensor, the first {stray.distance} "
+            f"bytes from {stray.nearest}"
+        )
+    yield from _cache_reads(accesses, batch, declared)
+    yield from _table_reads(accesses, batch, declared)
+    for name, tensor in named_tensors(batch, None).items():
+        written = accesses.elements("store", tensor)
+        if len(written) and not (declared.cache_writes == "newest" and name.endswith("_cache")):
+            yield f"writes {len(written)} elements of {name}"
+    if out is not None:
+        missing = np.setdiff1d(_elements(out), accesses.elements("store", out))
+        # A row without keys may be left as it was, where that is declared.
+        if len(missing) and declared.empty_row == "zeros":
+            yield f"leaves {len(missing)} of the {out.numel()} elements of out unwritten"
+
+
+def _elements(tensor: Tensor) -> Any:
+    """The numbers of a tensor's elements within its storage, in its shape."""
+    numbers = np.full(tensor.shape, tensor.storage_offset(), dtype=np.int64)
+    for dimension, stride in enumerate(tensor.stride()):
+        steps = np.arange(tensor.shape[dimension]) * stride
+        numbers += steps.reshape([-1 if d == dimension else 1 for d in range(tensor.dim())])
+    return numbers
+
+
+def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -> Iterator[str]:
+    owned = ownership(batch)
+    exact = declared.window_reads == "exact"
+    allowed_slots = owned.visible if exact else _read_by_anybody(batch)
+    for name in ("key_cache", "value_cache"):
+        cache = getattr(batch, name)
+        numbers = _elements(cache)
+        read = accesses.elements("load", cache)
+        missing = np.setdiff1d(numbers[owned.visible.numpy()], read)
+        if len(missing):
+            yield f"does not read {len(missing)} elements of visible slots of {name}"
+        extra = np.setdiff1d(read, numbers[allowed_slots.numpy()])
+        if not len(extra):
+            continue
+        within = np.isin(extra, numbers)
+        if not within.all():
+            yield f"reads {int((~within).sum())} elements between the blocks of {name}"
+        if within.any():
+            first = np.argwhere(numbers == extra[within][0])[0]
+            block, slot = int(first[0]), int(first[1])
+            yield (
+                f"reads {int(within.sum())} elements of {name} that it must not, the first in "
+                f"block {block} slot {slot}: {owned.word_for(block, slot)}"
+            )
+
+
+def _read_by_anybody(batch: PagedBatch) -> Tensor:
+    """Every written slot of the sequences that ask."""
+    asking = torch.zeros_like(ownership(batch).written)
+    for sequence in batch.sequences():
+        if sequence.query_length:
+            blocks = torch.tensor(batch.blocks_of(sequence), dtype=torch.int64)
+            positions = torch.arange(sequence.kv_length)
+            asking[blocks[positions // batch.block_size], positions % batch.block_size] = True
+    return asking
+
+
+def _table_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -> Iterator[str]:
+    table = batch.block_tables
+    numbers = _elements(table)
+    needed = np.zeros(numbers.shape, dtype=bool)
+    for sequence in batch.sequences():
+        needed[sequence.index, : len(batch.blocks_of(sequence))] = True
+    extra = np.setdiff1d(accesses.elements("load", table), numbers[needed])
+    if len(extra) and declared.promises("table_tail"):
+        found = np.argwhere(np.isin(numbers, extra))
+        where = f"row {found[0][0]}, entry {found[0][1]}" if len(found) else "between the rows"
+        yield f"reads {len(extra)} entries of block_tables that no sequence needs, first {where}"

@@ -1,0 +1,415 @@
+"""Relations: changes of a batch that must not change a bit of the output, each with a name.
+
+From a batch a relation makes others whose output is known from the first one's. No oracle and no
+tolerance is needed, so a relation sees what a bound has to let pass, and runs the same on every
+device. There are three families: the same numbers elsewhere (other blocks, copies of shared ones,
+smaller blocks, strides); poison where nothing must be read, each kind alone, so that a report names
+the place (vllm#641: V tail; vllm#57156: null block); the same sequence in another batch, without
+which an engine that is asked twice gives two answers (vllm#51902).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from poolproof.kernels.batch import Ownership, PagedBatch
+from poolproof.kernels.case import Case, in_layout
+
+__all__ = [
+    "BATCH_RELATIONS",
+    "PLACEMENT_RELATIONS",
+    "POISON_RELATIONS",
+    "RELATIONS",
+    "Relation",
+    "Subject",
+    "Variant",
+    "chosen",
+    "differing_rows",
+    "poisons",
+    "same_bits",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A batch to vary, with all that is known about it."""
+
+    case: Case
+    batch: PagedBatch
+    owned: Ownership
+    draw: random.Random
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Another batch, and which rows of the first one's output it must give (None: all)."""
+
+    what: str
+    batch: PagedBatch
+    rows: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """`promise` is the row of the declaration that promises it.
+
+    `variants` yields nothing where the batch has no room for the relation. With the row at a
+    weaker value `weaker` may still give variants; without, nothing is promised. `is_foreign`:
+    what is broken here shows one request another's data. `also_by` are values of the row that
+    promise it as well.
+    """
+
+    name: str
+    sentence: str
+    promise: str
+    variants: Callable[[Subject, str], Iterator[Variant]]
+    is_foreign: bool = False
+    also_by: tuple[str, ...] = ()
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two outputs agree in every bit, but for which NaN it is."""
+    return bool(torch.equal(one, other) or torch.equal(one.nan_to_num(7e3), other.nan_to_num(7e3)))
+
+
+def differing_rows(one: Tensor, other: Tensor) -> list[int]:
+    """Rows of the query whose outputs differ."""
+    differ = ~((one == other) | (one.isnan() & other.isnan()))
+    rows: list[int] = differ.flatten(1).any(1).nonzero().flatten().tolist()
+    return rows
+
+
+def poisons(dtype: torch.dtype, only_finite: bool) -> list[tuple[str, float]]:
+    """What is put where nothing must be read: NaN, infinity, and a large number.
+
+    0 * NaN is seen where 0 * 1e30 is not, and a mask that subtracts 10,000 is seen with 1e30 and
+    not with 1e4. fp8 has no infinity that both forms share.
+    """
+    largest = torch.finfo(dtype).max
+    finite = [("1e30" if largest > 1e30 else f"{largest:g}", min(largest, 1e30))]
+    if only_finite:
+        return finite
+    infinite = [] if dtype.itemsize == 1 else [("infinity", float("inf"))]
+    return [("NaN", float("nan")), *infinite, *finite]
+
+
+def with_caches(batch: PagedBatch, key_cache: Tensor, value_cache: Tensor) -> PagedBatch:
+    """The batch over other caches."""
+    return replace(batch, key_cache=key_cache, value_cache=value_cache)
+
+
+def filled(cache: Tensor, where: Tensor, value: float) -> Tensor:
+    """A copy, in the same layout, with `value` in the slots of the mask."""
+    copy = torch.empty_strided(
+        cache.shape, cache.stride(), dtype=cache.dtype, device=cache.device
+    ).copy_(cache)
+    poison = torch.tensor(value, dtype=torch.float32).to(cache.dtype).to(cache.device)
+    # torch fills no fp8 by mask; its bits are bytes.
+    bits = copy.view(torch.uint8) if cache.dtype.itemsize == 1 else copy
+    bits[where.to(cache.device)] = poison.view(bits.dtype)
+    return copy
+
+
+def _permuted(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- one shape
+    """Every block but the null block goes somewhere else."""
+    batch, count = subject.batch, subject.batch.key_cache.shape[0]
+    goes_to = list(range(1, count))
+    subject.draw.shuffle(goes_to)
+    place = torch.tensor([0, *goes_to])
+    came_from = torch.argsort(place)
+    moved = with_caches(
+        batch,
+        _taken(batch.key_cache, came_from),
+        _taken(batch.value_cache, came_from),
+    )
+    table = place[batch.block_tables.cpu().long()].to(batch.block_tables)
+    yield Variant("the blocks in another order", replace(moved, block_tables=table))
+
+
+def _unshared(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- the same
+    """Every sequence gets blocks of its own with the same contents."""
+    batch = subject.batch
+    count = batch.key_cache.shape[0]
+    sources = list(range(count))
+    table, seen = batch.block_tables.clone(), set()
+    for sequence in batch.sequences():
+        for place, block in enumerate(batch.blocks_of(sequence)):
+            if block in seen:
+                table[sequence.index, place] = len(sources)
+                sources.append(block)
+            seen.add(block)
+    if len(sources) == count:
+        return
+    taken = torch.tensor(sources)
+    copied = with_caches(batch, _taken(batch.key_cache, taken), _taken(batch.value_cache, taken))
+    yield Variant("copies in the place of shared blocks", replace(copied, block_tables=table))
+
+
+def _halved(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- the same
+    """Each block becomes two of half the size."""
+    batch = subject.batch
+    if batch.block_size % 2:
+        return
+    half = batch.block_size // 2
+    caches = [
+        cache.reshape(cache.shape[0] * 2, half, *cache.shape[2:])
+        for cache in (batch.key_cache, batch.value_cache)
+    ]
+    table = torch.stack([batch.block_tables * 2, batch.block_tables * 2 + 1], dim=-1).flatten(1)
+    yield Variant(
+        f"blocks of {half} instead of {batch.block_size} slots",
+        replace(with_caches(batch, *caches), block_tables=table),
+    )
+
+
+def _strided(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- the same
+    """Other strides, with poison in whatever stands between the blocks."""
+    batch = subject.batch
+    caches = [batch.key_cache.contiguous(), batch.value_cache.contiguous()]
+    heads = [in_layout(cache, "heads-slots") for cache in caches]
+    yield Variant("heads before slots in memory", with_caches(batch, *heads))
+    layers = []
+    for cache in caches:
+        planes = torch.full((cache.shape[0], 3, *cache.shape[1:]), float("nan"))
+        planes = planes.to(cache.dtype).to(cache.device)
+        planes[:, 1] = cache
+        layers.append(planes[:, 1])
+    yield Variant("NaN in the planes of other layers between blocks", with_caches(batch, *layers))
+
+
+def _taken(cache: Tensor, blocks: Tensor) -> Tensor:
+    """The blocks in this order, in the layout of the cache."""
+    if cache.is_contiguous():
+        return cache[blocks.to(cache.device)]
+    layout = "heads-slots" if cache.transpose(1, 2).is_contiguous() else "cross-layer"
+    return in_layout(cache.contiguous()[blocks.to(cache.device)], layout)
+
+
+PLACEMENT_RELATIONS = (
+    Relation(
+        name="placement",
+        sentence="the same numbers in other physical blocks give the same bits",
+        promise="placement",
+        variants=_permuted,
+    ),
+    Relation(
+        name="shared prefix",
+        sentence="a shared block gives the same bits as copies of it",
+        promise="placement",
+        variants=_unshared,
+    ),
+    Relation(
+        name="block size",
+        sentence="blocks of half the size give the same bits",
+        promise="block_size",
+        variants=_halved,
+    ),
+    Relation(
+        name="strides",
+        sentence="another layout gives the same bits, whatever stands between the blocks",
+        promise="strides",
+        variants=_strided,
+        is_foreign=True,
+    ),
+)
+
+
+def _null_block(subject: Subject, promised: str) -> Iterator[Variant]:
+    where = subject.owned.unowned.clone()
+    where[1:] = False
+    yield from _both(subject, where, promised == "finite", "in the null block")
+
+
+def _unowned(subject: Subject, promised: str) -> Iterator[Variant]:
+    where = subject.owned.unowned.clone()
+    where[0] = False
+    yield from _both(subject, where, promised == "finite", "in the blocks of nobody")
+
+
+def _key_tail(subject: Subject, promised: str) -> Iterator[Variant]:
+    batch, where = subject.batch, subject.owned.tail
+    if where.any():
+        for word, value in poisons(batch.key_cache.dtype, promised == "finite"):
+            keys = filled(batch.key_cache, where, value)
+            yield Variant(
+                f"{word} in key slots behind the last token",
+                with_caches(batch, keys, batch.value_cache),
+            )
+
+
+def _value_tail(subject: Subject, promised: str) -> Iterator[Variant]:
+    batch, where = subject.batch, subject.owned.tail
+    if where.any():
+        for word, value in poisons(batch.value_cache.dtype, promised != "any"):
+            values = filled(batch.value_cache, where, value)
+            yield Variant(
+                f"{word} in value slots behind the last token",
+                with_caches(batch, batch.key_cache, values),
+            )
+
+
+def _behind_window(subject: Subject, promised: str) -> Iterator[Variant]:
+    """Blocks that no query sees any more are given back; the table has the null block there."""
+    batch = subject.batch
+    table = batch.block_tables.clone()
+    reclaimed: list[int] = []
+    for sequence in batch.sequences():
+        gone = sequence.first_visible(batch.options) // batch.block_size
+        reclaimed += batch.blocks_of(sequence)[:gone]
+        table[sequence.index, :gone] = 0
+    if not reclaimed:
+        return
+    where = torch.zeros_like(subject.owned.written)
+    # A shared block may still be in another sequence's sight.
+    where[[0, *reclaimed]] = True
+    where &= ~subject.owned.visible
+    moved = replace(subject, batch=replace(batch, block_tables=table))
+    yield from _both(moved, where, promised == "finite", "in blocks behind the window")
+
+
+def _table_tail(subject: Subject, promised: str) -> Iterator[Variant]:
+    batch = subject.batch
+    free = ~subject.owned.owned_block
+    # A full pool has no block of nobody.
+    garbage = free.nonzero().flatten().tolist()[-1:]
+    if promised == "any":
+        garbage = [2**31 - 1, -1, *garbage]
+    for value in garbage:
+        table = batch.block_tables.clone()
+        for sequence in batch.sequences():
+            table[sequence.index, len(batch.blocks_of(sequence)) :] = value
+        if not torch.equal(table, batch.block_tables):
+            yield Variant(
+                f"{value} in table entries behind the last needed one",
+                replace(batch, block_tables=table),
+            )
+
+
+def _both(subject: Subject, where: Tensor, only_finite: bool, place: str) -> Iterator[Variant]:
+    batch = subject.batch
+    if where.any():
+        for word, value in poisons(batch.key_cache.dtype, only_finite):
+            keys = filled(batch.key_cache, where, value)
+            values = filled(batch.value_cache, where, value)
+            yield Variant(f"{word} {place}", with_caches(batch, keys, values))
+
+
+POISON_RELATIONS = (
+    Relation(
+        name="null block",
+        sentence="what stands in the null block changes nothing",
+        promise="unowned",
+        variants=_null_block,
+        is_foreign=True,
+    ),
+    Relation(
+        name="unowned blocks",
+        sentence="what stands in blocks that no sequence has changes nothing",
+        promise="unowned",
+        variants=_unowned,
+        is_foreign=True,
+    ),
+    Relation(
+        name="key tail",
+        sentence="keys in slots behind a sequence's last token change nothing",
+        promise="tail",
+        variants=_key_tail,
+        is_foreign=True,
+        also_by=("finite-values",),
+    ),
+    Relation(
+        name="value tail",
+        sentence="values in slots behind a sequence's last token change nothing",
+        promise="tail",
+        variants=_value_tail,
+        is_foreign=True,
+    ),
+    Relation(
+        name="behind the window",
+        sentence="blocks that no query sees any more can be given back, their entries null",
+        promise="behind_window",
+        variants=_behind_window,
+        is_foreign=True,
+    ),
+    Relation(
+        name="table tail",
+        sentence="table entries behind a sequence's last needed one are not followed",
+        promise="table_tail",
+        variants=_table_tail,
+        is_foreign=True,
+    ),
+)
+
+
+def chosen(batch: PagedBatch, indices: Sequence[int]) -> tuple[PagedBatch, Tensor]:
+    """A batch of these sequences in this order, and their rows in the old query."""
+    sequences = list(batch.sequences())
+    spans = [sequences[index].rows for index in indices]
+    rows = torch.cat([torch.arange(span.start, span.stop) for span in spans])
+    picked = torch.tensor(list(indices), device=batch.query.device)
+    part = replace(
+        batch,
+        query=batch.query[rows.to(batch.query.device)],
+        block_tables=batch.block_tables[picked],
+        kv_lengths=batch.kv_lengths[picked],
+        query_lengths=batch.query_lengths[picked],
+    )
+    return part, rows
+
+
+def _reordered(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- one shape
+    count = len(subject.batch.kv_lengths)
+    if count < 2:
+        return
+    order = list(range(count))
+    while order == sorted(order):
+        subject.draw.shuffle(order)
+    part, rows = chosen(subject.batch, order)
+    yield Variant(f"the sequences in the order {order}", part, rows)
+
+
+def _alone(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- the same
+    count = len(subject.batch.kv_lengths)
+    if count < 2:
+        return
+    index = subject.draw.randrange(count)
+    part, rows = chosen(subject.batch, [index])
+    if len(rows):
+        yield Variant(f"sequence {index} alone", part, rows)
+
+
+def _again(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- the same
+    yield Variant("once more", subject.batch)
+
+
+BATCH_RELATIONS = (
+    Relation(
+        name="batch order",
+        sentence="the order of the sequences changes no bit of any of them",
+        promise="batch",
+        variants=_reordered,
+    ),
+    Relation(
+        name="batch of one",
+        sentence="a sequence gives the same bits alone",
+        promise="batch",
+        variants=_alone,
+    ),
+    Relation(
+        name="repeat",
+        sentence="the same call gives the same bits again",
+        promise="repeat",
+        variants=_again,
+    ),
+)
+
+
+RELATIONS: dict[str, Relation] = {
+    relation.name: relation
+    for relation in (*PLACEMENT_RELATIONS, *POISON_RELATIONS, *BATCH_RELATIONS)
+}
