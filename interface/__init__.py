@@ -1,8 +1,8 @@
 """Poolproof: a verification suite for the KV-cache block allocators of LLM servers.
 
-What `__all__` lists is public and stays; all modules below are not. Everything is imported when it
-is first used, so that `import poolproof` costs nothing beside an engine, and imports none. Type
-checkers read `__init__.pyi`.
+The names in `__all__` are public and stable; the modules below are not. Each name is imported when
+it is first used, so that `import poolproof` is cheap and imports no engine. Type checkers read
+`__init__.pyi`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _HOMES = {
     "targets.load": ("load_target",),
     "targets.target": ("Target",),
 }
-"""The modules that the public names are imported from."""
+"""The modules from which the public names are imported."""
 
 
 def __getattr__(name: str) -> Any:
@@ -103,5 +103,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, beside what every module has."""
+    """The public names, besides what every module has."""
     return sorted({*globals(), *__all__})

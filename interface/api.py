@@ -1,4 +1,4 @@
-"""The public functions: the same work as the command line's, with values in place of files.
+"""The public functions: they do what the command line does, with values instead of files.
 
 They are imported as `poolproof.certify` and so on; `interface/__init__.py` lists what is public.
 """
@@ -117,30 +117,30 @@ def certify(
     memory_mib: int = 2048,
     progress: StageProgress | None = None,
 ) -> Certificate:
-    """Certify an allocator: the certificate, with its verdict.
+    """Certify an allocator; returns the certificate with its verdict.
 
     Args:
         target: a built-in name, "package.module:Class", "path/to/file.py:Class",
             "cmd:./program", or a class.
         depth: "quick" (under 30 s), "standard" (about 2 minutes) or "deep".
-        profile: rows that take the place of those that the target declares.
-        layouts: those of a manager to run; all where none is named.
-        api: the shape of the class, where it has several.
+        profile: rows that override those the target declares.
+        layouts: the layouts of a manager to run; all by default.
+        api: which shape the class has, if it has several.
         fail_on: the severities that fail the run.
         known: a TOML file of accepted findings.
-        baseline: an older certificate as JSON; what it has does not fail the run.
-        keep_going: search on after a failure.
-        hardening: also try misuse that the profile leaves undefined; that never fails the run.
-        seed: 0 or more; the same seed finds the same.
+        baseline: an older certificate as JSON; its findings do not fail the run.
+        keep_going: continue searching after a failure.
+        hardening: also try misuse that the profile leaves undefined; this never fails the run.
+        seed: 0 or more; the same seed gives the same findings.
         workers: processes; one per CPU by default.
-        in_process: no child process and no limits, for debuggers.
+        in_process: use no child process and no limits, for debuggers.
         call_timeout_s: seconds that one call of the target may take.
-        memory_mib: memory of one worker, in MiB, beyond what the target's import uses.
-        progress: hears what is being done; nobody does by default.
+        memory_mib: memory of one worker, in MiB, beyond what importing the target uses.
+        progress: told what is being done; silent by default.
 
     Raises OptionError for a value that is not allowed, TargetError for a target that cannot be run,
     KnownFileError and BaselineError for those files. An interruption raises KeyboardInterrupt,
-    whose `certificate` holds what was found until then.
+    whose `certificate` holds what was found so far.
     """
     asked = Asked.of(
         target, depth=depth, profile=profile, layouts=layouts, api=api, fail_on=fail_on,
@@ -182,16 +182,16 @@ def explore(
         num_blocks: blocks of the pool; 4 by default.
         num_hashes: different hashes in a state of a pool.
         max_references: references to one block of a pool.
-        pairs: also give commands for two blocks of a pool, and misuse.
-        symmetry: visit one state for all that differ in names of blocks and hashes alone.
-        max_commands: of a manager, how many commands a workload has; 4 by default.
-        layouts: of a manager, those to explore.
-        profile: rows that take the place of those that the target declares.
+        pairs: also try commands that name two blocks of a pool, and misuse.
+        symmetry: visit one state for all that differ only in the names of blocks and hashes.
+        max_commands: for a manager, the longest workload in commands; 4 by default.
+        layouts: for a manager, the layouts to explore; all by default.
+        profile: rows that override those the target declares.
         seed: 0 or more.
         workers: processes; one per CPU by default.
-        in_process: no child process and no limits.
+        in_process: use no child process and no limits.
         memory_mib: refuse what would take more; three quarters of the free memory by default.
-        progress: hears what is being done; nobody does by default.
+        progress: told what is being done; silent by default.
 
     Raises OptionError, TargetError, and ExplorationError for a scope that is too large.
     """
@@ -232,11 +232,11 @@ def replay(
     Args:
         trace: a trace, the path of its file, or the fingerprint of a finding that the last
             certification in the current folder left.
-        target: run it on this target, not on the one that the trace names.
-        in_process: no child process and no limits.
+        target: run on this target instead of the one that the trace names.
+        in_process: use no child process and no limits.
         call_timeout_s: seconds that one call of the target may take.
 
-    Raises TraceError for what is no trace, TargetError for a target that cannot be run.
+    Raises TraceError if it is not a trace, TargetError for a target that cannot be run.
     """
     limits = Limits(call_timeout_s=call_timeout_s)
     return replay_isolated(_trace(trace), target, limits, in_process=in_process)
@@ -249,9 +249,9 @@ def shrink(
     in_process: bool = False,
     call_timeout_s: float = 2.0,
 ) -> Trace:
-    """The smallest trace found that breaks what `trace` breaks; it has no violation if it holds.
+    """Find the smallest trace that breaks what `trace` breaks; no violation if it holds now.
 
-    The arguments are those of `replay`, and so are the errors raised.
+    Takes the arguments of `replay` and raises the same errors.
     """
     limits = Limits(call_timeout_s=call_timeout_s)
     small = shrink_isolated(_trace(trace), target, limits, in_process=in_process)
@@ -265,14 +265,14 @@ def shrink(
 
 
 def render(subject: Certificate | Finding | Trace, form: str = "text") -> str:
-    """A certificate, a finding or a trace as a document.
+    """Write a certificate, a finding or a trace as a document.
 
     Args:
-        subject: what is shown.
-        form: "text" for any; "json", "markdown" or "junit" for a certificate; "jsonl" (the trace's
+        subject: what to show.
+        form: "text" for any; "json", "markdown" or "junit" for a certificate; "jsonl" (a trace
             file), "html" (step by step) or "pytest" (a regression test) for the others.
 
-    Raises OptionError for a form that there is not.
+    Raises OptionError for an unknown form.
     """
     forms: dict[str, Any]
     if isinstance(subject, Certificate):

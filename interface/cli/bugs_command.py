@@ -1,4 +1,4 @@
-"""`poolproof bugs`: planted bugs against everything that searches for bugs, and who caught what."""
+"""`poolproof bugs`: runs every detector on planted bugs and shows which detector caught what."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _MOST_SEEDS = 1000
 
 
 @click.command("bugs")
-@click.option("--only", metavar="ID,...", help="These bugs and oddities alone.")
+@click.option("--only", metavar="ID,...", help="Only these bugs and oddities.")
 @click.option(
     "--detector",
     "detectors",
     metavar="NAME,...",
-    help="These detectors alone; `invariants` stands for each invariant by itself.",
+    help="Only these detectors; `invariants` means each invariant by itself.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(min=1, max=_MOST_SEEDS),
     default=3,
     show_default=True,
-    help="Search from so many seeds, 0 and up.",
+    help="Number of seeds to search from, starting at 0.",
 )
 @click.option(
     "--depth",
@@ -42,14 +42,14 @@ _MOST_SEEDS = 1000
     type=click.Choice(["quick", "standard"]),
     default="standard",
     show_default=True,
-    help="Up to which depth the runs of `certify` are among the detectors.",
+    help="Include the runs of `certify` up to this depth as detectors.",
 )
-@click.option("--results", type=_PATH, help="Keep finished searches here, and go on from them.")
+@click.option("--results", type=_PATH, help="Keep finished searches here and resume from them.")
 @click.option("--json", "json_file", type=_PATH, help="Write the matrix as JSON.")
 @click.option("--html", "html_file", type=_PATH, help="Write the matrix as a web page.")
-@click.option("--show", type=_PATH, help="Search nothing; show the matrix in this JSON file.")
+@click.option("--show", type=_PATH, help="Do not search; show the matrix in this JSON file.")
 @click.option(
-    "--workers", type=click.IntRange(min=1, max=256), help="Processes; one a processor by default."
+    "--workers", type=click.IntRange(min=1, max=256), help="Processes; one per CPU by default."
 )
 def bugs_command(
     *,
@@ -63,10 +63,10 @@ def bugs_command(
     show: Path | None,
     workers: int | None,
 ) -> None:
-    """Plant real bugs, search for each in every way there is, and print who caught what.
+    """Plant real bugs, search for each with every detector, and print which detector caught what.
 
-    Correct oddities are among the rows and must be caught by nobody. All of it takes many minutes;
-    an interrupted run goes on where it stopped if it was started with --results.
+    Some rows are correct oddities, which no detector may catch. A whole run takes many minutes;
+    an interrupted run resumes where it stopped if it was started with --results.
 
     Exit status: 0 every bug is caught and no oddity accused, 1 not so, 2 the run could not be
     carried out.
@@ -136,7 +136,7 @@ def _chosen_columns(text: str | None, depth: str, known: dict[str, Detector]) ->
 
 
 def _names(text: str | None, known: Iterable[str], option: str, what: str) -> list[str]:
-    """The names that a list gives, in our own order; all without a list."""
+    """The names that a list gives, in our own order; all names if there is no list."""
     known = list(known)
     if text is None:
         return known

@@ -1,6 +1,6 @@
 """`poolproof certify [TARGET]`: the options, the files around a certification, the exit status.
 
-Whatever can be wrong with arguments and files is found before the work starts.
+Mistakes in arguments and files are found before the work starts.
 """
 
 from __future__ import annotations
@@ -36,24 +36,22 @@ _PATH = click.Path(path_type=Path)
     show_default=True,
     help="quick: under 30 s. standard: about 2 minutes. deep: as long as it takes.",
 )
-@click.option("--api", metavar="NAME", help="The shape of the class, where it has several.")
+@click.option("--api", metavar="NAME", help="Which shape the class has, if it has several.")
 @click.option(
-    "--layout", "layouts", multiple=True, metavar="NAME", help="A layout of a manager; else all."
+    "--layout", "layouts", multiple=True, metavar="NAME", help="Run this layout of a manager only."
 )
 @click.option("--known", type=_PATH, help="TOML file of accepted findings.")
-@click.option("--baseline", type=_PATH, help="Fail only on what this certificate (JSON) lacks.")
+@click.option("--baseline", type=_PATH, help="Fail only on findings not in this certificate.")
 @click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
-@click.option("--keep-going", is_flag=True, help="Search on after a failure; for baselines.")
-@click.option("--hardening", is_flag=True, help="Also try misuse that is undefined; never fails.")
+@click.option("--keep-going", is_flag=True, help="Continue after a failure; for baselines.")
+@click.option("--hardening", is_flag=True, help="Also try undefined misuse; never fails the run.")
 @click.option("--json", "json_file", type=_PATH, help="Write the certificate as JSON.")
 @click.option("--junit", "junit_file", type=_PATH, help="Write the certificate as JUnit XML.")
 @click.option("--md", "markdown_file", type=_PATH, help="Write the certificate as Markdown.")
-@click.option("--report", type=_PATH, help="Folder for all forms, traces and reports included.")
+@click.option("--report", type=_PATH, help="Write all forms, traces and reports to this folder.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Processes; one a processor by default."
-)
-@click.option("--in-process", is_flag=True, help="No child processes, no limits: for debuggers.")
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; one per CPU by default.")
+@click.option("--in-process", is_flag=True, help="Use no child processes or limits; for debuggers.")
 @click.option(
     "--call-timeout",
     type=click.FloatRange(min=0, max=86_400, min_open=True),
@@ -67,7 +65,7 @@ _PATH = click.Path(path_type=Path)
     default=2048,
     show_default=True,
     metavar="MIB",
-    help="Memory of one worker beyond what the target's import uses.",
+    help="Memory of one worker beyond what importing the target uses.",
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
 @power_options
@@ -145,7 +143,7 @@ def certify_command(
 
 
 def _is_default(name: str) -> bool:
-    """Whether the user left an option out."""
+    """Whether the user left out an option."""
     source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.DEFAULT
 
@@ -206,7 +204,7 @@ def severities(fail_on: str | None) -> tuple[Severity, ...]:
 
 
 def with_rows(target: str, rows: tuple[str, ...]) -> TargetSpec:
-    """The target with the rows of --profile, which take the place of those in its brackets."""
+    """The target with the rows of --profile, which override those in its brackets."""
     from poolproof.targets.target_spec import TargetSpec
 
     for row in rows:

@@ -1,7 +1,7 @@
-"""The workflows for GitHub Actions of `fuzz/recipes/`, written into somebody's repository.
+"""Writes the GitHub Actions workflows of `fuzz/recipes/` into a user's repository.
 
-One certifies each pull request, the other carries on a campaign each night; docs/ci.md explains
-them. They are written once and are the user's from then on.
+One certifies each pull request, the other continues a campaign each night; docs/ci.md explains
+them. They are written once; from then on they belong to the user.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RECIPES = ("poolproof-gate.yml", "poolproof-campaign.yml")
 
 
 def recipe(name: str, target: str | None = None) -> str:
-    """The text of a workflow, with the target to certify in its place."""
+    """The text of a workflow, with the target to certify filled in."""
     text = (files("poolproof.fuzz") / "recipes" / name).read_text("utf-8")
     if target is None:
         return text
@@ -29,7 +29,7 @@ def recipe(name: str, target: str | None = None) -> str:
 
 
 def write_recipes(folder: Path, target: str | None = None) -> list[Path]:
-    """Write the workflows, all or none; their paths. Raises OutputError."""
+    """Write all workflows or none; returns their paths. Raises OutputError."""
     paths = [folder / name for name in RECIPES]
     for path in paths:
         if path.exists() or path.is_symlink():

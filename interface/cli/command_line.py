@@ -1,7 +1,7 @@
 """The command line: finds the sub-command, turns errors into lines and exit statuses.
 
-0 holds, 1 a violation was found, 2 the run could not be carried out or concluded. What a user can
-bring about ends in one or two lines; what he cannot is a bug of ours and says so. Sub-commands are
+0 holds, 1 a violation was found, 2 the run could not be carried out or concluded. A mistake of the
+user's ends in one or two lines; anything else is a bug of ours and says so. Sub-commands are
 imported when they are run, so that `poolproof --help` is quick.
 """
 
@@ -28,18 +28,18 @@ _MOST_OF_A_MESSAGE = 10_000
 _SUMMARIES = {
     "certify": "Check an allocator and print its certificate.",
     "replay": "Run a trace again and see whether its violation still shows.",
-    "shrink": "Make a failing trace as short as it gets.",
+    "shrink": "Make a failing trace as short as possible.",
     "show": "Draw a trace step by step, or write it as a test or a web page.",
     "explore": "Visit every state of a small pool.",
     "fuzz": "Run a campaign that looks for states nobody has seen.",
     "diff": "Compare two targets on one tape.",
-    "list": "The targets that are known here.",
+    "list": "List the built-in targets.",
     "new": "Write the skeleton of an allocator to fill in, or workflows for CI.",
-    "workload": "Replay real request traces, checked while they run.",
+    "workload": "Replay real request traces, checking as they run.",
     "prove": "Prove the invariants for every size, with Z3.",
-    "protocol": "Look at a program that speaks the protocol of cmd: targets.",
+    "protocol": "Test a program that speaks the protocol of cmd: targets.",
     "symbolic": "Confirm the arithmetic over all inputs, with CrossHair.",
-    "bugs": "Plant real bugs and see who catches what.",
+    "bugs": "Plant real bugs and see which checks catch them.",
     "kernels": "Check paged attention against dense attention.",
 }
 

@@ -26,7 +26,7 @@ __all__ = ["diff_command"]
     type=click.Choice(["quick", "standard", "deep"]),
     default="quick",
     show_default=True,
-    help="How long they are driven together.",
+    help="How long to drive them together.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--workers", type=click.IntRange(min=1), help="[usable processors]")
@@ -47,8 +47,8 @@ def diff_command(
 ) -> None:
     """Drive FIRST and SECOND together, under the profile of FIRST, until an answer differs.
 
-    For a subclass and its base, or one version of an engine and the next. The shortest commands
-    that show the difference are printed, and whether a profile explains it.
+    For a subclass and its base, or two versions of an engine. Prints the shortest commands that
+    show the difference, and whether a profile explains it.
 
     Exit status: 0 they agree, 1 they differ, 2 the run could not be carried out.
     """

@@ -26,7 +26,7 @@ __all__ = ["explore_command"]
 _PATH = click.Path(path_type=Path)
 
 _ENOUGH_FOR_PROCESSES = 200_000
-"""Below so many states, starting processes costs more than they save."""
+"""Below this many states, starting processes costs more than they save."""
 
 SPECIFICATION = "specification"
 """Named like a target, so that a name that was left out is never taken for it."""
@@ -37,31 +37,31 @@ SPECIFICATION = "specification"
 @click.option(
     "--blocks",
     type=click.IntRange(min=1),
-    help="Blocks; 4 by default, 6 of the specification, 3 a cache group with a manager.",
+    help="Blocks; by default 4, 6 for the specification, 3 per cache group for a manager.",
 )
 @click.option("--hashes", type=click.IntRange(min=0), default=2, show_default=True)
 @click.option("--references", type=click.IntRange(min=1), default=2, show_default=True)
-@click.option("--no-symmetry", is_flag=True, help="Every state, and not one of each orbit.")
-@click.option("--pairs", is_flag=True, help="Calls for two blocks and misuse too.")
+@click.option("--no-symmetry", is_flag=True, help="Visit every state, not one per orbit.")
+@click.option("--pairs", is_flag=True, help="Also try calls for two blocks, and misuse.")
 @click.option(
     "--commands",
     type=click.IntRange(min=1),
     metavar="K",
-    help="With a manager: all workloads of up to K commands; 4 by default.",
+    help="Manager: try all workloads of up to K commands; 4 by default.",
 )
 @click.option(
-    "--layout", "layouts", multiple=True, metavar="NAME", help="A layout of a manager; else all."
+    "--layout", "layouts", multiple=True, metavar="NAME", help="Run this layout of a manager only."
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
 @click.option(
     "--max-depth",
     type=click.IntRange(min=0),
-    help="Specification: stop so many transitions away.",
+    help="Specification: stop this many transitions away.",
 )
 @click.option("--dot", type=_PATH, help="Specification: write a small graph for Graphviz.")
 @click.option("--json", "json_file", type=_PATH, help="Specification: write a small graph as JSON.")
 @click.option(
-    "--resume", type=_PATH, help="Specification: folder that keeps the work, to be continued from."
+    "--resume", type=_PATH, help="Specification: keep the work in this folder and resume from it."
 )
 @click.option(
     "--memory-limit",
@@ -69,11 +69,9 @@ SPECIFICATION = "specification"
     metavar="MIB",
     help="Refuse what would take more; three quarters of the free memory by default.",
 )
-@click.option(
-    "--workers", type=click.IntRange(min=1), help="Processes; one a processor where it pays."
-)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; one per CPU where it pays.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--in-process", is_flag=True, help="No child processes, no limits.")
+@click.option("--in-process", is_flag=True, help="Use no child processes or limits.")
 @click.option("--cross-check", is_flag=True, help="Specification: compare with TLC and SPIN.")
 def explore_command(
     *,
@@ -96,12 +94,12 @@ def explore_command(
     in_process: bool,
     cross_check: bool,
 ) -> None:
-    """Visit every state of a small pool: of TARGET, beside the specification.
+    """Visit every state of a small pool of TARGET, comparing it with the specification.
 
-    Of a manager: try every workload of up to so many commands, beside its model and shadow memory.
-    With `specification` for TARGET: count the states of the rules alone.
+    For a manager: try every workload of up to K commands, compared with its model and shadow
+    memory. With `specification` for TARGET: count the states of the rules alone.
 
-    Exit status: 0 everything as it must be, 1 TARGET breaks something, 2 not carried out, or
+    Exit status: 0 TARGET is right in every state, 1 it breaks something, 2 not carried out, or
     interrupted.
     """
     from poolproof.certification.options import usable_processors

@@ -21,7 +21,7 @@ __all__ = ["ClusterOptions", "cluster_workers"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """The address of a Ray cluster, and how many workers; None for one a processor."""
+    """The address of a Ray cluster, and how many workers; None for one per CPU."""
 
     address: str
     num_workers: int | None

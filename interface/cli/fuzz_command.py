@@ -1,4 +1,4 @@
-"""`poolproof fuzz TARGET`: a campaign, as long as its budget says, over a folder that keeps it."""
+"""`poolproof fuzz TARGET`: runs a campaign until its budget is spent; resumable from a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USUAL_SECONDS = 60.0
 
 @click.command("fuzz")
 @target_argument()
-@click.option("--folder", type=_PATH, help="Keeps the campaign, and goes on with it next time.")
+@click.option("--folder", type=_PATH, help="Keep the campaign here and resume it next time.")
 @click.option(
     "--merge", type=_PATH, multiple=True, metavar="OTHER", help="Take in another folder first."
 )
@@ -29,23 +29,23 @@ USUAL_SECONDS = 60.0
     "seconds",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help=f"Stop after so long; {USUAL_SECONDS:g} without any budget, `inf` for no end.",
+    help=f"Stop after this long; {USUAL_SECONDS:g} if no budget is given, `inf` for no end.",
 )
-@click.option("--steps", type=click.IntRange(min=1), help="Stop after so many commands.")
+@click.option("--steps", type=click.IntRange(min=1), help="Stop after this many commands.")
 @click.option(
     "--until-quiet",
     type=click.IntRange(min=1),
     metavar="STEPS",
-    help="Stop when so many commands brought nothing new.",
+    help="Stop when this many commands brought nothing new.",
 )
 @click.option(
-    "--workers", type=click.IntRange(min=1, max=200), help="Processes; one a processor by default."
+    "--workers", type=click.IntRange(min=1, max=200), help="Processes; one per CPU by default."
 )
 @click.option(
     "--ray",
     "ray_address",
     metavar="ADDRESS",
-    help="Workers on the machines of a Ray cluster: HOST:PORT, or `auto` on one of them.",
+    help="Run workers on a Ray cluster: HOST:PORT, or `auto` on one of its machines.",
 )
 @click.option(
     "--level",
@@ -55,7 +55,7 @@ USUAL_SECONDS = 60.0
 @click.option(
     "--blocks",
     type=click.IntRange(min=1, max=64),
-    help="Blocks; 5 of a queue, 8 of a pool, up to 8 of a manager.",
+    help="Blocks; by default 5 for a queue, 8 for a pool, up to 8 for a manager.",
 )
 @click.option("--hashes", type=click.IntRange(min=1, max=5), default=2, show_default=True)
 @click.option(
@@ -63,16 +63,16 @@ USUAL_SECONDS = 60.0
     type=click.IntRange(min=1, max=16),
     default=2,
     show_default=True,
-    help="References of a block up to which a state of a pool counts.",
+    help="Count states of a pool with up to this many references to a block.",
 )
 @click.option(
     "--examples",
     type=_PATH,
     metavar="DIR",
-    help="Hypothesis's example database: read tapes from it first, write those of findings.",
+    help="Hypothesis's example database: read its tapes first, add those of findings.",
 )
-@click.option("--layout", metavar="NAME", help="The layout of a manager; its first by default.")
-@click.option("--api", metavar="NAME", help="The shape of the class, where it has several.")
+@click.option("--layout", metavar="NAME", help="The layout of a manager; the first by default.")
+@click.option("--api", metavar="NAME", help="Which shape the class has, if it has several.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--engine",
@@ -81,7 +81,7 @@ USUAL_SECONDS = 60.0
     show_default=True,
     help="What makes the tapes; atheris (libFuzzer) sees inside native code.",
 )
-@click.option("--in-process", is_flag=True, help="No child processes, no limits: for speed.")
+@click.option("--in-process", is_flag=True, help="Use no child processes or limits; for speed.")
 @click.option(
     "--call-timeout",
     type=click.FloatRange(min=0, max=86_400, min_open=True),
@@ -95,12 +95,14 @@ USUAL_SECONDS = 60.0
     default=2048,
     show_default=True,
     metavar="MIB",
-    help="Memory of one worker beyond what the target's import uses.",
+    help="Memory of one worker beyond what importing the target uses.",
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
 @click.option("--report", type=_PATH, metavar="FILE", help="Write a web page with the curves.")
 @click.option(
-    "--coverage", is_flag=True, help="Say at the end which lines of the target were never reached."
+    "--coverage",
+    is_flag=True,
+    help="At the end, list the lines of the target that were never reached.",
 )
 @click.option("--quiet", is_flag=True, help="Show only findings and the summary.")
 def fuzz_command(
@@ -130,7 +132,7 @@ def fuzz_command(
     engine: str,
     quiet: bool,
 ) -> None:
-    """Drive TARGET with tapes that lead to states which nobody has seen, and check each step.
+    """Drive TARGET with tapes that lead to states not seen before, and check each step.
 
     Exit status: 0 nothing was broken, 1 a violation was found, 2 not carried out or concluded.
     """

@@ -37,21 +37,23 @@ _MANAGERS = "poolproof.cli.served_managers:served_managers"
     show_default=True,
     help="quick: under 30 s. standard: under 2 minutes. deep: as long as it takes.",
 )
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The GPU where there is one.")
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), help="The GPU by default, if there is one."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--case", "case_file", type=_PATH, help="Run the cases of this report (JSON) alone.")
+@click.option("--case", "case_file", type=_PATH, help="Run only the cases of this report (JSON).")
 @click.option("--known", type=_PATH, help="TOML file of accepted findings.")
-@click.option("--baseline", type=_PATH, help="Fail only on what this report (JSON) lacks.")
+@click.option("--baseline", type=_PATH, help="Fail only on findings not in this report.")
 @click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
 @click.option("--json", "json_file", type=_PATH, help="Write the report as JSON.")
 @click.option("--junit", "junit_file", type=_PATH, help="Write the report as JUnit XML.")
 @click.option("--md", "markdown_file", type=_PATH, help="Write the report as Markdown.")
-@click.option("--report", type=_PATH, help="Folder for all forms.")
-@click.option("--picture", "picture_file", type=_PATH, help="Write errors over bounds as SVG.")
+@click.option("--report", type=_PATH, help="Write all forms to this folder.")
+@click.option("--picture", "picture_file", type=_PATH, help="Plot errors over bounds as SVG.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), help="Processes; one a processor by default, up to 4."
+    "--workers", type=click.IntRange(min=1), help="Processes; one per CPU by default, up to 4."
 )
-@click.option("--in-process", is_flag=True, help="No child process, no limit: for debuggers.")
+@click.option("--in-process", is_flag=True, help="Use no child process or limit; for debuggers.")
 @click.option(
     "--case-timeout",
     type=click.FloatRange(min=0, max=86_400, min_open=True),
@@ -59,8 +61,8 @@ _MANAGERS = "poolproof.cli.served_managers:served_managers"
     show_default=True,
     help="Seconds that one example may take.",
 )
-@click.option("--check", "checks", multiple=True, metavar="NAME", help="Run this check alone.")
-@click.option("--faulty", is_flag=True, help="Run the faulty kernels in the place of a target.")
+@click.option("--check", "checks", multiple=True, metavar="NAME", help="Run only this check.")
+@click.option("--faulty", is_flag=True, help="Run the faulty kernels instead of a target.")
 def kernels_command(
     *,
     target: str | None,
@@ -149,7 +151,7 @@ def is_kernel(target: str) -> bool:
     try:
         module = ast.parse(Path(place).read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return False  # whoever loads it says what is wrong
+        return False  # the loader says what is wrong
     return any(isinstance(item, ast.FunctionDef) and item.name == name for item in module.body)
 
 

@@ -9,7 +9,7 @@ __all__ = ["list_command"]
 
 @click.command("list")
 def list_command() -> None:
-    """List the targets that are known here.
+    """List the built-in targets.
 
     Any class of yours is a target too: path/to/file.py:Class or package.module:Class. So is any
     program that speaks the protocol: cmd:./program.

@@ -1,6 +1,6 @@
-"""`poolproof new FILE`: the skeleton of a native pool, manager or index, for somebody to fill in.
+"""`poolproof new FILE`: writes the skeleton of a native pool, manager or index to fill in.
 
-With `--ci` it is the workflows for GitHub Actions that are written (`ci_recipes.py`).
+With `--ci` it writes workflows for GitHub Actions instead (`ci_recipes.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ __all__ = ["new_command"]
 @click.option("--manager", is_flag=True, help="A manager of sequences, not a pool of blocks.")
 @click.option("--index", is_flag=True, help="An index from keys to blocks, not a whole pool.")
 @click.option("--ci", is_flag=True, help="Workflows for GitHub Actions; FILE is .github/workflows.")
-@click.option("--target", metavar="TARGET", callback=not_empty, help="What the workflows certify.")
+@click.option(
+    "--target", metavar="TARGET", callback=not_empty, help="The target that the workflows certify."
+)
 def new_command(*, file: Path, manager: bool, index: bool, ci: bool, target: str | None) -> None:
     """Write the skeleton of a pool, manager or index to FILE, which must not exist yet.
 

@@ -1,7 +1,7 @@
-"""`poolproof protocol smoke|validate 'cmd:./program'`: for authors of programs, before `certify`.
+"""`poolproof protocol smoke|validate 'cmd:./program'`: tests a program before `certify`.
 
-`smoke` shows a short conversation line by line, with what was wrong in it. `validate` checks every
-line of a longer one against the published schemas.
+`smoke` shows a short conversation line by line and says what was wrong in it. `validate` checks
+every line of a longer one against the published schemas.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _TIMEOUT = click.option(
 
 @click.group("protocol")
 def protocol_command() -> None:
-    """Look at a program that speaks the protocol: cmd:./program arguments.
+    """Test a program that speaks the protocol: cmd:./program arguments.
 
-    Exit status: 0 it does, 1 it breaks the protocol, 2 it could not be asked.
+    Exit status: 0 it speaks the protocol, 1 it breaks it, 2 it could not be asked.
     """
 
 

@@ -1,7 +1,7 @@
 """The conversation of `poolproof protocol smoke`: handshake, a tape, command by command, goodbye.
 
-It shows whether a program speaks the protocol at all. What its allocator does is judged on the
-way, by the same checks as everywhere, but so few commands say little about it.
+It shows whether a program speaks the protocol at all. Along the way its allocator is judged by the
+same checks as everywhere, but so few commands say little about it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The conversation of `poolproof protocol validate`: each line of it against the schemas.
+"""The conversation of `poolproof protocol validate`: checks each line against the schemas.
 
-Lines of both sides are checked, so that a mistake of ours shows as well. The schemas are files of
+The lines of both sides are checked, so that our own mistakes show as well. The schemas are files of
 `poolproof.contract`; the library that reads them is an extra.
 """
 
@@ -37,9 +37,9 @@ def schema_text() -> str:
 
 
 class SchemaChecker:
-    """Hears the lines of a conversation; `faults` says what was wrong in which.
+    """Checks the lines of a conversation; `faults` says what was wrong in which line.
 
-    Raises TargetError where the library is missing.
+    Raises TargetError if the library is missing.
     """
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ __all__ = ["prove_command"]
 @click.option(
     "--smt-dir",
     type=click.Path(path_type=Path),
-    help="Write each condition into this folder, as SMT-LIB that any solver reads.",
+    help="Write each condition to this folder as SMT-LIB, which any solver reads.",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all results.")
 @click.option(
@@ -27,14 +27,14 @@ __all__ = ["prove_command"]
     type=click.Choice(["auto", "cvc5", "none"]),
     default="auto",
     show_default=True,
-    help="Who decides each condition again; auto: cvc5 where it is installed.",
+    help="Solver that decides each condition again; auto: cvc5 if it is installed.",
 )
 @click.option(
     "--timeout-s",
     type=click.FloatRange(min=0.001),
     default=10.0,
     show_default=True,
-    help="For each condition and solver. Undecided is a failure.",
+    help="Limit for each condition and solver. Undecided is a failure.",
 )
 @click.option("--planted", is_flag=True, help="Print the planted bugs and what each one breaks.")
 def prove_command(

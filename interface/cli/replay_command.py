@@ -16,9 +16,9 @@ __all__ = ["replay_command"]
 @click.option(
     "--target",
     callback=not_empty,
-    help="Replay on this target, not on the one that the trace names.",
+    help="Replay on this target instead of the one that the trace names.",
 )
-@click.option("--in-process", is_flag=True, help="No child process, no limits: for debuggers.")
+@click.option("--in-process", is_flag=True, help="Use no child process or limits; for debuggers.")
 @click.option(
     "--call-timeout",
     type=click.FloatRange(min=0, max=86_400, min_open=True),

@@ -1,7 +1,7 @@
 """The managers that kernels are certified with, and recorded runs of them.
 
-Kernels know no allocator, and the harness knows no kernel: here they meet. A recorded run is what
-a campaign of the harness gave a manager, in the form of a trace file.
+Kernels know no allocator, and the harness knows no kernel; they meet here. A recorded run is the
+commands that a campaign of the harness gave a manager, in the form of a trace file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`poolproof show TRACE`: a trace drawn step by step, or as a test, a script, a web page.
+"""`poolproof show TRACE`: draws a trace step by step, or writes it as a test, script or web page.
 
 The folder of a campaign is shown as its summary, or as a page with its curves.
 """
@@ -27,8 +27,8 @@ __all__ = ["show_command"]
 def show_command(trace: str, form: str, output: str | None) -> None:
     """Show TRACE, a trace file or the fingerprint of a finding, without running its target.
 
-    The folder of a campaign in place of TRACE: its summary, or with `--as html` its curves. Then
-    the exit status is that of the campaign: 0 nothing was broken, 1 something was, 2 not concluded.
+    For the folder of a campaign, show its summary, or with `--as html` its curves. The exit status
+    is then that of the campaign: 0 nothing was broken, 1 something was, 2 not concluded.
     """
     from poolproof.report.campaign_record import is_campaign
     from poolproof.report.finding_report import plain_text, trace_report

@@ -1,4 +1,4 @@
-"""`poolproof shrink TRACE`: the shortest form of a failing trace that delta debugging finds."""
+"""`poolproof shrink TRACE`: makes a failing trace as short as delta debugging can."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ __all__ = ["shrink_command"]
 @click.option(
     "--target",
     callback=not_empty,
-    help="Shrink on this target, not on the one that the trace names.",
+    help="Shrink on this target instead of the one that the trace names.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write to this file, not to the output."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write to this file instead of standard output.",
 )
-@click.option("--in-process", is_flag=True, help="No child process, no limits: for debuggers.")
+@click.option("--in-process", is_flag=True, help="Use no child process or limits; for debuggers.")
 @click.option(
     "--call-timeout",
     type=click.FloatRange(min=0, max=86_400, min_open=True),
@@ -35,8 +38,8 @@ def shrink_command(
 ) -> None:
     """Minimise TRACE, a trace file or the fingerprint of a finding.
 
-    Exit status: 1 a shorter or equal trace that fails was written, 0 the trace holds now and
-    nothing was written, 2 it could not be run.
+    Exit status: 1 a failing trace, no longer than TRACE, was written; 0 the trace holds now and
+    nothing was written; 2 it could not be run.
     """
     from poolproof.api import shrink
     from poolproof.report.finding_report import trace_report

@@ -1,4 +1,4 @@
-"""Standard output and standard error of a run whose verdict counts, whatever becomes of them.
+"""Keeps a run's exit status right when standard output or standard error cannot be written.
 
 A full disk behind `> certificate.txt`, a reader that has gone, a stream that was closed before the
 start: none of them may cost the other outputs, or stand in the place of the verdict.

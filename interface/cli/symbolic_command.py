@@ -27,7 +27,7 @@ __all__ = ["symbolic_command"]
     type=click.FloatRange(min=0.1),
     default=20.0,
     show_default=True,
-    help="For each condition, in seconds of processor time. Not confirmed is a failure.",
+    help="Limit for each condition, in seconds of CPU time. Not confirmed is a failure.",
 )
 def symbolic_command(names: tuple[str, ...], json_file: Path | None, timeout_s: float) -> None:
     """Confirm the contracts of hash keys, sizing, windows, slots, admission and single steps.

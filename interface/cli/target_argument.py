@@ -1,4 +1,4 @@
-"""TARGET on the command line: it has to be named, and an empty text is no name.
+"""TARGET on the command line: it is required, and an empty text counts as missing.
 
 A variable that is not set, `poolproof certify $TARGET`, must not certify something else.
 """

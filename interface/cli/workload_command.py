@@ -47,7 +47,7 @@ def _check_rate(ctx: click.Context, param: click.Parameter, value: str) -> int |
     type=click.IntRange(min=1, max=10_000_000),
     help="[200000; for managers 4000]",
 )
-@click.option("--block-size", type=int, default=16, show_default=True, help="Tokens a block.")
+@click.option("--block-size", type=int, default=16, show_default=True, help="Tokens per block.")
 @click.option(
     "--tokens-per-id",
     type=click.IntRange(min=1),
@@ -60,7 +60,7 @@ def _check_rate(ctx: click.Context, param: click.Parameter, value: str) -> int |
     type=click.IntRange(min=1),
     default=64,
     show_default=True,
-    help="Requests that are live at most.",
+    help="Most requests that are live at once.",
 )
 @click.option(
     "--finish",
@@ -83,8 +83,10 @@ def _check_rate(ctx: click.Context, param: click.Parameter, value: str) -> int |
     metavar="N",
     help="Write N generated requests to FILE first (see --seed).",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of --generate.")
-@click.option("--limit", type=click.IntRange(min=1), help="The first so many requests only.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of --generate.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Replay only the first N requests."
+)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures.")
 @click.option(
     "--report",
@@ -167,7 +169,7 @@ def workload_command(
 
 
 def _generate(file: Path, count: int, seed: int) -> None:
-    """Write a generated trace. Never over a file that is there: it may be somebody's record."""
+    """Write a generated trace, but never over an existing file: it may be a user's record."""
     from itertools import islice
 
     from poolproof.harness.request_generator import generate_requests, write_requests
@@ -209,7 +211,7 @@ def _serve_sequences(
 def _report(
     results: list[Any], shown: Any, text: str, json_file: Path | None, report_folder: Path | None
 ) -> None:
-    """Print and write what came of it; ends with status 1 where something broke."""
+    """Print and write the results; exit with status 1 if something broke."""
     from poolproof.report.output_files import write_if_possible
     from poolproof.report.terminal import show
 
