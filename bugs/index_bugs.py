@@ -1,4 +1,4 @@
-"""Bugs of an index on its own, most of which the pool around it never lets anybody see."""
+"""Bugs of an index on its own, most of which the pool around it hides."""
 
 from __future__ import annotations
 

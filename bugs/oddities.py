@@ -1,4 +1,4 @@
-"""Correct oddities: pools that look unlike any engine and are right, so nobody may accuse them.
+"""Correct oddities: pools that look unlike any engine but are right, so no check may accuse them.
 
 Each is a native target of its own, with the profile that makes it right. They are what false
 alarms are measured with. `ODDITIES` has all of them: those of this file, which differ in what they

@@ -1,4 +1,4 @@
-"""Bugs of who holds a block and who stands in the free queue: references, links, counter.
+"""Bugs in who holds a block and what is in the free queue: references, links, counter.
 
 References are taken, dropped and tested at the wrong place; the queue under a pool loses blocks,
 gets some twice, or miscounts them. Those of a queue on its own are in `queue_bugs.py`.

@@ -1,4 +1,4 @@
-"""The collection of public bugs that the specimens were made from, one row a root cause.
+"""The collection of public bugs that the specimens were made from, one row per root cause.
 
 A row has a letter for its kind and names the thread where the cause was told first. Each row has a
 specimen of its own (whose id begins with that of the row), or its thread shares one, or says why

@@ -1,4 +1,4 @@
-"""What a campaign's tapes run of the target's code: measured beside the target, put into words."""
+"""How much of a target's code a campaign's tapes run: measured where the target runs, in words."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class _Certification:
             by = f" by {interrupt}" if str(interrupt) else ""
             return self._cut_short(about, driving, f"interrupted{by}")
         except ImporterError as error:
-            # A target that is out to do so can end whatever stands between it and us.
+            # A hostile target can end any process between it and us.
             return self._cut_short(about, driving, str(error))
 
     def _drive(self, about: Description, driving: Driving, kinds: list[RunKind]) -> Certificate:

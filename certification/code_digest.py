@@ -1,4 +1,4 @@
-"""Which code a result came out of: files of results are begun anew when it has changed."""
+"""A digest of the code behind a result: files of results start afresh when it has changed."""
 
 from __future__ import annotations
 

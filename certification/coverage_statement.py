@@ -1,4 +1,4 @@
-"""What a certificate must say that it does not show, so that a pass is never read as more.
+"""What a certificate does not cover, stated so that a pass is never read as more than it is.
 
 Depends on the depth, on what the target lets us see, and on the options; nothing is run here.
 """

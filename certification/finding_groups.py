@@ -1,4 +1,4 @@
-"""Which findings are forms of one bug: one repair, as far as can be told, would mend them all.
+"""Which findings are forms of one bug: those that one fix would probably repair.
 
 Told from symptom, operation and state. Either the same is broken, as badly, in the same words but
 for names and numbers; or the same sort of operation breaks the same invariant, does the same harm,

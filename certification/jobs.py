@@ -1,4 +1,4 @@
-"""What a worker does for a certification, in the process that holds the target.
+"""The jobs of a certification's workers, run in the process that holds the target.
 
 Each job takes the loaded target, a plain argument and the beacon by which the watchman sees
 progress, and returns plain values. Which jobs run, and what becomes of their results, is decided

@@ -1,4 +1,4 @@
-"""Runs a manager trace and writes down what stood there after each command, as plain values.
+"""Runs a manager trace and records what the manager shows after each command, as plain values.
 
 On the trace's own target these are the states that it showed; on the specification they are those
 of a right manager. The target runs where this runs: in a worker, if it is to be isolated.

@@ -1,4 +1,4 @@
-"""How long work shows that it goes on: a bar on a terminal, a plain line now and then elsewhere.
+"""Shows the progress of long work: a bar on a terminal, an occasional plain line elsewhere.
 
 Everything goes to standard error, so that a certificate on standard output stays clean.
 """

@@ -1,4 +1,4 @@
-"""What builds a right allocator for the commands of a trace: the specification as a target.
+"""Builds a correct allocator for the commands of a trace: the specification as a target.
 
 It stands in where the trace's own target cannot be asked: for drawing a trace without running its
 target, and for finding out which commands a run had reached whose worker was lost.

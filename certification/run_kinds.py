@@ -1,4 +1,4 @@
-"""The kinds of runs that a certification drives, and what each of them is called.
+"""The kinds of runs that a certification drives, and their names.
 
 A kind says which part of a target is driven, and how: with the small sizes at which most bugs
 have their shortest trace, at the sizes that servers run (`harness/production.py`), or with a

@@ -1,4 +1,4 @@
-"""The target that a trace is run on, and how it is built for it."""
+"""Loads the target for a trace and builds it as the trace says."""
 
 from __future__ import annotations
 

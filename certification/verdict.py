@@ -113,7 +113,7 @@ def _status(rules: Rules, target: str, identity: Identity, *, is_old: bool) -> F
     known, expired = rules.known.valid_for(target), rules.known.expired_for(target)
     if any(identity in entry.accepted for entry in known):
         return FindingStatus.KNOWN
-    # Somebody has set it an end; an older certificate does not put that off.
+    # Its entry has a last day; an older certificate does not postpone that.
     is_over = any(identity in entry.accepted for entry in expired)
     return FindingStatus.BASELINE if is_old and not is_over else FindingStatus.NEW
 

@@ -1,1 +1,1 @@
-"""The words that everybody speaks: commands, target protocols, observations, profiles, traces."""
+"""The shared vocabulary: commands, target protocols, observations, profiles, traces."""

@@ -1,4 +1,4 @@
-"""What a block hash stands for: a prefix of tokens with everything that flows into its KV.
+"""What a block hash represents: a prefix of tokens with everything that affects its KV.
 
 A `TokenChain` is a request's tokens together with the extra keys that change the keys and
 values computed from them (LoRA adapter, cache salt, images). A `ContentKey` is the prefix of a

@@ -1,4 +1,4 @@
-"""How much a certification does: quick for a push, standard for a pull request, deep for a night.
+"""How much a certification does: quick for a push, standard for a pull request, deep overnight.
 
 Not to be taken for a level, which says what is driven (`Level`).
 """

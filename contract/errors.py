@@ -1,4 +1,4 @@
-"""What Poolproof raises for what its caller can mend; every other exception is a bug of ours.
+"""The errors that a caller of Poolproof can fix; every other exception is a bug of ours.
 
 `TargetError`, `TraceError`, `ProfileError` and the errors of files stand with what they speak of,
 and all of them are a `PoolproofError`.

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to write anywhere: what targets, programs and files have to say.
+"""Makes text from targets, programs and files safe to write anywhere.
 
 An object's `__repr__` may have 50 MB, raise, lie or never end, an exception's text may hold half a
 character or orders for a terminal. Whatever is written of such things comes through here, once:

@@ -1,4 +1,4 @@
-"""How lists and prefixes read in a sentence: short however long they are, and complete in kind.
+"""Words lists and prefixes for a sentence: short however long they are, and complete in kind.
 
 A prefix is all that flows into the KV of its last position. Two of them may have the same tokens
 and differ in an adapter, a salt, an image or the cache group alone; or differ at a token that a

@@ -1,4 +1,4 @@
-"""The profile: what real engines differ in without being wrong.
+"""The profile: the ways in which correct engines differ.
 
 A target declares its profile as a plain mapping; unknown keys and values are errors, a missing
 key takes the first value of its row and is reported as assumed. The rows and their meanings are

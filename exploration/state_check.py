@@ -8,7 +8,7 @@ the building commands on a fresh target and the one command.
 The narrow alphabet is the transition relation of `orbit_space.py` with everything around it that
 must change nothing: every allocation from none to one too many, a reset that is refused, an
 eviction of what has no hash, the same hash again. The wide one adds calls for two blocks and
-misuse. What the profile does not define is left out by whoever executes the commands.
+misuse. The caller that executes the commands leaves out what the profile does not define.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who hears what is done to a target while it is done, for runs that never come back."""
+"""Callbacks told of each fresh target and each command, for runs that never come back."""
 
 from __future__ import annotations
 

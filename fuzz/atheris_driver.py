@@ -1,4 +1,4 @@
-"""libFuzzer, through Atheris, as what makes a worker's tapes: for targets with native code.
+"""Lets libFuzzer, through Atheris, make a worker's tapes: for targets with native code.
 
 libFuzzer sees branches and comparisons inside of compiled code, where the states that a campaign
 counts show nothing. It never returns from `Fuzz()`, and owns the loop: so it runs in a thread of

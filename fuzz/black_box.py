@@ -1,4 +1,4 @@
-"""A file in memory that holds the tape of the run in progress, for whoever finds the worker dead.
+"""A file in memory that holds the tape of the run in progress, to be read if the worker dies.
 
 The worker writes its answers into the mapped file at the price of writing them anywhere; the kernel
 keeps them when the process is killed. Not made to survive the machine.
@@ -18,7 +18,7 @@ _BYTES = 2 * (MOST_ANSWERS + 1)
 
 
 def open_black_box(path: Path) -> AnswerCells:
-    """The cells in the file, which is made if need be; they live as long as somebody has them."""
+    """The cells in the file, which is made if needed; they live as long as they are referenced."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         os.ftruncate(descriptor, _BYTES)

@@ -1,4 +1,4 @@
-"""Takes another campaign's folder into one's own: its states, tapes, findings and failing runs.
+"""Merges another campaign's folder into this one: its states, tapes, findings and failing runs.
 
 Nothing is taken twice, so that merging the same folder again changes nothing. Steps and seconds
 stay those of the campaign at hand: the other one spent its own. The other folder is only read.

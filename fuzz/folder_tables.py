@@ -1,4 +1,4 @@
-"""What stands in a campaign's database, and how it is read: the tables behind `folder.py`.
+"""The tables of a campaign's database and how they are read; used by `folder.py`.
 
 Dataclasses of plain values are checked to hold what their fields say: JSON has the right shape
 sooner than the right types, and a count that is text, a share that is NaN or a number of a
@@ -225,7 +225,7 @@ def connected(where: str) -> sqlite3.Connection:
 
 
 def text_from(data: bytes) -> str:
-    """Text of a database, be it damaged: one value that is not UTF-8 must not hide the others."""
+    """Text of a database, even if damaged: a value that is not UTF-8 must not hide the others."""
     return data.decode("utf-8", errors="surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Which class drives the runs of a level, and one tape alone, for whoever brings his own tapes."""
+"""Which class drives the runs of a level; also runs one tape, for callers supplying their own."""
 
 from __future__ import annotations
 

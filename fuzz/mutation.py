@@ -1,7 +1,7 @@
 """New tapes out of old ones: an answer changed here and there, parts left out, repeated, joined.
 
 All work on answers, of two bytes each, so that a change stays where it is. What follows on a
-shorter tape is drawn anew, or chosen by novelty, by whoever drives it.
+shorter tape is drawn anew, or chosen by novelty, by its driver.
 """
 
 from __future__ import annotations

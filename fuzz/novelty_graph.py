@@ -1,4 +1,4 @@
-"""The states of a pool that a worker knows, and which move leads on to one that nobody knows.
+"""The states of a pool that a worker knows, and which moves lead to unknown ones.
 
 A step takes a move to an unknown state where there is one beside it. Elsewhere it follows estimates
 of how far the nearest such place is, each corrected by its neighbours whenever it is used: Korf's

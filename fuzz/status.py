@@ -1,4 +1,4 @@
-"""How a campaign stands: one value that displays and reports draw, and that its folder keeps."""
+"""The state of a campaign: one value that displays and reports draw, and that its folder keeps."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class CampaignStatus:
 
     @property
     def is_broken(self) -> bool:
-        """Whether anything failed, be it minimised or not."""
+        """Whether anything failed, minimised or not."""
         return bool(self.findings or self.num_pending or self.num_failing_runs)
 
     @property

@@ -131,7 +131,7 @@ class CampaignWorker:
         return Round(order.max_steps, order.max_seconds)
 
     def drive(self, done: Round, tape: bytes, strategy: str, beacon: Beacon) -> None:
-        """Run a tape that somebody else has made, as far as it goes."""
+        """Run a tape that was made elsewhere, as far as it goes."""
         self._num_runs += 1
         beacon.mark(self._num_runs)
         with collected_afterwards():

@@ -1,4 +1,4 @@
-"""A manager's session with a second instance beside it, which nobody calls and must not change.
+"""A manager's session with a second instance, which is never called and must not change.
 
 Managers keep books in class attributes, module globals and default arguments; two of them in one
 process then share blocks, keys or sequences. It costs about twice as much as an ordinary session,

@@ -1,4 +1,4 @@
-"""A session that does not take answers on trust: who owns a list, what an id is, who else is there.
+"""A session that trusts no answer: it checks who owns lists, what ids are, and a second instance.
 
 It has two judges more. One keeps every list that the target answered and compares it after each
 later command; ids must be integers and no objects that merely compare equal. The other looks at a

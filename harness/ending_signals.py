@@ -41,7 +41,7 @@ def ending_signals_raise() -> Iterator[None]:
     """Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, the latter two as `Ended`.
 
     Changes nothing outside the main thread, and nothing for a signal that is ignored, as nohup
-    ignores SIGHUP, or that somebody else handles.
+    ignores SIGHUP, or that another handler catches.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

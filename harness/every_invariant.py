@@ -1,4 +1,4 @@
-"""Which invariants count in a session: all of them, unless it is told otherwise.
+"""Which invariants count in a session: all of them by default.
 
 Judges report here what they find wrong in an answer, and ask here what is broken in a state.
 `single_invariant.py` has the form of this for which one invariant counts.

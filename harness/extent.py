@@ -76,7 +76,7 @@ class Extent:
         for command in commands:
             number += 1
             if isinstance(command, Allocate | PopLeftN):
-                # Whoever asks for more than there is gets nothing.
+                # A request for more than there is gets nothing.
                 counts = max(counts, min(command.count, setup.num_blocks))
                 continue
             ids = getattr(command, "block_ids", None)

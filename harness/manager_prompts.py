@@ -1,4 +1,4 @@
-"""The prompts of a manager workload: token chains that have to do with one another.
+"""The prompts of a manager workload: token chains that are related to one another.
 
 Two or three symbols, lengths around the end of a block, and mostly the beginning of an earlier
 prompt, its blocks under another parent, or its tokens under another adapter, salt or image.

@@ -1,4 +1,4 @@
-"""What a manager workload is about for a while, how often it draws each verb, and its scripts.
+"""How often a manager workload draws each verb, its passing preferences, and its scripts.
 
 A run turns to another subject every few commands; a verb that is seldom otherwise is frequent
 then, and what it needs is there. Scripts are what comes after a command that alone shows nothing.
@@ -151,7 +151,7 @@ AFTER_DRAFT = (("step", "accept", "append_tokens"), ("step", "accept", "finish")
 """Most are rejected, and what held them is needed again."""
 
 AFTER_PREEMPTION = (("resume",), ("step", "resume"), ("admit", "resume"))
-"""It comes back before its blocks were drained, or somebody else takes the room."""
+"""It comes back before its blocks were drained, or another sequence takes the room."""
 
 AFTER_LOAD = (
     ("loaded",),

@@ -195,7 +195,7 @@ def improved(
 
 
 class _StoppedError(Exception):
-    """Somebody wants the progress so far."""
+    """The caller wants the progress so far."""
 
 
 class _Search:

@@ -75,7 +75,7 @@ REFUSALS = (MemoryError, ValueError)
 
 
 class Effect:
-    """What the last command did, for the checks after it and for whoever chooses the next one.
+    """What the last command did, for the checks after it and for the choice of the next one.
 
     `taken` are the blocks on which it took a reference, `remapped` the (old, new) pairs that a
     `cache` call merged, `found` what a lookup answered, `touched` and `touched_keys` what it may
@@ -505,7 +505,7 @@ class ChainJudge:
             self.invariants.report(found or answers_all_groups(command, answer, len(keys), hit=hit))
 
     def usage(self, command: Usage) -> None:
-        """The share of the blocks that somebody holds."""
+        """The share of the blocks that are held."""
         answer = self.calls.call(command)
         self.invariants.report(usage_is_share_held(answer, self.reference.usage()))
         self.effect.touched, self.effect.touched_keys = (), ()

@@ -1,4 +1,4 @@
-"""The grammar of pool workloads at the sizes that servers run: episodes in place of single verbs.
+"""The grammar of pool workloads at the sizes of servers: episodes instead of single verbs.
 
 A server gives a pool one request after another: a prompt whose cached prefix is held and whose
 other blocks are taken and cached in one call, tokens one at a time, an end that gives everything

@@ -207,7 +207,7 @@ class PoolSession:
         return changed and self._numbered(changed)
 
     def step_any(self, command: Command) -> Violation | None:
-        """Apply a command from anywhere, be it legal or misuse that the profile defines."""
+        """Apply a command from anywhere, whether legal or misuse that the profile defines."""
         assert self.is_defined(command), f"{command} is not defined in this state"
         misuse = misuse_of(self.reference, command)
         return self.step(command) if misuse is None else self.step_misuse(command, misuse)

@@ -1,4 +1,4 @@
-"""One target serves one trace of requests: from its construction to what came of it.
+"""Serves one trace of requests with one target: from its construction to the result.
 
 The target runs in this process, without limits on time or memory: a target that hangs is for
 `certify`, which isolates it. What the replay does is in `request_replay.py`, what the checks

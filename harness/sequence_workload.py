@@ -1,4 +1,4 @@
-"""One manager serves one trace of requests: from its construction to what came of it.
+"""Serves one trace of requests with one manager: from its construction to the result.
 
 The manager runs in this process, without limits on time or memory: one that hangs is for
 `certify`, which isolates it. How requests are scheduled is in `sequence_replay.py`.

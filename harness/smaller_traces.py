@@ -1,4 +1,4 @@
-"""Smaller variants of a failing trace for the minimiser to try, one idea a function.
+"""Smaller variants of a failing trace for the minimiser to try, one idea per function.
 
 All work on commands in relative form, so that what is left keeps its meaning. Whether a variant
 still fails, and the same way, is found out by `minimise.py`.

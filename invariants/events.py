@@ -1,4 +1,4 @@
-"""EVT: the event stream, replayed as the profile says, gives the index, and tells the truth of it.
+"""EVT: the event stream, replayed as the profile says, gives the index and describes it truthfully.
 
 `per-copy` replays a multiset keyed by hash and group, one stored and one removed event for each
 physical copy; `per-hash` a set, first copy in, last copy out. A re-announcement is a type of its

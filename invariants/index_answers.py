@@ -2,7 +2,7 @@
 
 Every lookup answers with a block that was given that key and has not lost it; every block shows
 the hash that it was given; what the profile says about duplicates holds. A stale entry is the
-silent bug: somebody reads a recycled block (nano-vllm#163). A block too few is a lost hit.
+silent bug: a request reads a recycled block (nano-vllm#163). A block too few is a lost hit.
 
 First the state of a pool, then the answers of pools and managers, then an index on its own, where
 an entry without a block is a leak.

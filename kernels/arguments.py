@@ -1,6 +1,6 @@
 """Refuses the arguments of a kernel before anything is launched.
 
-A kernel that is started on wrong arguments reads somebody else's memory and says nothing, so each
+A kernel that is started on wrong arguments reads foreign memory and says nothing, so each
 of these is a `KernelArgumentError` with the argument's name, what it was and what is allowed.
 Shapes, types, strides and devices cost nothing to look at. Lengths and block ids have to be read
 back from the device, which an engine does not want at every step: `check_values`.

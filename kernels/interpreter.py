@@ -1,4 +1,4 @@
-"""Whether the kernels are compiled for a GPU or interpreted on the CPU; one of the two a process.
+"""Whether the kernels are compiled for a GPU or interpreted on the CPU; fixed for a process.
 
 Triton decides when a kernel is defined, by the variable TRITON_INTERPRET, so it has to be set
 before the first kernel is imported. Without a GPU there is nothing to decide.

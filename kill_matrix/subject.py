@@ -1,4 +1,4 @@
-"""The rows of the kill matrix: planted bugs, and correct oddities that nobody may accuse."""
+"""The rows of the kill matrix: planted bugs, and correct oddities that no detector may accuse."""
 
 from __future__ import annotations
 

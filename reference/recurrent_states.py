@@ -1,4 +1,4 @@
-"""What recurrent states ask of an admission and of a step, beside the other cache groups.
+"""What recurrent states require of an admission and of a step, besides the other cache groups.
 
 A state stands for a whole prefix and is read when a forward pass begins, so nobody can start from
 a state that the same step is only going to write. Where a step leaves one state alone, at its end

@@ -1,4 +1,4 @@
-"""Shadow KV memory: for each physical slot, the exact prefix whose KV stands there, and by whom.
+"""Shadow KV memory: for each physical slot, the exact prefix whose KV it holds, and its writer.
 
 The harness plays the GPU with it. A write stores, for each computed position, the name of the
 whole prefix (content_names.py) in the slot that the writer's block table names; a copy moves what

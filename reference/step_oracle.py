@@ -1,8 +1,8 @@
 """Watches an engine from outside: shadow KV memory that is fed by plain step records.
 
 In a step the copies come first, then all writes land, then everybody reads what attention needs
-for the positions computed now, through the table that the worker has. Whoever reads a slot must
-find there the KV of exactly its own prefix; and nobody may overwrite in a step what somebody else
+for the positions computed now, through the table that the worker has. Each reader of a slot must
+find the KV of exactly its own prefix there; and no request may overwrite in a step what another one
 writes there in the same step. The oracle holds no opinion on hits, capacity or order, and it needs
 no cooperation of the engine's memory: tables, counts and tokens are enough.
 
@@ -177,7 +177,7 @@ class StepOracle:
                 )
 
     def _count(self, part: ComputedTokens, request: _Request, written_now: dict[int, int]) -> None:
-        """A hit on what somebody else computes in this very step."""
+        """A hit on what another request computes in this very step."""
         if not part.replaced:
             return
         mine = self._numbers[part.request_id]

@@ -1,4 +1,4 @@
-"""What a campaign's folder says of it, for pages and summaries: also beside a running campaign.
+"""Reads a campaign's folder for pages and summaries, even while the campaign is running.
 
 Of a killed one too: findings and failing runs that wait are read one by one, since the last status
 may not count those that came after it. States and tapes are not loaded; there may be millions.
@@ -77,7 +77,7 @@ def read_record(path: Path) -> CampaignRecord:
 
 
 def record_in(folder: CampaignFolder, settings: CampaignSettings) -> CampaignRecord:
-    """The record in a folder that this process holds, be it in memory. Raises FolderError."""
+    """The record in a folder that this process holds, even one in memory. Raises FolderError."""
     record = _record(settings, folder.status(), folder.findings(), folder.forms(), folder.pending())
     return _with_damage(replace(record, coverage=folder.coverage()), folder.damage)
 

@@ -1,4 +1,4 @@
-"""A campaign's folder in a few lines: what it is about, how it stands, what it found."""
+"""Sums up a campaign's folder in a few lines: its target, its progress, its findings."""
 
 from __future__ import annotations
 

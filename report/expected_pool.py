@@ -1,4 +1,4 @@
-"""What a right pool does with the commands of a trace: the reference, moved along by one at a time.
+"""What a correct pool does with the commands of a trace: the reference, one command at a time.
 
 A trace holds commands and no answers. Where the profile leaves the target a choice (an unspecified
 eviction order), the blocks that later commands use are taken for the ones that it chose.

@@ -1,4 +1,4 @@
-"""How a campaign reads on paper: a line now and then, a line for each finding, the end."""
+"""A campaign as plain lines: one every few seconds, one for each finding, one at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running campaign on a terminal: one panel, drawn anew a few times a second, gone at the end.
+"""A running campaign on a terminal: one panel, redrawn a few times a second, gone at the end.
 
 It draws when a status comes and has no thread of its own, so nothing runs beside a campaign.
 """

@@ -3,7 +3,7 @@
 The first line names the format and says of which run the rest is; each line after it is one
 result, on disk before the next one falls. Such a file is not replaced whole: a run of many minutes
 adds thousands of lines. What an interruption cuts short is the last line, which is dropped when
-the file is read. What stands in a result is known to whoever keeps the file.
+the file is read. Only the caller knows what a result contains.
 """
 
 from __future__ import annotations

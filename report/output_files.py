@@ -1,4 +1,4 @@
-"""Files that a user asked for: found to be writable before the work starts, written whole after it.
+"""Files that a user asked for: checked to be writable before the work, written whole after it.
 
 A certification takes minutes, and a mistyped folder must not cost them. What already stands in a
 file is replaced by a whole new file or stays as it was.

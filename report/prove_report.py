@@ -1,4 +1,4 @@
-"""What `poolproof prove` prints and writes: what was proved, by whom, how it was checked."""
+"""What `poolproof prove` prints and writes: what was proved, by which solvers, and the checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where traces of findings lie, and how the commands that take a TRACE find them.
+"""Where traces of findings are kept, and how the commands that take a TRACE find them.
 
 A TRACE is a path, or a fingerprint of which the last certification in this folder left a trace; a
 campaign leaves one under `p-...` of a failing run that is not minimised yet.

@@ -1,4 +1,4 @@
-"""Asks one question of a target's instance in a process of its own, with limits.
+"""Asks a target's instance one question in a separate process, with limits.
 
 Some of what must be known before a run is seen only on an instance, and a constructor may hang,
 eat memory, exit, kill its parent or leave a daemon behind. Here such a thing costs a few seconds

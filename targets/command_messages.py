@@ -3,7 +3,7 @@
 One JSON object a line; docs/protocol.md tells the whole, contract/schemas/ has the schemas.
 Requests are written by hand and not by a JSON library, because a tape of 200 commands is written a
 thousand times a second. Reading checks what later code relies on; that an answer is right is
-checked by whoever judges the target.
+checked by the judges of the target.
 """
 
 from __future__ import annotations

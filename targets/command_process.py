@@ -227,7 +227,7 @@ class CommandProcess:
 
 
 def _appended_file() -> BinaryIO:
-    """A nameless file that can be emptied while somebody writes on at its end."""
+    """A nameless file that can be emptied while another process appends to it."""
     stream = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the process
     flags = fcntl.fcntl(stream, fcntl.F_GETFL)
     fcntl.fcntl(stream, fcntl.F_SETFL, flags | os.O_APPEND)

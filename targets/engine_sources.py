@@ -47,7 +47,7 @@ def engine_folder(name: str) -> Path:
 
 
 def how_to_get(name: str) -> str:
-    """The next step for somebody who lacks the engine's sources, as half a sentence."""
+    """The next step for a user who lacks the engine's sources, as half a sentence."""
     return (
         f"run `make engine-sources` in a checkout of Poolproof, or set {ENGINES_VARIABLE} to the "
         f"folder that holds {name}/"

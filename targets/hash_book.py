@@ -1,4 +1,4 @@
-"""The block hashes that one instance has been given, beside the contents that they stand for.
+"""The block hashes that one instance has been given, with the contents that they stand for.
 
 Engines hash tokens and extra keys to bytes; the harness speaks of contents. The book translates
 both ways, and because it sees every pair it also shows whether the hashing is injective: two

@@ -1,4 +1,4 @@
-"""The `Target` of a manager with its layouts, whoever built them; also where adapters plug in.
+"""The `Target` of a manager with its layouts, whatever built them; also where adapters plug in.
 
 An adapter of an engine's manager makes its layouts and calls `manager_target`. One that takes any
 class of a published shape enters itself in `MANAGER_SHAPES`, so that `load_target` detects it.

@@ -1,4 +1,4 @@
-"""Tokens as a manager without extra keys has to be given them: other KV, other token.
+"""Names tokens for a manager without extra keys: different KV, different token.
 
 Some engines know no adapters, salts or images, or have no switch that turns their cache off. What
 changes the KV of a token is put into the token itself, so that two prefixes look equal to the

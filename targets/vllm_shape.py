@@ -1,4 +1,4 @@
-"""What of vLLM V1's published shape a class has: constructor and method parameters, by name.
+"""Which parts of vLLM V1's published shape a class has: constructor and method parameters, by name.
 
 Engines change signatures every few weeks, and people re-implement the class from descriptions
 with fewer parameters. Everything here is read from the class without building it; parameters

@@ -44,7 +44,7 @@ _TCP_PATIENCE_S = 10.0
 class RayWorkers:
     """Workers on a cluster. The constructor returns when the first of them is ready.
 
-    `num_workers` is how many are wanted, None for one a processor, also of machines that join
+    `num_workers` is how many are wanted, None for one per CPU, also of machines that join
     later. `say` hears in a line what a user should know. Raises ClusterError, here and in `wait`.
     """
 

@@ -1,4 +1,4 @@
-"""The actor of one worker: hands bytes to the process beside it and back, and looks into none.
+"""The actor of one worker: passes bytes to the process next to it and back, without reading them.
 
 Two processes and not one, because the target is run in children that fork, and a process with Ray
 in it must not (`companion.py`). Ends the campaign's work on its machine when it ends itself.

@@ -46,7 +46,7 @@ class Beacon:
         self.bump: Callable[..., None] = bump
 
     def mark(self, number: int) -> None:
-        """Note a number (which run of a chunk this is) for whoever finds the worker dead."""
+        """Note a number (which run of a chunk this is), to be read if the worker is found dead."""
         self._cells[_MARK] = number
         self._cells[_BUMPS] += 1
 

@@ -1,4 +1,4 @@
-"""Whoever runs jobs beside a context: `Isolation`, `InProcess`, or the worker that we are in."""
+"""What runs jobs over a context: `Isolation`, `InProcess`, or the worker that we are in."""
 
 from __future__ import annotations
 

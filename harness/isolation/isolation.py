@@ -99,7 +99,7 @@ class Isolation(Generic[C]):
         importer = self._running_importer()
         todo = enumerate(arguments)
         running: dict[WorkerHandle, tuple[int, A]] = {}
-        # Ran beside others when somebody ended the watchman: each is tried alone, to learn who did.
+        # Ran beside others when one of them ended the watchman: try each alone to learn which.
         suspects: list[tuple[int, A]] = []
         tries_alone = False
         try:
@@ -166,7 +166,7 @@ class Server(Generic[A, R]):
         """Run the job with this argument."""
         outcome = self._once(argument)
         while isinstance(outcome, Unwatched) and not outcome.alone:
-            # Somebody else may have done it, who runs no more.
+            # Another process, which has ended since, may have done it.
             outcome = self._once(argument)
         return outcome
 

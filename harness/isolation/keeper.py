@@ -1,4 +1,4 @@
-"""The process between Poolproof and the importer, which sees to it that nobody stays behind.
+"""The process between Poolproof and the importer, which makes sure that no process is left behind.
 
 Poolproof may be killed, and a target may kill the process that watches it. The keeper runs nothing
 of the target, adopts what loses its parent below it, and ends when the line to Poolproof is closed,

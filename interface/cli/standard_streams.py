@@ -1,7 +1,7 @@
 """Keeps a run's exit status right when standard output or standard error cannot be written.
 
 A full disk behind `> certificate.txt`, a reader that has gone, a stream that was closed before the
-start: none of them may cost the other outputs, or stand in the place of the verdict.
+start: none of them may cost the other outputs, or replace the verdict.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ is handed out while it is held, or is found under the wrong key shows as a wrong
 `WrongOutputError` says whose, where, and who wrote what was read.
 
 Outputs are near 1 and the numbers in between too, so float32 keeps them within about 1e-5;
-somebody else's keys move them by 1e-2 and more. The tolerance stands between.
+another request's keys move them by 1e-2 and more. The tolerance lies in between.
 """
 
 from __future__ import annotations
