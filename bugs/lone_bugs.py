@@ -1,4 +1,4 @@
-"""Bugs that only one invariant, or one check of an answer, can see: invented, so that each is needed.
+"""Bugs that one invariant alone can see, or one check of an answer; made up so that each is needed.
 
 Whoever finds such a bug with that check switched off has found one that is counted twice. Where a
 real bug does the same it stands in the file of its kind. Of those of managers, two are real
