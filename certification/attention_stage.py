@@ -1,9 +1,9 @@
 """The stage "paged attention" of a certification: an allocator under a small transformer.
 
 Requests are served through its block tables by the torch reference kernel, and every output is
-compared with dense attention over the request's own tokens. Nothing is judged but outputs, so this
+compared with dense attention over the request's own tokens. Only outputs are judged, so this
 sees nothing that the other stages do not; it shows that a violation is a wrong answer, and would
-see a hole in the harness. It needs torch, which is imported in the worker alone.
+reveal a hole in the harness. It needs torch, which is imported only in the worker.
 """
 
 from __future__ import annotations

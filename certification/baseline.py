@@ -1,8 +1,8 @@
 """The baseline: a certificate of an earlier commit whose findings do not fail this one.
 
 It accepts what it shows and no more: a finding that agrees in name and kind, of the same target,
-judged under the same promises. A kernel's certificate is one as well; the name of a finding about
-a kernel tells what it needs, and its promises are not asked for.
+judged under the same promises. A kernel's certificate can be a baseline as well; the name of a
+finding about a kernel tells what it needs, so its promises are not compared.
 """
 
 from __future__ import annotations

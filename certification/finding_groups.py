@@ -1,9 +1,9 @@
 """Which findings are forms of one bug: those that one fix would probably repair.
 
-Told from symptom, operation and state. Either the same is broken, as badly, in the same words but
+Judged by symptom, operation and state. Either the same is broken, as badly, in the same words but
 for names and numbers; or the same sort of operation breaks the same invariant, does the same harm,
-or is met in the same state. What is misused by one operation is one missing check. It is a way of
-listing findings and no more: whether a finding is accepted is asked of every form by itself.
+or is met in the same state. All misuse of one operation is one missing check. Grouping affects the
+listing only: each form of a finding is accepted or not on its own.
 """
 
 from __future__ import annotations

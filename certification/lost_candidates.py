@@ -1,8 +1,7 @@
 """What became of a minimiser's candidates that cost their worker, and which others would as well.
 
-Only a number comes back from a lost worker. Which commands the candidate had come to is found by
-carrying it out on the reference, which answers as the target had to. A hang costs its whole time
-limit, and a minimiser comes to the same commands by several ways, so what is known to cost a worker
+Only a number comes back from a lost worker. Running the candidate on the reference, which answers
+as the target had to, shows which commands it had reached. A hang costs its whole time limit, and a minimiser reaches the same commands in several ways, so what is known to cost a worker
 is not tried again.
 """
 

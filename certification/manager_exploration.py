@@ -1,6 +1,6 @@
 """The exhaustive stages of a manager: every workload of up to so many commands, layout by layout.
 
-Two searches a layout, both breadth first over a tiny alphabet
+Two searches per layout, both breadth first over a tiny alphabet
 (`exploration/grammars.py`): one with every verb, one over prompts that differ in what tells
 prompts apart. Every read is compared with shadow memory. A bound on states ends a search; what it
 had covered by then is stated.

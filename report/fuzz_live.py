@@ -1,6 +1,6 @@
 """A running campaign on a terminal: one panel, redrawn a few times a second, gone at the end.
 
-It draws when a status comes and has no thread of its own, so nothing runs beside a campaign.
+It draws when a status arrives and has no thread of its own, so nothing else runs during a campaign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Certificates in JUnit's XML, which every CI system shows as tests.
 
-Of an allocator one suite a level with a case for each stage and each finding, of a kernel one suite
-with a case for each check and each finding; then one for the canaries and one for the known file.
+An allocator gets one suite per level with a case for each stage and finding, a kernel one suite
+with a case for each check and finding; then come one for the canaries and one for the known file.
 A finding that does not fail the run is a skipped case; what could not be concluded is an error, not
 a failure.
 """

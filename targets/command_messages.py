@@ -1,6 +1,6 @@
 """The messages of the protocol that `cmd:` targets speak: written as text, read with care.
 
-One JSON object a line; docs/protocol.md tells the whole, contract/schemas/ has the schemas.
+One JSON object per line; docs/protocol.md describes them, contract/schemas/ has the schemas.
 Requests are written by hand and not by a JSON library, because a tape of 200 commands is written a
 thousand times a second. Reading checks what later code relies on; that an answer is right is
 checked by the judges of the target.

@@ -1,7 +1,7 @@
 """Two targets as one: each call goes to both, and the first answers that differ are a finding.
 
-For comparing a subclass with its base, an optimised pool with the one it replaces, one version of
-an engine with the next. The pair shows only what both have, and answers as the first does, so that
+Compares a subclass with its base, an optimised pool with the one it replaces, one version of an
+engine with the next. The pair shows only what both have, and answers as the first does, so that
 the harness drives it like any target. What differs is not judged: a profile may leave the choice
 open (`poolproof diff` says whether it does).
 """
