@@ -1,8 +1,9 @@
 """What became of a minimiser's candidates that cost their worker, and which others would as well.
 
 Only a number comes back from a lost worker. Running the candidate on the reference, which answers
-as the target had to, shows which commands it had reached. A hang costs its whole time limit, and a minimiser reaches the same commands in several ways, so what is known to cost a worker
-is not tried again.
+as the target had to, shows which commands it had reached. A hang costs its whole time limit, and a
+minimiser reaches the same commands in several ways, so what is known to cost a worker is not tried
+again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The commands of the queue and pool levels: small immutable values.
 
-A command names a verb of the target and its arguments, nothing else; what must come back is the
-reference's business, what must hold afterwards is the invariants'. The same classes carry legal
+A command names a verb of the target and its arguments, nothing else; the reference says what must
+come back, the invariants say what must hold afterwards. The same classes carry legal
 commands and deliberate misuse. Manager commands are in `manager_commands.py`, their JSON form in
 `command_json.py`.
 """

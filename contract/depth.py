@@ -1,6 +1,6 @@
 """How much a certification does: quick for a push, standard for a pull request, deep overnight.
 
-Not to be taken for a level, which says what is driven (`Level`).
+Not to be confused with a level, which says what is driven (`Level`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The errors that a caller of Poolproof can fix; every other exception is a bug of ours.
 
-`TargetError`, `TraceError`, `ProfileError` and the errors of files stand with what they speak of,
-and all of them are a `PoolproofError`.
+`TargetError`, `TraceError`, `ProfileError` and the errors of files are defined next to what they
+concern, and all of them derive from `PoolproofError`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Misuse of an allocator: calls whose outcome only the profile's row `misuse` promises.
 
-An accepted finding is compared by what was wrong and what came of it: a block that does not exist
-is other misuse than one that nobody holds, though both can be met by one command with one block in
-it, and a call that raises the wrong error does less harm than one that goes through.
+An accepted finding is compared by what was wrong and what came of it: naming a block that does not
+exist is different misuse from naming one that nobody holds, though one command with one block can
+show either; and a call that raises the wrong error does less harm than one that goes through.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Makes text from targets, programs and files safe to write anywhere.
 
-An object's `__repr__` may have 50 MB, raise, lie or never end, an exception's text may hold half a
-character or orders for a terminal. Whatever is written of such things comes through here, once:
-shown without asking the object, escaped, and cut.
+An object's `__repr__` may have 50 MB, raise, lie or never end; an exception's text may hold half a
+character or terminal control codes. All such text passes through here once: it is shown without
+asking the object, escaped, and cut.
 """
 
 from __future__ import annotations

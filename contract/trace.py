@@ -1,6 +1,6 @@
 """Trace files: a failure, or any run, as JSON lines that every driver writes and reads.
 
-The first line is a header, then one command a line, then the violation if there was one. Loading
+The first line is a header, then one command per line, then the violation if there was one. Loading
 a trace never runs code from it: it holds plain values and is checked field by field. Files are
 written to a neighbour and renamed, so that a file is whole or absent.
 """

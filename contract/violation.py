@@ -1,7 +1,7 @@
 """What a check reports: which invariant broke, how bad it is, and the sentence a person reads.
 
-Severities stand worst first, as `--fail-on` and the certificate order them. What each invariant
-demands is said in the package `invariants`.
+Severities are listed worst first, the order of `--fail-on` and the certificate. The package
+`invariants` says what each invariant demands.
 """
 
 from __future__ import annotations

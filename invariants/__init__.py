@@ -23,9 +23,9 @@ MISUSE       `misuse.py`
 CRASH        `legal_calls.py`
 ===========  =====================
 
-A file has first the predicates over states, then those over answers. `wording.py` has how sentences
-name blocks, owners and keys; it can be left for later.
+Each file has first the predicates over states, then those over answers. `wording.py` says how
+sentences name blocks, owners and keys; leave it for later.
 
-Who asks the predicates is `harness/`; nothing here reads a target, and nothing here is fast:
+The predicates are called from `harness/`; nothing here reads a target, and nothing here is fast:
 `harness/pool_check.py` has the fast form of the predicates over states.
 """

@@ -1,9 +1,9 @@
 """ADM: nothing fails after OK, nothing that fits is refused.
 
-A pool answers an allocation if and only if so many blocks are free. A manager answers an admission,
-and each growth, exactly as the blocks allow: "later" is said of what does not fit now, "never" of
-what can never fit, and what was granted has the slots that it needs. How many blocks a sequence
-needs is the model's knowledge and is passed in.
+A pool grants an allocation if and only if that many blocks are free. A manager answers an
+admission, and each growth, exactly as the blocks allow: "later" if it does not fit now, "never" if
+it can never fit, and what was granted has the slots that it needs. The model knows how many blocks a
+sequence needs, and passes that in.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """I4: cached is not unusable; a cached block that nobody holds waits in the free queue, intact.
 
 From there an allocation evicts it or a touch revives it. A free block that was cached must
-therefore still be queued, still carry its hash, and still be found. A manager that asks what is
-cached is told of all of it.
+therefore still be queued, still carry its hash, and still be found. A manager must report
+all of the prefix that is cached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """All invariants by code, what each says, and in which order a broken state is diagnosed.
 
-A state that breaks several is named after the first. What looks at an answer and not at a state is
-asked by the harness where the answer comes in.
+A state that breaks several is named after the first. Predicates over answers are called by the
+harness where the answer arrives.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """CRASH: legal calls return; nothing raises, exits, hangs or exceeds its limits.
 
 What a call raises is worded by `harness/target_call.py`, and what ends its process by
-`harness/lost_run.py`: they know whose stack frames those are. Here is what came back and means
-nothing, and a state that is another one when it is read again.
+`harness/lost_run.py`: they know whose stack frames those are. Here are answers that mean
+nothing, and states that differ when they are read again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """I2: block ids are stable; nothing that others do takes a held block away.
 
-An allocation hands out free blocks alone. What stands in a sequence's table stays there; what is
-new was free. Which changes of a table are right (a window that slid on, a copy on write) is for the
-harness to say: here is that nothing else may change.
+An allocation hands out only free blocks. Blocks in a sequence's table stay there; new ones were
+free. The harness says which changes of a table are right (a window that slid on, a copy on write);
+the predicates here say that nothing else may change.
 
 A list belongs to its caller from the moment it is returned: a server writes it into a block table
 and reads that for as long as the request lives. An id is an integer. Another instance is nobody's

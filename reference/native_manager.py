@@ -1,9 +1,9 @@
 """The specification of a manager as a target: `SequenceModel` that chooses its own blocks.
 
-The model says what must come out and follows the tables that it is shown; here the tables are made
-as well, in the plainest way: hits are the oldest carriers of their keys, new blocks come from the
+The model says what must come out and follows the tables that it is shown; this class also makes the
+tables, in the plainest way: hits are the oldest carriers of their keys, new blocks come from the
 head of the free queue. `certify reference-manager` runs one model against another, which shows
-that harness, checks and specification agree. Legal calls only: misuse is not looked for.
+that harness, checks and specification agree. It expects legal calls and does not check for misuse.
 
 Forks and truncation are offered for a single group of full attention, transfers where nothing
 slides, swapping there as well if there are host blocks.

@@ -1,7 +1,7 @@
 """What recurrent states require of an admission and of a step, besides the other cache groups.
 
-A state stands for a whole prefix and is read when a forward pass begins, so nobody can start from
-a state that the same step is only going to write. Where a step leaves one state alone, at its end
+A state represents a whole prefix and is read when a forward pass begins, so no sequence can start
+from a state that the same step has yet to write. If a step leaves only one state, at its end
 (`states` is "step-end" in the profile), it may not pass the end of the block in which it began, or
 that block would keep a state in its middle under the key of its end.
 """

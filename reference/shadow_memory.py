@@ -1,11 +1,11 @@
 """Shadow KV memory: for each physical slot, the exact prefix whose KV it holds, and its writer.
 
 The harness plays the GPU with it. A write stores, for each computed position, the name of the
-whole prefix (content_names.py) in the slot that the writer's block table names; a copy moves what
-stands in a block; a read compares what stands there with what the reader needs. It needs nothing
-from a manager but tables and counts.
+whole prefix (content_names.py) in the slot that the writer's block table names; a copy moves the
+contents of a block; a read compares what is there with what the reader needs. All it needs from a
+manager are tables and counts.
 
-When to write, copy and read is decided by the caller: in a step all writes land before any read
+The caller decides when to write, copy and read: in a step all writes land before any read
 (on a live vLLM stricter rules raised only false alarms).
 """
 

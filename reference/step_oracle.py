@@ -1,13 +1,13 @@
 """Watches an engine from outside: shadow KV memory that is fed by plain step records.
 
-In a step the copies come first, then all writes land, then everybody reads what attention needs
+In a step the copies come first, then all writes land, then every request reads what attention needs
 for the positions computed now, through the table that the worker has. Each reader of a slot must
 find the KV of exactly its own prefix there; and no request may overwrite in a step what another one
-writes there in the same step. The oracle holds no opinion on hits, capacity or order, and it needs
-no cooperation of the engine's memory: tables, counts and tokens are enough.
+writes there in the same step. The oracle does not judge hits, capacity or order, and needs no
+cooperation from the engine's memory: tables, counts and tokens are enough.
 
-Recurrent states and rings over a window are not watched: which state a block holds is decided by
-workers, not by tables.
+Recurrent states and rings over a window are not watched: workers, not tables, decide which state a
+block holds.
 """
 
 from __future__ import annotations
