@@ -1,9 +1,9 @@
 """Whole tapes: a target that takes all commands of a run at once and answers them at once.
 
 A program in another process costs one round trip per command, or one per tape. If the profile
-leaves a target no choice, the commands of a run can be known before it answers: the reference predicts
-what it must say. What a played tape shows is judged afterwards, command by command, by the same
-checks. `poolproof.targets` decides how tapes travel.
+leaves a target no choice, the commands of a run can be known before it answers: the reference
+predicts what it must say. What a played tape shows is judged afterwards, command by command, by the
+same checks. `poolproof.targets` decides how tapes travel.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A pool grants an allocation if and only if that many blocks are free. A manager answers an
 admission, and each growth, exactly as the blocks allow: "later" if it does not fit now, "never" if
-it can never fit, and what was granted has the slots that it needs. The model knows how many blocks a
-sequence needs, and passes that in.
+it can never fit, and what was granted has the slots that it needs. The model knows how many blocks
+a sequence needs, and passes that in.
 """
 
 from __future__ import annotations
