@@ -92,14 +92,14 @@ def specimens_caught() -> str:
 
 
 def lone_detectors() -> str:
-    """What is caught by one detector alone, what only standard catches, what nobody does."""
+    """What only one detector catches, what only standard catches, what no detector catches."""
     lines = ["| | |", "|---|---|"]
     lines += [f"| {heading} | {text} |" for heading, text in conclusions(_matrix())]
     return "\n".join(lines) + "\n"
 
 
 def oddities_seen() -> str:
-    """The oddities, and who accused them: nobody, it has to be."""
+    """The oddities, and which detectors accused them; none may."""
     lines = ["| oddity | level | what is odd | searches | accused by |", "|---|---|---|---:|---|"]
     for row in _matrix().oddities:
         said = ", ".join(row.caught_by) or "nobody"
@@ -146,8 +146,8 @@ def _recorded(matrix: Matrix) -> str:
     seeds = len(matrix.seeds)
     recorded = f"Recorded from {seeds} seed{'s' if seeds != 1 else ''} with {matrix.python}."
     return (
-        "Steps, and seconds of one processor, until a bug is caught: medians over those that are; "
-        f"`of`: those that a detector can speak of. {recorded}"
+        "Steps, and seconds of one CPU, until a bug is caught: medians over those that are; "
+        f"`of`: the bugs that a detector applies to. {recorded}"
     )
 
 

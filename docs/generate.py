@@ -1,7 +1,7 @@
-"""Fill the generated blocks of README.md and docs/*.md: what a command can say is not typed.
+"""Fill the generated blocks of README.md and docs/*.md: what a command can write is not typed.
 
-A block stands between `<!-- generated: NAME -->` and `<!-- end of NAME -->`. Figures come from
-benchmarks/results/*.json, sentences from planted bugs that are found anew, tables from the code.
+A block lies between `<!-- generated: NAME -->` and `<!-- end of NAME -->`. Figures come from
+benchmarks/results/*.json, sentences from planted bugs that are found again, tables from the code.
 
 Usage: python docs/generate.py            write what has changed
        python docs/generate.py --check    write nothing, exit with 1 if a block is out of date

@@ -62,7 +62,7 @@ def power_by_operator() -> str:
 
 
 def power_survivors() -> str:
-    """Every mutant that somebody lets pass, with who does, and why where that is known."""
+    """Every mutant that passes the checks or the tests, with which it passes, and why if known."""
     entries = tomllib.loads(_SURVIVORS.read_text(encoding="utf-8"))["survivor"]
     reasons = {tuple(entry[key] for key in _KEYS): entry for entry in entries}
     parts = []
@@ -97,7 +97,7 @@ def _of_judged(own: dict[str, Any], total: int) -> str:
 
 
 def _by_level(row: dict[str, Any]) -> str:
-    """Which level refused how many, where a level was needed that is dearer than `quick`."""
+    """Which level refused how many, if a level more expensive than `quick` was needed."""
     levels = row.get("refused_at", {})
     if set(levels) <= {"quick"}:
         return ""

@@ -95,7 +95,7 @@ def protocol_speed() -> str:
 def protocol_exhaustive() -> str:
     """What it takes to certify every orbit."""
     result = read("protocol") or {"exhaustive": {}}
-    lines = ["| program | all orbits | seconds | of processor time |", "|---|---|---:|---:|"]
+    lines = ["| program | all orbits | seconds | of CPU time |", "|---|---|---:|---:|"]
     for language, found in result["exhaustive"].items():
         reached = "reached and passed" if found["all_orbits"] else "not reached"
         lines.append(

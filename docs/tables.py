@@ -19,14 +19,14 @@ _MEANINGS = {
     Severity.WRONG_DATA_OF_ANOTHER: "a request reads or overwrites KV of another one",
     Severity.WRONG_DATA_OF_ONES_OWN: "a request reads KV that is not of its own tokens, or that "
     "nobody has computed",
-    Severity.STALL: "a request, or the whole server, waits for ever",
-    Severity.CRASH: "a legal call raises, exits or answers what means nothing, or a later one will",
-    Severity.LEAK: "blocks that nobody holds and nobody can have: capacity that is gone until the "
-    "server restarts",
-    Severity.FALSE_REFUSAL: "what fits, or may be done, is refused; no block is lost",
+    Severity.STALL: "a request, or the whole server, waits forever",
+    Severity.CRASH: "a legal call raises, exits or gives a meaningless answer, or a later one will",
+    Severity.LEAK: "blocks that nobody holds and that cannot be allocated: capacity that is gone "
+    "until the server restarts",
+    Severity.FALSE_REFUSAL: "a request that fits, or is allowed, is refused; no block is lost",
     Severity.LOST_HIT: "cached KV is not found and is computed again",
-    Severity.ORDER: "free blocks are reused in another order than the profile declares",
-    Severity.EVENTS: "who follows the events has another index than the pool",
+    Severity.ORDER: "free blocks are reused in a different order than the profile declares",
+    Severity.EVENTS: "a reader of the events ends up with a different index than the pool",
 }
 
 
