@@ -59,7 +59,7 @@ from survival_tables import (
     survival,
     survival_summary,
 )
-from tables import depth_seconds, depths, facts, lessons, severities, statements
+from tables import depth_seconds, depths, facts, lessons, severities, statements, structure
 from verdict_tables import explained_findings, verdicts
 
 from poolproof.contract.trace import write_atomically
@@ -121,6 +121,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "specimens at depths": specimens_at_depths,
     "specimens caught": specimens_caught,
     "statements": statements,
+    "structure": structure,
     "survival": survival,
     "survival summary": survival_summary,
     "trace lengths": trace_lengths,

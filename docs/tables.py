@@ -13,7 +13,7 @@ from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.invariants.catalogue import STATEMENTS
 from poolproof.report.wording import severity_words
 
-__all__ = ["depth_seconds", "depths", "facts", "lessons", "severities", "statements"]
+__all__ = ["depth_seconds", "depths", "facts", "lessons", "severities", "statements", "structure"]
 
 _MEANINGS = {
     Severity.WRONG_DATA_OF_ANOTHER: "a request reads or overwrites KV of another one",
@@ -107,4 +107,17 @@ def facts() -> str:
     opaque, chains = required_facts(profile, can), required_chain_facts(profile, can)
     lines = ["With opaque hashes:", "", *(f"- {fact}" for fact in opaque), ""]
     lines += ["With token chains:", "", *(f"- {fact}" for fact in chains)]
+    return "\n".join(lines) + "\n"
+
+
+def structure() -> str:
+    """How the product is cut, in 0.1.0 and now, by benchmarks/structure.py."""
+    found = read("structure")
+    if found is None:
+        return ""
+    lines = ["| | 0.1.0 | now |", "|---|---:|---:|"]
+    for name, before in found["before"].items():
+        cells = (before, found["after"][name])
+        numbers = [len(cell) if isinstance(cell, list) else cell for cell in cells]
+        lines.append(f"| {name} | {numbers[0]:,} | {numbers[1]:,} |")
     return "\n".join(lines) + "\n"
