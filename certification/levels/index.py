@@ -140,11 +140,6 @@ class CertifiedIndex(BlockLevel):
         del about, options
         return ("an index alone: reference counts, the free queue and eviction are a pool's",)
 
-    def left_out(self, about: Description, options: CertifyOptions) -> list[tuple[str, str]]:
-        """Nothing of its own."""
-        del about, options
-        return []
-
     def why_no_attention(self, about: Description) -> str | None:
         """It has no tables."""
         del about

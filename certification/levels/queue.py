@@ -113,11 +113,6 @@ class CertifiedQueue(BlockLevel):
         del about, options
         return ("a free queue alone: reference counts, hashes and the prefix index are a pool's",)
 
-    def left_out(self, about: Description, options: CertifyOptions) -> list[tuple[str, str]]:
-        """Nothing of its own."""
-        del about, options
-        return []
-
     def why_no_attention(self, about: Description) -> str | None:
         """It has no tables."""
         del about
