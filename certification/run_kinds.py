@@ -24,7 +24,7 @@ _STAGES = {
     Level.INDEX: "keys and blocks",
     Level.POOL: "opaque hashes",
 }
-_STEPS = {Level.QUEUE: 40, Level.INDEX: 40, Level.POOL: 115, Level.MANAGER: 95}
+STEPS_A_RUN = {Level.QUEUE: 40, Level.INDEX: 40, Level.POOL: 115, Level.MANAGER: 95}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class RunKind:
     @property
     def steps_per_run(self) -> int:
         """About how many commands one run of the plain driver gives, at small sizes."""
-        return _STEPS[self.level]
+        return STEPS_A_RUN[self.level]
 
     @property
     def name_of_layout(self) -> str:

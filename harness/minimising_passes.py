@@ -184,7 +184,7 @@ class Lowered:
 
 def passes_for(best: Best) -> Sequence[Pass]:
     """The passes of a round, in their order."""
-    short, long = _PASSES_AT[best.setup.level]
+    short, long = PASSES_AT[best.setup.level]
     return long if len(best.relative) > LONG_TRACE else short
 
 
@@ -382,7 +382,7 @@ _LONG_PASSES_OF_INDEXES: tuple[Pass, ...] = (
     *_PLAINER_NAMES,
 )
 
-_PASSES_AT: Mapping[Level, tuple[Sequence[Pass], Sequence[Pass]]] = {
+PASSES_AT: Mapping[Level, tuple[Sequence[Pass], Sequence[Pass]]] = {
     Level.QUEUE: (_PASSES, _LONG_PASSES),
     Level.INDEX: (_PASSES_OF_INDEXES, _LONG_PASSES_OF_INDEXES),
     Level.POOL: (_PASSES, _LONG_PASSES),

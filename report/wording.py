@@ -50,7 +50,7 @@ def num_blocks_of(trace: Trace) -> str:
 
 def set_up_of(trace: Trace) -> str:
     """What the target of a trace was built with."""
-    return _SET_UPS[trace.level](trace)
+    return SET_UP_AT[trace.level](trace)
 
 
 def _pool_set_up(trace: Trace) -> str:
@@ -70,7 +70,7 @@ def _caching(trace: Trace) -> str:
     return f"caching {'on' if trace.enable_caching else 'off'}"
 
 
-_SET_UPS: Mapping[Level, Callable[[Trace], str]] = {
+SET_UP_AT: Mapping[Level, Callable[[Trace], str]] = {
     Level.QUEUE: lambda trace: f"queue of {num_blocks_of(trace)}",
     Level.INDEX: lambda trace: f"index over {num_blocks_of(trace)}",
     Level.POOL: _pool_set_up,

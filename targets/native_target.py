@@ -61,11 +61,11 @@ def native_target(
     return Target(
         name=name,
         level=level,
-        shape=_NATIVE[level].shape,
+        shape=NATIVE_AT[level].shape,
         profile=profile,
         version=version,
         source=source_of(cls),
-        make=_NATIVE[level].maker(cls),
+        make=NATIVE_AT[level].maker(cls),
         real_class=cls,
     )
 
@@ -86,7 +86,7 @@ def ask_instance(cls: type, level: Level, question: Callable[[Any], _Answer]) ->
     Raises TargetError where the question does.
     """
     try:
-        return apart(lambda: question(_NATIVE[level].maker(cls)(4, True)))
+        return apart(lambda: question(NATIVE_AT[level].maker(cls)(4, True)))
     except NoAnswerError:
         return None
 
@@ -140,7 +140,7 @@ class _NativeLevel:
 
 _CACHING = {"enable_caching": True}
 
-_NATIVE: Mapping[Level, _NativeLevel] = {
+NATIVE_AT: Mapping[Level, _NativeLevel] = {
     Level.QUEUE: _NativeLevel("queue", _queue_maker, lambda _: ("num_blocks", [4], {})),
     Level.INDEX: _NativeLevel(
         "index",
@@ -160,7 +160,7 @@ _NATIVE: Mapping[Level, _NativeLevel] = {
 
 
 def _check_constructor(cls: type, level: Level) -> None:
-    call, numbers, named = _NATIVE[level].arguments(cls)
+    call, numbers, named = NATIVE_AT[level].arguments(cls)
     try:
         signature = inspect.signature(cls)
     except (TypeError, ValueError):
@@ -175,7 +175,7 @@ def _check_constructor(cls: type, level: Level) -> None:
 
 def _check_methods(cls: type, level: Level) -> None:
     """Methods may also be set on instances, so the class alone convicts nobody."""
-    capabilities = _NATIVE[level].capabilities_of
+    capabilities = NATIVE_AT[level].capabilities_of
     try:
         found: Level | None = capabilities(cls).level
     except TargetError:

@@ -32,7 +32,7 @@ from poolproof.targets.target import Make, ManagerLayout, Target
 
 __all__ = ["Paired", "paired_target"]
 
-_METHODS = {
+METHODS_AT = {
     Level.QUEUE: (*QUEUE_VERBS, "num_free", "free_order", "free_neighbours"),
     Level.INDEX: (*INDEX_VERBS, *INDEX_OBSERVERS),
     Level.POOL: (
@@ -69,7 +69,7 @@ class Paired:
         if level is Level.INDEX:
             kinds = [capabilities_of(instance).key_kinds for instance in instances]
             self.key_kinds = tuple(kind for kind in kinds[0] if kind in kinds[1])
-        for name in _METHODS[level]:
+        for name in METHODS_AT[level]:
             if name in left_out:
                 continue
             one, other = getattr(first, name, None), getattr(second, name, None)

@@ -4,23 +4,33 @@ import pytest
 
 from poolproof.certification.levels import LEVELS
 from poolproof.certification.right_target import RIGHT_AT
+from poolproof.certification.run_kinds import STEPS_A_RUN
 from poolproof.contract.errors import OptionError
 from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.fuzz.level_runs import RUNS_AT
 from poolproof.fuzz.settings import CampaignSettings
+from poolproof.harness.minimising_passes import PASSES_AT
 from poolproof.harness.replay import SESSIONS
 from poolproof.harness.single_invariant import STATED_AT
 from poolproof.report.level_views import VIEWS
+from poolproof.report.wording import SET_UP_AT
+from poolproof.targets.native_target import NATIVE_AT
+from poolproof.targets.paired import METHODS_AT
 
 ROOMS = {
     "certification": LEVELS,
     "fuzz": RUNS_AT,
     "harness": SESSIONS,
     "invariants alone": STATED_AT,
+    "minimising": PASSES_AT,
+    "native targets": NATIVE_AT,
+    "pairs": METHODS_AT,
     "report": VIEWS,
+    "set-up in words": SET_UP_AT,
     "specification": RIGHT_AT,
+    "steps": STEPS_A_RUN,
 }
 
 
