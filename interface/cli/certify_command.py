@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from poolproof.cli.target_argument import target_argument
+from poolproof.cli.arguments import severities, target_argument, with_rows
+from poolproof.cli.kernels_command import (
+    certify_kernel,
+    is_kernel,
+    kernel_rules,
+    refuse_for_kernels,
+)
 from poolproof.power.power_options import power_options, power_request
 
 if TYPE_CHECKING:
     # The command line starts quickly: everything heavy is imported when the command runs.
-    from poolproof.contract.violation import Severity
     from poolproof.report.certificate_outputs import Outputs
-    from poolproof.targets.target_spec import TargetSpec
 
-__all__ = ["certify_command", "severities", "with_rows"]
+__all__ = ["certify_command"]
 
 _PATH = click.Path(path_type=Path)
 
@@ -97,7 +101,6 @@ def certify_command(
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
-    from poolproof.cli.kernels_command import is_kernel
     from poolproof.report.certificate_outputs import Outputs
     from poolproof.report.output_files import refuse_to_overwrite
 
@@ -157,7 +160,6 @@ def _certify_kernel(
     fail_on: str | None,
     **options: Any,
 ) -> int:
-    from poolproof.cli.kernels_command import certify_kernel, kernel_rules, refuse_for_kernels
     from poolproof.report.certificate_outputs import KernelOutputs
     from poolproof.report.output_files import refuse_to_overwrite
 
@@ -183,34 +185,3 @@ def _certify(target: str, arguments: dict[str, Any], outputs: Outputs) -> int:
     show(text_certificate(certificate, outputs.write(certificate)))
     assert certificate.verdict is not None
     return certificate.verdict.exit_status
-
-
-def severities(fail_on: str | None) -> tuple[Severity, ...]:
-    """The severities that `--fail-on` lists. Raises a usage error."""
-    from poolproof.contract.violation import Severity
-
-    if fail_on is None:
-        return tuple(Severity)
-    names = [name.strip() for name in fail_on.split(",") if name.strip()]
-    known = {severity.value: severity for severity in Severity}
-    for name in names:
-        if name not in known:
-            raise click.BadParameter(
-                f"unknown severity {name!r}; known are {', '.join(known)}", param_hint="--fail-on"
-            )
-    if not names:
-        raise click.BadParameter(f"name at least one of {', '.join(known)}", param_hint="--fail-on")
-    return tuple(known[name] for name in names)
-
-
-def with_rows(target: str, rows: tuple[str, ...]) -> TargetSpec:
-    """The target with the rows of --profile, which override those in its brackets."""
-    from poolproof.targets.target_spec import TargetSpec
-
-    for row in rows:
-        if "=" not in row:
-            raise click.BadParameter(
-                f"{row!r} is not KEY=VALUE, such as eviction=lifo", param_hint="--profile"
-            )
-    spec = TargetSpec.parse(target)
-    return spec.with_rows(TargetSpec.parse(f"{spec.base}[{','.join(rows)}]").rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from poolproof.cli.target_argument import target_argument
+from poolproof.cli.arguments import target_argument
 
 if TYPE_CHECKING:
     from poolproof.certification.comparison import Comparison

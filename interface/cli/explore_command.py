@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from poolproof.cli.certify_command import with_rows
-from poolproof.cli.target_argument import target_argument
+from poolproof.cli.arguments import target_argument, with_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from poolproof.cli.certify_command import with_rows
-from poolproof.cli.target_argument import target_argument
+from poolproof.cli.arguments import target_argument, with_rows
 
 __all__ = ["fuzz_command"]
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from poolproof.cli.arguments import known_kernels, require, severities
+
 if TYPE_CHECKING:
     from poolproof.certification.verdict import Rules
     from poolproof.kernels.certification import KernelJob
@@ -92,7 +94,6 @@ def kernels_command(
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
-    from poolproof.cli.target_argument import known_kernels, require
     from poolproof.report.certificate_outputs import KernelOutputs
     from poolproof.report.output_files import refuse_to_overwrite
 
@@ -178,7 +179,6 @@ def kernel_rules(fail_on: str | None, known: Path | None, baseline: Path | None)
     from poolproof.certification.baseline import Baseline, read_kernel_baseline
     from poolproof.certification.known_findings import KnownFindings, read_known_findings
     from poolproof.certification.verdict import Rules
-    from poolproof.cli.certify_command import severities
 
     return Rules(
         fail_on=severities(fail_on),

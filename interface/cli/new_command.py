@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from poolproof.cli.target_argument import not_empty
+from poolproof.cli.arguments import not_empty
 
 __all__ = ["new_command"]
 

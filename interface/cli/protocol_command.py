@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from poolproof.cli.target_argument import target_argument
+from poolproof.cli.arguments import target_argument
 
 __all__ = ["protocol_command"]
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from poolproof.cli.target_argument import not_empty
+from poolproof.cli.arguments import not_empty
 
 __all__ = ["replay_command"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from poolproof.cli.target_argument import known_targets, not_empty, require
+from poolproof.cli.arguments import known_targets, not_empty, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

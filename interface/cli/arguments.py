@@ -1,16 +1,30 @@
-"""TARGET on the command line: it is required, and an empty text counts as missing.
+"""What several commands take: TARGET, the rows of its profile, the severities that fail a run.
 
-A variable that is not set, `poolproof certify $TARGET`, must not certify something else.
+A target is required, and an empty text counts as missing. A variable that is not set, `poolproof
+certify $TARGET`, must not certify something else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-__all__ = ["known_kernels", "known_targets", "not_empty", "require", "target_argument"]
+if TYPE_CHECKING:
+    # The command line starts quickly: everything heavy is imported when the command runs.
+    from poolproof.contract.violation import Severity
+    from poolproof.targets.target_spec import TargetSpec
+
+__all__ = [
+    "known_kernels",
+    "known_targets",
+    "not_empty",
+    "require",
+    "severities",
+    "target_argument",
+    "with_rows",
+]
 
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
@@ -64,6 +78,37 @@ def known_kernels() -> str:
     from poolproof.kernels.catalogue import BUILT_INS
 
     return f"path/to/file.py:function, or one that is built in: {', '.join(BUILT_INS)}"
+
+
+def severities(fail_on: str | None) -> tuple[Severity, ...]:
+    """The severities that `--fail-on` lists. Raises a usage error."""
+    from poolproof.contract.violation import Severity
+
+    if fail_on is None:
+        return tuple(Severity)
+    names = [name.strip() for name in fail_on.split(",") if name.strip()]
+    known = {severity.value: severity for severity in Severity}
+    for name in names:
+        if name not in known:
+            raise click.BadParameter(
+                f"unknown severity {name!r}; known are {', '.join(known)}", param_hint="--fail-on"
+            )
+    if not names:
+        raise click.BadParameter(f"name at least one of {', '.join(known)}", param_hint="--fail-on")
+    return tuple(known[name] for name in names)
+
+
+def with_rows(target: str, rows: tuple[str, ...]) -> TargetSpec:
+    """The target with the rows of --profile, which override those in its brackets."""
+    from poolproof.targets.target_spec import TargetSpec
+
+    for row in rows:
+        if "=" not in row:
+            raise click.BadParameter(
+                f"{row!r} is not KEY=VALUE, such as eviction=lifo", param_hint="--profile"
+            )
+    spec = TargetSpec.parse(target)
+    return spec.with_rows(TargetSpec.parse(f"{spec.base}[{','.join(rows)}]").rows)
 
 
 def _label(param: click.Parameter) -> str:
