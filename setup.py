@@ -47,7 +47,6 @@ COMPILED = (
     "harness/every_invariant.py",
     "harness/facts.py",
     "harness/manager_admissions.py",
-    "harness/manager_arguments.py",
     "harness/manager_cache.py",
     "harness/manager_calls.py",
     "harness/manager_endings.py",

@@ -5,7 +5,7 @@ Usage: PYTHON benchmarks/mooncake_against_vllm.py [TRACE] [--requests N] [--repe
 PYTHON is one that has vLLM and Poolproof (`make vllm` makes `.venv-vllm/bin/python`); TRACE is
 mooncake_conversation.jsonl of kvcache-ai/Mooncake, looked for in ../shared/traces without it.
 
-Both pools are driven by the same loop (poolproof.harness.request_replay), vLLM's through its own
+Both pools are driven by the same loop (poolproof.harness.request_workload), vLLM's through its own
 methods without the adapter. 16 tokens a block, 200,000 blocks, 64 live requests, first in first
 out; both evict blocks without a hash first and reserve block 0, so their hits must be equal, and
 that is asserted. No harness checks; impl's own misuse checks are on. Not timed: the hashes, which
@@ -29,13 +29,13 @@ from typing import Any
 
 from record import add_destination, surroundings, write_record
 
-from poolproof.harness.request_replay import NativeDriver, PoolDriver, ReplayCounts, RequestReplay
 from poolproof.harness.request_trace import (
     RequestTraceError,
     TraceRequest,
     block_hashes,
     read_requests,
 )
+from poolproof.harness.request_workload import NativeDriver, PoolDriver, ReplayCounts, RequestReplay
 from poolproof.impl.block_pool import BlockPool
 
 BLOCK_SIZE = 16

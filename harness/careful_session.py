@@ -1,11 +1,15 @@
-"""A session that trusts no answer: it checks who owns lists, what ids are, and a second instance.
+"""Sessions that trust no answer: they check who owns lists, what ids are, and a second instance.
 
-It has two judges more. One keeps every list that the target answered and compares it after each
-later command; ids must be integers and no objects that merely compare equal. The other looks at a
-second instance beside, which was used a little and must not change while the first one is driven.
-All of this costs several times as much as an ordinary step, and what breaks it breaks early, so
-some runs are careful and most are not. An ordinary session only empties the lists that it was
-given: that changes nothing for a target which keeps a copy.
+That of a pool has two judges more. One keeps every list that the target answered and compares it
+after each later command; ids must be integers and no objects that merely compare equal. The other
+looks at a second instance beside, which was used a little and must not change while the first one
+is driven. All of this costs several times as much as an ordinary step, and what breaks it breaks
+early, so some runs are careful and most are not. An ordinary session only empties the lists that
+it was given: that changes nothing for a target which keeps a copy.
+
+That of a manager has a second instance, which is never called and must not change. Managers keep
+books in class attributes, module globals and default arguments; two of them in one process then
+share blocks, keys or sequences. It costs about twice as much as an ordinary session.
 """
 
 from __future__ import annotations
@@ -15,12 +19,16 @@ from operator import index
 from typing import Any
 
 from poolproof.contract.commands import Allocate, Cache, Command
-from poolproof.contract.content import Key
+from poolproof.contract.content import Key, TokenChain
+from poolproof.contract.manager_commands import Admit, Step
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.outside import class_name, shown
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation, ViolationError, raise_for
+from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_judges import AnswerJudge, KnownKeys
 from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
+from poolproof.harness.weak_hashes import weaken
 from poolproof.invariants.stable_ids import (
     answered_list_changed,
     keeps_answered_list,
@@ -30,7 +38,8 @@ from poolproof.invariants.stable_ids import (
     whole_when_idle,
 )
 
-__all__ = ["CAREFUL", "CarefulSession", "no_second_instance", "open_pool_session"]
+__all__ = ["CAREFUL", "open_manager_session", "open_pool_session"]
+
 
 CAREFUL = "careful"
 """The option of a trace whose session is careful."""
@@ -287,3 +296,73 @@ def open_pool_session(
         events_every=int(options.get(EVENTS_EVERY, 1)),
         **further,
     )
+
+
+_NEIGHBOURS_ID = 10**6
+"""A number that no workload gives out."""
+
+
+class CarefulManagerSession(ManagerSession):
+    """A `ManagerSession` of one instance of two; `make_other` builds the second."""
+
+    def __init__(
+        self, *arguments: Any, make_other: Callable[[], ManagerSession], **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._make_other = make_other
+        self._neighbour: ManagerSession | None = None
+
+    def first_look(self) -> Violation | None:
+        """The fresh manager must be whole, and still be when another one was built and used."""
+        found = super().first_look()
+        if found is not None:
+            return found
+        try:
+            neighbour = self._make_other()
+        except (Exception, SystemExit) as error:
+            self.remarks.add(no_second_instance(error))
+            return unchanged_by_neighbour(super().first_look())
+        size = neighbour.model.block_size
+        admission = Admit(_NEIGHBOURS_ID, TokenChain(tuple(range(1_000, 1_001 + size))), 0)
+        # Its faults show in our own first steps as well, and there they are not misread.
+        if not any(
+            neighbour.is_defined(command) and neighbour.step(command)
+            for command in (admission, Step())
+        ):
+            self._neighbour = neighbour
+        return unchanged_by_neighbour(self.changed_beside(admission))
+
+    def _check(self, command: Command) -> None:
+        super()._check(command)
+        if self._neighbour is not None:
+            raise_for(whole_beside_another(self._neighbour.changed_beside(command)))
+
+
+def open_manager_session(
+    make: Callable[[int, bool], Any],
+    profile: ManagerProfile,
+    num_blocks: int,
+    block_size: int,
+    *,
+    enable_caching: bool,
+    options: Mapping[str, Any],
+    session_class: Callable[..., ManagerSession] = ManagerSession,
+    **further: Any,
+) -> ManagerSession:
+    """A session over a fresh manager, set up as the options of a trace say.
+
+    Raises TargetError for a target that lacks required methods, and whatever it raises itself.
+    """
+
+    def target() -> Any:
+        fresh = make(num_blocks, enable_caching)
+        weaken(fresh, options)
+        return fresh
+
+    about = (profile, num_blocks, block_size)
+    if options.get(CAREFUL) and session_class is ManagerSession:
+        session_class = CarefulManagerSession
+        further["make_other"] = lambda: ManagerSession(
+            target(), *about, enable_caching=enable_caching
+        )
+    return session_class(target(), *about, enable_caching=enable_caching, **further)

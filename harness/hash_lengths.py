@@ -21,7 +21,7 @@ from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.pool_workload import different_hashes
 from poolproof.harness.replay import replay
 from poolproof.harness.smaller_index_traces import keys_of_index
-from poolproof.harness.smaller_traces import hashes_of
+from poolproof.harness.smaller_pool_traces import hashes_of
 
 __all__ = ["length_of_hashes", "lengths_that_pass"]
 

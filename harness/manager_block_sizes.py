@@ -15,9 +15,8 @@ from typing import Any
 from poolproof.contract.commands import Command
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
-from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_driver import ManagerCampaign, ManagerProductionCampaign
 from poolproof.harness.manager_production import ManagerScript, Plan, life
-from poolproof.harness.manager_production_driver import ManagerProductionCampaign
 from poolproof.harness.random_driver import RunResult
 
 __all__ = ["BlockSizesCampaign", "other_block_sizes"]

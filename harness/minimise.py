@@ -5,8 +5,8 @@ finds anything smaller. Made for stateful traces, on which Hypothesis's shrinker
 It does not know whether a shorter trace exists: breadth-first search (exploration/shortest.py)
 does; benchmarks/minimal_traces.py compares the two.
 
-The budget of a minimisation is counted in attempts and in commands, never in seconds, so that a
-target gets the same trace on every machine. It can be stopped after any attempt and resumed
+What a minimisation may cost is counted in attempts and in commands, never in seconds, so that a
+target gets the same trace on every machine. It can be stopped after any attempt and gone on with
 from its `Minimisation`, also by another process.
 """
 
@@ -27,10 +27,9 @@ from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.relative import Naming, RelativeCommand
 from poolproof.harness.replay import start_session
-from poolproof.harness.smaller_chain_traces import prompt_weight
 from poolproof.harness.smaller_index_traces import index_weight
 from poolproof.harness.smaller_manager_traces import sequences_renamed, weight_of
-from poolproof.harness.smaller_traces import hashes_of
+from poolproof.harness.smaller_pool_traces import hashes_of, prompt_weight
 
 __all__ = [
     "Attempt",

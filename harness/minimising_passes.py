@@ -2,8 +2,8 @@
 
 A pass is a generator of variants in a fixed order, each with its place in that order, so that a
 minimisation can go on from any place. Variants that only change single commands are in
-`smaller_traces.py` and `smaller_manager_traces.py`. Whether a variant still fails, and the same
-way, is found out by `minimise.py`.
+`smaller_pool_traces.py` and `smaller_manager_traces.py`. Whether a variant still fails, and the
+same way, is found out by `minimise.py`.
 
 A long trace cannot afford one attempt for each command: its first passes take away much at a time,
 at a cost of some ten executions of the trace each.
@@ -23,7 +23,6 @@ from poolproof.contract.trace import Trace
 from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.pool_session import EVENTS_EVERY
 from poolproof.harness.relative import Naming, RelativeCommand
-from poolproof.harness.smaller_chain_traces import blocks_handed_out_earlier, shorter_prompts
 from poolproof.harness.smaller_index_traces import least_num_blocks, simpler_index_traces
 from poolproof.harness.smaller_manager_traces import (
     fewer_tokens,
@@ -31,12 +30,14 @@ from poolproof.harness.smaller_manager_traces import (
     smaller_everywhere,
     without_a_sequence,
 )
-from poolproof.harness.smaller_traces import (
+from poolproof.harness.smaller_pool_traces import (
     Candidate,
+    blocks_handed_out_earlier,
     calls_merged,
     for_one_block_less,
     lowered,
     one_reference_less,
+    shorter_prompts,
     two_commands_less,
 )
 

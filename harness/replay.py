@@ -16,8 +16,7 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
-from poolproof.harness.careful_manager_session import open_manager_session
-from poolproof.harness.careful_session import open_pool_session
+from poolproof.harness.careful_session import open_manager_session, open_pool_session
 from poolproof.harness.index_session import IndexSession
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession

@@ -3,7 +3,7 @@
 A line is one request as a JSON object: `timestamp` (ms), `input_length` and `output_length`
 (tokens), `hash_ids`: one id for each 512 tokens of the prompt, the last one possibly for fewer.
 Equal ids mean equal tokens behind an equal prefix; the tokens themselves are not in the file, and
-other fields are ignored. What a pool is asked to do with the requests is in `request_replay.py`.
+other fields are ignored. What a pool is asked to do with the requests is in `request_workload.py`.
 """
 
 from __future__ import annotations

@@ -27,10 +27,9 @@ from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
 from poolproof.exploration.shortest import ShortestResult, shortest_manager_failure
 from poolproof.harness.manager_block_sizes import BlockSizesCampaign
-from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_driver import ManagerCampaign, ManagerProductionCampaign
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_production import ManagerSizes, required_script_facts
-from poolproof.harness.manager_production_driver import ManagerProductionCampaign
 from poolproof.harness.weak_hashes import WEAK_HASHES
 from poolproof.stateful_tests.manager_machine import ManagerMachine
 from poolproof.targets.target import Make, Target

@@ -6,10 +6,8 @@ worker into a trace. It is no security boundary: a target can do whatever its us
 """
 
 from poolproof.harness.isolation.beacon import Beacon
-from poolproof.harness.isolation.crew import Crew
-from poolproof.harness.isolation.executor import Executor, InWorker
-from poolproof.harness.isolation.in_process import InProcess
-from poolproof.harness.isolation.isolation import Isolation, Server
+from poolproof.harness.isolation.executor import Executor, InProcess, InWorker
+from poolproof.harness.isolation.isolation import Crew, Isolation, Server
 from poolproof.harness.isolation.limits import Limits
 from poolproof.harness.isolation.outcome import (
     Died,

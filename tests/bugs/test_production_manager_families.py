@@ -7,9 +7,8 @@ from poolproof.certification.depths import BUDGETS
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.harness.manager_block_sizes import BlockSizesCampaign, other_block_sizes
-from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_driver import ManagerCampaign, ManagerProductionCampaign
 from poolproof.harness.manager_production import QUICK_SIZES, required_script_facts
-from poolproof.harness.manager_production_driver import ManagerProductionCampaign
 from poolproof.harness.replay import replay
 
 VARIANTS = [variant for family in FAMILIES.values() for variant in family.values()]

@@ -11,9 +11,8 @@ from poolproof.contract.index_commands import Insert
 from poolproof.contract.profile import Profile
 from poolproof.harness.choices import SeededChoices
 from poolproof.harness.index_driver import IndexCampaign
-from poolproof.harness.index_keys import FAMILIES, family_of, mixed_keys
 from poolproof.harness.index_session import IndexSession
-from poolproof.harness.index_workload import required_index_facts
+from poolproof.harness.index_workload import FAMILIES, family_of, mixed_keys, required_index_facts
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.production import HASH_BYTES, ProductionSizes
 from poolproof.reference.native_index import NativeDictIndex

@@ -11,9 +11,8 @@ from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Fini
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.harness.extent import Extent
-from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_driver import ManagerCampaign, ManagerProductionCampaign
 from poolproof.harness.manager_production import QUICK_SIZES, SCRIPTS
-from poolproof.harness.manager_production_driver import ManagerProductionCampaign
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.replay import replay

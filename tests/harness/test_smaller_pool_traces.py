@@ -16,7 +16,7 @@ from poolproof.contract.trace import Trace
 from poolproof.harness.minimise import execute_in_process, minimise
 from poolproof.harness.relative import RelativeCommand
 from poolproof.harness.smaller_manager_traces import _earlier_growth
-from poolproof.harness.smaller_traces import calls_merged, lowered, two_commands_less
+from poolproof.harness.smaller_pool_traces import calls_merged, lowered, two_commands_less
 
 A, B, C = (bytes([number]) * 16 for number in range(3))
 
