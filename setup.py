@@ -39,7 +39,6 @@ COMPILED = (
     "fuzz/manager_states.py",
     "fuzz/novelty_graph.py",
     "fuzz/one_block.py",
-    "fuzz/pool_position.py",
     "fuzz/pool_run.py",
     "fuzz/recorded_choices.py",
     "harness/choices.py",

@@ -20,7 +20,7 @@ from record import add_destination, write_record
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
 from poolproof.bugs.specimen import ManagerSpecimen
-from poolproof.certification.manager_exploration import blocks_to_explore
+from poolproof.certification.exploration import blocks_to_explore
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.exploration.shortest import ShortestResult, shortest_manager_failure

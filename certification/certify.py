@@ -1,41 +1,100 @@
 """Certifies one target: runs the stages, collects what broke, and states what was done.
 
-The order is fixed and so are the budgets (`depths.py`): look at the target, check the ruler,
-drive every level that it has (Hypothesis's machines first, then the plain driver), visit every
-state of small scopes, then see which methods were never called. Whether the findings fail the run
-is decided by `verdict.py`.
+The order is fixed and so are the budgets (`depths.py`): look at the target, check the ruler, drive
+every level that it has (Hypothesis's machines first, then the plain driver), visit every state of
+small scopes, then see which methods were never called. Whether the findings fail the run is
+decided by `verdict.py`.
+
+It also states what the certificate does not cover, so that a pass is never read as more than it
+is.
 """
 
 from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from poolproof import __version__
-from poolproof.certification.attention_stage import attention_stage
+from poolproof.certification.attention_stage import STAGE as ATTENTION
+from poolproof.certification.attention_stage import attention_stage, why_no_attention
 from poolproof.certification.certificate import Certificate, NotRun, StageOutcome, StageResult
-from poolproof.certification.coverage_statement import not_covered, not_run
 from poolproof.certification.depths import BUDGETS
 from poolproof.certification.description import Description, before_any_command
-from poolproof.certification.driving import Driving, described
+from poolproof.certification.driving import Driving, described, kinds_of, layout_notes
 from poolproof.certification.exploration import Exploring
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.jobs import methods_entered
 from poolproof.certification.lab import lead_on
+from poolproof.certification.levels import LEVELS
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.ruler import check_ruler
 from poolproof.certification.run_kinds import POOL, Chunk, RunKind, manager_kind
-from poolproof.certification.run_plan import kinds_of, layout_notes
 from poolproof.contract.target import CONTRACT_VERSION
 from poolproof.contract.trace import Trace
+from poolproof.harness.extent import Extent
 from poolproof.harness.isolation import Executor, Finished, ImporterError, InProcess, Isolation
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.target import Target
 
-__all__ = ["InterruptedCertification", "certify"]
+__all__ = ["NEVER_TRIED", "InterruptedCertification", "certify", "not_covered", "not_run"]
+
+
+NEVER_TRIED = (
+    "calls from several threads or processes",
+    "a call that is interrupted",
+    "time (clocks, entries that expire)",
+    "instances that are copied, pickled or restarted",
+    "more than two instances at once",
+    "a machine out of memory",
+)
+"""What no stage does at any depth, whatever the target is."""
+
+
+def not_covered(
+    about: Description, options: CertifyOptions, stages: Sequence[StageResult]
+) -> tuple[str, ...]:
+    """What a pass at this depth leaves open, in whole sentences.
+
+    How far runs went is taken from the `stages` that ran, and from nothing else.
+    """
+    if about.can is None:
+        return ("nothing was driven: the target could not be constructed",)
+    never = f"what no stage tries: {', '.join(NEVER_TRIED)}"
+    return (*LEVELS[about.level].open_points(about, options), *beyond(stages), never)
+
+
+def beyond(stages: Sequence[StageResult]) -> Iterator[str]:
+    """For each level, the sizes that some stage reached: nothing was tried beyond them."""
+    for level in dict.fromkeys(stage.level for stage in stages):
+        tried = Extent()
+        for stage in stages:
+            if stage.level == level:
+                tried.take_in(stage.extent)
+        sizes = [_range(name, low, high) for name, (low, high) in tried]
+        if sizes:
+            yield f"at {level} level, whatever is beyond: {'; '.join(sizes)}"
+
+
+def _range(name: str, low: int, high: int) -> str:
+    return f"{name} {low:,}" if low == high else f"{name} {low:,} to {high:,}"
+
+
+def not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]]:
+    """Stages that this certification left out, each with the reason."""
+    left_out = [("kernel level", "kernels are certified by `poolproof kernels`")]
+    if not about.level.has_sequences:
+        left_out = [("manager and kernel levels", "the target is none of a manager or kernel")]
+    no_attention = why_no_attention(about, options)
+    if not about.level.is_part and no_attention is not None:
+        left_out.append((ATTENTION, no_attention))
+    left_out += LEVELS[about.level].left_out(about, options)
+    if options.in_process:
+        left_out.append(("isolation", "turned off (--in-process): no limits were enforced"))
+    return left_out
+
 
 _SAMPLE_RUNS = 20
 """Runs that are profiled to see which methods are entered; profiling is slow."""

@@ -12,12 +12,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from poolproof.certification.description import Description, describe
-from poolproof.certification.driving import Driving, value_of
+from poolproof.certification.driving import Driving, kinds_of, value_of
 from poolproof.certification.finding import Finding
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import RunKind
-from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.profile import Profile
 from poolproof.harness.isolation import Executor, ImporterError, Isolation
 from poolproof.stateful_tests.warm_up import warmed_up

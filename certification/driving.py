@@ -3,6 +3,9 @@
 First Hypothesis's state machines, side by side, then the plain driver in chunks. A worker that is
 lost on the way is a finding like any other. Which stages there are and what a certificate says
 about them is decided in `certify.py`.
+
+Which kinds of runs there are, and which layouts are left out, is decided from what was seen of the
+target and from what the user asked for.
 """
 
 from __future__ import annotations
@@ -41,8 +44,46 @@ from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.isolation import Executor, Finished, Job, Lost, Outcome, raise_if_ours
 from poolproof.harness.manager_production import ManagerSizes
 from poolproof.targets.target import Target
+from poolproof.targets.target_spec import profile_words
 
-__all__ = ["Driving", "Tally", "described", "value_of"]
+__all__ = ["Driving", "described", "kinds_of", "layout_notes", "value_of"]
+
+
+def kinds_of(about: Description, options: CertifyOptions) -> list[RunKind]:
+    """The kinds of runs, in the order in which they are driven.
+
+    Raises TargetError for a layout that the target does not have, or that cannot be run.
+    """
+    _check_layouts(about, options.layouts)
+    kinds = [kind for level in LEVELS.values() for kind in level.kinds(about)]
+    return [kind for kind in kinds if not options.layouts or kind.layout in options.layouts]
+
+
+def layout_notes(about: Description) -> list[str]:
+    """In what the profiles of layouts differ from the one printed; blocks that they do not take."""
+    first = about.profile.to_json()
+    notes = []
+    for layout in about.layouts:
+        rows = layout.profile.to_json()
+        differ = tuple(name for name in rows if rows[name] != first[name])
+        if differ and not layout.why_not:
+            notes.append(f"layout {layout.name}: {profile_words(layout.profile, differ)}")
+        if layout.refused_block_sizes:
+            sizes = ", ".join(map(str, layout.refused_block_sizes))
+            notes.append(f"layout {layout.name}: not built with {sizes} tokens a block, it raised")
+    return notes
+
+
+def _check_layouts(about: Description, asked: tuple[str, ...]) -> None:
+    if asked and not about.level.has_sequences:
+        raise TargetError(f"{about.name} is {about.level.with_article} target; leave out --layout")
+    reasons = {layout.name: layout.why_not for layout in about.layouts}
+    for name in asked:
+        if name not in reasons:
+            raise TargetError(f"{about.name} has no layout {name!r}; it has {', '.join(reasons)}")
+        if reasons[name]:
+            raise TargetError(f"layout {name} of {about.name} is not run: {reasons[name]}")
+
 
 A = TypeVar("A")
 C = TypeVar("C")

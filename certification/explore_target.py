@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from poolproof.certification.certificate import StageResult
 from poolproof.certification.depths import Bounds
 from poolproof.certification.description import Description
-from poolproof.certification.driving import Driving, described
+from poolproof.certification.driving import Driving, described, kinds_of
 from poolproof.certification.exploration import Exploring
 from poolproof.certification.finding import Finding
 from poolproof.certification.levels.pool import reason_not_explored
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
-from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.exploration.scope import Scope

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from poolproof.certification.coverage_statement import NEVER_TRIED
+from poolproof.certification.certify import NEVER_TRIED
 from poolproof.certification.depths import BUDGETS, Budget, Sequences
 from poolproof.certification.exploration import stage_of
 from poolproof.certification.options import CertifyOptions

@@ -26,10 +26,10 @@ from survival_picture import survival_picture
 
 from poolproof.certification.certificate import Certificate
 from poolproof.contract.trace import write_atomically
-from poolproof.report.campaign_charts import discovery_over_time
+from poolproof.report.campaign_display import campaign_panel
+from poolproof.report.campaign_page import discovery_over_time
 from poolproof.report.campaign_record import read_record
 from poolproof.report.finding_report import finding_report
-from poolproof.report.fuzz_live import campaign_panel
 from poolproof.report.svg_chart import svg_of
 from poolproof.report.text_certificate import text_certificate
 

@@ -18,17 +18,19 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from poolproof.contract.target import TargetError
 from poolproof.fuzz.coverage_record import CodeCoverage, CoveragePoint, FileCoverage
 from poolproof.fuzz.level_runs import runs_of
+from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.messages import CorpusTape
 from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import unpack
 from poolproof.fuzz.subject import subject_of
 from poolproof.fuzz.target_files import files_of
-from poolproof.harness.isolation import Beacon
+from poolproof.harness.isolation import Beacon, Executor, Finished, raise_if_ours
 
-__all__ = ["MOST_STEPS", "CoverageTask", "is_installed", "measure_coverage"]
+__all__ = ["MOST_STEPS", "CoverageTask", "check_coverage", "coverage_of", "measure_coverage"]
 
 MOST_STEPS = 50_000
 """Tapes beyond this many commands are left out: they would take minutes to say nothing new."""
@@ -52,6 +54,24 @@ def is_installed() -> bool:
     except ImportError:
         return False
     return True
+
+
+def check_coverage() -> None:
+    """Raises TargetError where there is nothing to measure with."""
+    if not is_installed():
+        raise TargetError("--coverage needs coverage.py: pip install 'poolproof[fuzz]'")
+
+
+def coverage_of(
+    executor: Executor[Any], settings: CampaignSettings, state: CampaignState
+) -> CodeCoverage:
+    """Replay the corpus in a worker; one that is lost says so in place of figures."""
+    task = CoverageTask(settings, tuple(state.corpus.values()))
+    (ended,) = executor.map(measure_coverage, [task])
+    outcome = raise_if_ours(ended)
+    if isinstance(outcome, Finished):
+        return outcome.value
+    return CodeCoverage(why_not=f"not measured: {outcome.sentence('replaying a tape')}")
 
 
 def measure_coverage(target: Any, task: CoverageTask, beacon: Beacon) -> CodeCoverage:

@@ -13,7 +13,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from poolproof.fuzz.curve import with_point
 from poolproof.fuzz.findings import (
     MOST_OF_A_KIND,
     CampaignFinding,
@@ -32,7 +31,7 @@ from poolproof.fuzz.merge import News, merge
 from poolproof.fuzz.messages import CorpusTape, WorkerOrder, WorkerReport
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
-from poolproof.fuzz.status import CampaignStatus, CurvePoint
+from poolproof.fuzz.status import CampaignStatus, CurvePoint, with_point
 from poolproof.fuzz.workers import LostWorker, Workers
 from poolproof.harness.ending_signals import signals_wait
 

@@ -4,19 +4,22 @@ A failing run is kept as it is at once, then minimised, then named; two that get
 one finding, and one that shows the symptom of a known finding is a form of that. A bug may fail
 thousands of runs, so of each kind of failure only some are minimised, the others counted.
 Minimising goes in slices, between which it is kept how far it has come.
+
+A trace is kept as text, in the words of a trace file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
-from poolproof.contract.trace import Trace
+from poolproof.contract.trace import Trace, TraceError, read_trace
 from poolproof.fuzz.status import FindingLine, WaitingLine
 from poolproof.fuzz.symptom import symptom_of
-from poolproof.fuzz.traces_as_text import text_of
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Lost
@@ -32,8 +35,27 @@ __all__ = [
     "kind_of",
     "line_of",
     "named",
+    "text_of",
+    "trace_of",
     "waiting_line_of",
 ]
+
+
+def text_of(trace: Trace) -> str:
+    """The lines of the trace's file."""
+    return "\n".join(trace.lines()) + "\n"
+
+
+def trace_of(text: str) -> Trace:
+    """What `text_of` wrote, checked as a file is. Raises TraceError, ValueError for no text."""
+    with tempfile.TemporaryDirectory(prefix="poolproof-") as folder:
+        path = Path(folder, "trace")
+        path.write_text(text, encoding="utf-8")
+        try:
+            return read_trace(path)
+        except TraceError as error:
+            raise TraceError(str(error).replace(str(path), "its trace")) from error
+
 
 MOST_OF_A_KIND = 12
 """So many failing runs of one kind are minimised in a session: a second bug may hide behind one."""

@@ -22,13 +22,12 @@ from poolproof.contract.errors import PoolproofError
 from poolproof.contract.outside import cut, printable, said_by
 from poolproof.contract.trace import TraceError
 from poolproof.fuzz.coverage_record import CodeCoverage
-from poolproof.fuzz.findings import CampaignFinding, Examination, Pending
+from poolproof.fuzz.findings import CampaignFinding, Examination, Pending, text_of, trace_of
 from poolproof.fuzz.merge import CampaignState, name_of
 from poolproof.fuzz.messages import CorpusTape, StrategyCount
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import unpack
 from poolproof.fuzz.status import CampaignStatus
-from poolproof.fuzz.traces_as_text import text_of, trace_of
 
 __all__ = [
     "DATABASE",

@@ -1,9 +1,14 @@
 """A worker of a campaign: runs, one after the other, by whichever strategy pays at the moment.
 
 Three strategies: `guided` chooses commands by novelty where the level can (`novelty_graph.py`),
-`mutated` changes a tape of the corpus, `fresh` draws everything anew. Each gets a share of the runs
-at least; the rest goes to the one that found most for its steps lately. All that a worker does
-follows from its stream and from what its orders brought; where an order ends makes no difference.
+`mutated` changes a tape of the corpus, `fresh` draws everything anew. Each gets a share of the
+runs at least; the rest goes to the one that found most for its steps lately. All that a worker
+does follows from its stream and from what its orders brought; where an order ends makes no
+difference.
+
+Mutations change an answer here and there, leave parts out, repeat or join them. They work on
+answers, of two bytes each, so that a change stays where it is. What follows on a shorter tape is
+drawn anew, or chosen by novelty, by its driver.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +32,6 @@ from poolproof.fuzz.messages import (
     WorkerReport,
     check_version,
 )
-from poolproof.fuzz.mutation import mutated
 from poolproof.fuzz.recorded_choices import AnswerCells, RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.state_numbers import pack, unpack
 from poolproof.fuzz.subject import LoadedTarget, subject_of
@@ -35,7 +40,46 @@ from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.garbage import collected_afterwards
 from poolproof.harness.isolation import Beacon
 
-__all__ = ["CampaignWorker", "Round", "work"]
+__all__ = ["CampaignWorker", "Round", "mutated", "work"]
+
+
+Answers = tuple[int, ...]
+
+
+def mutated(tape: Answers, other: Answers, source: random.Random) -> Answers:
+    """Some change of `tape`, perhaps with a part of `other`."""
+    kind = source.randrange(6)
+    if kind == 0 or len(tape) < 8:
+        return tape  # goes on where the tape ends
+    if kind == 1:
+        return tape[: source.randrange(4, len(tape))]
+    if kind == 2:
+        return _havoc(tape, source)
+    if kind == 3:
+        start, end = _stretch(tape, source)
+        return tape[:start] + tape[end:]
+    if kind == 4:
+        start, end = _stretch(tape, source)
+        return tape[:end] + tape[start:end] + tape[end:]
+    if len(other) < 8:
+        return _havoc(tape, source)
+    # The first answers choose the kind of run, so that both parts are read in the same way.
+    return tape[: source.randrange(4, len(tape))] + other[source.randrange(4, len(other)) :]
+
+
+def _havoc(tape: Answers, source: random.Random) -> Answers:
+    """One to sixteen answers are others."""
+    changed = list(tape)
+    for _ in range(1 << source.randrange(5)):
+        changed[source.randrange(len(changed))] = source.getrandbits(16)
+    return tuple(changed)
+
+
+def _stretch(tape: Sequence[int], source: random.Random) -> tuple[int, int]:
+    """Where a part behind the first answers begins and ends."""
+    start = source.randrange(4, len(tape))
+    return start, min(len(tape), start + 1 + source.randrange(64))
+
 
 _REPEAT_EVERY = 64
 """One run in so many repeats a tape of the corpus, to see whether it visits the same states."""

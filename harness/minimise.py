@@ -5,8 +5,8 @@ finds anything smaller. Made for stateful traces, on which Hypothesis's shrinker
 It does not know whether a shorter trace exists: breadth-first search (exploration/shortest.py)
 does; benchmarks/minimal_traces.py compares the two.
 
-What a minimisation may cost is counted in attempts and in commands, never in seconds, so that a
-target gets the same trace on every machine. It can be stopped after any attempt and gone on with
+The budget of a minimisation is counted in attempts and in commands, never in seconds, so that a
+target gets the same trace on every machine. It can be stopped after any attempt and resumed
 from its `Minimisation`, also by another process.
 """
 

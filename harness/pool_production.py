@@ -2,7 +2,7 @@
 
 A server gives a pool one request after another: a prompt whose cached prefix is held and whose
 other blocks are taken and cached in one call, tokens one at a time, an end that gives everything
-back. Between them stand the extremes of the same calls: the whole pool in one list, hundreds of
+back. Between them come the extremes of the same calls: the whole pool in one list, hundreds of
 owners of one block or of carriers of one hash, prompts of which a part is held and a part waits,
 hundreds of refusals, every count in turn. Daily
 commands of the small grammar fill the gaps (`pool_workload.py`).

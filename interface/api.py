@@ -18,8 +18,7 @@ from poolproof.certification.certificate import Certificate, Verdict
 from poolproof.certification.certify import InterruptedCertification
 from poolproof.certification.explore_target import TargetExploration, Workloads, explore_target
 from poolproof.certification.finding import Finding
-from poolproof.certification.isolated_shrinking import shrink_isolated
-from poolproof.certification.isolated_target import replay_isolated, watch_isolated
+from poolproof.certification.isolated_trace import replay_isolated, shrink_isolated, watch_isolated
 from poolproof.certification.known_findings import KnownFindings, read_known_findings
 from poolproof.certification.options import CertifyOptions, usable_processors
 from poolproof.certification.progress import SilentProgress, StageProgress

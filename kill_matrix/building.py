@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from poolproof import __version__
-from poolproof.certification.code_digest import SEARCHING, digest_of
 from poolproof.certification.progress import StageProgress
 from poolproof.contract.errors import PoolproofError
 from poolproof.kill_matrix.cells import Cell, CellSearch, cells_of, run_searches
@@ -23,7 +22,7 @@ from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.detectors import INVARIANT_NAMES
 from poolproof.kill_matrix.matrix import Column, Matrix, MatrixRow, summed_up
 from poolproof.kill_matrix.subject import MatrixSubject
-from poolproof.report.lines_file import LinesFile
+from poolproof.report.lines_file import SEARCHING, LinesFile, digest_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -27,11 +27,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from poolproof.certification.certify import certify
-from poolproof.certification.code_digest import SEARCHING, digest_of
-from poolproof.certification.driving import value_of
+from poolproof.certification.driving import kinds_of, value_of
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress, progress_to
-from poolproof.certification.run_plan import kinds_of
 from poolproof.certification.verdict import Rules, judge
 from poolproof.contract.target import TargetError
 from poolproof.harness.isolation import Failed, Finished, ImporterError, Isolation, raise_if_ours
@@ -43,7 +41,7 @@ from poolproof.power.power_jobs import Judged, StageSurvey, Task, judge_mutant, 
 from poolproof.power.power_options import PowerOptions
 from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport, power_text
 from poolproof.power.stages import Stage, stages_beside, stages_of
-from poolproof.report.lines_file import LinesFile
+from poolproof.report.lines_file import SEARCHING, LinesFile, digest_of
 from poolproof.report.output_files import OutputError, check_file, write_file
 from poolproof.report.terminal import show
 from poolproof.report.text_certificate import text_certificate

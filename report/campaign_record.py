@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from poolproof.fuzz.coverage_record import CodeCoverage
-from poolproof.fuzz.curve import with_point
 from poolproof.fuzz.findings import CampaignFinding, Pending, line_of, waiting_line_of
 from poolproof.fuzz.folder import (
     CampaignFolder,
@@ -22,7 +21,7 @@ from poolproof.fuzz.folder import (
 )
 from poolproof.fuzz.folder_tables import DATABASE, Damage
 from poolproof.fuzz.settings import CampaignSettings
-from poolproof.fuzz.status import CampaignStatus, CurvePoint, FindingLine, WaitingLine
+from poolproof.fuzz.status import CampaignStatus, CurvePoint, FindingLine, WaitingLine, with_point
 
 __all__ = ["CampaignRecord", "is_campaign", "read_record", "record_in"]
 

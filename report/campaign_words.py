@@ -1,4 +1,4 @@
-"""How a campaign is put into words: durations, depths, what was reached, how it ended.
+"""How a campaign is put into words: durations, depths, what was reached and run, how it ended.
 
 Shared by the plain lines, the live display and the page.
 """
@@ -6,20 +6,26 @@ Shared by the plain lines, the live display and the page.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from poolproof.contract.outside import printable
 from poolproof.fuzz.coordinator import CampaignBudget
+from poolproof.fuzz.coverage_record import CodeCoverage, FileCoverage
 from poolproof.fuzz.status import CampaignStatus, FindingLine
 
 __all__ = [
     "Allowance",
     "commands_words",
+    "coverage_lines",
+    "coverage_words",
     "depth_words",
     "duration_words",
     "ending_words",
     "findings_words",
     "forms_words",
     "mean_rate",
+    "missing_words",
     "reached_words",
     "share_words",
     "verdict_words",
@@ -150,3 +156,58 @@ def ending_words(status: CampaignStatus) -> str:
     return _ENDINGS.get(
         status.activity, "its last session goes on, or was killed: the folder holds no end of it"
     )
+
+
+def coverage_lines(coverage: CodeCoverage) -> Iterator[str]:
+    """Figures, the curve, and for each file what was never reached."""
+    yield f"code       {coverage_words(coverage)}"
+    if not coverage.files:
+        return
+    points = [
+        f"{point.num_lines:,} lines and {point.num_states:,} states by "
+        f"{_tapes_words(point.num_tapes)}"
+        for point in coverage.curve
+    ]
+    yield f"curve      {', '.join(points)}"
+    for file in coverage.files:
+        if file.missing_lines:
+            yield printable(f"unreached  {file.path}: {missing_words(file)}")
+
+
+def coverage_words(coverage: CodeCoverage) -> str:
+    """Lines and branches of the target in one sentence, or why there are none."""
+    if not coverage.files:
+        return printable(coverage.why_not or "no tape was replayed")
+    left_out = ""
+    if coverage.num_left_out:
+        left_out = f", {coverage.num_left_out:,} later ones left out"
+    return (
+        f"lines of the target: {coverage.num_reached:,} of {coverage.num_lines:,} (branches "
+        f"{coverage.num_taken:,} of {coverage.num_branches:,}), by "
+        f"{_tapes_words(coverage.num_tapes)}{left_out}"
+    )
+
+
+def missing_words(file: FileCoverage) -> str:
+    """The lines that were never reached, as `12, 14-19`."""
+    return ", ".join(
+        str(first) if first == last else f"{first}-{last}"
+        for first, last in _ranges(file.missing_lines)
+    )
+
+
+def _ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
+    first = last = None
+    for line in lines:
+        if last is not None and line == last + 1:
+            last = line
+            continue
+        if first is not None and last is not None:
+            yield first, last
+        first = last = line
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _tapes_words(number: int) -> str:
+    return f"{number:,} tape" if number == 1 else f"{number:,} tapes"

@@ -1,25 +1,45 @@
 """A pool's, queue's or index's trace as a table: after each command, the states as they must be.
 
 Computed on the reference alone, so that a trace can be drawn anywhere, without its target. The
-states are those of a right allocator; what the target did instead is what the violation's sentence
-says, and its command is marked. Colours and borders are added where the table is printed.
+states are those of a correct allocator; what the target did instead is what the violation's
+sentence says, and its command is marked. A trace holds commands and no answers. Where the profile
+leaves the target a choice (an unspecified eviction order), the blocks that later commands use are
+taken for the ones that it chose. Block hashes have short names: a, b, c ... in the order in which
+a trace first names them.
+
+Colours and borders are added where the table is printed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
+from typing import Any
 
+from poolproof.contract import prefix_words
 from poolproof.contract.commands import (
+    Acquire,
+    Allocate,
     Append,
     AppendN,
+    Cache,
+    CacheChain,
+    CachePartial,
     Command,
+    Evict,
+    Free,
+    Lookup,
+    LookupChain,
     PopLeft,
     PopLeftN,
     PrependN,
     Remove,
+    Reset,
+    Touch,
+    Usage,
 )
+from poolproof.contract.content import ContentKey, Key, TokenChain
 from poolproof.contract.index_commands import (
     Clear,
     Contains,
@@ -28,17 +48,249 @@ from poolproof.contract.index_commands import (
     IndexKey,
     Insert,
     Pop,
+    index_key_text,
 )
+from poolproof.contract.prefix_words import Prefix, listed
 from poolproof.contract.trace import Trace
+from poolproof.invariants.wording import key_name
 from poolproof.reference.dict_index import DictIndex
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
-from poolproof.reference.legality import queue_misuse_of
-from poolproof.report.expected_pool import ExpectedPool, LostTrackError
-from poolproof.report.key_letters import KeyLetters
+from poolproof.reference.legality import misuse_of, queue_misuse_of, undefined_in
 from poolproof.report.wording import num_blocks_of, shortened
 
-__all__ = ["HEADINGS", "Drawing", "Row", "draw_index", "draw_pool", "draw_queue"]
+__all__ = [
+    "Drawing",
+    "ExpectedPool",
+    "KeyLetters",
+    "LostTrackError",
+    "Row",
+    "draw_index",
+    "draw_pool",
+    "draw_queue",
+]
+
+
+_MOST_IN_A_LIST = 16
+
+
+class KeyLetters:
+    """Gives each key, or prefix, a letter; `legend` says what each letter stands for."""
+
+    def __init__(self) -> None:
+        self._letters: dict[Key | Prefix | IndexKey, str] = {}
+
+    def letter(self, key: Key | Prefix | IndexKey) -> str:
+        """The key's name: a to z, then a1 to z1 and so on."""
+        if key not in self._letters:
+            turn, place = divmod(len(self._letters), 26)
+            self._letters[key] = chr(ord("a") + place) + (str(turn) if turn else "")
+        return self._letters[key]
+
+    def names(self, keys: Iterable[Key | Prefix]) -> str:
+        """The letters of several keys, with spaces between."""
+        return " ".join(map(self.letter, keys))
+
+    def command(self, command: Command) -> str:
+        """The command as a call, its hashes by their letters."""
+        arguments = ", ".join(self._shown(getattr(command, f.name)) for f in fields(command))
+        return f"{command.verb}({arguments})"
+
+    def name_keys_of(self, command: Command, block_size: int) -> None:
+        """Give letters to the keys that the command names, also where it names them by tokens."""
+        match command:
+            case CacheChain(chain=chain, block_ids=ids, num_cached=cached, group=group):
+                for position in range(cached, len(ids)):
+                    if (position + 1) * block_size <= len(chain.tokens):
+                        self.letter(chain.prefix((position + 1) * block_size, group))
+            case CachePartial(chain=chain, num_tokens=num_tokens, group=group):
+                self._name_prefix(chain, num_tokens, group)
+            case LookupChain(chain=chain, num_tokens=num_tokens, groups=groups):
+                for group in groups:
+                    self._name_prefix(chain, num_tokens, group)
+            case _:
+                self.command(command)
+
+    def legend(self) -> list[tuple[str, str]]:
+        """Each letter and what it stands for, in order."""
+        named = list(self._letters.items())
+        return [(letter, _meaning(key, _alike(key, self._letters))) for key, letter in named]
+
+    def opaque(self) -> list[tuple[bytes, str]]:
+        """The keys that are plain hashes, each with its letter."""
+        return [(key, letter) for key, letter in self._letters.items() if isinstance(key, bytes)]
+
+    def prefixes(self) -> list[tuple[Prefix, str]]:
+        """The prefixes among them, each with its letter."""
+        return [(key, letter) for key, letter in self._letters.items() if isinstance(key, Prefix)]
+
+    def _name_prefix(self, chain: TokenChain, num_tokens: int, group: int) -> None:
+        if 0 < num_tokens <= len(chain.tokens):
+            self.letter(chain.prefix(num_tokens, group))
+
+    def _shown(self, value: Any) -> str:
+        if isinstance(value, bytes | ContentKey):
+            return self.letter(value)
+        if isinstance(value, TokenChain):
+            return f"<{_chain_words(value)}>"
+        if isinstance(value, tuple):
+            shown = list(map(self._shown, value))
+            if len(shown) > _MOST_IN_A_LIST and len(set(shown)) == 1:
+                return f"[{shown[0]}] * {len(shown)}"
+            return listed(shown, _MOST_IN_A_LIST)
+        return str(value)
+
+
+def _chain_words(chain: TokenChain) -> str:
+    words = [" ".join(prefix_words.shortened(chain.tokens, "tokens"))]
+    words += [f"lora {chain.lora[0]}"] if chain.lora else []
+    words += [f"salt {chain.salt}"] if chain.salt else []
+    words += [f"image {image.identifier} at {image.offset}" for image in chain.images]
+    return ", ".join(words)
+
+
+def _alike(key: Key | Prefix | IndexKey, others: Iterable[Key | Prefix | IndexKey]) -> bytes | None:
+    """Another hash with the same four bytes at its beginning, or else at its end."""
+    if not isinstance(key, bytes):
+        return None
+    hashes = [other for other in others if isinstance(other, bytes) and other != key]
+    alike = [other for other in hashes if other[:4] == key[:4]]
+    alike += [other for other in hashes if other[-4:] == key[-4:]]
+    return alike[0] if alike else None
+
+
+def _meaning(key: Key | Prefix | IndexKey, beside: bytes | None = None) -> str:
+    if isinstance(key, bytes):
+        return key_name(key, beside)
+    if isinstance(key, tuple | int):
+        return f"key {index_key_text(key)}"
+    if isinstance(key, Prefix):
+        return f"tokens {key.words()}"
+    words = ["tokens " + " ".join(map(str, key.tokens))]
+    words += [f"lora {key.lora[0]} at {key.lora[1]}"] if key.lora else []
+    words += [f"salt {key.salt}"] if key.salt else []
+    words += [f"image {identifier} at {offset}" for identifier, offset in key.images]
+    words += [f"group {key.group}"] if key.group else []
+    return ", ".join(words)
+
+
+class LostTrackError(Exception):
+    """A command that makes no sense in the state of the reference: the target's own differs."""
+
+
+class ExpectedPool:
+    """The reference of a trace; `apply` returns, in words, what a right pool does."""
+
+    def __init__(self, trace: Trace, letters: KeyLetters) -> None:
+        self.pool = DictPool(trace.num_blocks, trace.profile, enable_caching=trace.enable_caching)
+        size = trace.options.get("block_size", 1)
+        self.pool.block_size = size if isinstance(size, int) and size > 0 else 1
+        self._letters = letters
+
+    def apply(self, command: Command, later: Sequence[Command] = ()) -> str:
+        """Carry out the command; `later` are those that follow it. Raises LostTrackError."""
+        pool = self.pool
+        pool.command_number += 1
+        misuse = misuse_of(pool, command)
+        if misuse is not None:
+            return f"misuse: {misuse}; {_promise(pool.profile.misuse)}"
+        undefined = undefined_in(pool, command)
+        if undefined is not None:
+            raise LostTrackError(undefined)
+        match command:
+            case Allocate(count=count):
+                return self._allocate(count, later)
+            case Touch(block_ids=ids):
+                revived = [b for b in dict.fromkeys(ids) if b in pool.free]
+                pool.touch(ids)
+                return f"revives {_ids(revived)}" if revived else ""
+            case Free(block_ids=ids):
+                freed = pool.release(ids)
+                return f"{_ids(freed)} free" if freed else "still held"
+            case Evict(block_ids=ids):
+                dropped = [key for block in ids for key in pool.keys[block]]
+                pool.evict(ids)
+                return f"{self._letters.names(dropped)} gone" if dropped else "nothing to evict"
+            case Reset():
+                done = pool.reset()
+                return "True" if done else "False, blocks are held"
+            case Usage():
+                return f"{pool.usage():.3g}"
+            case _:
+                return self._cache_or_lookup(command)
+
+    def _cache_or_lookup(self, command: Command) -> str:
+        pool = self.pool
+        match command:
+            case Cache(block_ids=ids, hashes=hashes):
+                pool.cache(ids, hashes)
+                return "" if pool.enable_caching else "caching is off"
+            case Lookup(block_hash=key):
+                return self._hit(key)
+            case Acquire(hashes=hashes):
+                return self._acquire(hashes)
+            case CacheChain(chain=chain, block_ids=ids, num_cached=cached, group=group):
+                for position in range(cached, len(ids)):
+                    num_tokens = (position + 1) * pool.block_size
+                    pool.cache_full(ids[position], chain.prefix(num_tokens, group), num_tokens)
+                return "" if pool.enable_caching else "caching is off"
+            case CachePartial(chain=chain, block_id=block, num_tokens=num_tokens, group=group):
+                pool.cache_partial(block, chain.prefix(num_tokens, group), num_tokens)
+                return "" if pool.enable_caching else "caching is off"
+            case LookupChain(chain=chain, num_tokens=num_tokens, groups=groups):
+                keys = [chain.prefix(num_tokens, group) for group in groups]
+                return "; ".join(map(self._hit, keys))
+            case _:
+                raise LostTrackError(f"{command.verb} is not a command of a pool")
+
+    def _allocate(self, count: int, later: Sequence[Command]) -> str:
+        pool = self.pool
+        if count > len(pool.free):
+            return f"refused: {len(pool.free)} free"
+        chosen = None
+        if pool.profile.eviction == "unspecified":
+            chosen = _used_later(list(pool.free), count, later)
+        head = list(pool.free)[:count] if chosen is None else chosen
+        dropped = [key for block in head for key in pool.keys[block]]
+        taken = pool.allocate(count, chosen)
+        got = f"gives {_ids(taken)}" if taken else "gives none"
+        return f"{got}, evicts {self._letters.names(dropped)}" if dropped else got
+
+    def _acquire(self, hashes: Sequence[Key]) -> str:
+        taken: list[int] = []
+        for key in hashes:
+            carriers = self.pool.lookup(key)
+            if not carriers:
+                break
+            taken.append(carriers[0])
+        self.pool.touch(taken)
+        return f"gives {_ids(taken)}" if taken else "gives none"
+
+    def _hit(self, key: Key) -> str:
+        letter, carriers = self._letters.letter(key), self.pool.lookup(key)
+        return f"{letter} is in {' or '.join(map(str, carriers))}" if carriers else f"no {letter}"
+
+
+def _used_later(free: list[int], count: int, later: Sequence[Command]) -> list[int]:
+    """The `count` free blocks that later commands name first, then those at the head."""
+    named: list[int] = []
+    for command in later:
+        if isinstance(command, Free | Cache | CacheChain | Touch):
+            named += [block for block in command.block_ids if block in free]
+        if isinstance(command, CachePartial) and command.block_id in free:
+            named.append(command.block_id)
+    return list(dict.fromkeys((*named, *free)))[:count]
+
+
+def _ids(blocks: Sequence[int]) -> str:
+    return shortened(list(map(str, blocks)))
+
+
+def _promise(misuse: str) -> str:
+    return {"raises": "must raise ValueError", "ignores": "must be ignored"}.get(
+        misuse, "the profile promises nothing"
+    )
+
 
 HEADINGS = ("#", "command", "free queue", "held", "index", "note")
 """Held: block x owners. Index: hash -> blocks. The free queue stands head first."""

@@ -14,8 +14,7 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.report.drawing import Drawing, draw_index, draw_pool, draw_queue
 from poolproof.report.manager_drawing import command_words, draw_manager
-from poolproof.report.manager_reproducer import manager_reproducer
-from poolproof.report.reproducer import reproducer
+from poolproof.report.reproducer import manager_reproducer, reproducer
 
 __all__ = ["VIEWS", "LevelView", "sentence_of"]
 

@@ -4,11 +4,15 @@ The first line names the format and says of which run the rest is; each line aft
 result, on disk before the next one falls. Such a file is not replaced whole: a run of many minutes
 adds thousands of lines. What an interruption cuts short is the last line, which is dropped when
 the file is read. Only the caller knows what a result contains.
+
+A digest says which code is behind a result: files of results start afresh when it has changed.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import importlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +24,28 @@ from poolproof.report.output_files import OutputError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["LinesFile"]
+__all__ = ["SEARCHING", "LinesFile", "digest_of"]
+
+
+SEARCHING = (
+    "contract", "invariants", "reference", "impl", "harness", "stateful_tests", "exploration",
+    "fuzz", "certification",
+)  # fmt: skip
+"""The packages that a search for violations goes through."""
+
+
+def digest_of(*packages: str) -> str:
+    """Twelve hexadecimal digits of all source in these packages of ours, tests left out."""
+    digest = hashlib.sha256()
+    for package in packages:
+        module = importlib.import_module(f"poolproof.{package}")
+        assert module.__file__ is not None
+        folder = Path(module.__file__).parent
+        for path in sorted(folder.rglob("*.py")):
+            if path.name != "conftest.py" and not path.name.startswith("test_"):
+                digest.update(f"{package}/{path.relative_to(folder).as_posix()}\n".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 class LinesFile:

@@ -32,8 +32,7 @@ from poolproof.contract.shown_state import Answer, Held, ShownState
 from poolproof.contract.trace import Trace
 from poolproof.harness.weak_hashes import with_full_hashes
 from poolproof.invariants.wording import copy_list, sequence_name
-from poolproof.report.drawing import Drawing, Row
-from poolproof.report.key_letters import KeyLetters
+from poolproof.report.drawing import Drawing, KeyLetters, Row
 from poolproof.report.wording import num_blocks_of, shortened
 
 __all__ = ["RIGHT", "SHOWN", "command_words", "draw_manager"]

@@ -1,6 +1,6 @@
 """What a forked child does before anything else, and how its last output is read.
 
-A child stands in a session of its own, so that Ctrl-C reaches only its parent; it reads nothing,
+A child has a session of its own, so that Ctrl-C reaches only its parent; it reads nothing,
 prints into a file, leaves no core dump, and dies with its parent.
 """
 

@@ -1,8 +1,8 @@
 """The process between Poolproof and the importer, which makes sure that no process is left behind.
 
-Poolproof may be killed, and a target may kill the process that watches it. The keeper runs nothing
-of the target, adopts what loses its parent below it, and ends when the line to Poolproof is closed,
-by whomever: with everything below it. Before, it says how the importer ended.
+Poolproof may be killed, and a target may kill the process that watches it. The keeper runs no code
+of the target and adopts orphaned processes below it. When the line to Poolproof is closed, for
+whatever reason, it ends with everything below it. Before, it says how the importer ended.
 """
 
 from __future__ import annotations

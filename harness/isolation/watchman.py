@@ -2,8 +2,8 @@
 
 The caller may be busy with a result for any time; the limits hold all the same, because the
 process that imported the target is the one that watches. A worker's time runs only while a call
-is running and while the watchman itself is awake, so that a suspended or overloaded machine makes
-nobody guilty.
+is running and while the watchman itself is awake, so that no worker is blamed for a suspended or
+overloaded machine.
 """
 
 from __future__ import annotations

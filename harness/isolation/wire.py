@@ -1,8 +1,7 @@
 """What travels between the caller and a worker: a job with its argument, and the outcome.
 
 A job travels by name, so it is a function of a module (or a `functools.partial` of one); arguments
-and results are pickled. The caller imports nothing for the sake of a result, least of all the
-target.
+and results are pickled. To read a result the caller imports nothing, least of all the target.
 """
 
 from __future__ import annotations

@@ -136,8 +136,7 @@ def fuzz_command(
     Exit status: 0 nothing was broken, 1 a violation was found, 2 not carried out or concluded.
     """
     from poolproof.certification.options import usable_processors
-    from poolproof.cli.fuzz_cluster import ClusterOptions
-    from poolproof.cli.fuzz_target import FuzzOptions, fuzz_target
+    from poolproof.cli.fuzz_target import ClusterOptions, FuzzOptions, fuzz_target
     from poolproof.contract.level import Level
     from poolproof.fuzz.coordinator import CampaignBudget
     from poolproof.fuzz.settings import CampaignSettings

@@ -1,7 +1,12 @@
-"""Runs a campaign on this machine: isolation, folder, workers, coordinator, findings as files."""
+"""Runs a campaign on this machine: isolation, folder, workers, coordinator, findings as files.
+
+With `--ray` the workers are on the machines of a cluster. Files that a target string names are
+looked for where the command was started, on each machine.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -11,20 +16,19 @@ from pathlib import Path
 
 import click
 
-from poolproof.certification.campaign_coverage import check_coverage, coverage_lines, coverage_of
 from poolproof.certification.fuzz_examiner import TargetExaminer
-from poolproof.cli.fuzz_cluster import ClusterOptions, cluster_workers
 from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace, write_trace
 from poolproof.fuzz.atheris_driver import is_installed, work_with_atheris
-from poolproof.fuzz.cluster.ray_workers import check_reachable
+from poolproof.fuzz.cluster.host import HostSetup
+from poolproof.fuzz.cluster.ray_workers import RayWorkers, check_reachable
+from poolproof.fuzz.code_coverage import check_coverage, coverage_of
 from poolproof.fuzz.coordinator import Campaign, CampaignBudget
 from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.example_database import export_tapes, import_tapes, key_of
 from poolproof.fuzz.findings import CampaignFinding, Pending, waiting_line_of
-from poolproof.fuzz.folder import CampaignFolder, FolderError
-from poolproof.fuzz.folder_merge import merge_folder
+from poolproof.fuzz.folder import CampaignFolder, FolderError, merge_folder
 from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.messages import CorpusTape
 from poolproof.fuzz.settings import CampaignSettings
@@ -40,17 +44,37 @@ from poolproof.harness.isolation import (
     Limits,
     raise_if_ours,
 )
+from poolproof.report.campaign_display import Display, display_to
+from poolproof.report.campaign_lines import finding_text, last_lines, waiting_text
 from poolproof.report.campaign_page import campaign_page
 from poolproof.report.campaign_record import record_in
-from poolproof.report.campaign_words import Allowance
-from poolproof.report.fuzz_display import Display, display_to
-from poolproof.report.fuzz_lines import finding_text, last_lines, waiting_text
+from poolproof.report.campaign_words import Allowance, coverage_lines
 from poolproof.report.output_files import check_file, write_file
 from poolproof.report.trace_files import DEFAULT_FOLDER
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 
-__all__ = ["ATHERIS", "FuzzOptions", "atheris_workers", "check_atheris", "fuzz_target"]
+__all__ = ["ClusterOptions", "FuzzOptions", "atheris_workers", "check_atheris", "fuzz_target"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The address of a Ray cluster, and how many workers; None for one per CPU."""
+
+    address: str
+    num_workers: int | None
+
+
+def cluster_workers(
+    settings: CampaignSettings, limits: Limits, options: ClusterOptions, say: Callable[[str], None]
+) -> RayWorkers:
+    """Workers on the machines of the cluster. Raises ClusterError."""
+    setup = HostSetup(
+        partial(load_target, settings.target, api=settings.api),
+        limits,
+        os.getcwd(),  # noqa: PTH109 -- a string that another machine may not have
+    )
+    return RayWorkers(options.address, setup, options.num_workers, say)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,24 @@
 """`poolproof new FILE`: writes the skeleton of a native pool, manager or index to fill in.
 
-With `--ci` it writes workflows for GitHub Actions instead (`ci_recipes.py`).
+With `--ci` it writes the GitHub Actions workflows of `fuzz/recipes/` into a user's repository. One
+certifies each pull request, the other continues a campaign each night; docs/ci.md explains them.
+They are written once; from then on they belong to the user.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
+from importlib.resources import files
 from pathlib import Path
 
 import click
 
 from poolproof.cli.arguments import not_empty
+from poolproof.report.output_files import OutputError, check_folder, write_file
 
-__all__ = ["new_command"]
+__all__ = ["RECIPES", "new_command", "recipe", "write_recipes"]
 
 
 @click.command("new")
@@ -44,8 +50,6 @@ def new_command(*, file: Path, manager: bool, index: bool, ci: bool, target: str
 
 
 def _write_workflows(folder: Path, target: str | None) -> None:
-    from poolproof.cli.ci_recipes import write_recipes
-
     for path in write_recipes(folder, target):
         click.echo(f"wrote {path}")
     todo = "see that TARGET is right" if target else "set TARGET in both"
@@ -53,8 +57,6 @@ def _write_workflows(folder: Path, target: str | None) -> None:
 
 
 def _write_skeleton(file: Path, kind: str) -> None:
-    from poolproof.report.output_files import OutputError
-
     if file.suffix != ".py":
         raise OutputError(f"cannot write {file}: the skeleton is Python, give it a name in .py")
     template = Path(__file__).with_name("templates") / f"{kind}_skeleton.txt"
@@ -71,3 +73,28 @@ def _write_skeleton(file: Path, kind: str) -> None:
         stream.write(template.read_text(encoding="utf-8"))
     name = kind.capitalize()
     click.echo(f"wrote {file}\nfill it in, then: poolproof certify {file}:{name} --depth quick")
+
+
+RECIPES = ("poolproof-gate.yml", "poolproof-campaign.yml")
+
+
+def recipe(name: str, target: str | None = None) -> str:
+    """The text of a workflow, with the target to certify filled in."""
+    text = (files("poolproof.fuzz") / "recipes" / name).read_text("utf-8")
+    if target is None:
+        return text
+    # A text in JSON is one in YAML, whatever brackets and colons it has.
+    line = f"  TARGET: {json.dumps(target)}"
+    return re.sub(r"^  TARGET: .*$", lambda _: line, text, count=1, flags=re.MULTILINE)
+
+
+def write_recipes(folder: Path, target: str | None = None) -> list[Path]:
+    """Write all workflows or none; returns their paths. Raises OutputError."""
+    paths = [folder / name for name in RECIPES]
+    for path in paths:
+        if path.exists() or path.is_symlink():
+            raise OutputError(f"{path} exists already and is left as it is; move it away first")
+    check_folder(folder)
+    for path in paths:
+        write_file(path, recipe(path.name, target))
+    return paths

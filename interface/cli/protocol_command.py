@@ -37,7 +37,7 @@ def protocol_command() -> None:
 @_TIMEOUT
 def smoke_command(*, target: str, timeout_s: float) -> None:
     """Show a short conversation with TARGET, line by line, and what is wrong in it."""
-    from poolproof.cli.protocol_smoke import smoke
+    from poolproof.cli.protocol_conversations import smoke
 
     sys.exit(smoke(target, timeout_s))
 
@@ -48,7 +48,7 @@ def smoke_command(*, target: str, timeout_s: float) -> None:
 @_TIMEOUT
 def validate_command(*, target: str, tapes: int, timeout_s: float) -> None:
     """Check each line of a longer conversation with TARGET against the published schemas."""
-    from poolproof.cli.protocol_validation import validate
+    from poolproof.cli.protocol_conversations import validate
 
     sys.exit(validate(target, tapes, timeout_s))
 
@@ -56,6 +56,6 @@ def validate_command(*, target: str, tapes: int, timeout_s: float) -> None:
 @protocol_command.command("schema")
 def schema_command() -> None:
     """Print the published JSON Schema of every message."""
-    from poolproof.cli.protocol_validation import schema_text
+    from poolproof.cli.protocol_conversations import schema_text
 
     click.echo(schema_text(), nl=False)

@@ -36,7 +36,7 @@ def replay_command(
     from dataclasses import replace
 
     from poolproof.api import replay
-    from poolproof.certification.isolated_target import watch_isolated
+    from poolproof.certification.isolated_trace import watch_isolated
     from poolproof.harness.isolation import Limits
     from poolproof.report.finding_report import trace_report
     from poolproof.report.terminal import show

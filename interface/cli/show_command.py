@@ -63,9 +63,9 @@ def show_command(trace: str, form: str, output: str | None) -> None:
 
 
 def _show_campaign(folder: Path, form: str, output: str | None) -> int:
+    from poolproof.report.campaign_lines import campaign_summary
     from poolproof.report.campaign_page import campaign_page
     from poolproof.report.campaign_record import read_record
-    from poolproof.report.campaign_summary import campaign_summary
 
     if form not in {"text", "html"}:
         raise click.UsageError(

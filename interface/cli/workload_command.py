@@ -192,7 +192,7 @@ def _serve_sequences(
     """Managers serve whole sequences; each has its own block size, so they run one by one."""
     from poolproof.contract.target import TargetError
     from poolproof.harness.sequence_workload import SequenceWorkload
-    from poolproof.report.sequence_report import sequence_json, sequence_report
+    from poolproof.report.workload_report import sequence_json, sequence_report
 
     for target in targets:
         if not target.level.has_sequences or target.block_size != targets[0].block_size:

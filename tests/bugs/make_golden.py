@@ -27,9 +27,9 @@ from typing import Any
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.bugs.specimen import ManagerSpecimen, Specimen
 from poolproof.certification.depths import BUDGETS
+from poolproof.certification.finding_collector import FORMS, form_of
 from poolproof.certification.levels import LEVELS
 from poolproof.certification.levels.certified_level import MOST_BLOCKS_TO_SEARCH, Wanted
-from poolproof.certification.likeness import FORMS, form_of
 from poolproof.contract.trace import Trace, read_trace, write_atomically, write_trace
 from poolproof.harness.failure_kind import failure_kind
 from poolproof.harness.index_driver import IndexCampaign
@@ -126,7 +126,7 @@ def forms_of(found: Any) -> list[str]:
 
 
 def write_forms(names: Sequence[str]) -> bool:
-    """Write anew how public bugs read (`certification/likeness.py`); whether anything changed."""
+    """Write anew how public bugs read (certification/bug_forms.json); whether anything changed."""
     before = FORMS.read_text(encoding="utf-8") if FORMS.exists() else "{}"
     known = {n: forms for n, forms in json.loads(before).items() if n in EVERYWHERE}
     for name in names or EVERYWHERE:

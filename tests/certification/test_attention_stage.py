@@ -7,13 +7,12 @@ import pytest
 from poolproof.certification import attention_stage as module
 from poolproof.certification.attention_stage import STAGE, Served, attention_stage, why_no_attention
 from poolproof.certification.certificate import StageOutcome
-from poolproof.certification.coverage_statement import not_run
+from poolproof.certification.certify import not_run
 from poolproof.certification.description import describe
-from poolproof.certification.driving import Driving
+from poolproof.certification.driving import Driving, kinds_of
 from poolproof.certification.options import CertifyOptions, Limits
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.run_kinds import POOL
-from poolproof.certification.run_plan import kinds_of
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.isolation import Finished, Hung

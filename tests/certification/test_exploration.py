@@ -7,7 +7,7 @@ import pytest
 
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.certification.certificate import StageOutcome
-from poolproof.certification.coverage_statement import not_covered, not_run
+from poolproof.certification.certify import not_covered, not_run
 from poolproof.certification.depths import BUDGETS, Bounds, Budget, Sequences
 from poolproof.certification.description import describe
 from poolproof.certification.driving import Driving

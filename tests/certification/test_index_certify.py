@@ -10,11 +10,10 @@ import pytest
 from poolproof.bugs.index_bugs import INDEX_BUGS
 from poolproof.certification.certificate import StageOutcome, Verdict
 from poolproof.certification.certify import certify
-from poolproof.certification.driving import described
+from poolproof.certification.driving import described, kinds_of
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.run_kinds import INDEX
-from poolproof.certification.run_plan import kinds_of
 from poolproof.certification.verdict import Rules, judge
 from poolproof.cli.command_line import main
 from poolproof.contract.index_commands import Contains, Get, Insert, Pop

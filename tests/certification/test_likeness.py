@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
-from poolproof.certification.likeness import FORMS, form_of, public_bugs_like
+from poolproof.certification.finding_collector import FORMS, form_of, public_bugs_like
 from poolproof.contract.commands import Allocate, Cache, Free, Touch
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.profile import Profile

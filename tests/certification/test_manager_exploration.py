@@ -11,8 +11,7 @@ from poolproof.certification.certificate import StageOutcome
 from poolproof.certification.depths import Budget
 from poolproof.certification.description import describe
 from poolproof.certification.driving import Driving
-from poolproof.certification.exploration import Exploring
-from poolproof.certification.manager_exploration import blocks_to_explore
+from poolproof.certification.exploration import Exploring, blocks_to_explore
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.run_kinds import manager_kind

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from poolproof.certification.coverage_statement import NEVER_TRIED, not_covered
+from poolproof.certification.certify import NEVER_TRIED, not_covered
 from poolproof.certification.depths import BUDGETS
 from poolproof.certification.description import describe
 from poolproof.certification.options import CertifyOptions

@@ -7,8 +7,13 @@ import pytest
 
 from poolproof.exploration.scope import Scope
 from poolproof.fuzz.coordinator import CampaignBudget
-from poolproof.fuzz.folder import CampaignFolder, FolderError, read_findings, read_status
-from poolproof.fuzz.folder_merge import merge_folder
+from poolproof.fuzz.folder import (
+    CampaignFolder,
+    FolderError,
+    merge_folder,
+    read_findings,
+    read_status,
+)
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.workers import InProcessWorkers
 

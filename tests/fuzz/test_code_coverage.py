@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from poolproof.certification.campaign_coverage import check_coverage, coverage_lines, missing_words
 from poolproof.contract.target import TargetError
-from poolproof.fuzz.code_coverage import CoverageTask, measure_coverage
+from poolproof.fuzz.code_coverage import CoverageTask, check_coverage, measure_coverage
 from poolproof.fuzz.coverage_record import CodeCoverage, CoveragePoint, FileCoverage
 from poolproof.fuzz.folder import CampaignFolder, read_coverage
 from poolproof.fuzz.messages import CorpusTape
@@ -15,6 +14,7 @@ from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
 from poolproof.fuzz.target_files import files_of
 from poolproof.harness.isolation import Beacon
+from poolproof.report.campaign_words import coverage_lines, missing_words
 from poolproof.targets.load import load_target
 
 SOURCE = """

@@ -1,7 +1,6 @@
 """What is left of a campaign's curve when it has too many points."""
 
-from poolproof.fuzz.curve import with_point
-from poolproof.fuzz.status import CurvePoint
+from poolproof.fuzz.status import CurvePoint, with_point
 
 
 def curve_of(num_rounds, num_discovering, most_points):

@@ -11,16 +11,21 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.fuzz.findings import CampaignFinding, Pending
-from poolproof.fuzz.folder import CampaignFolder, FolderError, read_everything, read_findings
-from poolproof.fuzz.folder_merge import merge_folder
+from poolproof.fuzz.folder import (
+    CampaignFolder,
+    FolderError,
+    merge_folder,
+    read_everything,
+    read_findings,
+)
 from poolproof.fuzz.folder_tables import DATABASE, checked
 from poolproof.fuzz.merge import CampaignState, News
 from poolproof.fuzz.messages import CorpusTape
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
 from poolproof.fuzz.status import CampaignStatus, CurvePoint
+from poolproof.report.campaign_lines import campaign_summary
 from poolproof.report.campaign_record import read_record
-from poolproof.report.campaign_summary import campaign_summary
 
 SETTINGS = CampaignSettings("impl", "pool", 3)
 LEAK = Violation("OWN", Severity.LEAK, "block 1 has no owner")

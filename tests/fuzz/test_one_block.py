@@ -8,7 +8,7 @@ from poolproof.contract.profile import Profile
 from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.exploration.scope import Scope
 from poolproof.fuzz.one_block import MOST_KEYS, OneBlockRules
-from poolproof.fuzz.pool_position import PoolPosition
+from poolproof.fuzz.pool_run import PoolPosition
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.pool_workload import alphabet
 from poolproof.impl.block_pool import BlockPool

@@ -11,8 +11,7 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.fuzz.coordinator import CampaignBudget
 from poolproof.fuzz.findings import CampaignFinding, Pending, alike, line_of
-from poolproof.fuzz.folder import CampaignFolder, read_forms
-from poolproof.fuzz.folder_merge import merge_folder
+from poolproof.fuzz.folder import CampaignFolder, merge_folder, read_forms
 from poolproof.fuzz.merge import CampaignState, News
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus, FindingLine

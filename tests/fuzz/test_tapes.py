@@ -6,10 +6,10 @@ import pytest
 
 from poolproof.fuzz.black_box import open_black_box, read_black_box
 from poolproof.fuzz.level_runs import run_tape, runs_of
-from poolproof.fuzz.mutation import mutated
 from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells, tape_of
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.subject import subject_of
+from poolproof.fuzz.worker import mutated
 from poolproof.harness.choices import TapeChoices
 from poolproof.targets.load import load_target
 

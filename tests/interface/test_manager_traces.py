@@ -12,9 +12,9 @@ import pytest
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS
 from poolproof.certification.finding import Finding
+from poolproof.certification.isolated_trace import maker_for
 from poolproof.certification.manager_watch import watch
 from poolproof.certification.right_target import right_target
-from poolproof.certification.trace_target import maker_for
 from poolproof.contract.commands import Reset
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_commands import (
@@ -44,7 +44,7 @@ from poolproof.contract.violation import Severity, Violation
 from poolproof.report.finding_report import finding_report, plain_text, trace_report
 from poolproof.report.html_trace import html_trace
 from poolproof.report.manager_drawing import RIGHT, command_words, draw_manager
-from poolproof.report.manager_reproducer import manager_reproducer
+from poolproof.report.reproducer import manager_reproducer
 from poolproof.targets.load import load_target
 
 HOSTILE = Path(__file__).parents[1] / "certification" / "hostile_managers.py"

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from poolproof.cli.command_line import main
-from poolproof.cli.protocol_validation import SchemaChecker, schema_text
+from poolproof.cli.protocol_conversations import SchemaChecker, schema_text
 from poolproof.harness.isolation.process_tree import FINDS_ALL
 from poolproof.targets.command_messages import continue_text, run_text, start_text, stop_text
 

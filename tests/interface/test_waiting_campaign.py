@@ -9,9 +9,9 @@ from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.contract.trace import read_trace
 from poolproof.fuzz.findings import Examination
 from poolproof.fuzz.folder import read_findings
+from poolproof.report.campaign_lines import PlainDisplay
 from poolproof.report.campaign_page import campaign_page
 from poolproof.report.campaign_record import read_record
-from poolproof.report.fuzz_lines import PlainDisplay
 
 
 @pytest.fixture(name="left_waiting")

@@ -4,7 +4,7 @@
 # mypy: ignore-errors
 
 from poolproof.bugs.manager_oddities import MANAGER_ODDITIES
-from poolproof.certification.manager_exploration import blocks_to_explore
+from poolproof.certification.exploration import blocks_to_explore
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import Accept, Admit, AppendTokens, Draft, Fork, Step
 from poolproof.contract.manager_profile import ManagerProfile

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from poolproof.cli.ci_recipes import write_recipes
+from poolproof.cli.new_command import write_recipes
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from poolproof.cli.ci_recipes import RECIPES, recipe
 from poolproof.cli.command_line import main
+from poolproof.cli.new_command import RECIPES, recipe
 
 
 def loaded(name, target=None):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from poolproof.certification.trace_target import load_target_of
+from poolproof.certification.isolated_trace import load_target_of
 from poolproof.contract.commands import Allocate, Cache, Free, Lookup, Touch
 from poolproof.contract.profile import Profile
 from poolproof.contract.tapes import TapeDivergedError

@@ -1,6 +1,8 @@
-"""A running campaign on a terminal: one panel, redrawn a few times a second, gone at the end.
+"""How a running campaign shows: a panel on a terminal, plain lines elsewhere, or findings alone.
 
-It draws when a status arrives and has no thread of its own, so nothing else runs during a campaign.
+All but the findings goes to standard error, so that what is written to standard output stays
+clean. The panel is redrawn a few times a second and gone at the end. It is drawn when a status
+arrives and has no thread of its own, so nothing else runs during a campaign.
 """
 
 from __future__ import annotations
@@ -8,6 +10,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TextIO
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -20,6 +24,13 @@ from rich.text import Text
 from poolproof.contract.outside import printable
 from poolproof.fuzz.findings import CampaignFinding, Pending, waiting_line_of
 from poolproof.fuzz.status import CampaignStatus, FindingLine
+from poolproof.report.campaign_lines import (
+    ENDED,
+    PlainDisplay,
+    QuietDisplay,
+    finding_text,
+    waiting_text,
+)
 from poolproof.report.campaign_words import (
     Allowance,
     commands_words,
@@ -27,9 +38,8 @@ from poolproof.report.campaign_words import (
     mean_rate,
     reached_words,
 )
-from poolproof.report.fuzz_lines import ENDED, finding_text, waiting_text
 
-__all__ = ["LiveDisplay", "area_chart", "campaign_panel", "held_at"]
+__all__ = ["Display", "LiveDisplay", "area_chart", "campaign_panel", "display_to", "held_at"]
 
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
@@ -211,3 +221,39 @@ def _finding(line: FindingLine) -> Text:
     text.append(f"{line.invariant}  ", style="red")
     text.append(f"after {duration_words(line.seconds)}, {commands_words(line.num_commands)}  ")
     return text.append(printable(line.sentence).replace("\n", " "), style="dim")
+
+
+class Display(Protocol):
+    """Hears how a campaign stands, a few times a second, and each new finding once."""
+
+    def show(self, status: CampaignStatus) -> None:
+        """The campaign stands so."""
+        ...
+
+    def say(self, finding: CampaignFinding) -> None:
+        """A finding is on disk."""
+        ...
+
+    def say_waiting(self, pending: Pending) -> None:
+        """A failing run is on disk, and not minimised yet."""
+        ...
+
+
+@contextmanager
+def display_to(stream: TextIO, allowance: Allowance, *, quiet: bool = False) -> Iterator[Display]:
+    """The display that suits the stream, for the time of the block."""
+    console = Console(file=stream)
+    if quiet:
+        yield QuietDisplay()
+    elif not stream.isatty() or console.is_dumb_terminal:
+        yield PlainDisplay(allowance)
+    else:
+        # No thread that refreshes, and no taking over of standard output: it may be a file.
+        with Live(
+            console=console,
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ) as live:
+            yield LiveDisplay(live, allowance)

@@ -1,4 +1,7 @@
-"""A campaign as plain lines: one every few seconds, one for each finding, one at the end."""
+"""A campaign as plain lines: one every few seconds, one for each finding, one at the end.
+
+A campaign's folder is summed up in the same few lines: its target, its progress, its findings.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ import click
 
 from poolproof.contract.outside import printable
 from poolproof.fuzz.findings import CampaignFinding, Pending, waiting_line_of
-from poolproof.fuzz.status import CampaignStatus, WaitingLine
+from poolproof.fuzz.status import CampaignStatus, FindingLine, WaitingLine
+from poolproof.report.campaign_record import CampaignRecord
 from poolproof.report.campaign_words import (
     Allowance,
     commands_words,
+    coverage_lines,
     duration_words,
+    ending_words,
     findings_words,
     forms_words,
     mean_rate,
@@ -26,10 +32,12 @@ __all__ = [
     "ENDED",
     "PlainDisplay",
     "QuietDisplay",
+    "campaign_summary",
     "finding_text",
     "last_lines",
     "waiting_text",
 ]
+
 
 _MOST_WAITING = 20
 """So many failing runs that wait are listed; the others are counted."""
@@ -129,3 +137,30 @@ def last_lines(status: CampaignStatus, num_earlier: int) -> Iterator[str]:
     if len(status.waiting) > _MOST_WAITING:
         yield f"waiting    and {len(status.waiting) - _MOST_WAITING:,} more"
     yield f"verdict    {verdict_words(status, num_earlier)}"
+
+
+def campaign_summary(record: CampaignRecord) -> str:
+    """The text, with a line for each finding."""
+    settings, status = record.settings, record.status
+    if status is None:
+        about = f"{printable(settings.target)}, {settings.level} level"
+        lines = [
+            f"target     {about}, {settings.num_blocks} blocks",
+            "state      nothing has been driven yet: no worker has reported to this folder",
+            *(f"waiting    {waiting_text(line)}" for line in record.waiting),
+        ]
+    else:
+        lines = [*last_lines(status, 0), f"state      {ending_words(status)}"]
+    if record.coverage is not None:
+        lines += coverage_lines(record.coverage)
+    lines += [_finding_line(line) for line in record.findings]
+    lines += [f"damaged    {printable(sentence)}" for sentence in record.damage]
+    return "\n".join(lines) + "\n"
+
+
+def _finding_line(line: FindingLine) -> str:
+    return printable(
+        f"{line.fingerprint}  {line.invariant}  {line.severity}, "
+        f"{commands_words(line.num_commands)}, after {duration_words(line.seconds)}: "
+        f"{line.sentence}"
+    )

@@ -1,0 +1,270 @@
+"""The conversations of `poolproof protocol`: `smoke`, and `validate` against the schemas.
+
+`smoke` is handshake, a tape, command by command, goodbye. It shows whether a program speaks the
+protocol at all. Along the way its allocator is judged by the same checks as everywhere, but so few
+commands say little about it.
+
+`validate` checks the lines of both sides, so that our own mistakes show as well. The schemas are
+files of `poolproof.contract`; the library that reads them is an extra.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import click
+
+from poolproof.contract.commands import (
+    Acquire,
+    Allocate,
+    Append,
+    Cache,
+    Command,
+    Free,
+    Lookup,
+    PopLeft,
+    Remove,
+    Touch,
+)
+from poolproof.contract.outside import printable
+from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.target import TargetError
+from poolproof.contract.violation import ViolationError
+from poolproof.harness.isolation.process_tree import nobody_left_behind
+from poolproof.harness.pool_session import PoolSession
+from poolproof.harness.queue_driver import QueueCampaign
+from poolproof.harness.queue_session import QueueSession
+from poolproof.harness.random_driver import PoolCampaign
+from poolproof.harness.tape_driver import taped
+from poolproof.targets.command_messages import Hello, ProtocolError, command_text
+from poolproof.targets.command_process import CommandSession, ProcessEndedError, words_of
+from poolproof.targets.command_target import (
+    PREFIX,
+    CommandPool,
+    CommandTapes,
+    LiveAnswers,
+    check_hello,
+)
+from poolproof.targets.target_spec import TargetSpec
+
+__all__ = ["SchemaChecker", "schema_text", "smoke", "validate"]
+
+
+_BLOCKS = 3
+_WIDTH = 400
+
+
+def program_in(target: str) -> tuple[list[str], Mapping[str, Any]]:
+    """The program that a target string names, with its arguments, and the rows in brackets.
+
+    Raises TargetError.
+    """
+    spec = TargetSpec.parse(target)
+    base, rows = spec.base, spec.rows
+    if not base.startswith(PREFIX):
+        raise TargetError(
+            f"{target!r} is no program; write '{PREFIX}./program arguments'. A Python class is "
+            f"served by '{PREFIX}python -m poolproof.targets.serve file.py:Class'"
+        )
+    return words_of(base.removeprefix(PREFIX)), rows
+
+
+def smoke(target: str, timeout_s: float) -> int:
+    """Hold the conversation, print it, and give the exit status. Raises TargetError."""
+    words, rows = program_in(target)
+    session = CommandSession(words, timeout_s=timeout_s, heard=_show)
+    with nobody_left_behind(), contextlib.closing(session):
+        wrong = _converse(session, rows, timeout_s)
+    if wrong is not None:
+        click.echo(f"wrong     {printable(wrong)}")
+        return 1
+    click.echo(f"fine      now run: poolproof certify '{printable(target)}'")
+    return 0
+
+
+def _show(direction: str, line: str) -> None:
+    shown = line if len(line) <= _WIDTH else f"{line[:_WIDTH]} ... ({len(line):,} characters)"
+    click.echo(f"{direction:9} {printable(shown)}")
+
+
+def _converse(session: CommandSession, rows: Mapping[str, Any], timeout_s: float) -> str | None:
+    """What is wrong, or None. Raises TargetError."""
+    try:
+        hello = session.hello(timeout_s)
+        check_hello(hello)
+        profile = Profile.from_mapping({**hello.profile, **rows})
+        is_queue = hello.is_queue
+        wrong = _drive_queue(session, hello) if is_queue else _drive_pool(session, hello, profile)
+    except (ProcessEndedError, ProtocolError, ProfileError) as error:
+        return str(error)
+    except ViolationError as error:
+        return error.violation.sentence
+    return wrong or session.stop()
+
+
+def _drive_pool(session: CommandSession, hello: Hello, profile: Profile) -> str | None:
+    """The daily round of a block, once command by command, then as a tape."""
+    num_blocks = _BLOCKS + (profile.null_block or 0)
+    state, _ = session.begin(num_blocks, True)
+    pool = PoolSession(
+        CommandPool(hello, num_blocks, LiveAnswers(session), state), profile, num_blocks
+    )
+    found = pool.first_look()
+    given: list[Command] = []
+    for number in range(_ROUND):
+        command = _next_of_round(number, pool)
+        if found is None and command is not None:
+            given.append(command)
+            found = pool.step_any(command)
+    if found is not None:
+        return f"{given[-1] if given else 'the fresh pool'}: {found.sentence}"
+    session.begin(num_blocks, True, [command_text(command) for command in given])
+    return None
+
+
+_ROUND = 6
+
+
+def _next_of_round(number: int, pool: PoolSession) -> Command | None:
+    keys = tuple(bytes([value]) * pool.profile.usual_hash_bytes for value in (1, 2))
+    held = tuple(block for block, holders in pool.reference.holders.items() if holders)
+    free = pool.reference.free
+    steps: tuple[Command | None, ...] = (
+        Allocate(2),
+        Cache(held, keys) if len(held) == len(keys) else None,
+        Free(held[::-1]),
+        Lookup(keys[0]) if "lookup" in pool.can.verbs else None,
+        Touch((next(reversed(free)),)) if "touch" in pool.can.verbs else Acquire(keys),
+        Allocate(len(free) + 1),
+    )
+    command = steps[number]
+    return command if command is not None and pool.is_defined(command) else None
+
+
+def _drive_queue(session: CommandSession, hello: Hello) -> str | None:
+    state, _ = session.begin(_BLOCKS, True)
+    queue = QueueSession(CommandPool(hello, _BLOCKS, LiveAnswers(session), state), _BLOCKS)
+    found = queue.first_look()
+    given: tuple[Command, ...] = (PopLeft(), Remove(2), Append(0), Append(2))
+    for command in given:
+        if found is None:
+            found = queue.step(command)
+    if found is not None:
+        return found.sentence
+    session.begin(_BLOCKS, True, [command_text(command) for command in given])
+    return None
+
+
+_ANSWERS = {"start": "hello", "run": "ran", "continue": "continued", "stop": "stopped"}
+_MOST_SHOWN = 5
+
+
+def schema_text() -> str:
+    """The published schema, as text."""
+    return (files("poolproof.contract") / "schemas" / "protocol.schema.json").read_text("utf-8")
+
+
+class SchemaChecker:
+    """Checks the lines of a conversation; `faults` says what was wrong in which line.
+
+    Raises TargetError if the library is missing.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from jsonschema import Draft202012Validator
+        except ImportError as error:
+            raise TargetError(
+                "validating needs jsonschema: pip install 'poolproof[protocol]'"
+            ) from error
+        schema = json.loads(schema_text())
+        self._validators = {
+            name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]})
+            for name in (*_ANSWERS, *_ANSWERS.values())
+        }
+        self.num_lines = 0
+        self.faults: list[str] = []
+        self._asked = "start"
+
+    def hear(self, direction: str, line: str) -> None:
+        """Check one line."""
+        self.num_lines += 1
+        try:
+            message = json.loads(line)
+        except ValueError as error:
+            self.faults.append(f"line {self.num_lines} is not JSON: {error}")
+            return
+        if direction == "sent":
+            self._asked = message["do"]
+            self._check(self._asked, message)
+        else:
+            self._check(_ANSWERS[self._asked], message)
+
+    def _check(self, name: str, message: Any) -> None:
+        for error in self._validators[name].iter_errors(message):
+            fault = error
+            # Of alternatives, the one that fits best says what is wrong.
+            while fault.context:
+                fault = max(fault.context, key=lambda inner: len(inner.absolute_path))
+            place = fault.json_path
+            self.faults.append(f"line {self.num_lines}, {name}, at {place}: {fault.message[:300]}")
+
+
+def validate(target: str, num_tapes: int, timeout_s: float) -> int:
+    """Drive the program, check each line, print what was wrong, give the exit status."""
+    words, rows = program_in(target)
+    checker = SchemaChecker()
+    session = CommandSession(words, timeout_s=timeout_s, heard=checker.hear)
+    try:
+        wrong = _converse_checked(session, rows, num_tapes, timeout_s)
+    finally:
+        session.close()
+    for fault in checker.faults[:_MOST_SHOWN]:
+        click.echo(f"wrong     {printable(fault)}")
+    if len(checker.faults) > _MOST_SHOWN:
+        click.echo(f"          and {len(checker.faults) - _MOST_SHOWN} more")
+    if wrong is not None:
+        click.echo(f"wrong     {printable(wrong)}")
+    if wrong is not None or checker.faults:
+        return 1
+    click.echo(f"fine      {checker.num_lines:,} lines are as the schemas say")
+    return 0
+
+
+def _converse_checked(
+    session: CommandSession, rows: Mapping[str, Any], num_tapes: int, timeout_s: float
+) -> str | None:
+    """Runs of the plain driver, alternately on tapes and command by command; what is wrong."""
+    try:
+        hello = session.hello(timeout_s)
+        check_hello(hello)
+        profile = Profile.from_mapping({**hello.profile, **rows})
+    except (ProcessEndedError, ProtocolError, ProfileError) as error:
+        return str(error)
+    campaign = _campaign(session, hello, profile)
+    on_tapes = taped(campaign, CommandTapes(hello, session))
+    for number in range(num_tapes):
+        try:
+            result = (on_tapes if number % 2 == 0 else campaign).run(number)
+        except ViolationError as error:
+            return error.violation.sentence
+        if result.trace is not None and result.trace.violation is not None:
+            # Whether the allocator is right is not asked here, unless it cannot be talked to.
+            violation = result.trace.violation
+            if violation.invariant == "CRASH":
+                return violation.sentence
+    return session.stop()
+
+
+def _campaign(session: CommandSession, hello: Hello, profile: Profile) -> Any:
+    def make(num_blocks: int, enable_caching: bool) -> CommandPool:
+        state, _ = session.begin(num_blocks, enable_caching)
+        return CommandPool(hello, num_blocks, LiveAnswers(session), state or None)
+
+    if hello.is_queue:
+        return QueueCampaign(hello.name, make)
+    return PoolCampaign(hello.name, make, profile)
