@@ -12,15 +12,16 @@ import pytest
 
 import poolproof
 
-ROOT = Path(__file__).resolve().parents[2]
-OLD = Path(__file__).parent / "0.1.0"
+OLD = Path(__file__).resolve().parent / "0.1.0"
 FOUND = {"queue": "OWN", "pool": "IDX", "manager": "I1"}
 
 
 @pytest.fixture(autouse=True)
-def at_the_root(monkeypatch):
-    """The targets are named from there."""
-    monkeypatch.chdir(ROOT)
+def where_it_was_written(tmp_path, monkeypatch):
+    """A folder from which the targets have the paths that the files name."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "compatibility").symlink_to(OLD.parent)
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("level", FOUND)
@@ -58,8 +59,7 @@ def test_a_certificate_is_a_baseline():
     assert {found.status for found in known} == {poolproof.FindingStatus.BASELINE}
 
 
-def test_a_campaign_is_shown_and_goes_on(poolproof, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
+def test_a_campaign_is_shown_and_goes_on(poolproof, tmp_path):
     folder = tmp_path / "campaign"
     folder.mkdir()
     packed = (OLD / "campaign.sqlite.gz").read_bytes()
