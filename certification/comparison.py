@@ -92,10 +92,9 @@ def compare(
 ) -> Comparison:
     """Drive two targets together, then each alone. Raises TargetError."""
     about, driving = _drive(lambda: paired_target(load[0](), load[1]()), options, progress)
-    names = tuple(about.name.split(" | "))
-    assert len(names) == 2
+    assert about.pair is not None
     found = Comparison(
-        (names[0], names[1]),
+        about.pair,
         sum(stage.steps for stage in driving.stages),
         driving.collector.findings,
     )

@@ -91,6 +91,8 @@ class Description:
     """The free queue and the index that are driven on their own; a target may be one itself."""
     unbuilt: Violation | None = None
     layouts: tuple[LayoutDescription, ...] = ()
+    pair: tuple[str, str] | None = None
+    """Of two targets that are driven as one, their names."""
     may_be_unfinished: bool = False
     """Whether some method of the class speaks of NotImplementedError."""
 
@@ -153,6 +155,7 @@ def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
         parts=parts,
         unbuilt=unbuilt,
         layouts=layouts,
+        pair=target.pair,
         may_be_unfinished=any(
             "NotImplementedError" in getattr(target.real_class, name).__code__.co_names
             for name in public_methods(target.real_class)

@@ -155,6 +155,7 @@ def paired_target(first: Target, second: Target) -> Target:
         block_size=first.block_size,
         hash_block_size=first.hash_block_size,
         layouts=layouts,
+        pair=names,
     )
 
 

@@ -87,6 +87,8 @@ class Target:
     block_size: int = 1
     hash_block_size: int = 1
     layouts: tuple[ManagerLayout, ...] = ()
+    pair: tuple[str, str] | None = None
+    """Of two targets that are driven as one, their names."""
     tapes: PlaysTapes | None = None
     """For a target that takes whole tapes: a program at the other end of a pipe."""
 
