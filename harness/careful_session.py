@@ -1,15 +1,15 @@
-"""Sessions that trust no answer: they check who owns lists, what ids are, and a second instance.
+"""Sessions that trust no answer: they check list ownership, types of ids, and a second instance.
 
-That of a pool has two judges more. One keeps every list that the target answered and compares it
-after each later command; ids must be integers and no objects that merely compare equal. The other
-looks at a second instance beside, which was used a little and must not change while the first one
-is driven. All of this costs several times as much as an ordinary step, and what breaks it breaks
-early, so some runs are careful and most are not. An ordinary session only empties the lists that
-it was given: that changes nothing for a target which keeps a copy.
+The careful session of a pool has two more judges. One keeps every list that the target answered and
+compares it after each later command; ids must be integers, not objects that merely compare equal.
+The other looks at a second instance, which was used a little and must not change while the first one
+is driven. All of this costs several times as much as an ordinary step, and violations show early, so
+some runs are careful and most are not. An ordinary session only empties the lists that it was given:
+that changes nothing for a target that keeps a copy.
 
-That of a manager has a second instance, which is never called and must not change. Managers keep
-books in class attributes, module globals and default arguments; two of them in one process then
-share blocks, keys or sequences. It costs about twice as much as an ordinary session.
+The careful session of a manager has a second instance, which is never called and must not change.
+Managers store state in class attributes, module globals and default arguments; two of them in one
+process then share blocks, keys or sequences. It costs about twice as much as an ordinary session.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ ONE_AT_A_TIME = "the target serves one instance at a time: what two of them shar
 
 
 def no_second_instance(error: BaseException) -> str:
-    """The remark on a target of which no second instance can be built beside the first.
+    """The remark on a target of which no second instance can be built.
 
-    A server builds one, so this is no finding; that any can be built is seen in every other run.
+    A server builds only one, so this is not a finding. Every other run shows whether one can be built.
     """
     return (
         f"building a second instance beside the first raised {class_name(error)}: what two of them "
@@ -80,18 +80,18 @@ class CarefulAnswerJudge(AnswerJudge):
         self._kept: list[tuple[str, list[Any], list[Any]]] = []
 
     def received(self, command: Command, answer: Any) -> None:
-        """An answer of block ids: they must be integers, and a list is kept."""
+        """Take an answer of block ids: they must be integers, and a list is kept."""
         if isinstance(answer, list | tuple):
             for item in answer:
                 self._require_id(str(command), item)
             self.keep(str(command), answer)
 
     def received_id(self, command: Command, answer: Any) -> None:
-        """An answer of one block id that is no plain integer."""
+        """Take an answer of one block id that is not a plain integer."""
         self._require_id(str(command), answer)
 
     def received_events(self, events: Any) -> None:
-        """An answer of `take_events()`."""
+        """Take an answer of `take_events()`."""
         self.keep("take_events()", events)
 
     def keep(self, answered: str, answer: Any) -> None:
@@ -110,7 +110,7 @@ class CarefulAnswerJudge(AnswerJudge):
             raise ViolationError(answered_list_changed(*found))
 
     def _require_id(self, answered: str, item: Any) -> None:
-        """Raises ViolationError for what is no integer, by its type and by what it equals."""
+        """Raises ViolationError for anything but an integer, by its type and by what it equals."""
         if type(item) is int:
             return
         text = shown(item)
@@ -131,7 +131,7 @@ class CarefulAnswerJudge(AnswerJudge):
         )
 
     def require_own_equality(self, answered: str, item: Any) -> None:
-        """Raises ViolationError for what equals everything, where that is no id at all."""
+        """Raises ViolationError for an object that equals everything, if that is not an id at all."""
         if item is not None and _is_true(item == _NOTHING):
             raise ViolationError(
                 no_plain_id(answered, shown(item), "an object that equals everything")
@@ -139,22 +139,22 @@ class CarefulAnswerJudge(AnswerJudge):
 
 
 class IdleNeighbour:
-    """A second pool that was used a little and must not change while the first one is driven."""
+    """A second pool, used a little, that must not change while the first one is driven."""
 
     def __init__(self, session: PoolSession) -> None:
         self._session = session
 
     def know(self, keys: Sequence[Key]) -> None:
-        """Keys that it is asked for as well.
+        """Add keys that it is asked for as well.
 
-        What it answers to a key of which nobody has told it before it can have heard of it is a
-        fault of its own, and shares nothing.
+        If it answers to a key before it can have heard of it, that is a fault of its own, and
+        nothing is shared.
         """
         self._session.keys.know(keys)
         raise_for(whole_when_idle(self._session.diagnose()))
 
     def listen(self) -> None:
-        """Raises ViolationError when it tells of events that were not its own."""
+        """Raises ViolationError if it reports events that were not its own."""
         self._session.last.touched_keys = ()
         try:
             self._session.check_events()
@@ -172,14 +172,14 @@ class SharedKeys(KnownKeys):
     neighbour: IdleNeighbour | None = None
 
     def know(self, keys: Sequence[Key]) -> None:
-        """Keys that checks look up from now on."""
+        """Add keys that checks look up from now on."""
         super().know(keys)
         if self.neighbour is not None:
             self.neighbour.know(keys)
 
 
 class CarefulSession(PoolSession):
-    """A `PoolSession` of one instance of two that `make` builds, see above."""
+    """A `PoolSession` of one of two instances that `make` builds, see above."""
 
     answers: CarefulAnswerJudge
     keys: SharedKeys
@@ -252,7 +252,7 @@ class CarefulSession(PoolSession):
 
 
 def _use_a_little(session: PoolSession, key: Key) -> bool:
-    """Hold two blocks and cache one; whether that went well."""
+    """Hold two blocks and cache one; return whether that worked."""
     free = len(session.reference.free)
     if not free:
         return True
@@ -279,9 +279,9 @@ def open_pool_session(
     session_class: Callable[..., PoolSession] = PoolSession,
     **further: Any,
 ) -> PoolSession:
-    """A session over a fresh target, set up as the options of a trace say.
+    """Open a session over a fresh target, set up as the options of a trace say.
 
-    Raises TargetError for a target that lacks required methods, and whatever it raises itself.
+    Raises TargetError for a target that lacks required methods, and whatever the target raises.
     """
     target = make(num_blocks, enable_caching)
     if options.get(CAREFUL) and session_class is PoolSession:
@@ -303,7 +303,7 @@ _NEIGHBOURS_ID = 10**6
 
 
 class CarefulManagerSession(ManagerSession):
-    """A `ManagerSession` of one instance of two; `make_other` builds the second."""
+    """A `ManagerSession` of one of two instances; `make_other` builds the second."""
 
     def __init__(
         self, *arguments: Any, make_other: Callable[[], ManagerSession], **options: Any
@@ -349,9 +349,9 @@ def open_manager_session(
     session_class: Callable[..., ManagerSession] = ManagerSession,
     **further: Any,
 ) -> ManagerSession:
-    """A session over a fresh manager, set up as the options of a trace say.
+    """Open a session over a fresh manager, set up as the options of a trace say.
 
-    Raises TargetError for a target that lacks required methods, and whatever it raises itself.
+    Raises TargetError for a target that lacks required methods, and whatever the target raises.
     """
 
     def target() -> Any:

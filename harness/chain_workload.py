@@ -1,8 +1,8 @@
 """The grammar of token chains: real tokens, extra keys, cache groups and partial entries.
 
-Random tokens are useless for identity bugs, so a run has a handful of chains that share
-prefixes, repeat blocks under other parents, and differ in nothing but a LoRA adapter, a salt or
-an image. Extends the pool grammar; its keys are content, not opaque hashes.
+Random tokens never show identity bugs, so a run has a handful of chains that share prefixes, repeat
+blocks under other parents, and differ only in a LoRA adapter, a salt or an image. Extends the pool
+grammar; its keys are content, not opaque hashes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SALTS = (None, None, "tenant", "adapter")
 class ChainWorkload(PoolWorkload):
     """Chooses commands over a few token chains of up to three blocks.
 
-    With `most_blocks` two more chains are that long and share a beginning, and most of the pool is
+    With `most_blocks`, two more chains are that long and share a beginning, and most of the pool is
     taken before the first command.
     """
 
@@ -82,13 +82,13 @@ class ChainWorkload(PoolWorkload):
         self.set_weights({"cache_chain": 7, "cache_partial": 5, "lookup_chain": 2, "usage": 1})
 
     def opening(self) -> Iterator[Command]:
-        """Most of a large pool is held, so that what is cached lies everywhere in it."""
+        """Hold most of a large pool, so that cached blocks lie everywhere in it."""
         if self._most_blocks:
             free = len(self.pool.free)
             yield Allocate(free - self.below(1 + free // 4))
 
     def cache_chain(self) -> Command | None:
-        """Held blocks become the blocks of a chain, behind some that are cached already."""
+        """Cache held blocks as the blocks of a chain, behind some that are cached already."""
         chain = self.chains[self.below(len(self.chains))]
         most = len(chain.tokens) // self.block_size
         ids = self._distinct_held(1 + self.below(most))
@@ -100,7 +100,7 @@ class ChainWorkload(PoolWorkload):
         return None if undefined_in(self.pool, command) else command
 
     def cache_partial(self) -> Command | None:
-        """A held block becomes reachable at a boundary inside it."""
+        """Make a held block reachable at a boundary inside it."""
         ids = self._distinct_held(1)
         if not ids:
             return None
@@ -120,9 +120,9 @@ class ChainWorkload(PoolWorkload):
         return partial
 
     def _more_of(self, tail: CachePartial) -> Command:
-        """Another part of the last block of a prompt, or that block as a whole.
+        """Choose another part of the last block of a prompt, or that whole block.
 
-        In a large pool chance does not come back to a block.
+        In a large pool, chance does not come back to a block.
         """
         size, step = self.block_size, self.hash_block_size
         position = (tail.num_tokens - 1) // size
@@ -136,7 +136,7 @@ class ChainWorkload(PoolWorkload):
         )
 
     def give_everything_back(self) -> Iterator[Command]:
-        """In a large pool a thousand references at a time."""
+        """In a large pool, drop a thousand references at a time."""
         while self._most_blocks and self.references:
             taken = self.references[-_MOST_FREED:]
             del self.references[-_MOST_FREED:]
@@ -144,10 +144,10 @@ class ChainWorkload(PoolWorkload):
         yield from super().give_everything_back()
 
     def around_a_reset(self) -> Iterator[Command]:
-        """Blocks are published, given back and forgotten, and the same blocks are published again.
+        """Publish blocks, free them, reset the index, and publish the same blocks again.
 
-        What a pool keeps of a block over a reset shows in the next key of that block. By chance few
-        blocks are free and carry parts of chains when an index is emptied.
+        If a pool keeps something of a block over a reset, it shows in that block's next key. By chance
+        alone, few blocks are free and carry parts of chains when an index is emptied.
         """
         yield from self._publish_some()
         yield from self.give_everything_back()

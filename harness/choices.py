@@ -1,7 +1,7 @@
-"""Where a workload's decisions come from: one question, several answerers.
+"""Where a workload's decisions come from: one question, several sources of answers.
 
-A workload asks for integers below a bound. Behind the question stand a seeded generator (fast
-random search), a byte tape (campaigns, replay) or an enumeration (breadth-first search).
+A workload asks for integers below a bound. The answers come from a seeded generator (fast random
+search), a byte tape (campaigns, replay) or an enumeration (breadth-first search).
 Hypothesis answers in `stateful_tests`, since only that package needs it.
 """
 
@@ -38,7 +38,7 @@ class SeededChoices:
 
 
 class TapeChoices:
-    """Answers from a byte string; two bytes a question, and zeros after its end."""
+    """Answers from a byte string: two bytes per question, and zeros after its end."""
 
     def __init__(self, tape: bytes) -> None:
         self._tape = tape

@@ -1,8 +1,8 @@
 """Signals that ask a run to end: Ctrl-C, SIGTERM and SIGHUP end it in the same way.
 
-A scheduler that takes a machine back sends SIGTERM, a terminal that is closed SIGHUP. By default
-both end a process on the spot, without the summary of what was found. Here they raise what Ctrl-C
-raises, so that whoever can conclude a run does so. Processes that were forked keep the default.
+A scheduler that reclaims a machine sends SIGTERM, a closed terminal SIGHUP. By default both end a
+process at once, without the summary of what was found. Here they raise what Ctrl-C raises, so that
+any code that can conclude a run does so. Forked processes keep the default.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _held = _Held()
 
 @contextmanager
 def ending_signals_raise() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, the latter two as `Ended`.
+    """Make Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt, the latter two as `Ended`.
 
     Changes nothing outside the main thread, and nothing for a signal that is ignored, as nohup
     ignores SIGHUP, or that another handler catches.
@@ -74,7 +74,7 @@ def ending_signals_raise() -> Iterator[None]:
 
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """What must not be left half done: a signal that comes meanwhile is raised at the end."""
+    """Finish what must not be left half done: a signal that arrives meanwhile is raised at the end."""
     _held.depth += 1
     try:
         yield

@@ -23,7 +23,7 @@ __all__ = ["EventJudge", "EventMirror"]
 
 
 class EventMirror:
-    """What a listener knows who saw nothing but the events.
+    """What a listener knows that saw only the events.
 
     `per-copy` replays a multiset of keys, `per-hash` a set. An event of another type (such as a
     re-announcement) changes nothing.
@@ -35,7 +35,7 @@ class EventMirror:
         self._copies: dict[Any, int] = {}
 
     def replay(self, events: Any) -> None:
-        """Apply a list of events in order. Raises ViolationError for what is none."""
+        """Apply a list of events in order. Raises ViolationError for anything else."""
         raise_for(is_list_of_events(events))
         event: Any = None
         try:
@@ -74,7 +74,7 @@ class EventMirror:
 
 
 class EventJudge:
-    """Hears what a target tells of its index, after every command or after one in `every`."""
+    """Reads a target's events about its index, after every command or after one in `every`."""
 
     def __init__(
         self,

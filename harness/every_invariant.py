@@ -1,7 +1,7 @@
 """Which invariants count in a session: all of them by default.
 
-Judges report here what they find wrong in an answer, and ask here what is broken in a state.
-`single_invariant.py` has the form of this for which one invariant counts.
+Judges report here what is wrong with an answer, and ask here what is broken in a state.
+`single_invariant.py` has the variant in which one invariant counts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class EveryInvariant:
     """Whatever is broken ends the run."""
 
     def report(self, violation: Violation | None) -> None:
-        """What was found wrong, where the reference could follow nevertheless: raises it.
+        """Raise what was found wrong, although the reference could follow.
 
-        Where one invariant counts, the others are passed over here. None is nothing wrong.
+        If only one invariant counts, the others are ignored here. None means that nothing is wrong.
         """
         raise_for(violation)
 

@@ -1,7 +1,7 @@
 """How far runs went: the smallest and largest of each size that they really had.
 
-A certificate derives from this what it does not cover. Nothing in here is planned or promised: it
-is counted from the commands that were applied.
+A certificate derives from this what it does not cover. Nothing here is planned or promised: it is
+counted from the commands that were applied.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ class Extent:
         return f"Extent({self._ranges})"
 
     def get(self, dimension: str) -> tuple[int, int] | None:
-        """The smallest and the largest value, or None where the dimension was never met."""
+        """The smallest and the largest value, or None if the dimension never occurred."""
         return self._ranges.get(dimension)
 
     def note(self, dimension: str, *values: int) -> None:
-        """These values occurred."""
+        """Note that these values occurred."""
         if values:
             low, high = self._ranges.get(dimension, (values[0], values[0]))
             self._ranges[dimension] = min(low, *values), max(high, *values)
 
     def take_in(self, other: Iterable[tuple[str, tuple[int, int]]]) -> None:
-        """What another extent reached is reached."""
+        """Count as reached what another extent reached."""
         for dimension, (low, high) in other:
             self.note(dimension, low, high)
 
     @classmethod
     def of_run(cls, setup: Trace, commands: Iterable[Command]) -> Extent:
-        """How far a run went, its references and sequences aside.
+        """How far a run went, except for its references and sequences.
 
         Those depend on the state, and are noted by the session.
         """

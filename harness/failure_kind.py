@@ -1,9 +1,9 @@
-"""What kind of failure a violation is: what an accepted finding is compared by.
+"""What kind of failure a violation is; accepted findings are compared by it.
 
-Two failures are of one kind when the same invariant breaks, as badly, after the same operation,
-and, where that was misuse, by the same misuse with the same outcome. While traces are collected,
-minimised and replaced by shorter ones the kind stays what it is: or else one bug that is accepted
-stands for another that is worse.
+Two failures are of one kind if the same invariant breaks, equally badly, after the same operation,
+and, if that was misuse, by the same misuse with the same outcome. Collecting, minimising and replacing
+traces by shorter ones must not change the kind: otherwise one accepted bug would hide another that is
+worse.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FailureKind:
 
 
 class EveryKind(Container[FailureKind]):
-    """All kinds of failures there are."""
+    """Every kind of failure."""
 
     def __contains__(self, kind: object) -> bool:
         return isinstance(kind, FailureKind)

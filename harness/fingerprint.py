@@ -1,9 +1,9 @@
 """Fingerprints: a name for a finding that is the same for every seed and every choice of ids.
 
-It covers the kind of failure (`failure_kind.py`) and the normalised minimal trace: blocks and
-hashes are renamed by first appearance, sentences and set-up do not enter. Renaming must not make
-two bugs one, so what is special about a hash stays, the size of a pool that has to be large, and
-the layout of a manager.
+It covers the kind of failure (`failure_kind.py`) and the normalised minimal trace: blocks and hashes
+are renamed by first appearance, sentences and set-up are left out. Renaming must not merge two bugs,
+so the fingerprint keeps what is special about a hash, the size of a pool that must be large, and the
+layout of a manager.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def fingerprint_of(trace: Trace) -> str:
 
 
 def _traits(value: Any, earlier: Iterable[str], profile: Profile) -> list[str]:
-    """What a hash has that a random one of the usual length does not have."""
+    """What distinguishes a hash from a random one of the usual length."""
     try:
         key = bytes.fromhex(value)
     except (TypeError, ValueError):

@@ -1,12 +1,12 @@
 """Holds off the cyclic garbage collector while a run is driven, or modules are imported.
 
-A session and its parts refer to each other, so they are garbage in cycles, but only once their run
-is over; looking for it at every few hundred objects costs a tenth of the time. So the collector
-waits for the end of the run and looks at what the run has made. What a target leaves in cycles
-stays for at most one run. A collector that the user has switched off stays off.
+A session and its parts refer to each other, so they become cyclic garbage, but only when their run
+is over; looking for it every few hundred objects costs a tenth of the time. So the collector waits
+for the end of the run and looks at what the run has made. Cycles that a target leaves stay for at
+most one run. A collector that the user has switched off stays off.
 
-What an import makes mostly stays: an engine's took a tenth longer with a collector that looks
-through it again and again.
+Most objects that an import makes stay: importing an engine took a tenth longer with a collector
+that scans them again and again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OBJECTS_OF_AN_IMPORT = 50_000
 
 @contextmanager
 def collected_afterwards() -> Iterator[None]:
-    """What becomes garbage inside is collected at the end; nothing while it runs."""
+    """Collect garbage at the end of the block, and none while it runs."""
     if not gc.isenabled():
         yield
         return
@@ -37,7 +37,7 @@ def collected_afterwards() -> Iterator[None]:
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """The collector looks at many objects at a time inside; what is set there stays set."""
+    """Make the collector run rarely inside; thresholds that are set there stay set."""
     before = gc.get_threshold()
     inside = (_OBJECTS_OF_AN_IMPORT, *before[1:])
     if before[0]:  # 0 is a collector that is switched off

@@ -1,8 +1,8 @@
-"""Whether what a target raised depends on how long the hashes were, and on nothing else of them.
+"""Whether an error of a target depends on the length of the hashes and on nothing else about them.
 
-A pool over entries of one width raises on a hash of another, which the contract calls a crash
-unless its profile says so (`hash_bytes`). To tell this from any other crash, the commands are given
-again with random hashes: of the same length, with which they must fail as before, and of others.
+A pool with entries of one width raises on a hash of another, which the contract calls a crash
+unless its profile says so (`hash_bytes`). To tell this from any other crash, the commands are
+repeated with random hashes: of the same length, with which they must fail as before, and of others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_COMMANDS = 300
 def length_of_hashes(trace: Trace) -> int | None:
     """The one length in bytes of the hashes that a trace gives its target.
 
-    None where there is no such, where tokens are hashed, and where the profile fixes the length.
+    None if the lengths differ, if tokens are hashed, or if the profile fixes the length.
     """
     is_opaque = trace.level.has_hashes and trace.options.get("block_size", 1) == 1
     if not is_opaque or trace.profile.fixed_hash_bytes is not None:
@@ -52,8 +52,8 @@ def lengths_that_pass(
 ) -> tuple[int, ...]:
     """The lengths of hashes with which the commands of a failing trace pass.
 
-    None of them where the trace does not fail with other hashes of its own length: then something
-    else of its hashes is the cause. `bump` is called before each command.
+    None of them if the trace does not fail with other hashes of its own length: then something else
+    about its hashes is the cause. `bump` is called before each command.
     """
     own = length_of_hashes(trace)
     if own is None or len(trace.commands) > _MOST_COMMANDS:
@@ -62,7 +62,7 @@ def lengths_that_pass(
     hashes = list(dict.fromkeys(_hashes_in(trace.commands)))
 
     def kind_with(length: int) -> FailureKind | None:
-        """How the commands fail with hashes so long; None where they pass."""
+        """How the commands fail with hashes of that length; None if they pass."""
         bump()
         done = replay(_with_hashes_of(trace, hashes, length), make, lambda _: bump())
         return None if done.violation is None else failure_kind(done.violation, done.applied)
@@ -102,7 +102,7 @@ def _renamed(command: Command, new: Mapping[bytes, bytes]) -> Command:
 
 
 def _hashes_in(commands: Sequence[Command]) -> list[bytes]:
-    """The hashes that the commands name, each as often as it stands there."""
+    """The hashes that the commands name, each as often as it occurs."""
     keys: list[Key | IndexKey] = [key for command in commands for key in hashes_of(command)]
     keys += keys_of_index(commands)
     hashes = [key[0] if isinstance(key, tuple) else key for key in keys]

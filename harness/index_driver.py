@@ -49,14 +49,14 @@ class IndexCampaign:
         require_stated(self.only, Level.INDEX)
 
     def plan(self, number: int) -> IndexPlan:
-        """How large run number `number` is, and how long."""
+        """The size and length of run number `number`."""
         hash_bytes = self.profile.fixed_hash_bytes
         if self.production is not None:
             return production_index_plan(self.production, self.seed, number, hash_bytes)
         return small_index_plan(SeededChoices(f"index plan {self.seed}/{number}"), hash_bytes)
 
     def setup(self, number: int) -> Trace:
-        """The header of the trace that run number `number` makes if it fails."""
+        """The header of the trace that run number `number` writes if it fails."""
         return Trace(
             target=self.name,
             level=Level.INDEX,
@@ -68,7 +68,7 @@ class IndexCampaign:
         )
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
-        """Run number `number`; `announce` hears each command before it is applied."""
+        """Carry out run number `number`; `announce` is called with each command before it is applied."""
         setup, plan = self.setup(number), self.plan(number)
         try:
             session = IndexSession(self.make(plan.num_blocks, True), plan.num_blocks, self.profile)

@@ -1,8 +1,8 @@
-"""One index under test beside its reference: applies a command, judges the answer, reads the rest.
+"""One index under test and its reference: applies a command, judges the answer, reads the rest.
 
-A small index is read whole after every command: every key that was ever named, and membership of
-every block. Of a large one the key that the command named is read, two others in turn and the
-number of keys, so that a step costs the same whatever the size; everything is read at every
+A small index is read completely after every command: every key that was ever named, and membership
+of every block. For a large one, each step reads the key that the command named, two others in turn
+and the number of keys, so that a step costs the same at every size; everything is read at every
 1,000th command and at the end.
 """
 
@@ -52,7 +52,7 @@ _KEYS_IN_TURN = 2
 
 
 class IndexSession:
-    """An index and its reference, in step; nothing that can be asked of an index is misuse."""
+    """An index and its reference, in step; no call of an index is misuse."""
 
     def __init__(self, target: Any, num_blocks: int, profile: Profile | None = None) -> None:
         self.target = target
@@ -77,7 +77,7 @@ class IndexSession:
         }
 
     def step(self, command: Command) -> Violation | None:
-        """Apply a command; the violation that it shows, or None."""
+        """Apply a command; return the violation that it shows, or None."""
         self.num_commands += 1
         key: IndexKey | None = getattr(command, "key", None)
         if key is not None and key not in self._named:
@@ -95,7 +95,7 @@ class IndexSession:
     def is_defined(self, command: Command) -> bool:
         """Whether the target has the verb; every pair of key and block may be named.
 
-        But for hashes of another length than the profile gives to all.
+        The exception: hashes of another length than the profile prescribes.
         """
         is_fitting = hash_of_other_length(self.profile, command) is None
         return command.verb in self.can.verbs and is_fitting
@@ -108,11 +108,11 @@ class IndexSession:
             return found.violation
 
     def nobody_holds(self) -> bool:
-        """An index holds no references, so that its end can be looked at after any command."""
+        """An index holds no references, so a run can end after any command."""
         return True
 
     def end(self) -> Violation | None:
-        """Read everything; the violation, or None."""
+        """Read everything; return the violation, or None."""
         try:
             violation = self._judge(self._named, everything=True)
         except ViolationError as found:
@@ -120,7 +120,7 @@ class IndexSession:
         return violation and replace(violation, command_index=self.num_commands - 1)
 
     def diagnose(self, key: IndexKey | None = None, block: int | None = None) -> Violation | None:
-        """Read the index; the first thing that is wrong, or None.
+        """Read the index; return the first thing that is wrong, or None.
 
         `key` and `block` are those that a command named. Raises ViolationError for an index that
         cannot be read.
@@ -264,7 +264,7 @@ def _contains_text(key: IndexKey, block: int) -> str:
 
 
 def _block_or_none(what: str, answer: Any) -> int | None:
-    """Raises ViolationError for what is neither a block id nor None."""
+    """Raises ViolationError for anything but a block id or None."""
     try:
         return None if answer is None else index(answer)
     except TypeError as error:
@@ -272,7 +272,7 @@ def _block_or_none(what: str, answer: Any) -> int | None:
 
 
 def _truth(what: str, answer: Any) -> bool:
-    """Raises ViolationError for what is neither true nor false."""
+    """Raises ViolationError for anything but true or false."""
     if isinstance(answer, int) and answer in (0, 1):
         return bool(answer)
     raise _no_answer(what, answer, "True or False")

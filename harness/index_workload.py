@@ -1,12 +1,11 @@
 """The grammar of index workloads: the plan of a run, and the next command.
 
-Every pair of a key and a block is legal to name, so that only the choice matters: pairs that are
-filed, keys that several blocks carry, and what is not there at all.
+Every pair of a key and a block is legal to name, so only the choice matters: pairs that are filed,
+keys that several blocks carry, and keys or pairs that are absent.
 
-Keys come in families that an index can take for one another. Of hashes they are those of
-`production_hashes.py`; of numbers the low bits are equal, or what Python's own hash makes of them;
-of pairs the hash, the group, or the sum of both. All hashes of one run have one length, as those
-of a server have.
+Keys come in families that an index may confuse. Hashes have the families of
+`production_hashes.py`; numbers agree in their low bits or in Python's own hash; pairs agree in the
+hash, the group, or the sum of both. All hashes of one run have one length, as in a server.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
 
 
 def family_of(choices: Choices, kind: str, most: int, length: int | None = None) -> list[IndexKey]:
-    """1 to `most` different keys of one family of that kind; fewer where it has no more."""
+    """1 to `most` different keys of one family of that kind; fewer if it has no more."""
     families = FAMILIES[kind]
     family = families[choices.below(len(families))]
     # Of a source only the seed is chosen, so that a key costs a tape two bytes.
@@ -114,7 +113,7 @@ def family_of(choices: Choices, kind: str, most: int, length: int | None = None)
 
 
 def mixed_keys(choices: Choices, kind: str, num_keys: int, length: int) -> list[IndexKey]:
-    """Up to so many different keys of one kind, a share from each of its families."""
+    """Up to `num_keys` different keys of one kind, a share from each of its families."""
     source = Random(choices.below(2**16))
     share = -(-num_keys // len(FAMILIES[kind]))
     keys: dict[IndexKey, None] = {}
@@ -140,7 +139,7 @@ _PHASE = 2_048
 class IndexPlan:
     """How many blocks and keys a run may name, and how many commands it has.
 
-    `is_large`: at the sizes of servers. `hash_bytes` is the length of hashes; None: any.
+    `is_large` means the sizes of servers. `hash_bytes` is the length of hashes; None means any.
     """
 
     num_blocks: int
@@ -166,9 +165,9 @@ def small_index_plan(choices: Choices, hash_bytes: int | None = None) -> IndexPl
 def production_index_plan(
     sizes: ProductionSizes, seed: int, number: int, hash_bytes: int | None = None
 ) -> IndexPlan:
-    """As in a server: thousands of keys and, in every second long run, thousands of blocks for few.
+    """As in a server: thousands of keys; in every second long run, thousands of blocks for few keys.
 
-    Block ids go on beyond those of pools, which cost memory: an index has the ids that it is given.
+    Block ids go beyond those of pools, which cost memory: an index has only the ids it is given.
     """
     run = sizes.run(seed, number, hash_bytes)
     place = sizes.place_of_long(number)
@@ -286,7 +285,7 @@ class IndexWorkload:
         return self.below(self.plan.num_blocks)
 
     def _beside(self, key: IndexKey, block: int) -> tuple[IndexKey, int]:
-        """Half of the time another block for the key, whose number differs in one bit."""
+        """Half of the time, another block for the key, whose number differs in one bit."""
         other = block ^ (1 << self.below(self.plan.num_blocks.bit_length()))
         return key, (other if other < self.plan.num_blocks and self.below(2) else block)
 

@@ -1,8 +1,7 @@
-"""A run whose worker hung, died or ate all memory: which command did it, and the trace to it.
+"""A run whose worker hung, died or ate all memory: finds the command that did it, and its trace.
 
-Nothing but a number comes back from a lost worker. Runs are deterministic, so the run is done
-again with a journal, a trace file in the making that gets each command before it is applied; its
-last command is the culprit.
+A lost worker leaves only a number. Runs are deterministic, so the run is repeated with a journal, a
+growing trace file that gets each command before it is applied; its last command is the culprit.
 """
 
 from __future__ import annotations
@@ -65,13 +64,13 @@ class Journal:
         self._beacon = beacon
 
     def begin(self, setup: Trace) -> None:
-        """A run begins with this set-up; what was written of an earlier one is dropped."""
+        """Begin a run with this set-up; drop what was written of an earlier one."""
         os.ftruncate(self._file, 0)
         os.lseek(self._file, 0, os.SEEK_SET)
         self._write(setup.header())
 
     def announce(self, command: Command) -> None:
-        """A command is about to be applied."""
+        """Note a command that is about to be applied."""
         self._write(command_to_json(command))
 
     def _write(self, record: dict[str, Any]) -> None:
@@ -117,9 +116,9 @@ def find_culprit(
 ) -> Trace:
     """Repeat a lost run and return its trace, with the violation that stands for the loss.
 
-    `job(context, again, beacon)` does `again.run` as it was done when it was lost, with a
-    `Journal(again.journal, beacon)` that hears each command. `setup` is the trace's header for
-    when the job is lost before it has begun its journal. Raises RuntimeError if the job itself
+    `job(context, again, beacon)` repeats `again.run` as it was when it was lost, with a
+    `Journal(again.journal, beacon)` that records each command. `setup` is the trace's header if
+    the job is lost before it has begun its journal. Raises RuntimeError if the job itself
     raises, which is a bug of ours.
     """
     with tempfile.TemporaryDirectory(prefix="poolproof-") as folder:
@@ -159,7 +158,7 @@ def as_violation(trace: Trace, lost: Lost) -> Violation:
 def _misuse_at_the_end(trace: Trace) -> MisuseFailure | None:
     """What is wrong with the last command of a pool's trace, if it is misuse.
 
-    The specification has to tell: the target is gone.
+    The specification must tell, because the target is gone.
     """
     if not trace.level.has_misuse or not trace.commands:
         return None
@@ -206,7 +205,7 @@ def _severity(lost: Lost) -> Severity:
 def _target_frames(lost: Lost) -> tuple[str, ...]:
     """The frames that the harness was waiting for, as "file:line function", innermost first.
 
-    None where it was waiting for a program, whose frames nobody here can see.
+    None if it was waiting for a program, whose frames cannot be seen from here.
     """
     frames: list[str] = []
     for path, line, name in lost.stack():

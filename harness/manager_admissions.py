@@ -45,7 +45,7 @@ __all__ = ["AdmissionJudge"]
 class AdmissionJudge:
     """Commands by which a sequence comes to hold blocks.
 
-    Where the target `takes_chunks`, a part of a prompt may be scheduled at first.
+    If the target `takes_chunks`, only a part of a prompt may be scheduled at first.
     """
 
     calls: ManagerCalls
@@ -138,7 +138,7 @@ class AdmissionJudge:
     def _judge_refusal(
         self, command: Command, sequence: SequenceState, cached: int, answer: str
     ) -> None:
-        """Neither "later" nor "never" may be said of what fits, nor the one for the other."""
+        """"Later" or "never" is wrong for what fits, and so is one in place of the other."""
         if answer not in ("later", "never"):
             expected = 'a number of cached tokens, "later" or "never"'
             raise ViolationError(meaningless_answer(command, answer, expected))

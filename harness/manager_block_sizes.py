@@ -1,8 +1,8 @@
-"""Drives a manager with blocks of other sizes than the usual one, from one token to 256.
+"""Drives a manager with block sizes other than the usual one, from one token to 256.
 
-All other runs have blocks of a few tokens, where most bugs have their shortest trace. Some need a
-longer block: a key of the first eight tokens is right for blocks of four, a place in a block may
-be kept in too few bits, and a size that is no power of two is divided by a shift. Engines run
+All other runs have blocks of a few tokens, where most bugs have their shortest trace. Some bugs need
+a longer block: a key of the first eight tokens is right for blocks of four, an offset in a block may
+be stored in too few bits, and a shift may divide by a size that is not a power of two. Engines run
 blocks of 1 (SGLang), 16 (vLLM) and 256 tokens (nano-vLLM).
 """
 
@@ -38,9 +38,9 @@ _LONGEST_PROMPT = 2**16 + 300
 
 
 def other_block_sizes(profile: ManagerProfile, usual: int) -> tuple[int, ...]:
-    """The sizes that a layout of this profile may be built with, beside its `usual` one.
+    """The sizes that a layout of this profile may be built with, besides its `usual` one.
 
-    Where a group states a size of its own there is none, and no window is smaller than a block.
+    There are none if a group states its own size, and no window is smaller than a block.
     """
     if any(g.block_size or g.kind not in ("full", "sliding") for g in profile.groups):
         return ()
@@ -51,7 +51,7 @@ def other_block_sizes(profile: ManagerProfile, usual: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class BlockSizesCampaign:
-    """A manager to run against; `make_of(block_size)` is what builds instances of that size.
+    """A manager to run against; `make_of(block_size)` builds instances of that size.
 
     Usual runs with short blocks and scripts with long ones, of the sizes in `block_sizes`.
     """
@@ -64,11 +64,11 @@ class BlockSizesCampaign:
     options: dict[str, Any] = field(default_factory=dict)
 
     def setup(self, number: int) -> Trace:
-        """The header of the trace that run number `number` makes if it fails."""
+        """The header of the trace that run number `number` writes if it fails."""
         return self._campaign(number).setup(number)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
-        """Run number `number`; `announce` hears each command before it is applied."""
+        """Carry out run number `number`; `announce` is called with each command before it is applied."""
         return self._campaign(number).run(number, announce)
 
     def _campaign(self, number: int) -> ManagerCampaign:
@@ -95,7 +95,7 @@ class _LongBlocksCampaign(ManagerProductionCampaign):
 
 
 def _long_blocks(run: ManagerScript) -> Iterator[Command]:
-    """Every token of a block counts, and a sequence may begin, grow or be cut at each place."""
+    """Every token of a block counts, and a sequence may begin, grow or be cut at every offset."""
     unit = run.unit
     yield from run.confuse(run.confusable.of_places())
     yield from run.confuse(run.confusable.of_parents(min(24, run.most_tokens // unit)))

@@ -1,6 +1,6 @@
 """The prefix cache of a manager: which blocks get keys, merge, are shown as cached, are dropped.
 
-What a sequence finds in it is judged where it is admitted, by `manager_admissions.py`.
+`manager_admissions.py` judges what a sequence finds in it on admission.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["CacheJudge"]
 class CacheJudge:
     """What is cached, in a target's own words (`is_cached`) and in the model's.
 
-    `follows_drops` says whether the target may let go of free cached blocks and shows it, so that
-    the model has to follow.
+    `follows_drops` says whether the target may drop free cached blocks and shows it, so that the
+    model must follow.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class CacheJudge:
         self.follows_drops = self._compares and profile.retention == "may-drop"
 
     def publish(self, sequence: SequenceState) -> None:
-        """Full blocks get their keys; where duplicates are merged, the table may follow."""
+        """Give full blocks their keys; if duplicates are merged, the table may follow."""
         self._model.publish(sequence)
         if self._merges and sequence.place == "device":
             self._merge(sequence)
 
     def _merge(self, sequence: SequenceState) -> None:
-        """A table may name another carrier of a full block's key from now on."""
+        """Let a table name another carrier of a full block's key from now on."""
         tables = self._tables.shown(sequence)
         self._tables.judge_merge(sequence, tables)
         if tables != sequence.tables:
@@ -83,9 +83,9 @@ class CacheJudge:
             self._report(cached_block_is_computed(block, **known))
 
     def follow_drops(self, sequence: SequenceState | None = None) -> None:
-        """The target has let go of free cached blocks; the model follows it.
+        """The target has dropped free cached blocks; let the model follow.
 
-        Of all of them, or of those that the prefix of one sequence would find.
+        Either all of them, or those that the prefix of one sequence would find.
         """
         model = self._model
         blocks: Iterable[int] = model.pool.free
@@ -101,7 +101,7 @@ class CacheJudge:
         model.pool.forget_keys(dropped)
 
     def may_have_dropped(self, sequence: SequenceState, cached: int, expected: int) -> bool:
-        """Whether something that was not found was free, and may have been let go of just now."""
+        """Whether something that was not found was free, and may just have been dropped."""
         if not self._may_drop:
             return False
         model, is_cached = self._model, self._is_cached
@@ -115,5 +115,5 @@ class CacheJudge:
 
 
 def _unseen(_: int) -> bool:
-    """Stands for an `is_cached` that there is not: what is free may have gone."""
+    """Replaces a missing `is_cached`: any free block may have been dropped."""
     return False

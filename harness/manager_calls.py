@@ -1,4 +1,4 @@
-"""How a manager under test is called, and what its answers are taken for.
+"""How a manager under test is called, and how its answers are read.
 
 The commands themselves are judged in `manager_admissions.py`, `manager_growth.py` and
 `manager_endings.py`; `manager_session.py` checks the state after a command.
@@ -22,15 +22,15 @@ Pairs = list[tuple[int, int]]
 
 
 def is_later(answer: Any) -> bool:
-    """Whether a command was put off; an answer that compares in its own way is not asked."""
+    """Whether a command was put off; an answer's own `__eq__` is not called."""
     return isinstance(answer, str) and answer == "later"
 
 
 class ManagerCalls:
     """A manager's methods, by the verbs of the contract.
 
-    `answer` is what the target answered last, `refused` whether a judge took it for a refusal, so
-    that the command had to change nothing.
+    `answer` is the target's last answer, `refused` whether a judge took it for a refusal, so that
+    the command must change nothing.
     """
 
     def __init__(self, target: Any, can: Capabilities) -> None:

@@ -76,7 +76,7 @@ class ManagerCampaign:
         require_stated(self.only, Level.MANAGER)
 
     def setup(self, number: int) -> Trace:
-        """The header of the trace that run number `number` makes if it fails.
+        """The header of the trace that run number `number` writes if it fails.
 
         It has 3 to 12 blocks, and more where groups or hits take more.
         """
@@ -97,7 +97,7 @@ class ManagerCampaign:
         )
 
     def _most_blocks(self) -> int:
-        """Enough for two sequences that share the shortest hit, and six for each group."""
+        """Enough blocks for two sequences that share the shortest hit, and six for each group."""
         profile = self.profile
         sizes = [group.block_size or self.block_size for group in profile.groups]
         hit = lcm(*sizes) + profile.proof_blocks * max(sizes)
@@ -106,13 +106,13 @@ class ManagerCampaign:
         return max(_USUAL_MOST, 6 * len(sizes), wanted)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
-        """Run number `number`; `announce` hears each command before it is applied."""
+        """Carry out run number `number`; `announce` is called with each command before it is applied."""
         return self.run_from(self.setup(number), announce)
 
     def run_from(
         self, setup: Trace, announce: Callable[[Command], None] | None = None
     ) -> RunResult:
-        """The run that a header of `setup` stands for, perhaps with other sizes."""
+        """Carry out the run of a header from `setup`, perhaps with other sizes."""
         with collected_afterwards():
             return self._run(setup, announce)
 
@@ -159,7 +159,7 @@ class ManagerCampaign:
         return result
 
     def _result(self, session: ManagerSession, trace: Trace) -> RunResult:
-        """A failing run; where its hash is trusted, a collision is not held against a manager."""
+        """A failing run; if the profile trusts hashes, a manager is not blamed for a collision."""
         is_weak = WEAK_HASHES in self.options
         if not is_weak or replay(with_full_hashes(trace), self.make).violation is not None:
             return RunResult(session.num_commands, session.facts, trace)
@@ -213,7 +213,7 @@ class ManagerProductionCampaign(ManagerCampaign):
         return {name: SCRIPTS[name] for name in self.sizes.scripts_for(self.profile)}
 
     def setup(self, number: int) -> Trace:
-        """The header of the trace that run number `number` makes if it fails.
+        """The header of the trace that run number `number` writes if it fails.
 
         The scripts come in turn; the first round has the sizes as they are, later ones others.
         """

@@ -29,7 +29,7 @@ __all__ = ["EndingJudge"]
 
 @dataclass(slots=True, eq=False)
 class EndingJudge:
-    """Commands by which a sequence loses its blocks, for a while or for good."""
+    """Judges commands that take a sequence's blocks away, for a while or for good."""
 
     calls: ManagerCalls
     model: SequenceModel
@@ -74,7 +74,7 @@ class EndingJudge:
         self.facts.add("a sequence was swapped in")
 
     def _move(self, family: list[SequenceState], place: str, pool: DictPool) -> None:
-        """The model follows a family to other blocks, which must have been free there."""
+        """Let the model follow a family to other blocks, which must have been free there."""
         for sequence in family:
             self.model.release(sequence)
             sequence.place = place

@@ -1,6 +1,6 @@
 """Growth: further tokens, chunks, drafts, the forward pass, forks and truncation.
 
-Whether a refusal is right is judged here (ADM), the changed tables by `manager_tables.py`.
+This file judges whether a refusal is right (ADM), `manager_tables.py` the changed tables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["GrowthJudge"]
 
 @dataclass(slots=True, eq=False)
 class GrowthJudge:
-    """Commands that change what a sequence consists of, and the step that computes it."""
+    """Judges commands that change what a sequence consists of, and the step that computes it."""
 
     calls: ManagerCalls
     model: SequenceModel
@@ -91,7 +91,7 @@ class GrowthJudge:
     def _grow(
         self, command: Command, sequence: SequenceState, first_new: int, *arguments: Any
     ) -> bool:
-        """Ask for slots from position `first_new` on; False if the target put it off, rightly."""
+        """Ask for slots from position `first_new` on; False if the target rightly put it off."""
         model = self.model
         answer = self.calls.call(command, *arguments)
         if is_later(answer):
@@ -116,7 +116,7 @@ class GrowthJudge:
         return True
 
     def _follow_window(self, sequence: SequenceState) -> None:
-        """A refused growth may have let go of what slid out of the window, and of nothing else."""
+        """A refused growth may have released what slid out of the window, and nothing else."""
         model, null = self.model, self.model.pool.null_block
         if null is None:
             return

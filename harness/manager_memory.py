@@ -1,9 +1,9 @@
 """The harness plays the GPU: writes, copies and reads of shadow KV memory, in the order of a step.
 
-In a forward pass all writes of the step land, then everybody reads: each sequence of the batch
-what its attention needs for the computed positions, each other one what its next token will read.
-Reads and writes go through the table that the worker has: where the target only reports changes,
-that is a copy which the harness keeps from the reports (vllm#42273).
+In a forward pass all writes of the step land, then all sequences read: those of the batch read what
+attention needs for the computed positions, the others what their next token will read. Reads and
+writes go through the table that the worker has: if the target only reports changes, that is a copy
+that the harness builds from the reports (vllm#42273).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ManagerMemory:
         self._waiting.clear()
 
     def _read_states(self, sequence: SequenceState) -> None:
-        """A forward pass begins with the states that it goes on from."""
+        """Read the states that a forward pass continues from."""
         tables = self._tables(sequence)
         for group, kind, size in self._groups:
             if kind.kind == "state":
@@ -88,12 +88,11 @@ class ManagerMemory:
                     self._report(self._violation(sequence, misread))
 
     def read(self, sequence: SequenceState, num_computed_now: int = 0) -> None:
-        """A sequence reads what its attention needs. Reports a misread.
+        """Read what a sequence's attention needs. Reports a misread.
 
-        For the positions computed now, or, when there are none, for its next token: before the
-        worker computes that one it is told what has changed, so the target's own table counts.
-        Where a table goes round over a window, what one step computes may have overwritten what
-        it read.
+        That is for the positions computed now, or, if there are none, for its next token: before the
+        worker computes that one it learns what has changed, so the target's own table counts. If a
+        table wraps around over a window, one step may have overwritten what it read.
         """
         first = sequence.num_computed
         tables = self._tables(sequence) if num_computed_now else sequence.tables
@@ -117,8 +116,8 @@ class ManagerMemory:
     ) -> Misread | None:
         """The first of the positions up to `end` that holds something else.
 
-        What was read before is read again only where the table is another one or a block of it
-        was written since, so that a step costs what it changes and not what all prompts are long.
+        Positions are read again only if the table differs or one of its blocks was written since, so
+        that the cost of a step depends on what it changes and not on the length of all prompts.
         """
         size, place = self._model.block_sizes[group], (sequence.seq_id, group)
         before, count = self._verified.get(place, (table, 0))
@@ -143,10 +142,10 @@ class ManagerMemory:
             self._verified.pop((sequence.seq_id, group), None)
 
     def read_all(self) -> None:
-        """Every sequence on the device reads what its next token needs.
+        """Let every sequence on the device read what its next token needs.
 
         Needed only where memory has changed (`has_changed`) outside of a forward pass: tables are
-        compared after every command. Those wait that hit what is written in this step.
+        compared after every command. Sequences that hit what is written in this step wait.
         """
         self.has_changed = False
         for sequence in self._model.sequences.values():
@@ -173,17 +172,17 @@ class ManagerMemory:
                 self._waiting.add(sequence.seq_id)
 
     def forget(self, sequence: SequenceState) -> None:
-        """The worker is told a whole table anew when the sequence comes back."""
+        """Send the worker a whole new table when the sequence comes back."""
         self._worker_tables.pop(sequence.seq_id, None)
         self.forget_read(sequence)
 
     def load(self, sequence: SequenceState) -> None:
-        """A transfer has written the positions of a loading sequence."""
+        """Note that a transfer has written the positions of a loading sequence."""
         self.has_changed = True
         self._write(sequence, sequence.loading)
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copies within the device. Reports a source that nobody wrote."""
+        """Copy within the device. Reports a source that was never written."""
         if pairs:
             _require_blocks(pairs, self.device, self.device)
             self._report(copies_what_was_written(pairs, self.device.slots))
@@ -191,12 +190,12 @@ class ManagerMemory:
             self.has_changed = True
 
     def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copies from the device to the host, also of blocks that only wait for tokens."""
+        """Copy from the device to the host, including blocks that only wait for tokens."""
         _require_blocks(pairs, self.device, self.host)
         self.host.copy(pairs, self.device)
 
     def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copies from the host to the device."""
+        """Copy from the host to the device."""
         _require_blocks(pairs, self.host, self.device)
         self.device.copy(pairs, self.host)
         self.has_changed = True

@@ -1,10 +1,10 @@
 """Runs of a manager at the sizes that servers have: long scripts, each about one thing.
 
-A usual run has three to twelve blocks and five sequences. What shows only beyond that is driven
-here: prompts of hundreds of blocks, hundreds of sequences and of forks, tokens over the whole
-range of their ids and prompts that bad keys confuse (`token_collisions.py`), rows that reach the
-declared width, one refusal hundreds of times, and long runs. Each script is drawn from its seed
-and gives legal commands alone; the session checks them as all others.
+A usual run has three to twelve blocks and five sequences. These scripts drive what shows only beyond
+that: prompts of hundreds of blocks, hundreds of sequences and of forks, tokens over the whole range
+of their ids and prompts that bad keys confuse (`token_collisions.py`), rows that reach the declared
+width, one refusal hundreds of times, and long runs. Each script is drawn from its seed and gives only
+legal commands; the session checks them like all others.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def parents(run: ManagerScript) -> Iterator[Command]:
 
 
 def depths(run: ManagerScript) -> Iterator[Command]:
-    """A block behind another parent than its own, at every depth of a long prompt."""
+    """A block behind a parent that is not its own, at every depth of a long prompt."""
     # A quarter of the pool: two prompts are cached, and a third is computed beside them.
     most = run.most_tokens // run.unit // 4
     for confusion in run.confusable.of_depths(most, run.sizes.num_depths):
@@ -258,9 +258,9 @@ def bases(run: ManagerScript) -> Iterator[Command]:
 
 
 def many_prompts(run: ManagerScript) -> Iterator[Command]:
-    """As many different prompts as a busy server caches: hashes of few bits collide by chance.
+    """As many different prompts as a busy server caches: short hashes collide by chance.
 
-    Some of those that are cached are asked for as well, the last ones first.
+    Some of the cached prompts are also looked up, the last ones first.
     """
     confusion = run.confusable.of_chance(run.sizes.num_prompts)
     yield from run.compute(confusion.cached)
@@ -279,7 +279,7 @@ def extra_keys(run: ManagerScript) -> Iterator[Command]:
 def long_prompts(run: ManagerScript) -> Iterator[Command]:
     """Prompts around the powers of two, in tokens and in blocks, up to the whole pool.
 
-    Each grows over the end of its block, is found again, and again with one token changed.
+    Each grows past the end of its block, is looked up again, and again with one token changed.
     """
     unit, most = run.unit, run.most_tokens
     lengths = {most, most - 1 - run.below(unit)}
@@ -374,7 +374,7 @@ def life(run: ManagerScript, length: int, cut: int) -> Iterator[Command]:
 
 
 def _look_up(run: ManagerScript, seq_id: int) -> Iterator[Command]:
-    """What a sequence has computed by now is asked for, if it is alive."""
+    """Look up what a sequence has computed by now, if it is alive."""
     if seq_id in run.sequences:
         yield LookupPrefix(run.sequences[seq_id].chain)
 
@@ -387,7 +387,7 @@ def _grow(run: ManagerScript, count: int) -> Iterator[Command]:
 
 
 def _places(run: ManagerScript, length: int) -> list[int]:
-    """Where a prompt is changed: beside powers of two that shorter ones have not reached."""
+    """Where a prompt is changed: next to powers of two that shorter ones have not reached."""
     upper = length // 2 + run.below(length - length // 2)
     places = {0, upper, length - 2 * run.unit, length - 1 - run.below(run.unit)}
     power = 64
@@ -398,13 +398,13 @@ def _places(run: ManagerScript, length: int) -> list[int]:
 
 
 def _with_other_token(run: ManagerScript, tokens: Sequence[int], place: int) -> TokenChain:
-    """The prompt up to some tokens behind the one that is another."""
+    """The prompt up to some tokens after the changed one."""
     other = (tokens[place] + 1 + run.below(1000)) % (LARGEST_TOKEN + 1)
     return TokenChain((*tokens[:place], other, *tokens[place + 1 : place + 3 * run.unit]))
 
 
 def without_cache(run: ManagerScript) -> Iterator[Command]:
-    """Long sequences of a manager that caches nothing, and all room is there again behind each."""
+    """Long sequences of a manager that caches nothing; after each, all room is free again."""
     most = run.most_tokens
     for length in (most // 32, most // 3, 2 * most // 3):
         if length > 1:
@@ -413,7 +413,7 @@ def without_cache(run: ManagerScript) -> Iterator[Command]:
 
 
 def chunks(run: ManagerScript) -> Iterator[Command]:
-    """Long prompts that are computed in chunks, beside sequences that decode, and images."""
+    """Long prompts computed in chunks, together with sequences that decode, and images."""
     unit = run.unit
     length = min(run.most_tokens // 2, 300 * unit)
     for size in (length // 3, 2 * unit, unit + 1):

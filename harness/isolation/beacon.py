@@ -1,7 +1,7 @@
-"""Counters in shared memory, by which a job shows its progress at the price of one addition.
+"""Counters in shared memory: a job shows its progress at the cost of one addition.
 
-A beacon is written by one worker and read by the watchman and the caller; nothing is locked, for
-each cell has one writer and a torn read only delays a verdict by one look.
+One worker writes a beacon; the watchman and the caller read it. Nothing is locked, because each cell
+has one writer and a torn read only delays a verdict by one look.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Beacon:
             thread.join()
 
     def begin(self) -> None:
-        """A call begins: the time limit runs."""
+        """Begin a call: the time limit runs."""
         self._cells[_BUMPS] = self._cells[_MARK] = 0
         self._cells[_STARTED] += 1
 
     def end(self) -> None:
-        """The call has ended: until the next one begins, no time limit runs."""
+        """End the call: until the next one begins, no time limit runs."""
         self._cells[_ENDED] = self._cells[_STARTED]
 
     def reset(self) -> None:
@@ -98,7 +98,7 @@ class Beacon:
 
     @property
     def progress(self) -> int:
-        """Bumps in the current call, or in the last one; of one that came back twice, till then."""
+        """Bumps in the current or last call; if it came back twice, the bumps until then."""
         return int(self._cells[_CAME_BACK] or self._cells[_BUMPS])
 
     @property
@@ -108,7 +108,7 @@ class Beacon:
 
 
 class _Astray:
-    """The cells of a process that should not be here: whatever it does with them is its end."""
+    """The cells of a process that should not exist: it ends as soon as it uses them."""
 
     def __init__(self, cells: memoryview, progress: int) -> None:
         self._cells = cells

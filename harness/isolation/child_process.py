@@ -54,7 +54,7 @@ def fork_process() -> int:
 
 
 def leave_terminal(output: int) -> None:
-    """Into a session of its own, without input, and with what it prints in a file."""
+    """Move to a new session, without input, and with output to a file."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -85,7 +85,7 @@ def _stream(descriptor: int) -> io.TextIOWrapper:
 
 
 def _print_stack_of_crash() -> None:
-    """The stack of a crash goes to the output, and on request that of a hang."""
+    """Print the stack of a crash to the output, and on request that of a hang."""
     faulthandler.disable()
     for number in (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL):
         # An engine's own handler may take a second to name the frames of its C++ code.
@@ -123,7 +123,7 @@ def read_tail(output: BinaryIO) -> str:
 def print_stack(pid: int, output: int) -> None:
     """Make a child print its stack into `output`, even from within a call that never returns.
 
-    One that prints without end is stopped, for who asks for its stack is about to kill it.
+    A child that prints without end is stopped, because the caller is about to kill it.
     """
     if _STACK_SIGNAL is None:
         return  # pragma: no cover - the tests of processes run on Linux
@@ -145,7 +145,7 @@ def print_stack(pid: int, output: int) -> None:
 
 
 def _keep_stack(output: int, start: int) -> None:
-    """Leave nothing but the stack, which stands near `start`, before much that came after it."""
+    """Keep only the stack, which is near `start`, before much later output."""
     said = os.pread(output, _MOST_BEFORE_STACK_BYTES, start)
     stack = said[max(0, said.rfind(_STACK_HEADER)) :][:_TAIL_BYTES]
     os.ftruncate(output, 0)

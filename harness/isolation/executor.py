@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class Executor(Protocol[C_co]):
-    """Runs jobs `job(context, argument, beacon)`; what becomes of each is an `Outcome`."""
+    """Runs jobs `job(context, argument, beacon)`; each ends in an `Outcome`."""
 
     def map(self, job: Job[C_co, A, R], arguments: Iterable[A]) -> Iterator[Outcome[R]]:
         """The outcome for each argument, in order."""
@@ -36,7 +36,7 @@ class Executor(Protocol[C_co]):
     ) -> AbstractContextManager[Callable[[A], Outcome[R]]]:
         """Many calls of one job. `call_timeout_s` can shorten the time limit of each.
 
-        What one call leaves behind in the context the next one finds.
+        The next call finds what one call leaves behind in the context.
         """
         ...
 
@@ -44,7 +44,7 @@ class Executor(Protocol[C_co]):
 class InWorker(Generic[C]):
     """Runs jobs in the worker that we are in already, under the beacon that is watched already.
 
-    What a job raises is raised, and what costs the worker costs it.
+    Errors of a job are raised here, and a job that kills its worker kills this one.
     """
 
     def __init__(self, context: C, beacon: Beacon) -> None:
@@ -100,7 +100,7 @@ class InProcess(Generic[C]):
         self.close()
 
     def close(self) -> None:
-        """Let go of the context."""
+        """Release the context."""
         self._context = []
 
     def map(self, job: Job[C, A, R], arguments: Iterable[A]) -> Iterator[Outcome[R]]:

@@ -67,7 +67,7 @@ class WorkerHandle:
         self.verdict: Verdict | None = None
 
     def lost(self) -> Verdict:
-        """What became of the call that the worker had when it was lost."""
+        """What happened to the call that the worker had when it was lost."""
         assert self.verdict is not None
         if not isinstance(self.verdict, Lost):
             return self.verdict
@@ -79,7 +79,7 @@ class WorkerHandle:
         )
 
     def close(self) -> None:
-        """Let go of the worker; an idle one then ends by itself."""
+        """Release the worker; an idle one then ends by itself."""
         self.line.close()
         self.output.close()
 
@@ -88,8 +88,8 @@ class Importer:
     """The process that imports the target and from which workers fork.
 
     The constructor returns once the import is done. Raises ImporterError when the import raises,
-    ends the process or breaks a limit; the same later, when the importer itself is lost while
-    nothing runs. A call that was running is told of it, and the target is imported again.
+    ends the process or breaks a limit, and later, if the importer itself is lost while nothing
+    runs. A call that was running learns of it, and the target is imported again.
     """
 
     def __init__(self, prepare: Callable[[], Any], limits: Limits) -> None:
@@ -202,7 +202,7 @@ class Importer:
         return worker.lost()
 
     def kill(self, worker: WorkerHandle) -> None:
-        """End a worker whatever it does; its handle is closed."""
+        """End a worker whatever it is doing, and close its handle."""
         worker.close()
         if worker.verdict is None:
             with contextlib.suppress(OSError):
@@ -215,7 +215,7 @@ class Importer:
         self.control.send_bytes(pickle.dumps(order))
 
     def hear(self) -> None:
-        """Take in what the watchman has said so far, without waiting."""
+        """Read what the watchman has said so far, without waiting."""
         while self.control.poll():
             try:
                 message = self.control.recv()
@@ -227,7 +227,7 @@ class Importer:
             self._free_slots.append(message.slot)
 
     def await_verdict(self, worker: WorkerHandle) -> None:
-        """Wait until the watchman has said what became of a worker."""
+        """Wait until the watchman has said how a worker ended."""
         while worker.verdict is None:
             wait([self.control])
             self.hear()

@@ -4,12 +4,12 @@
         for outcome in isolation.map(run_chunk, chunks):
             ...
 
-Needs fork(); `InProcess` is an `Executor` as well, without limits.
+Needs fork(); `InProcess` is an `Executor` without limits.
 
 `Isolation.map` gives each argument a worker of its own, and a `Server` is one worker whose caller
 waits for it. A `Crew` is for campaigns, whose workers learn: several that each answer many calls
 and keep what they know in between. Nothing is queued: a worker of a crew has one call at a time,
-and who is idle is the caller's to ask.
+and the caller asks which one is idle.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ R = TypeVar("R")
 
 
 class Crew(Generic[A, R]):
-    """Workers by number, made when they are first given something; a lost one is replaced so.
+    """Workers by number, created at their first call; so are the replacements of lost ones.
 
-    Made by `Isolation.crew`, and over when the isolation is left.
+    Made by `Isolation.crew`; it ends with the isolation.
     """
 
     def __init__(self, importer: Importer, job: Job[Any, A, R], limits: Limits) -> None:
@@ -48,7 +48,7 @@ class Crew(Generic[A, R]):
         self._busy: dict[int, WorkerHandle] = {}
 
     def give(self, number: int, argument: A) -> bool:
-        """Hand a call to an idle worker; whether the worker is a new one, that knows nothing."""
+        """Hand a call to an idle worker; return whether the worker is new and knows nothing."""
         assert number not in self._busy, f"worker {number} is busy"
         call = request(self._job, argument)
         self._importer.hear()
@@ -73,7 +73,7 @@ class Crew(Generic[A, R]):
         return worker is None or worker.verdict is not None
 
     def wait(self, timeout_s: float | None = None) -> list[tuple[int, Outcome[R]]]:
-        """The outcomes that have come, at least one unless the time is over or nobody works."""
+        """The outcomes so far: at least one, unless time runs out or no worker has a call."""
         workers = self._busy
         if not workers:
             return []
@@ -107,7 +107,7 @@ C = TypeVar("C")
 
 
 class Isolation(Generic[C]):
-    """Runs jobs beside the target in child processes, with limits.
+    """Runs jobs with the target in child processes, under limits.
 
     `prepare` imports the target, once, in the importer; what it returns stays there and is the
     first argument of every job. Entering raises ImporterError when the import fails. A job is a
@@ -169,7 +169,7 @@ class Isolation(Generic[C]):
     def as_completed(
         self, job: Job[C, A, R], arguments: Iterable[A]
     ) -> Iterator[tuple[int, Outcome[R]]]:
-        """Like `map`, as they come, each with the position of its argument.
+        """Like `map`, in order of completion, each with the position of its argument.
 
         Arguments are taken only when a worker is free, so they may be endless.
         """
@@ -211,8 +211,8 @@ class Isolation(Generic[C]):
         """A worker that answers many calls and is replaced only when it is lost.
 
         For many small calls, such as the candidates of a minimiser, which may want a shorter time
-        limit: `call_timeout_s` counts where it is below that of `limits`. What one call leaves
-        behind in the target's module the next one finds.
+        limit: `call_timeout_s` counts if it is below that of `limits`. The next call finds what one
+        call leaves behind in the target's module.
         """
         limits = self.limits
         if call_timeout_s is not None:
@@ -295,7 +295,7 @@ def _send(worker: WorkerHandle, call: bytes) -> None:
 
 
 def _that_have_news(importer: Importer, workers: Iterable[WorkerHandle]) -> list[WorkerHandle]:
-    """Those that have answered or are lost; waits until something happens, perhaps elsewhere."""
+    """The workers that have answered or are lost; waits until something happens, perhaps elsewhere."""
     workers = list(workers)
     if all(worker.verdict is None for worker in workers):
         ready = wait([importer.control, *(worker.line for worker in workers)])

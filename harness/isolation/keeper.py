@@ -34,8 +34,8 @@ class Keeper:
     """Starts the keeper, and below it a process that runs `work`, which does not return.
 
     `work` gets the keeper's process id; `output` is the descriptor of the file that both print
-    into. The keeper closes the descriptors in `not_its_own`, which are for the lower one or for
-    this process. Raises OSError where no process can be started.
+    to. The keeper closes the descriptors in `not_its_own`, which are for the lower process or for
+    this one. Raises OSError if no process can be started.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ def _keep(
 
 
 def _begin_below(line: Connection[int, int], bell: tuple[int, int]) -> None:
-    """Undo what is the keeper's alone."""
+    """Undo what only the keeper needs."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
@@ -134,7 +134,7 @@ def _begin_below(line: Connection[int, int], bell: tuple[int, int]) -> None:
 
 
 def _until_the_end(below: int, line: Connection[int, int], bell: int) -> int | None:
-    """The wait status of the process below; None when Poolproof has closed the line before."""
+    """The wait status of the process below; None if Poolproof closed the line first."""
     while True:
         rung = wait([line, bell])
         if bell in rung:

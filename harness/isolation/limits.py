@@ -1,7 +1,7 @@
 """How long a call may take and how much memory a worker may use, and how both are read.
 
-Memory is read from /proc, so the memory limit holds on Linux only; elsewhere only the time limits
-hold, and `Limits.statement` says so. Linux also says how long a process has waited for a processor,
+Memory is read from /proc, so the memory limit works on Linux only; elsewhere only the time limits
+apply, and `Limits.statement` says so. Linux also says how long a process has waited for a CPU,
 which is not the target's time.
 """
 
@@ -77,9 +77,9 @@ class Limits:
 
 
 def memory_in_use_mib(pid: int) -> int:
-    """Memory that a process uses for itself, in MiB; 0 where it cannot be read or has ended.
+    """Memory that a process uses for itself, in MiB; 0 if it cannot be read or has ended.
 
-    Pages of files do not count: the kernel can drop them at any time.
+    File pages do not count: the kernel can drop them at any time.
     """
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
@@ -90,7 +90,7 @@ def memory_in_use_mib(pid: int) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs or sleeps; not one that has ended and was not waited for."""
+    """Whether a process runs or sleeps; False for one that has ended and was not waited for."""
     _, _, rest = _text_of(Path(f"/proc/{pid}/stat")).rpartition(")")
     return bool(rest) and rest.split()[0] not in "ZX"
 
@@ -111,9 +111,9 @@ def is_dying(parent: int) -> bool:
 def waited_for_processor_s(pid: int, proc: Path = _PROC) -> float:
     """How long a process and its children were ready to run while others ran; 0.0 if unknown.
 
-    Of each the main thread. A child may be a program under test, for which the process waits. The
-    second number of /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst), which is
-    brought up to date whenever the thread gets its turn.
+    Only main threads count. A child may be a program under test, for which the process waits. This is
+    the second number of /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst), which is
+    updated whenever the thread gets its turn.
     """
     children = _text_of(proc / f"{pid}/task/{pid}/children").split()
     numbers = [_text_of(proc / f"{one}/schedstat").split() for one in (pid, *children)]
@@ -121,10 +121,10 @@ def waited_for_processor_s(pid: int, proc: Path = _PROC) -> float:
 
 
 def own_time_s(passed_s: float, waited_s: float) -> float:
-    """Of the time that passed, what a process had for itself that waited so long of it.
+    """The part of the elapsed time that a process had for itself, given how long it waited.
 
-    On a machine that is busy with others a call takes long, and is not to blame. A tenth counts in
-    any case: a target that never ends is found on a machine that is always busy, too.
+    On a busy machine a call takes long and is not to blame. A tenth always counts, so that a target
+    that never ends is found even on a machine that is always busy.
     """
     return max(passed_s - max(0.0, waited_s), passed_s / _STARVED_AT_MOST)
 

@@ -1,8 +1,7 @@
-"""What can become of a call that runs in a child process.
+"""How a call that runs in a child process can end.
 
-`Finished` and `Failed` come from the worker itself, the others are what the watchman saw. A worker
-that is lost leaves behind how far it had come and the end of what it printed, the stack of the
-moment included.
+`Finished` and `Failed` come from the worker itself, the others from the watchman. A lost worker
+leaves behind how far it had come and the end of its output, including the stack at that moment.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Finished(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The job raised: a bug of ours, or what is wrong with the target.
+    """The job raised: because of a bug of ours, or of something wrong with the target.
 
     `known_as` is the class of an error that the caller can mend.
     """
@@ -63,14 +62,14 @@ class Failed:
     known_as: type[PoolproofError] | None = None
 
     def raise_if_known(self) -> None:
-        """Raise the error again, with its message, where the caller can mend it."""
+        """Raise the error again, with its message, if the caller can mend it."""
         if self.known_as is not None:
             raise self.known_as(self.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Base of what happens to a worker that did not answer.
+    """Base class for a worker that did not answer.
 
     `progress` counts the beacon's bumps in the call, `mark` is what the job noted last.
     `output_tail` is the end of standard output and standard error.
@@ -87,7 +86,7 @@ class Lost:
     def stack(self) -> list[tuple[Path, int, str]]:
         """(file, line, function) of the job's Python frames at the end, innermost first.
 
-        Empty where the process ended without a word, as os._exit does.
+        Empty if the process ended silently, as with os._exit.
         """
         found: list[tuple[Path, int, str]] = []
         lines = self.output_tail.splitlines()
@@ -120,7 +119,7 @@ class Hung(Lost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfMemory(Lost):
-    """More memory than the limit, in MiB."""
+    """The worker used more memory than the limit, in MiB."""
 
     mib: int
 
@@ -139,7 +138,7 @@ class Died(Lost):
 
     @property
     def how(self) -> str:
-        """Such as "killed by SIGSEGV" or "exited with status 3"."""
+        """How it ended, such as "killed by SIGSEGV" or "exited with status 3"."""
         if self.status < 0:
             return f"killed by {_signal_name(-self.status)}"
         return f"exited with status {self.status}"
@@ -157,7 +156,7 @@ class Died(Lost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooManyProcesses(Lost):
-    """More processes below the worker than the limit."""
+    """More processes ran below the worker than the limit allows."""
 
     number: int
 
@@ -167,7 +166,7 @@ class TooManyProcesses(Lost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked(Lost):
-    """A call returned in a second process: the target forked, and its child went on with us."""
+    """A call returned in a second process: the target forked, and its child returned to our code."""
 
     def sentence(self, what: str) -> str:
         return f"{what} returned in two processes: it forked, and did not end its child"
@@ -177,7 +176,7 @@ class Forked(Lost):
 class Unwatched(Lost):
     """The process that imported the target and watches it ended while the call ran.
 
-    `status` as in `Died`. `alone` says that no other call ran, which may have done it.
+    `status` is as in `Died`. `alone` says that no other call ran that may have done it.
     """
 
     status: int
@@ -193,9 +192,9 @@ Outcome = Finished[R] | Verdict
 
 
 def raise_if_ours(outcome: Outcome[R]) -> Finished[R] | Lost:
-    """What is no finding is raised: a target that cannot be run, or a bug of ours.
+    """Raise what is not a finding: a target that cannot be run, or a bug of ours.
 
-    Raises the job's own error where the caller can mend it, otherwise RuntimeError.
+    Raises the job's own error if the caller can mend it, otherwise RuntimeError.
     """
     if isinstance(outcome, Failed):
         outcome.raise_if_known()

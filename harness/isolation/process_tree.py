@@ -1,8 +1,8 @@
-"""All processes below one, found and ended, whatever they did to get away.
+"""Find and end all processes below one, whatever they did to get away.
 
-A process that starts a session of its own, or whose parent has ended, is in nobody's group and
-would be a child of init. A *subreaper* (Linux, prctl(2)) gets such orphans instead, so that the
-whole tree hangs together. Elsewhere only the session of a worker can be ended as a whole.
+A process that starts a session of its own, or whose parent has ended, is in no known group and would
+become a child of init. A *subreaper* (Linux, prctl(2)) gets such orphans instead, which keeps the
+whole tree together. Elsewhere only the session of a worker can be ended as a whole.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ FINDS_ALL = _LIBC is not None and Path("/proc/self/stat").exists()
 
 
 def adopt_orphans(*, wanted: bool = True) -> None:
-    """Become the parent of every descendant that loses its own, as far as the kernel has it."""
+    """Become the parent of every descendant that loses its own, if the kernel supports it."""
     if _LIBC is not None:  # pragma: no branch - the tests of processes run on Linux
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
 
 
 def children_of(pid: int) -> list[int]:
-    """The children of a process, zombies included; none where that cannot be read.
+    """The children of a process, zombies included; none if that cannot be read.
 
-    Complete only while the children start no others; who ends them looks again.
+    Complete only while the children start no others; a caller that ends them must look again.
     """
     if not _HAS_CHILDREN_FILE:  # pragma: no cover - a kernel without CONFIG_PROC_CHILDREN
         return [child for child, parent in _parents() if parent == pid]
@@ -66,9 +66,9 @@ def descendants_of(pid: int, most: int | None = None) -> list[int]:
 
 
 def end_tree(pid: int) -> None:
-    """Kill a process and everything below it; who waits for the process is the caller's matter.
+    """Kill a process and everything below it; waiting for the process is up to the caller.
 
-    Each is stopped first, so that none can start another while the others are looked for.
+    Each is stopped first, so that none can start another during the search.
     """
     stopped: set[int] = set()
     while True:
@@ -83,7 +83,7 @@ def end_tree(pid: int) -> None:
 
 
 def end_children(but: frozenset[int] = frozenset()) -> None:
-    """End the children of this very process with all that is below them, and wait for them.
+    """End the children of this process with everything below them, and wait for them.
 
     Those in `but` are left alone. What was below one that is killed becomes a child of this
     process, if it adopts orphans, and is then waited for as well.
@@ -98,7 +98,7 @@ def end_children(but: frozenset[int] = frozenset()) -> None:
 
 @contextlib.contextmanager
 def nobody_left_behind() -> Iterator[None]:
-    """What this process starts within the block, and all below it, ends with the block."""
+    """End at the end of the block what this process starts in it, and everything below that."""
     before = frozenset(children_of(os.getpid()))
     adopt_orphans()
     try:

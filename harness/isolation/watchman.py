@@ -1,9 +1,9 @@
 """The importer's side: imports the target, then forks workers, watches, kills and reaps them.
 
-The caller may be busy with a result for any time; the limits hold all the same, because the
+The caller may be busy with a result for any length of time; the limits still hold, because the
 process that imported the target is the one that watches. A worker's time runs only while a call
-is running and while the watchman itself is awake, so that no worker is blamed for a suspended or
-overloaded machine.
+is running and the watchman itself is awake, so no worker is blamed for a suspended or overloaded
+machine.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TargetImported:
 
 @dataclass(frozen=True, slots=True)
 class ForkWorker:
-    """To the watchman: a new worker, please; its line and its output follow as descriptors."""
+    """Asks the watchman for a new worker; its line and its output follow as descriptors."""
 
     slot: int
     call_timeout_s: float
@@ -77,7 +77,7 @@ class ForkWorker:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """To the watchman: this worker is not needed any more."""
+    """Tells the watchman that this worker is not needed any more."""
 
     slot: int
 
@@ -120,7 +120,7 @@ def import_and_watch(
 
 @dataclass(slots=True)
 class _Child:
-    """A worker as the watchman sees it: how far it was, and for how long it has stood there."""
+    """A worker as the watchman sees it: how far it was, and how long it has been there."""
 
     pid: int
     order: ForkWorker
@@ -155,7 +155,7 @@ class _Watchman:
         signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Until the caller closes the line; then nobody is left alive."""
+        """Serve until the caller closes the line; then leave no process alive."""
         try:
             looked_at = time.monotonic()
             while True:
@@ -254,7 +254,7 @@ class _Watchman:
             self._lose(child, Hung(seconds=child.order.call_timeout_s))
 
     def _lose(self, child: _Child, verdict: Verdict | None) -> None:
-        """Kill a worker: for the verdict, or because nobody needs it any more."""
+        """Kill a worker: for the verdict, or because it is not needed any more."""
         if isinstance(verdict, Hung | OutOfMemory):
             # Not of who multiplies: each moment makes it more.
             print_stack(child.pid, child.output)

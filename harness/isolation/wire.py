@@ -30,7 +30,7 @@ Job = Callable[[C, A, Beacon], R]
 
 
 def request(job: Job[Any, A, Any], argument: A) -> bytes:
-    """A call as bytes. Raises TypeError for a job that is no function of a module."""
+    """A call as bytes. Raises TypeError for a job that is not a function of a module."""
     try:
         pickle.dumps(job)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -41,7 +41,7 @@ def request(job: Job[Any, A, Any], argument: A) -> bytes:
 
 
 def answer(received: bytes, context: Any, beacon: Beacon, memory_mib: int) -> bytes:
-    """Carry out a call; the outcome as bytes. Lets SystemExit and the like pass."""
+    """Carry out a call; return the outcome as bytes. Lets SystemExit and similar exceptions pass."""
     outcome: Outcome[Any]
     try:
         job, argument = pickle.loads(received)  # noqa: S301 - from our own parent
@@ -69,7 +69,7 @@ def failure(error: BaseException) -> Failed:
 
 
 def read_answer(received: bytes) -> Outcome[Any]:
-    """The outcome out of what a worker sent."""
+    """Read the outcome from what a worker sent."""
     try:
         outcome: Outcome[Any] = _OnlyKnownClasses(io.BytesIO(received)).load()
     except Exception as error:

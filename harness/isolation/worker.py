@@ -1,8 +1,8 @@
 """A worker: the process in which the target is called, together with the harness around it.
 
-It answers one call after the other until its caller closes the line. Whatever would end a plain
-Python process (SystemExit, KeyboardInterrupt, os._exit, a signal) ends it in the same way, which
-is then the outcome of the call.
+It answers one call after another until its caller closes the line. Whatever would end a plain
+Python process (SystemExit, KeyboardInterrupt, os._exit, a signal) ends it in the same way, and that
+is the outcome of the call.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def work(
 
 
 def _know_copies(beacon: Beacon) -> None:
-    """Let a process that the target forks, and that comes back to us, end there and then."""
+    """Make a process that the target forks, and that returns to our code, end at once."""
     worker, progress = os.getpid(), 0
 
     def before() -> None:
@@ -71,7 +71,7 @@ def _know_copies(beacon: Beacon) -> None:
 
 
 def leave_as_python_does(error: BaseException) -> NoReturn:
-    """End the process as an exception that nobody catches ends it."""
+    """End the process as an uncaught exception does."""
     code = error.code if isinstance(error, SystemExit) else 1
     if code is None:
         code = 0
