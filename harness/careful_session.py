@@ -2,10 +2,10 @@
 
 The careful session of a pool has two more judges. One keeps every list that the target answered and
 compares it after each later command; ids must be integers, not objects that merely compare equal.
-The other looks at a second instance, which was used a little and must not change while the first one
-is driven. All of this costs several times as much as an ordinary step, and violations show early, so
-some runs are careful and most are not. An ordinary session only empties the lists that it was given:
-that changes nothing for a target that keeps a copy.
+The other looks at a second instance, which was used a little and must not change while the first
+one is driven. All of this costs several times as much as an ordinary step, and violations show
+early, so some runs are careful and most are not. An ordinary session only empties the lists that it
+was given: that changes nothing for a target that keeps a copy.
 
 The careful session of a manager has a second instance, which is never called and must not change.
 Managers store state in class attributes, module globals and default arguments; two of them in one
@@ -50,7 +50,8 @@ ONE_AT_A_TIME = "the target serves one instance at a time: what two of them shar
 def no_second_instance(error: BaseException) -> str:
     """The remark on a target of which no second instance can be built.
 
-    A server builds only one, so this is not a finding. Every other run shows whether one can be built.
+    A server builds only one, so this is not a finding. Every other run shows whether one can be
+    built.
     """
     return (
         f"building a second instance beside the first raised {class_name(error)}: what two of them "
@@ -131,7 +132,7 @@ class CarefulAnswerJudge(AnswerJudge):
         )
 
     def require_own_equality(self, answered: str, item: Any) -> None:
-        """Raises ViolationError for an object that equals everything, if that is not an id at all."""
+        """Raises ViolationError for an object that equals everything and is not an id."""
         if item is not None and _is_true(item == _NOTHING):
             raise ViolationError(
                 no_plain_id(answered, shown(item), "an object that equals everything")

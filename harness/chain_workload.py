@@ -146,8 +146,8 @@ class ChainWorkload(PoolWorkload):
     def around_a_reset(self) -> Iterator[Command]:
         """Publish blocks, free them, reset the index, and publish the same blocks again.
 
-        If a pool keeps something of a block over a reset, it shows in that block's next key. By chance
-        alone, few blocks are free and carry parts of chains when an index is emptied.
+        If a pool keeps something of a block over a reset, it shows in that block's next key. By
+        chance alone, few blocks are free and carry parts of chains when an index is emptied.
         """
         yield from self._publish_some()
         yield from self.give_everything_back()

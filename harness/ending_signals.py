@@ -74,7 +74,7 @@ def ending_signals_raise() -> Iterator[None]:
 
 @contextmanager
 def signals_wait() -> Iterator[None]:
-    """Finish what must not be left half done: a signal that arrives meanwhile is raised at the end."""
+    """Protect what must not be left half done: signals that arrive are raised at the end."""
     _held.depth += 1
     try:
         yield

@@ -1,9 +1,9 @@
 """What kind of failure a violation is; accepted findings are compared by it.
 
 Two failures are of one kind if the same invariant breaks, equally badly, after the same operation,
-and, if that was misuse, by the same misuse with the same outcome. Collecting, minimising and replacing
-traces by shorter ones must not change the kind: otherwise one accepted bug would hide another that is
-worse.
+and, if that was misuse, by the same misuse with the same outcome. Collecting, minimising and
+replacing traces by shorter ones must not change the kind: otherwise one accepted bug would hide
+another that is worse.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Fingerprints: a name for a finding that is the same for every seed and every choice of ids.
 
-It covers the kind of failure (`failure_kind.py`) and the normalised minimal trace: blocks and hashes
-are renamed by first appearance, sentences and set-up are left out. Renaming must not merge two bugs,
-so the fingerprint keeps what is special about a hash, the size of a pool that must be large, and the
-layout of a manager.
+It covers the kind of failure (`failure_kind.py`) and the normalised minimal trace: blocks and
+hashes are renamed by first appearance, sentences and set-up are left out. Renaming must not merge
+two bugs, so the fingerprint keeps what is special about a hash, the size of a pool that must be
+large, and the layout of a manager.
 """
 
 from __future__ import annotations

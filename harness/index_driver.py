@@ -68,7 +68,7 @@ class IndexCampaign:
         )
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
-        """Carry out run number `number`; `announce` is called with each command before it is applied."""
+        """Carry out run number `number`; `announce` gets each command before it is applied."""
         setup, plan = self.setup(number), self.plan(number)
         try:
             session = IndexSession(self.make(plan.num_blocks, True), plan.num_blocks, self.profile)

@@ -165,7 +165,7 @@ def small_index_plan(choices: Choices, hash_bytes: int | None = None) -> IndexPl
 def production_index_plan(
     sizes: ProductionSizes, seed: int, number: int, hash_bytes: int | None = None
 ) -> IndexPlan:
-    """As in a server: thousands of keys; in every second long run, thousands of blocks for few keys.
+    """As in a server: thousands of keys or, in every second long run, thousands of blocks.
 
     Block ids go beyond those of pools, which cost memory: an index has only the ids it is given.
     """

@@ -138,7 +138,7 @@ class AdmissionJudge:
     def _judge_refusal(
         self, command: Command, sequence: SequenceState, cached: int, answer: str
     ) -> None:
-        """"Later" or "never" is wrong for what fits, and so is one in place of the other."""
+        """What fits must get neither "later" nor "never", and neither may replace the other."""
         if answer not in ("later", "never"):
             expected = 'a number of cached tokens, "later" or "never"'
             raise ViolationError(meaningless_answer(command, answer, expected))

@@ -1,9 +1,9 @@
 """Drives a manager with block sizes other than the usual one, from one token to 256.
 
-All other runs have blocks of a few tokens, where most bugs have their shortest trace. Some bugs need
-a longer block: a key of the first eight tokens is right for blocks of four, an offset in a block may
-be stored in too few bits, and a shift may divide by a size that is not a power of two. Engines run
-blocks of 1 (SGLang), 16 (vLLM) and 256 tokens (nano-vLLM).
+All other runs have blocks of a few tokens, where most bugs have their shortest trace. Some bugs
+need a longer block: a key of the first eight tokens is right for blocks of four, an offset in a
+block may be stored in too few bits, and a shift may divide by a size that is not a power of two.
+Engines run blocks of 1 (SGLang), 16 (vLLM) and 256 tokens (nano-vLLM).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class BlockSizesCampaign:
         return self._campaign(number).setup(number)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
-        """Carry out run number `number`; `announce` is called with each command before it is applied."""
+        """Carry out run number `number`; `announce` gets each command before it is applied."""
         return self._campaign(number).run(number, announce)
 
     def _campaign(self, number: int) -> ManagerCampaign:

@@ -106,7 +106,7 @@ class ManagerCampaign:
         return max(_USUAL_MOST, 6 * len(sizes), wanted)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
-        """Carry out run number `number`; `announce` is called with each command before it is applied."""
+        """Carry out run number `number`; `announce` gets each command before it is applied."""
         return self.run_from(self.setup(number), announce)
 
     def run_from(

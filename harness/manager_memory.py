@@ -90,9 +90,9 @@ class ManagerMemory:
     def read(self, sequence: SequenceState, num_computed_now: int = 0) -> None:
         """Read what a sequence's attention needs. Reports a misread.
 
-        That is for the positions computed now, or, if there are none, for its next token: before the
-        worker computes that one it learns what has changed, so the target's own table counts. If a
-        table wraps around over a window, one step may have overwritten what it read.
+        That is for the positions computed now, or, if there are none, for its next token: before
+        the worker computes that one it learns what has changed, so the target's own table counts.
+        If a table wraps around over a window, one step may have overwritten what it read.
         """
         first = sequence.num_computed
         tables = self._tables(sequence) if num_computed_now else sequence.tables
@@ -116,8 +116,8 @@ class ManagerMemory:
     ) -> Misread | None:
         """The first of the positions up to `end` that holds something else.
 
-        Positions are read again only if the table differs or one of its blocks was written since, so
-        that the cost of a step depends on what it changes and not on the length of all prompts.
+        Positions are read again only if the table differs or one of its blocks was written since,
+        so that the cost of a step depends on what it changes and not on the length of all prompts.
         """
         size, place = self._model.block_sizes[group], (sequence.seq_id, group)
         before, count = self._verified.get(place, (table, 0))

@@ -1,10 +1,10 @@
 """Runs of a manager at the sizes that servers have: long scripts, each about one thing.
 
-A usual run has three to twelve blocks and five sequences. These scripts drive what shows only beyond
-that: prompts of hundreds of blocks, hundreds of sequences and of forks, tokens over the whole range
-of their ids and prompts that bad keys confuse (`token_collisions.py`), rows that reach the declared
-width, one refusal hundreds of times, and long runs. Each script is drawn from its seed and gives only
-legal commands; the session checks them like all others.
+A usual run has three to twelve blocks and five sequences. These scripts drive what shows only
+beyond that: prompts of hundreds of blocks, hundreds of sequences and of forks, tokens over the
+whole range of their ids and prompts that bad keys confuse (`token_collisions.py`), rows that reach
+the declared width, one refusal hundreds of times, and long runs. Each script is drawn from its seed
+and gives only legal commands; the session checks them like all others.
 """
 
 from __future__ import annotations

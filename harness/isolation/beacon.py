@@ -1,7 +1,7 @@
 """Counters in shared memory: a job shows its progress at the cost of one addition.
 
-One worker writes a beacon; the watchman and the caller read it. Nothing is locked, because each cell
-has one writer and a torn read only delays a verdict by one look.
+One worker writes a beacon; the watchman and the caller read it. Nothing is locked, because each
+cell has one writer and a torn read only delays a verdict by one look.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ def _send(worker: WorkerHandle, call: bytes) -> None:
 
 
 def _that_have_news(importer: Importer, workers: Iterable[WorkerHandle]) -> list[WorkerHandle]:
-    """The workers that have answered or are lost; waits until something happens, perhaps elsewhere."""
+    """Wait until something happens, perhaps elsewhere; the workers that answered or are lost."""
     workers = list(workers)
     if all(worker.verdict is None for worker in workers):
         ready = wait([importer.control, *(worker.line for worker in workers)])

@@ -111,9 +111,9 @@ def is_dying(parent: int) -> bool:
 def waited_for_processor_s(pid: int, proc: Path = _PROC) -> float:
     """How long a process and its children were ready to run while others ran; 0.0 if unknown.
 
-    Only main threads count. A child may be a program under test, for which the process waits. This is
-    the second number of /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst), which is
-    updated whenever the thread gets its turn.
+    Only main threads count. A child may be a program under test, for which the process waits. This
+    is the second number of /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst),
+    which is updated whenever the thread gets its turn.
     """
     children = _text_of(proc / f"{pid}/task/{pid}/children").split()
     numbers = [_text_of(proc / f"{one}/schedstat").split() for one in (pid, *children)]

@@ -166,7 +166,7 @@ class TooManyProcesses(Lost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked(Lost):
-    """A call returned in a second process: the target forked, and its child returned to our code."""
+    """A call returned in a second process: the target forked, and its child came back to us."""
 
     def sentence(self, what: str) -> str:
         return f"{what} returned in two processes: it forked, and did not end its child"

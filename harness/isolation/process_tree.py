@@ -1,8 +1,8 @@
 """Find and end all processes below one, whatever they did to get away.
 
-A process that starts a session of its own, or whose parent has ended, is in no known group and would
-become a child of init. A *subreaper* (Linux, prctl(2)) gets such orphans instead, which keeps the
-whole tree together. Elsewhere only the session of a worker can be ended as a whole.
+A process that starts a session of its own, or whose parent has ended, is in no known group and
+would become a child of init. A *subreaper* (Linux, prctl(2)) gets such orphans instead, which keeps
+the whole tree together. Elsewhere only the session of a worker can be ended as a whole.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def request(job: Job[Any, A, Any], argument: A) -> bytes:
 
 
 def answer(received: bytes, context: Any, beacon: Beacon, memory_mib: int) -> bytes:
-    """Carry out a call; return the outcome as bytes. Lets SystemExit and similar exceptions pass."""
+    """Carry out a call; return the outcome as bytes. SystemExit and its like are not caught."""
     outcome: Outcome[Any]
     try:
         job, argument = pickle.loads(received)  # noqa: S301 - from our own parent
