@@ -57,7 +57,7 @@ class Served:
 
 
 def why_no_attention(about: Description, options: CertifyOptions) -> str | None:
-    """Why the stage is left out; None where it runs."""
+    """Why the stage is left out; None if it runs."""
     if "torch" in missing_packages():
         return "torch is not installed"
     if about.can is None:
@@ -79,7 +79,7 @@ def attention_stage(
     progress: StageProgress,
     kinds: list[RunKind],
 ) -> list[StageResult]:
-    """The stage, or nothing where it is left out; what breaks goes to the collector."""
+    """Run the stage, unless it is left out; violations go to the collector."""
     able = [kind for kind in kinds if kind not in driving.lost and _can_be_served(about, kind)]
     if why_no_attention(about, options) is not None or not able:
         return []
@@ -130,7 +130,7 @@ def _can_be_served(about: Description, kind: RunKind) -> bool:
 
 
 def _has_paged_groups(profile: ManagerProfile) -> bool:
-    """Chunked attention and recurrent states are nothing that a paged kernel reads."""
+    """No paged kernel reads chunked attention or recurrent states."""
     return all(group.kind in ("full", "sliding") for group in profile.groups)
 
 

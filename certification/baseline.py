@@ -1,8 +1,8 @@
 """The baseline: a certificate of an earlier commit whose findings do not fail this one.
 
-It accepts what it shows and no more: a finding that agrees in name and kind, of the same target,
-judged under the same promises. A kernel's certificate can be a baseline as well; the name of a
-finding about a kernel tells what it needs, so its promises are not compared.
+It accepts only what it shows: a finding that agrees in name and kind, of the same target, judged
+under the same promises. A kernel's certificate can be a baseline as well; the name of a finding
+about a kernel says what it needs, so its promises are not compared.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Baseline:
         return target == self.target and promises in self.forms.get(identity, ())
 
     def notes(self, target: str) -> tuple[str, ...]:
-        """What has to be said where the baseline does not fit the run."""
+        """What to say if the baseline does not fit the run."""
         if self.target in (None, target):
             return ()
         return (f"the baseline is of {self.target}, so nothing in it counts for {target}",)
@@ -98,9 +98,9 @@ def _read_json(path: Path) -> Any:
 
 
 def baseline_of(certificate: Certificate, *, renamed: bool = False) -> Baseline:
-    """What the certificate shows; `renamed` gives each form the name that it has today.
+    """The baseline that the certificate gives; `renamed` gives each form its present name.
 
-    Misuse of which an older certificate does not say the kind agrees with nothing.
+    If an older certificate does not give the kind of misuse, that misuse agrees with nothing.
     """
     forms: dict[Identity, frozenset[Profile | None]] = {}
     for finding in certificate.findings:
@@ -113,5 +113,5 @@ def baseline_of(certificate: Certificate, *, renamed: bool = False) -> Baseline:
 
 
 def promises_of(finding: Finding) -> Profile:
-    """The profile that the finding was judged under; what was assumed counts as said."""
+    """The profile that the finding was judged under; assumed rows count as declared."""
     return replace(finding.trace.profile, assumed=())

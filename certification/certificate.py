@@ -42,7 +42,7 @@ class CertificateError(PoolproofError, ValueError):
 
 
 class StageOutcome(enum.Enum):
-    """What became of one stage."""
+    """The outcome of one stage."""
 
     HOLDS = "holds"
     REFUSED = "refused"
@@ -51,7 +51,7 @@ class StageOutcome(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What became of the whole, with the exit status that says so."""
+    """The outcome of the whole certification, with its exit status."""
 
     HOLDS = "holds"
     REFUSED = "refused"
@@ -65,7 +65,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageResult:
-    """One driver at one level: what it did and what came of it.
+    """One driver at one level: what it did, and with what result.
 
     `level` is "queue", "pool", "events" ...; `stage` the driver's name, such as "random driver".
     `facts_required` are the named situations that must have occurred for a pass to mean anything.

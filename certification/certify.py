@@ -2,8 +2,8 @@
 
 The order is fixed and so are the budgets (`depths.py`): look at the target, check the ruler, drive
 every level that it has (Hypothesis's machines first, then the plain driver), visit every state of
-small scopes, then see which methods were never called. Whether the findings fail the run is
-decided by `verdict.py`.
+small scopes, then see which methods were never called. `verdict.py` decides whether the findings
+fail the run.
 
 It also states what the certificate does not cover, so that a pass is never read as more than it
 is.
@@ -192,7 +192,7 @@ class _Certification:
         return certificate
 
     def _cut_short(self, about: Description, driving: Driving, why: str) -> Certificate:
-        """What was found until the run ended too early, which concludes nothing."""
+        """What was found before the run ended too early; it concludes nothing."""
         self._progress.end()
         number = len(driving.collector.findings)
         rest = StageResult(

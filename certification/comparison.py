@@ -1,8 +1,8 @@
 """Compares two targets on one tape: where they first differ, and whether a profile explains it.
 
 Both are driven together (targets/paired.py), under the profile of the first; then each alone under
-its own. What differs while both hold is explained by the rows in which their profiles differ, or
-is a choice that the profile leaves open.
+its own. If they differ while both hold, the rows in which their profiles differ explain it, or the
+profile leaves the choice open.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ RUNS_PER_CHUNK = 100
 class Bounds:
     """A scope whose states are all visited: blocks without the null block, hashes, references.
 
-    `wide`: calls for two blocks and misuse are tried as well. `unreduced`: every state, and not
-    one of each orbit.
+    `wide` also tries calls for two blocks and misuse. `unreduced` visits every state instead of one
+    per orbit.
     """
 
     num_blocks: int
@@ -40,7 +40,7 @@ class Sequences:
     """All sequences of up to `max_commands` commands on 3 usable blocks.
 
     Allocations of up to `max_count` blocks, lists of up to `max_list`, and so many hashes. A target
-    whose states never repeat has no end of them: after `most_steps` commands the stage ends.
+    whose states never repeat has endless states: after `most_steps` commands the stage ends.
     """
 
     max_commands: int
@@ -79,7 +79,7 @@ class Budget:
     def production_of(
         self, kind: RunKind, kinds: Sequence[RunKind]
     ) -> ProductionSizes | ManagerSizes | None:
-        """The sizes of servers for one of these kinds of runs; None where it has none.
+        """The sizes of servers for one of these kinds of runs; None if it has none.
 
         The layouts of a manager share what there is for managers.
         """

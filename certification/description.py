@@ -49,7 +49,7 @@ class LayoutDescription:
     takes_hash: bool = False
     """Whether the manager lets its hash be replaced (`use_hash`)."""
     block_sizes: tuple[int, ...] = ()
-    """With how many tokens a block it can be built beside the usual number, of those tried."""
+    """The block sizes tried, besides the usual one, with which it can be built, in tokens."""
     refused_block_sizes: tuple[int, ...] = ()
     """The others of those, with which building it raised something."""
 
@@ -114,8 +114,8 @@ class Description:
 def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
     """Look at the target through one small instance. Raises TargetError if it cannot be run.
 
-    With what became of a worker that was `lost` in here before, nothing is built again: that loss
-    is what building the target does, and a manager's layouts show theirs when they are driven.
+    Given the outcome of a worker that was `lost` here before, nothing is built again: building the
+    target causes that loss, and a manager's layouts show theirs when they are driven.
     """
     beacon.bump()
     can, can_chained, unbuilt = None, None, None
@@ -174,7 +174,7 @@ def _parts_of(target: Target) -> dict[Level, PartDescription]:
 
 
 def before_any_command(about: Target | Description) -> Trace:
-    """The trace of a target that was only to be constructed."""
+    """The trace of a target that was only constructed."""
     return Trace(
         target=about.name,
         level=about.level,
@@ -189,7 +189,7 @@ def before_any_command(about: Target | Description) -> Trace:
 def _describe_layout(layout: ManagerLayout, lost: Lost | None, beacon: Beacon) -> LayoutDescription:
     """One layout, by an instance of it. Raises TargetError for a manager that lacks a method.
 
-    What the manager raises itself it raises again when it is driven, and is a finding then.
+    Errors of the manager itself come again when it is driven, and are findings then.
     """
     can, takes_hash = None, False
     if layout.make is not None and lost is None:
@@ -216,9 +216,9 @@ def _describe_layout(layout: ManagerLayout, lost: Lost | None, beacon: Beacon) -
 
 
 def _block_sizes(layout: ManagerLayout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sizes of blocks beside the usual one with which it can be built, and with which it cannot.
+    """Block sizes, besides the usual one, with which it can be built, and with which it cannot.
 
-    No contract says which sizes a manager must take, so that refusing one is no finding.
+    No contract says which sizes a manager must take, so refusing one is not a finding.
     """
     if layout.make_of is None:
         return (), ()

@@ -1,11 +1,11 @@
 """Drives one target at every level that it has, and collects what breaks.
 
-First Hypothesis's state machines, side by side, then the plain driver in chunks. A worker that is
-lost on the way is a finding like any other. Which stages there are and what a certificate says
-about them is decided in `certify.py`.
+First Hypothesis's state machines, in parallel, then the plain driver in chunks. A worker that is
+lost on the way is a finding like any other. `certify.py` decides which stages there are and what a
+certificate says about them.
 
-Which kinds of runs there are, and which layouts are left out, is decided from what was seen of the
-target and from what the user asked for.
+The kinds of runs, and the layouts that are left out, follow from what was seen of the target and
+from what the user asked for.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def kinds_of(about: Description, options: CertifyOptions) -> list[RunKind]:
 
 
 def layout_notes(about: Description) -> list[str]:
-    """In what the profiles of layouts differ from the one printed; blocks that they do not take."""
+    """How the profiles of layouts differ from the one printed, and block sizes that they refuse."""
     first = about.profile.to_json()
     notes = []
     for layout in about.layouts:
@@ -119,8 +119,8 @@ def described(executor: Executor[Target]) -> Description:
 class Driving:
     """The stages of one certification; `stages` and `collector` hold what they showed.
 
-    `lost` are the kinds of runs that cost a worker: each further run could cost a time limit
-    more, so they are not driven on.
+    `lost` are the kinds of runs that cost a worker: each further run could cost another time
+    limit, so they are not continued.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Driving:
             yield lost
 
     def new_collector(self) -> FindingCollector:
-        """An empty collector that works beside this certification's target."""
+        """An empty collector that works on this certification's target."""
         api = self._options.api
         return FindingCollector(
             self.one,
@@ -269,7 +269,7 @@ class Driving:
     def _drive_randomly(self, kind: RunKind) -> None:
         """The plain driver; a few more chunks after the first failure, then it stops.
 
-        What may be accepted does not stop it: something else may be broken as well.
+        A failure that may be accepted does not stop it: something else may be broken as well.
         """
         chunks, required = self._chunks_of(kind), _required(kind, self._about)
         stage = kind.stage if kind.production else f"{kind.stage}, plain driver"
@@ -343,7 +343,7 @@ class Tally:
         return _kind_of(trace) in self._accepted
 
     def add(self, result: ChunkResult) -> None:
-        """Take in what a chunk did."""
+        """Add what a chunk did."""
         self.num_steps += result.num_steps
         self.num_runs += result.num_runs
         self.num_failing_runs += result.num_failing_runs
@@ -362,8 +362,8 @@ class Tally:
     def traces(self) -> Iterator[tuple[Trace, int]]:
         """The traces to look into, each with the number of runs that it stands for.
 
-        Of a kind the shortest. Behind one that may be accepted another bug of its kind may hide,
-        so of such a kind the shortest of several chunks.
+        The shortest of each kind. A failure that may be accepted can hide another bug of its kind,
+        so such a kind gets the shortest of several chunks.
         """
         for kind, traces in self._shortest.items():
             most = _MOST_OF_AN_ACCEPTED_KIND if kind in self._accepted else 1
@@ -391,7 +391,7 @@ class Tally:
             yield trace, self._runs_of_kind[kind]
 
     def note(self, kind: RunKind, seconds: float) -> str:
-        """What there is to say of it in a certificate."""
+        """The note for the certificate."""
         if self.failed:
             note = f"{self.num_failing_runs} of {self.num_runs} runs failed"
             return f"{note}; stopped early" if self.is_refused else note

@@ -1,13 +1,13 @@
 """The exhaustive stages of a certification: every state of small scopes, every command in each.
 
-Which scopes there are is in `depths.py`. What is explored is the reference; what is executed, in
-every state that was found, is the target. Reached means: the target was in that state, and every
-command of the alphabet was executed there and compared.
+`depths.py` has the scopes. The reference is explored; the target is executed, in every state that
+was found. Reached means: the target was in that state, and every command of the alphabet was
+executed there and compared.
 
-Of a manager it is every workload of up to so many commands, layout by layout. Two searches per
-layout, both breadth first over a tiny alphabet (`exploration/grammars.py`): one with every verb,
-one over prompts that differ in what tells prompts apart. Every read is compared with shadow
-memory. A bound on states ends a search; what it had covered by then is stated.
+For a manager it is every workload of up to so many commands, layout by layout. Each layout gets two
+searches, both breadth first over a tiny alphabet (`exploration/grammars.py`): one with every verb,
+one over prompts that differ in what distinguishes prompts. Every read is compared with shadow
+memory. A bound on states ends a search; the stage states what it had covered by then.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class ExploringManager:
         layout: LayoutDescription,
         ended: Outcome[ShortestResult],
     ) -> _Part:
-        """What one search showed; what broke goes to the collector."""
+        """The result of one search; violations go to the collector."""
         self._progress.advance(1)
         setup = job.trace(self._name, layout.profile, layout.block_size)
         outcome = raise_if_ours(ended)
@@ -212,7 +212,7 @@ class ExploringManager:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one of the two searches of a stage did."""
+    """The result of one of the two searches of a stage."""
 
     note: str
     failed: bool

@@ -1,6 +1,6 @@
 """Every state of one scope, or every workload, on a target itself.
 
-The same stages as in a certification, with bounds of the user's choice and nothing around them.
+The same stages as in a certification, with bounds of the user's choice and nothing else.
 """
 
 from __future__ import annotations

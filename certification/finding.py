@@ -1,8 +1,8 @@
 """A finding: one violation with its shortest known trace, and what is known around it.
 
-Its fingerprint is the same for every seed and every naming of the blocks; how it is computed is
-the harness's business. How a finding reads on paper is in `finding_report.py`, which findings are
-forms of one bug in `finding_groups.py`.
+Its fingerprint is the same for every seed and every naming of the blocks; the harness computes it.
+`finding_report.py` lays a finding out as text; `finding_groups.py` decides which findings are forms
+of one bug.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Finding", "FindingStatus", "Identity", "PublicBug"]
 
 
 class FindingStatus(enum.Enum):
-    """Whether a finding fails the run: a known one and one of the baseline do not."""
+    """Whether a finding fails the run: known findings and those of the baseline do not."""
 
     NEW = "new"
     KNOWN = "known"
@@ -39,7 +39,7 @@ class PublicBug:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a finding is known by again: its name, and the kind of failure that it is."""
+    """How a finding is recognised again: by its name and its kind of failure."""
 
     fingerprint: str
     kind: FailureKind
@@ -76,12 +76,12 @@ class Finding:
 
     @property
     def identity(self) -> Identity:
-        """What it is known by again."""
+        """How it is recognised again."""
         return Identity(self.fingerprint, self.kind)
 
     @property
     def identities(self) -> frozenset[Identity]:
-        """What it is known by again in each of its forms."""
+        """How it is recognised again in each of its forms."""
         return frozenset(form.identity for form in self.each_form)
 
     @property
@@ -131,7 +131,7 @@ class Finding:
     def begins_at(self) -> dict[str, int]:
         """The sizes beyond those of small runs that the minimal trace still has.
 
-        Each was made as small as the search could make it: with less, it was not seen to fail.
+        The search made each as small as it could: with less, no failure was seen.
         """
         return beyond_small(Extent.of_run(self.trace, self.trace.commands))
 

@@ -1,8 +1,8 @@
 """From failing traces to findings: minimised, confirmed to be short, named, each once.
 
-The same bug is met by many runs and by several drivers. Each trace is minimised; then a
-breadth-first search looks for a shorter one and, where it gets that far, replaces it by the first
-of the shortest, so that the fingerprint does not depend on who found it.
+Many runs and several drivers meet the same bug. Each trace is minimised; then a breadth-first
+search looks for a shorter one and, if it gets that far, replaces it by the first of the shortest,
+so that the fingerprint does not depend on which run found it.
 
 A finding also says which public bugs it is like. Every planted public bug has its forms in
 `bug_forms.json`: what its minimised traces do, and what they show. A finding is like a bug only if
@@ -142,7 +142,7 @@ def _pool_steps(trace: Trace) -> Iterator[str]:
 
 
 def _manager_steps(trace: Trace) -> Iterator[str]:
-    """Each command with its sequences renamed, and with what its prompt has beside tokens."""
+    """Each command with its sequences renamed, and with what its prompt has besides tokens."""
     names: dict[int, int] = {}
     for command in trace.commands:
         sequences = [getattr(command, f) for f in ("seq_id", "child_id") if hasattr(command, f)]
@@ -177,7 +177,7 @@ class Search:
 
 
 class Bumped(Protocol):
-    """Hears of each try, as a beacon does."""
+    """Is told of each try, like a beacon."""
 
     def bump(self) -> None: ...
 
@@ -202,10 +202,10 @@ def search_shortest(target: Target, task: Search, beacon: Bumped) -> ShortestRes
 
 
 class RunsOne(Protocol):
-    """Runs one job in a worker beside the target."""
+    """Runs one job in a worker that holds the target."""
 
     def __call__(self, job: Job[Target, A, R], argument: A, /) -> Finished[R] | Lost:
-        """What became of it; what a job raises is raised."""
+        """Return the outcome; raise what the job raised."""
         ...
 
 
@@ -240,7 +240,7 @@ class FindingCollector:
         return frozenset(finding.kind for finding in self._findings.values())
 
     def add(self, stage: str, trace: Trace, runs_seen: int = 1) -> None:
-        """Take in a failing trace that a stage met."""
+        """Add a failing trace that a stage met."""
         assert trace.violation is not None
         minimal = self._without_chains(self._minimised(trace))
         assert minimal.violation is not None
@@ -266,7 +266,7 @@ class FindingCollector:
         )
 
     def add_lost(self, stage: str, trace: Trace) -> None:
-        """Take in a trace that cost its worker and has been minimised as far as is affordable."""
+        """Add a trace that cost its worker and has been minimised as far as is affordable."""
         assert trace.violation is not None
         fingerprint = fingerprint_of(trace)
         if fingerprint in self._findings:
@@ -293,7 +293,7 @@ class FindingCollector:
         return replace(trace, fingerprint=fingerprint, options=options)
 
     def _watched(self, trace: Trace) -> Trace:
-        """The trace with what a manager showed; as it is where that cannot be had."""
+        """The trace with what a manager showed; unchanged if that is not available."""
         if not trace.level.has_sequences:
             return trace
         outcome = self._run(watch_trace, trace)
@@ -308,7 +308,7 @@ class FindingCollector:
         return trace if minimal.violation is None else minimal
 
     def _about_hash_lengths(self, trace: Trace) -> str:
-        """How to say that hashes have one length, where the target raised because of that alone."""
+        """How to declare that hashes have one length, if the target raised only because of that."""
         assert trace.violation is not None
         length = length_of_hashes(trace)
         if trace.violation.invariant != "CRASH" or length is None:
@@ -340,7 +340,7 @@ class FindingCollector:
         return trace if again is None else replace(plain, violation=again)
 
     def _shortest(self, trace: Trace) -> tuple[Trace, str]:
-        """The first of the shortest traces where the search gets there, and what is known."""
+        """The first of the shortest traces if the search gets there, and what is known."""
         level = LEVELS[trace.level]
         why_not = level.why_not_searched(trace)
         if why_not is not None:

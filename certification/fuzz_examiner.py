@@ -1,10 +1,9 @@
-"""What a campaign learns about a failing run from the target: the culprit, and the smallest trace.
+"""Asks the target about a campaign's failing run: which command did it, and the smallest trace.
 
-As a certification does, but in pieces that end by the clock, since a campaign has a time to keep;
-every attempt runs in a worker that may be lost.
+It works like a certification, but in pieces that end by the clock, since a campaign has a time
+budget; every attempt runs in a worker that may be lost.
 
-Of a worker that was lost the tape is run again with a journal, which tells the command that did
-it.
+If a worker was lost, its tape is run again with a journal, which shows the command that did it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class LostTape:
 
 
 def culprit_of(executor: Executor[LoadedTarget], lost_tape: LostTape, lost: Lost) -> Trace:
-    """The trace of the lost run, ending in the violation that stands for the loss."""
+    """The trace of the lost run, ending in the violation that represents the loss."""
     settings = lost_tape.settings
     setup = Trace(
         target=settings.target,
@@ -98,7 +97,7 @@ class _Within:
 
 
 class _OutOfTimeError(BaseException):
-    """Nothing of a target's may catch it."""
+    """No code of a target may catch it."""
 
 
 class _Clocked:
@@ -134,7 +133,7 @@ def _search_within(target: Target, task: _Within, beacon: Beacon) -> ShortestRes
 
 
 class TargetExaminer:
-    """Examines failing runs beside the target of an executor."""
+    """Examines failing runs on the target of an executor."""
 
     def __init__(self, executor: Executor[Target], settings: CampaignSettings) -> None:
         self._executor = executor
@@ -178,7 +177,7 @@ class TargetExaminer:
     def _searched(self, so_far: Examination, seconds: float) -> Examination:
         """The first of the shortest traces, where breadth-first search gets there.
 
-        So that the same bug has the same fingerprint whoever finds it, and in a certificate.
+        This gives the same bug the same fingerprint in every campaign and certificate.
         """
         trace, done = so_far.trace, replace(so_far, is_done=True)
         level = LEVELS[trace.level]
@@ -219,9 +218,9 @@ class TargetExaminer:
         return replace(so_far, progress=progress, is_done=progress.cursor.is_finished)
 
     def _watched(self, so_far: Examination) -> Examination:
-        """With what a manager showed, as a certification keeps it; or without, if it cannot be had.
+        """The trace with what a manager showed, as in a certification, if that is available.
 
-        Where each attempt costs a worker there is nothing to be watched.
+        If each attempt costs a worker, there is nothing to watch.
         """
         trace = so_far.trace
         if not trace.level.has_sequences or trace.violation is None or so_far.is_apart:

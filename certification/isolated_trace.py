@@ -55,9 +55,9 @@ def load_target_of(trace: Trace, instead: str | None = None) -> Target:
 
 
 def maker_for(trace: Trace, target: Target) -> Make:
-    """How to build the target for this trace: with token chains where it was made with them.
+    """How to build the target for this trace: with token chains if it was made with them.
 
-    Raises TargetError where the target takes none.
+    Raises TargetError if the target takes none.
     """
     if trace.level.has_sequences:
         return _layout_of(trace, target)
@@ -101,9 +101,9 @@ class WorkerBugError(Exception):
 def serving(
     load: Callable[[], Target], job: Job[A, R], limits: Limits, *, in_process: bool
 ) -> Iterator[Callable[[A], Outcome[R]]]:
-    """Calls of `job(target, argument, beacon)` beside the target that `load` loads.
+    """Serve calls of `job(target, argument, beacon)` on the target that `load` loads.
 
-    Raises TargetError where it cannot be loaded.
+    Raises TargetError if it cannot be loaded.
     """
     alone = in_process or not Isolation.is_available
     executor: Isolation[Target] | InProcess[Target]
@@ -146,7 +146,7 @@ def replay_isolated(
 def watch_isolated(
     trace: Trace, instead: str | None, limits: Limits, *, in_process: bool
 ) -> Watched | None:
-    """What a manager shows while the trace runs; None where that costs the worker."""
+    """What a manager shows while the trace runs; None if that costs the worker."""
     with serving(
         lambda: load_target_of(trace, instead), _watch, limits, in_process=in_process
     ) as call:

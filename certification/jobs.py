@@ -1,8 +1,8 @@
 """The jobs of a certification's workers, run in the process that holds the target.
 
 Each job takes the loaded target, a plain argument and the beacon by which the watchman sees
-progress, and returns plain values. Which jobs run, and what becomes of their results, is decided
-in `certify.py`.
+progress, and returns plain values. `certify.py` decides which jobs run and what happens to their
+results.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ChunkResult:
 
 
 def effort_to_read(trace: Trace) -> tuple[int, int]:
-    """By what traces of one failure are compared: the smallest blocks first, then the length."""
+    """The order of traces of one failure: the smallest blocks first, then the length."""
     return int(trace.options.get("block_size", 1)), len(trace.commands)
 
 
@@ -157,7 +157,7 @@ def run_chunk(target: Target, chunk: Chunk, beacon: Beacon) -> ChunkResult:
 
 
 class _BeaconLog(MachineLog):
-    """A machine log that shows the watchman each command, and passes on what it hears."""
+    """A machine log that shows the watchman each command, and passes it on."""
 
     def __init__(self, beacon: Beacon) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ def run_machine_with(target: Target, machine: Machine, log: MachineLog) -> Machi
 
 
 def make_for(target: Target, trace: Trace) -> Make:
-    """What builds the instances that the trace was recorded on."""
+    """The factory of the instances that the trace was recorded on."""
     return LEVELS[trace.level].make(target, trace)
 
 

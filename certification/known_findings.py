@@ -1,4 +1,4 @@
-"""The known file: findings that were looked at and accepted, each with a reason and an end.
+"""The known file: findings that were examined and accepted, each with a reason and an end date.
 
 TOML, one table for each finding, and one for each further form in which the same bug was met:
 
@@ -17,9 +17,8 @@ TOML, one table for each finding, and one for each further form in which the sam
     fingerprint = "f-0a11c52e"
     ...
 
-An entry counts for a finding that agrees with it in all of this: what is worse is new, though it
-may have the same name. After its `until` an entry counts for nothing, and the finding fails the run
-again.
+An entry counts for a finding that agrees with it in all of this: a worse finding is new, even if it
+has the same name. After its `until` an entry no longer counts, and the finding fails the run again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Certifies an unfinished allocator: one thing to do next, in a helpful order, and nothing else.
 
-Where methods of a class still raise NotImplementedError, a few runs show which of them are reached
-and what of the written part is wrong. What is wrong is put right first; then the next method is
-written. Without this a learner would meet a wall of findings that all mean "not written yet".
+If methods of a class still raise NotImplementedError, a few runs show which of them are reached and
+what is wrong in the written part. The learner first corrects that, then writes the next method.
+Without this, a learner would meet a wall of findings that all mean "not written yet".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIRST = ("CRASH", "I1", "OWN", "I2", "LINK", "I3", "IDX", "DATA", "I4", "ADM", 
 class FirstLook:
     """What a few runs met: the shortest trace to each unwritten method, and to each broken promise.
 
-    Misuse is left for the finished allocator: it has to be refused by what is not written yet.
+    Misuse is left for the finished allocator: the code that must refuse it is not written yet.
     """
 
     num_steps: int = 0
@@ -64,7 +64,7 @@ def first_look(target: Target, chunk: Chunk, beacon: Beacon) -> FirstLook:
 
 
 def lead_on(driving: Driving, kinds: Sequence[RunKind], seed: int) -> bool:
-    """Look at an allocator that may be unfinished; whether it is, and was told what comes next."""
+    """Say what comes next for an allocator that may be unfinished; return whether it is."""
     for kind in kinds:
         outcome = driving.one(first_look, Chunk(kind, seed, 0, _RUNS))
         if not isinstance(outcome, Finished):

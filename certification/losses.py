@@ -1,6 +1,6 @@
 """Traces of runs that cost their worker: found by running again, minimised one worker each.
 
-A run that hung, died or ate all memory leaves a number behind. It is repeated with a journal
+A run that hung, died or ate all memory leaves only a number. It is repeated with a journal
 (`harness/lost_run.py`), and its trace is minimised with every candidate in a worker that may be
 lost as well (`lost_candidates.py`).
 """
@@ -109,7 +109,7 @@ def improved_lost(
 def confirmed_lost(executor: Executor[Target], trace: Trace, minimal: Trace) -> Trace:
     """The minimised trace with what it shows under the full limits; `trace` if that is nothing.
 
-    What was too slow for a candidate may have died instead.
+    A run that was too slow for a candidate's limit may die under the full one.
     """
     if minimal.violation is None:
         return trace

@@ -1,9 +1,9 @@
-"""What became of a minimiser's candidates that cost their worker, and which others would as well.
+"""The minimiser's candidates that cost their worker, and which others would as well.
 
-Only a number comes back from a lost worker. Running the candidate on the reference, which answers
-as the target had to, shows which commands it had reached. A hang costs its whole time limit, and a
-minimiser reaches the same commands in several ways, so what is known to cost a worker is not tried
-again.
+A lost worker leaves only a number. Running the candidate on the reference, which answers as the
+target should have, shows which commands it had reached. A hang costs its whole time limit, and a
+minimiser reaches the same commands in several ways, so candidates known to cost a worker are not
+tried again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LostCandidates:
         self._known: list[_Known] = []
 
     def lost(self, setup: Trace, candidate: Candidate, num_reached: int, lost: Lost) -> Attempt:
-        """Take in a candidate that was lost at its command number `num_reached`, from 1."""
+        """Note a candidate that was lost at its command number `num_reached`, from 1."""
         whole = run_candidate(setup, candidate, right_target(setup))
         reached = setup.with_commands(whole.commands[:num_reached])
         violation = as_violation(reached, lost)
@@ -54,7 +54,7 @@ class LostCandidates:
         return Attempt(whole.relative[:num_reached], reached.commands, violation)
 
     def foretold(self, setup: Trace, candidate: Candidate) -> Attempt | None:
-        """What becomes of a candidate that gives the same commands as one that was lost."""
+        """The outcome of a candidate that gives the same commands as one that was lost."""
         bare, place = setup.with_commands(()), 0
         alike = [known for known in self._known if known.setup == bare]
 

@@ -32,7 +32,7 @@ _METHODS = frozenset(MANAGER_METHODS.values())
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What stood after a command: what the target showed, and each key with its blocks.
+    """The state after a command: what the target showed, and each key with its blocks.
 
     The index is that of the model: of a target only its carriers can be seen. `batch` is what a
     step computed, as (sequence, number of tokens); `chain` the tokens that the command named, or
@@ -112,7 +112,7 @@ def watch(trace: Trace, make: Make, beacon: Beacon | None = None) -> Watched:
 
 
 class _Ear:
-    """A manager whose answers are heard."""
+    """A manager whose answers are recorded."""
 
     def __init__(self, target: Any) -> None:
         self.target = target

@@ -18,7 +18,7 @@ __all__ = ["PlainProgress", "SilentProgress", "StageProgress", "TerminalProgress
 
 
 class StageProgress(Protocol):
-    """Hears what is being done. Stages follow each other; they do not nest."""
+    """Shows what is being done. Stages follow each other; they do not nest."""
 
     def begin(self, stage: str, total_steps: int | None = None) -> None:
         """A stage starts, of this many steps where that is known."""
@@ -38,7 +38,7 @@ class StageProgress(Protocol):
 
 
 class SilentProgress:
-    """Hears everything and says nothing."""
+    """Shows nothing."""
 
     def begin(self, stage: str, total_steps: int | None = None) -> None:
         pass
@@ -84,7 +84,7 @@ class PlainProgress:
 
 
 class TerminalProgress:
-    """One bar, which goes when the work is done."""
+    """One bar, which disappears when the work is done."""
 
     def __init__(self, bars: RichProgress) -> None:
         self._bars = bars

@@ -1,7 +1,7 @@
 """Builds a correct allocator for the commands of a trace: the specification as a target.
 
-It stands in where the trace's own target cannot be asked: for drawing a trace without running its
-target, and for finding out which commands a run had reached whose worker was lost.
+It is used when the trace's own target cannot be asked: to draw a trace without running its target,
+and to find out which commands a lost worker's run had reached.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ruler is checked before measuring: planted bugs that the checks must catch first.
+"""Checks the ruler before measuring: the checks must first catch planted bugs.
 
 Each certification plants a few real bugs under the profile of the target, behind a veil that
 shows no more than the target itself shows, and drives them as it drives the target. A bug that

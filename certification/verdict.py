@@ -1,9 +1,9 @@
-"""The verdict: which findings fail a run, and whether what is left may be called a pass.
+"""The verdict: which findings fail a run, and whether the rest counts as a pass.
 
 A finding fails the run unless its severity is not asked for (`--fail-on`), it is listed as known,
-or the baseline showed it already. Each of its forms is asked for by itself, and what is accepted is
-listed apart from what is not. An entry of the known list that no longer fails is an error as well,
-so that the list cannot rot. A violation beats an inconclusive run, and that beats a pass.
+or the baseline showed it already. Each of its forms is judged by itself, and accepted forms are
+listed separately. An entry of the known list that no longer fails is an error as well, so that the
+list cannot rot. A violation beats an inconclusive run, and that beats a pass.
 
 Certificates of allocators and of kernels are judged by the same rules.
 """

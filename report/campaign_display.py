@@ -1,8 +1,8 @@
 """How a running campaign shows: a panel on a terminal, plain lines elsewhere, or findings alone.
 
-All but the findings goes to standard error, so that what is written to standard output stays
-clean. The panel is redrawn a few times a second and gone at the end. It is drawn when a status
-arrives and has no thread of its own, so nothing else runs during a campaign.
+Everything but the findings goes to standard error, so that standard output stays clean. The panel
+is redrawn a few times a second and removed at the end. It is drawn when a status arrives and has no
+thread of its own, so nothing else runs during a campaign.
 """
 
 from __future__ import annotations
@@ -224,18 +224,18 @@ def _finding(line: FindingLine) -> Text:
 
 
 class Display(Protocol):
-    """Hears how a campaign stands, a few times a second, and each new finding once."""
+    """Gets the status of a campaign a few times a second, and each new finding once."""
 
     def show(self, status: CampaignStatus) -> None:
-        """The campaign stands so."""
+        """Show this status of the campaign."""
         ...
 
     def say(self, finding: CampaignFinding) -> None:
-        """A finding is on disk."""
+        """Report a finding that is on disk."""
         ...
 
     def say_waiting(self, pending: Pending) -> None:
-        """A failing run is on disk, and not minimised yet."""
+        """Report a failing run that is on disk and not minimised yet."""
         ...
 
 

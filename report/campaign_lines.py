@@ -47,22 +47,22 @@ ENDED = ("done", "interrupted")
 
 
 class QuietDisplay:
-    """Findings on standard output at once, and nothing of how it goes."""
+    """Prints findings on standard output at once, and no progress."""
 
     def show(self, status: CampaignStatus) -> None:
-        """A status has come."""
+        """Take a status."""
 
     def say(self, finding: CampaignFinding) -> None:
-        """A finding is on disk."""
+        """Report a finding that is on disk."""
         click.echo(finding_text(finding))
 
     def say_waiting(self, pending: Pending) -> None:
-        """A failing run is on disk, and not minimised yet."""
+        """Report a failing run that is on disk and not minimised yet."""
         click.echo(waiting_text(waiting_line_of(pending)))
 
 
 class PlainDisplay(QuietDisplay):
-    """Also lines on standard error: at most one every `interval_s` seconds, and one at the end."""
+    """Also prints to standard error: a line every `interval_s` seconds at most, and one at the end."""
 
     def __init__(self, allowance: Allowance, interval_s: float = 5.0) -> None:
         self._allowance = allowance
@@ -115,7 +115,7 @@ def _status_text(status: CampaignStatus, seconds_left: float | None) -> str:
 
 
 def last_lines(status: CampaignStatus, num_earlier: int) -> Iterator[str]:
-    """What is said when a session is over."""
+    """The last lines of a session."""
     yield f"target     {printable(status.target)}, {status.level} level, {status.scope}"
     yield (
         f"drove      {status.num_steps:,} steps in {status.num_runs:,} runs, "

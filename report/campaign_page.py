@@ -1,7 +1,7 @@
 """A campaign as one web page, with its charts: no script, no network, safe to attach to an issue.
 
-Charts are of discovery, states by depth, time to find, work over time and strategies. Each is made
-from a record alone, and carries the table of its numbers.
+Charts show discovery, states by depth, time to find, work over time and strategies. Each is made
+from a record alone and includes the table of its numbers.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def charts_of(record: CampaignRecord) -> list[Chart]:
 
 
 def discovery_over_time(record: CampaignRecord) -> Chart:
-    """States known against the time of the campaign; findings stand on the curve."""
+    """Known states against the time of the campaign; findings are marked on the curve."""
     points = [(point.seconds, point.states) for point in record.curve]
     finds = [line.seconds for line in record.findings]
     return _discovery(record, "time", _time_axis(points[-1][0]), points, finds)
@@ -182,7 +182,7 @@ def _time_to_find(findings: Sequence[FindingLine]) -> Chart:
 
 
 def _work_over_time(record: CampaignRecord, status: CampaignStatus) -> Chart:
-    """Steps a second of all workers together, in even slices of time."""
+    """Steps per second of all workers together, in even slices of time."""
     most = record.curve[-1].seconds
     slices = min(_SLICES, max(1, len(record.curve) - 1))
     borders = [most * number / slices for number in range(slices + 1)]

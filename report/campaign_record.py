@@ -1,7 +1,8 @@
 """Reads a campaign's folder for pages and summaries, even while the campaign is running.
 
-Of a killed one too: findings and failing runs that wait are read one by one, since the last status
-may not count those that came after it. States and tapes are not loaded; there may be millions.
+This includes a killed campaign: findings and waiting failing runs are read one by one, since the
+last status may not count those that came after it. States and tapes are not loaded; there may be
+millions.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ __all__ = ["CampaignRecord", "is_campaign", "read_record", "record_in"]
 
 @dataclass(frozen=True, slots=True)
 class CampaignRecord:
-    """A campaign as it was recorded last; no status before its first report.
+    """A campaign as last recorded; there is no status before its first report.
 
-    `damage` says what cannot be read any more, `is_failure_lost` whether something broken is among
-    it.
+    `damage` says what can no longer be read, `is_failure_lost` whether that includes something
+    broken.
     """
 
     settings: CampaignSettings
@@ -44,7 +45,7 @@ class CampaignRecord:
 
     @property
     def exit_status(self) -> int:
-        """That of the campaign: 1 where something was broken, 2 where nothing was concluded."""
+        """The campaign's exit status: 1 if something was broken, 2 if nothing was concluded."""
         if self.is_failure_lost:
             return 1
         if self.status is not None:
@@ -67,7 +68,7 @@ def is_campaign(path: Path) -> bool:
 
 
 def read_record(path: Path) -> CampaignRecord:
-    """The record in a folder that nobody has to hold. Raises FolderError."""
+    """The record in a folder that no process needs to hold. Raises FolderError."""
     damage = Damage(of_file=True)
     settings, status = read_status(path, damage)
     findings, forms = read_findings(path, damage), read_forms(path, damage)

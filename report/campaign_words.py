@@ -51,7 +51,7 @@ class Allowance:
     earlier_steps: int = 0
 
     def seconds_left(self, status: CampaignStatus) -> float | None:
-        """At the present rate and if nothing new comes; None where nothing bounds the session.
+        """At the present rate and if nothing new comes; None if nothing bounds the session.
 
         Also None once the budget is spent, since how long minimising takes is not known.
         """
@@ -83,7 +83,7 @@ def duration_words(seconds: float) -> str:
 
 
 def depth_words(depth: int) -> str:
-    """The numbers of commands that a depth stands for, which is their number of binary digits."""
+    """The numbers of commands that have this depth, which is their number of binary digits."""
     least, most = (1 << depth) >> 1, (1 << depth) - 1
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
@@ -98,7 +98,7 @@ def share_words(status: CampaignStatus) -> str:
 
 
 def reached_words(status: CampaignStatus) -> str:
-    """How many states were reached, of how many where that is known."""
+    """How many states were reached, and of how many if that is known."""
     if status.num_possible:
         return f"{status.num_states:,} of {status.num_possible:,} states ({share_words(status)})"
     return f"{status.num_states:,} states"
@@ -125,7 +125,7 @@ def waiting_words(number: int) -> str:
 
 
 def verdict_words(status: CampaignStatus, num_earlier: int = 0) -> str:
-    """What the campaign has found, and what of it is not minimised yet."""
+    """What the campaign has found, and how much of it is not minimised yet."""
     parts = []
     if status.findings:
         earlier = f", {num_earlier} of them from earlier sessions" if num_earlier else ""

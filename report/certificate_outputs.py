@@ -139,7 +139,7 @@ class KernelOutputs(_Files):
 def _keep_traces(certificate: Certificate) -> Mapping[str, str]:
     """Without --report, traces are kept in the working folder, where `show f-...` finds them.
 
-    Nobody asked for these files, so it is no error when they cannot be written.
+    These files were not asked for, so it is not an error if they cannot be written.
     """
     findings = (*certificate.findings, *certificate.hardening)
     if not findings:
@@ -156,7 +156,7 @@ def _keep_traces(certificate: Certificate) -> Mapping[str, str]:
 
 
 def _write_entries(folder: Path, certificate: Certificate) -> None:
-    """What accepts the findings that fail the run, to be copied into a known file."""
+    """Write entries that accept the findings that fail the run, for the user's known file."""
     fails = failing(certificate)
     if fails:
         write_if_possible(folder / ENTRIES_FILE, entries_for(fails))

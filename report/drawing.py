@@ -1,11 +1,11 @@
 """A pool's, queue's or index's trace as a table: after each command, the states as they must be.
 
 Computed on the reference alone, so that a trace can be drawn anywhere, without its target. The
-states are those of a correct allocator; what the target did instead is what the violation's
-sentence says, and its command is marked. A trace holds commands and no answers. Where the profile
-leaves the target a choice (an unspecified eviction order), the blocks that later commands use are
-taken for the ones that it chose. Block hashes have short names: a, b, c ... in the order in which
-a trace first names them.
+states are those of a correct allocator; the violation's sentence says what the target did instead,
+and its command is marked. A trace holds commands and no answers. If the profile leaves the target a
+choice (an unspecified eviction order), the drawing assumes that it chose the blocks that later
+commands use. Block hashes have short names: a, b, c ... in the order in which a trace first names
+them.
 
 Colours and borders are added where the table is printed.
 """
@@ -175,7 +175,7 @@ def _meaning(key: Key | Prefix | IndexKey, beside: bytes | None = None) -> str:
 
 
 class LostTrackError(Exception):
-    """A command that makes no sense in the state of the reference: the target's own differs."""
+    """A command that makes no sense in the state of the reference: the target's state differs."""
 
 
 class ExpectedPool:
@@ -309,7 +309,7 @@ _FIRST_ROWS, _LAST_ROWS = 24, 40
 class Row:
     """One command and the state after it; `violating` marks the command that broke something.
 
-    An `expected` row belongs to the one above it: what should have stood there.
+    An `expected` row belongs to the one above it and shows what should have been there.
     """
 
     number: int
@@ -322,7 +322,7 @@ class Row:
     expected: bool = False
 
     def cells(self) -> tuple[str, ...]:
-        """The cells in the order of `HEADINGS`; a mark stands beside the violating number."""
+        """The cells in the order of `HEADINGS`; a mark is next to the violating number."""
         number = f"> {self.number}" if self.violating else str(self.number)
         number = "" if self.expected else number
         return (number, self.command, self.free_queue, self.held, self.index, self.note)

@@ -67,7 +67,7 @@ def trace_report(trace: Trace) -> RenderableType:
 
 
 def plain_text(content: RenderableType, width: int = PLAIN_WIDTH) -> str:
-    """What a file gets: no colours or trailing blanks, `width` columns but for shell lines."""
+    """Text for a file: no colours or trailing blanks, `width` columns except for shell lines."""
     console = Console(
         width=width, color_system=None, force_terminal=False, _environ={}, highlight=False
     )
@@ -89,7 +89,7 @@ def _headline(trace: Trace) -> RenderableType:
 
 
 def _sentence(trace: Trace) -> str:
-    """The violation's sentence; what was wanted and what was found stand below each other."""
+    """The violation's sentence, with what was wanted above what was found."""
     assert trace.violation is not None
     text = printable(sentence_of(trace, trace.violation))
     what, wanted, rest = text.partition("; wanted <")

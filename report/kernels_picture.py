@@ -1,4 +1,4 @@
-"""The picture of a kernel's run: the error of each output over its bound, one lane a precision.
+"""The picture of a kernel's run: the error of each output over its bound, one lane per precision.
 
 An SVG of its own, without fonts or scripts from elsewhere. The axis is logarithmic; right of the
 line at 1 an output is wrong.
@@ -50,7 +50,7 @@ def _title(run: KernelRun) -> str:
 
 
 def _place(ratio: float) -> float:
-    """The horizontal place of a ratio; what lies outside stands at the edge."""
+    """The horizontal place of a ratio; ratios outside are put at the edge."""
     power = math.log10(ratio) if ratio > 0 else LOWEST
     share = (min(max(power, LOWEST), HIGHEST) - LOWEST) / (HIGHEST - LOWEST)
     return LEFT + share * (WIDTH - LEFT - RIGHT)

@@ -24,8 +24,8 @@ class LevelView:
     """What belongs to a level alone.
 
     `script` writes plain calls, and raises TargetError for a trace that has no such form.
-    `has_caption`: who reads has to know whose states are shown, for the target may have been run,
-    or not. `letters_sequences`: the sentence names sequences by letters, as the table does.
+    `has_caption`: the reader must know whose states are shown, because the target may or may not
+    have been run. `letters_sequences`: the sentence names sequences by letters, as the table does.
     """
 
     draw: Callable[[Trace], Drawing]

@@ -1,9 +1,9 @@
-"""A file of JSON lines that grows while a long run works, and by which an interrupted one goes on.
+"""A file of JSON lines that grows during a long run and lets an interrupted one resume.
 
-The first line names the format and says of which run the rest is; each line after it is one
-result, on disk before the next one falls. Such a file is not replaced whole: a run of many minutes
-adds thousands of lines. What an interruption cuts short is the last line, which is dropped when
-the file is read. Only the caller knows what a result contains.
+The first line names the format and the run; each line after it is one result, on disk before the
+next one is known. Such a file is not replaced whole: a run of many minutes adds thousands of lines.
+An interruption can only cut the last line short, which is dropped when the file is read. Only the
+caller knows what a result contains.
 
 A digest says which code is behind a result: files of results start afresh when it has changed.
 """
@@ -49,11 +49,11 @@ def digest_of(*packages: str) -> str:
 
 
 class LinesFile:
-    """A context manager: takes the file over, hands out what it held, appends to it.
+    """A context manager that takes the file over, gives out what it held, and appends to it.
 
-    `run` says which run it is of; a file with another one is begun anew. `not_ours` makes the error
-    for a file that holds something else out of the reason. Raises that error, which leaves the file
-    as it was, and OutputError for a file that cannot be used. Without a path nothing is kept.
+    `run` names the run; a file of another run is started afresh. `not_ours` turns the reason into
+    the error for a file that holds something else. Raises that error, which leaves the file as it
+    was, and OutputError for a file that cannot be used. Without a path nothing is kept.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class LinesFile:
             self._stream = None
 
     def _take(self, text: str) -> None:
-        """Take what is of this run; what cannot be read leaves the file as it was."""
+        """Read the results of this run; if something cannot be read, leave the file as it was."""
         lines = text.split("\n")[:-1]  # without its end the last line may be a part of one
         header = _object(lines[0]) if lines else {}
         if text and header.get("format") != self._header["format"]:

@@ -1,9 +1,9 @@
 """A manager trace as a table: after each command the free queue, the block tables and the index.
 
-What is drawn is what the target showed, which a finding's trace keeps, and below the command that
-broke something what a right manager shows there. The specification says that, run beside; where the
-profile leaves a choice of blocks, its blocks are named as the target's. Sequences are named A, B,
-... and keys a, b, ..., whose prefixes the legend has.
+The table shows what the target showed, which a finding's trace stores, and below the command that
+broke something what a right manager shows there. That comes from the specification, which runs
+along; if the profile leaves a choice of blocks, its blocks are renamed to the target's. Sequences
+are named A, B, ... and keys a, b, ...; the legend gives their prefixes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MOST_TOKENS = 20
 
 
 def draw_manager(trace: Trace) -> Drawing:
-    """What the target showed, as far as the trace has it, beside what the specification shows."""
+    """What the target showed, if the trace has it, next to what the specification shows."""
     # Two contents that a weak hash takes for one are two contents to the specification.
     right = watch(with_full_hashes(trace), right_target(trace)).seen
     letters = KeyLetters()
@@ -99,7 +99,7 @@ def _finished(trace: Trace, rows: list[Row], letters: KeyLetters) -> Drawing:
 def _expected_row(
     number: int, trace: Trace, state: ShownState, expected: Seen, letters: KeyLetters
 ) -> Iterator[Row]:
-    """What a right manager shows after the command that broke something, where that differs."""
+    """What a right manager shows after the command that broke something, if that differs."""
     right = expected.shown
     ordered = "unspecified" not in (
         trace.profile.eviction, getattr(trace.profile, "release_order", "")
@@ -223,7 +223,7 @@ def _notes(
     before: Seen | None,
     letters: KeyLetters,
 ) -> str:
-    """The answer, and the keys that went."""
+    """The answer, and the keys that were dropped."""
     kept = dict(seen.index) if seen is not None else {}
     known = before.index if seen is not None and before is not None else ()
     gone = [key for key, _ in known if key not in kept]

@@ -61,7 +61,7 @@ def markdown_kernel_certificate(certificate: KernelCertificate) -> str:
 
 
 def _cell(value: object) -> str:
-    """Text in one line that no table, link or tag of Markdown takes apart."""
+    """Text in one line, safe from Markdown's tables, links and tags."""
     text = " ".join(str(value).split())
     for special in "\\|`*_<>[]":
         text = text.replace(special, f"\\{special}")

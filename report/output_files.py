@@ -1,7 +1,7 @@
 """Files that a user asked for: checked to be writable before the work, written whole after it.
 
-A certification takes minutes, and a mistyped folder must not cost them. What already stands in a
-file is replaced by a whole new file or stays as it was.
+A certification takes minutes, and a mistyped folder must not waste them. An existing file is
+replaced by a whole new file or stays as it was.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OutputError(PoolproofError):
 
 
 def check_file(path: Path) -> None:
-    """See that `path` can be written, and change nothing. Raises OutputError."""
+    """Check that `path` can be written, and change nothing. Raises OutputError."""
     real = _replaceable(path)
     if not real.parent.is_dir():
         raise OutputError(
@@ -42,7 +42,7 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Make the folder if it is not there and see that it can be written. Raises OutputError."""
+    """Make the folder if it does not exist and check that it can be written. Raises OutputError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -51,7 +51,7 @@ def check_folder(path: Path) -> None:
 
 
 def refuse_to_overwrite(written: Iterable[Path], accepting: Mapping[str, Path | None]) -> None:
-    """See that a run writes none of the files that say what it lets pass.
+    """Check that a run writes none of the files that say what it lets pass.
 
     `accepting` has these by their options. Raises OutputError: what is new in a run that writes its
     own baseline would pass in the next.
@@ -75,9 +75,9 @@ def write_file(path: Path, text: str) -> None:
 
 
 def write_if_possible(path: Path, text: str) -> bool:
-    """Write a file after the work, or say on standard error which one was not, and why.
+    """Write a file after the work, or say on standard error which file failed, and why.
 
-    The verdict stands, and what else there is to write is written.
+    The verdict does not change, and everything else is still written.
     """
     try:
         write_file(path, text)
@@ -90,8 +90,8 @@ def write_if_possible(path: Path, text: str) -> bool:
 def _replaceable(path: Path) -> Path:
     """Where the path leads: nothing yet, or a plain file.
 
-    A file is written beside it and renamed, which would put a plain file in the place of a device
-    or a pipe and break it for everybody.
+    A new file is written next to it and renamed, which would replace a device or a pipe by a plain
+    file and break it for everyone.
     """
     real = path.resolve()
     if real.is_dir():
@@ -102,7 +102,7 @@ def _replaceable(path: Path) -> Path:
 
 
 def _try_to_write(folder: Path, asked_for: Path) -> None:
-    """Only trying tells: permissions, read-only file systems and quotas all answer differently."""
+    """Only a try shows: permissions, read-only file systems and quotas all answer differently."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"x")

@@ -54,7 +54,7 @@ def reproducer(trace: Trace) -> str:
 
 
 def import_lines(trace: Trace, alias: str) -> list[str]:
-    """What makes the target's class known as `alias`. Raises TargetError for other targets."""
+    """The imports that define `alias` as the target's class. Raises TargetError for others."""
     place, _, name = TargetSpec.parse(trace.target).base.rpartition(":")
     if not place or not all(part.isidentifier() for part in name.split(".")):
         raise TargetError(
@@ -105,7 +105,7 @@ def _calls(trace: Trace, letters: KeyLetters) -> Iterator[str]:
 
 
 def _answer(expected: ExpectedPool, command: Command) -> str | None:
-    """What must come back, as the right side of an assert; None where it is free."""
+    """The expected answer, as the right side of an assert; None if any answer is allowed."""
     pool = expected.pool
     match command:
         case Allocate(count=count) if 0 <= count <= len(pool.free):
@@ -207,7 +207,7 @@ def _call(seen: Seen) -> str:
 
 
 def _expected(answer: Any, profile: ManagerProfile) -> str | None:
-    """What must come back, as the right side of an assert; None where it is free."""
+    """The expected answer, as the right side of an assert; None if any answer is allowed."""
     if isinstance(answer, bool):
         return f"is {answer}"
     if isinstance(answer, int):

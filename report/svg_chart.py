@@ -1,7 +1,7 @@
 """Charts as SVG that needs nothing else: a frame with two axes, and what is drawn in it.
 
 Colours are CSS variables, so that a page in dark and in light shows the same chart; each chart
-has a title and a description for those who do not see it.
+has a title and a description for readers who do not see it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Axis:
     is_tenfold: bool = False
 
     def share(self, value: float) -> float:
-        """Where a value lies, from 0 to 1; what is outside stands at the edge."""
+        """Where a value lies, from 0 to 1; values outside are put at the edge."""
         low, high = self.low, self.high
         if self.is_tenfold:
             low, high, value = math.log10(low), math.log10(high), math.log10(max(value, self.low))
@@ -134,7 +134,7 @@ class Chart:
 
 
 def svg_of(chart: Chart, *, alone: bool = False) -> str:
-    """The drawing, for a page that has STYLE; `alone` brings the style along."""
+    """The drawing, for a page that has STYLE; `alone` includes the style."""
     title, description = html.escape(chart.title), html.escape(chart.description)
     style = f"<style>{STYLE} .chart {{ background: var(--paper); }}</style>"
     named = f'role="img" aria-labelledby="{chart.name}-title {chart.name}-what"'

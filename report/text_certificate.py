@@ -1,8 +1,8 @@
 """The certificate as a person reads it in a terminal or in the log of a CI run.
 
-Laid out for 100 columns; without colours where the output is no terminal. The reports of the
-findings stand between the table and the verdict, which comes last because that is what a log ends
-with.
+Laid out for 100 columns; without colours if the output is not a terminal. The reports of the
+findings are between the table and the verdict, which comes last because that is where readers of a
+log look.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def verdict_line(certificate: Certificate | KernelCertificate) -> str:
 
 
 def known_file_lines(certificate: JudgedCertificate[JudgedFinding]) -> Iterator[tuple[str, str]]:
-    """Which entries of the known file have to go."""
+    """The entries of the known file that must be removed."""
     for fingerprint in certificate.fixed_known:
         yield "fixed", f"{fingerprint} no longer fails: take it out of the known file"
     for fingerprint in certificate.expired_known:
@@ -219,7 +219,7 @@ def _unfinished(certificate: Certificate) -> list[StageResult]:
 
 
 def pairs(rows: Iterator[tuple[str, str]], label_width: int = _LABEL_WIDTH) -> Table:
-    """Labels with what there is to say of each; a label that is repeated stands there once."""
+    """Labels, each with its text; a repeated label is printed once."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True, min_width=label_width)
     table.add_column(overflow="fold")

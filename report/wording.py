@@ -39,7 +39,7 @@ _SEVERITY_WORDS = {
 
 
 def severity_words(severity: Severity) -> str:
-    """What a person reads for a severity."""
+    """A severity in words."""
     return _SEVERITY_WORDS[severity]
 
 

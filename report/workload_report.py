@@ -1,7 +1,7 @@
-"""What serving requests says: a table of the targets side by side, and the same as JSON.
+"""The report on serving requests: a table of the targets side by side, and the same as JSON.
 
-Of pools it also says whether they found equally much, and where they did not, which rows of their
-profiles explain it. Managers serve sequences and have a table of their own.
+For pools it also says whether they had equally many hits, and if not, which rows of their profiles
+explain it. Managers serve sequences and have a separate table.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def workload_json(file: Path, workload: RequestWorkload, results: Sequence[Workl
 
 
 def compare_hit_rates(results: Sequence[WorkloadResult]) -> str:
-    """One or two sentences on whether the targets found equally much; empty for one target."""
+    """One or two sentences on whether the targets had equally many hits; empty for one target."""
     whole = [result for result in results if result.violation is None]
     if len(whole) < 2:
         return ""

@@ -1,6 +1,6 @@
 """The levels that a certification drives: one object for each, under its name.
 
-A new level is a file here. What is asked of it stands in `certified_level.py`.
+A new level is a file here. `certified_level.py` says what it must provide.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a certification asks of a level: what it drives, what it searches, and what it says.
 
-Everything here is values and work in the process that holds the target. Which stages run, and in
-which order, is decided by `certify.py` alone, and is the same for all levels.
+Everything here is values and work in the process that holds the target. `certify.py` alone decides
+which stages run, and in which order; they are the same for all levels.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class NumberedRuns(Protocol):
     """A numbered family of runs of one kind."""
 
     def setup(self, number: int) -> Trace:
-        """The header of the trace that run number `number` makes if it fails."""
+        """The header of the trace that run number `number` writes if it fails."""
         ...
 
     def run(self, number: int, announce: Any = None) -> Any:
-        """Drive run number `number`; `announce` hears each command before it is applied."""
+        """Drive run number `number`; `announce` gets each command before it is applied."""
         ...
 
 
@@ -100,7 +100,7 @@ class PlantedRuns:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a search for a shorter trace is to find: this length at most, and that failure.
+    """What a search for a shorter trace looks for: this length at most, and that failure.
 
     `max_applied` counts commands, those on the way to a state included.
     """
@@ -138,7 +138,7 @@ class CertifiedLevel(ABC):
 
     @abstractmethod
     def make(self, target: Target, trace: Trace) -> Make:
-        """What builds the instances that the trace was recorded on."""
+        """The factory of the instances that the trace was recorded on."""
 
     @abstractmethod
     def required_facts(self, about: Description, kind: RunKind) -> list[str]:
@@ -245,7 +245,7 @@ class Veiled:
 
     @classmethod
     def maker(cls, make: Callable[[int, bool], Any], hidden: frozenset[str]) -> Make:
-        """What builds instances behind the veil."""
+        """The factory of instances behind the veil."""
         return lambda num_blocks, enable_caching: cls(make(num_blocks, enable_caching), hidden)
 
 

@@ -136,7 +136,7 @@ class CertifiedIndex(BlockLevel):
         return Extent({"keys": (bounds.num_hashes, bounds.num_hashes)})
 
     def open_points(self, about: Description, options: CertifyOptions) -> Sequence[str]:
-        """What an index has nothing to do with."""
+        """What does not concern an index."""
         del about, options
         return ("an index alone: reference counts, the free queue and eviction are a pool's",)
 

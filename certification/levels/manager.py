@@ -200,7 +200,7 @@ class CertifiedManager(CertifiedLevel):
         )
 
     def open_points(self, about: Description, options: CertifyOptions) -> Sequence[str]:
-        """What managers never are asked, what this one does not show, what it does not promise."""
+        """What no manager is asked, what this one does not show, what it does not promise."""
         del options
         can = about.can_at(self.level)
         return (

@@ -173,7 +173,7 @@ class CertifiedPool(BlockLevel):
         return f"{super().sequence_words(bounds)}, {hashes}"
 
     def open_points(self, about: Description, options: CertifyOptions) -> Sequence[str]:
-        """What is a manager's, what was only sampled, what the target does not show."""
+        """What concerns managers only, what was only sampled, what the target does not show."""
         can = about.can_at(self.level)
         points = [
             (

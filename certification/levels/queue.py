@@ -109,7 +109,7 @@ class CertifiedQueue(BlockLevel):
         )
 
     def open_points(self, about: Description, options: CertifyOptions) -> Sequence[str]:
-        """What a queue has nothing to do with."""
+        """What does not concern a queue."""
         del about, options
         return ("a free queue alone: reference counts, hashes and the prefix index are a pool's",)
 
