@@ -1,15 +1,15 @@
-"""Lets libFuzzer, through Atheris, make a worker's tapes: for targets with native code.
+"""Lets libFuzzer make a worker's tapes, through Atheris, for targets with native code.
 
-libFuzzer sees branches and comparisons inside of compiled code, where the states that a campaign
-counts show nothing. It never returns from `Fuzz()`, and owns the loop: so it runs in a thread of
-the worker, and its callback hands each order's report to the worker's own thread and waits there
-for the next order. Everything else is as for other workers: the tape in progress lies in the black
+libFuzzer sees branches and comparisons inside compiled code, where the states that a campaign
+counts show nothing. It never returns from `Fuzz()` and owns the loop, so it runs in a thread of
+the worker; its callback hands each order's report to the worker's own thread and waits there
+for the next order. Everything else is as for other workers: the tape in progress is in the black
 box, the watchman ends what hangs, a crash costs the process, and the run is repeated without
-libFuzzer to learn which command it was. Its corpus is a folder beside the black boxes, into which
-the campaign's tapes are written as files; of the tapes that it makes, those that visit new states
-come home like any other.
+libFuzzer to learn which command it was. Its corpus is a folder next to the black boxes, which gets
+the campaign's tapes as files; tapes that libFuzzer makes and that visit new states are reported
+like any other.
 
-One libFuzzer for each process, and none without a process of its own.
+A process can run only one libFuzzer, and each needs a process of its own.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Fuzzer:
             self._answers.put(error)
 
     def _arguments(self) -> list[str]:
-        """Limits and signals are the isolation's business; libFuzzer's own would be in its way."""
+        """The isolation handles limits and signals; libFuzzer's own would get in its way."""
         return [
             "poolproof",
             f"-seed={self._seed}",

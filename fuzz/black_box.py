@@ -1,7 +1,7 @@
 """A file in memory that holds the tape of the run in progress, to be read if the worker dies.
 
-The worker writes its answers into the mapped file at the price of writing them anywhere; the kernel
-keeps them when the process is killed. Not made to survive the machine.
+Writing answers to the mapped file costs the worker no more than writing them elsewhere, and the
+kernel keeps them when the process is killed. The file does not survive the machine.
 """
 
 from __future__ import annotations

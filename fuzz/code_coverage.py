@@ -1,7 +1,7 @@
 """Replays a corpus under coverage.py: which lines and branches of the target its tapes run.
 
-Reported beside the states and never used to choose anything: in an allocator a few tapes run all
-that can be run, and then every tape looks the same. The curve shows it.
+Reported next to the states and never used to choose anything: in an allocator a few tapes run all
+that can be run, and then every tape looks the same. The curve shows this.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def is_installed() -> bool:
 
 
 def check_coverage() -> None:
-    """Raises TargetError where there is nothing to measure with."""
+    """Raises TargetError if there is nothing to measure with."""
     if not is_installed():
         raise TargetError("--coverage needs coverage.py: pip install 'poolproof[fuzz]'")
 
@@ -65,7 +65,7 @@ def check_coverage() -> None:
 def coverage_of(
     executor: Executor[Any], settings: CampaignSettings, state: CampaignState
 ) -> CodeCoverage:
-    """Replay the corpus in a worker; one that is lost says so in place of figures."""
+    """Replay the corpus in a worker; if that is lost, return that instead of figures."""
     task = CoverageTask(settings, tuple(state.corpus.values()))
     (ended,) = executor.map(measure_coverage, [task])
     outcome = raise_if_ours(ended)
@@ -149,7 +149,7 @@ class _Meter:
 
 @contextlib.contextmanager
 def _without_remarks() -> Iterator[None]:
-    """coverage.py remarks on files that never ran; here that is what is being asked."""
+    """coverage.py remarks on files that never ran; here that is the question."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

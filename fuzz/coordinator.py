@@ -1,8 +1,7 @@
 """A campaign from the outside: hands out orders, merges reports, records, names findings.
 
-It knows nothing of processes or machines (`workers.py`) and shows nothing itself: `show` hears the
-status a few times a second, `say` each new finding once. What was said is on disk before it is
-said.
+It knows nothing of processes or machines (`workers.py`) and shows nothing itself: `show` gets the
+status a few times a second, `say` each new finding once. A finding is on disk before it is said.
 """
 
 from __future__ import annotations
@@ -62,10 +61,10 @@ _TAPES_FOR_A_NEWCOMER = 200
 
 @dataclass(frozen=True, slots=True)
 class CampaignBudget:
-    """When a session is over: whichever comes first. None is no bound.
+    """When a session is over: whichever bound comes first. None means no bound.
 
     `quiet_steps` without a new state and without a new finding end it too. The seconds bound
-    minimising as well; the others bound driving, after which what waits is minimised.
+    minimising as well; the others bound driving, after which waiting runs are minimised.
     """
 
     seconds: float | None = None
@@ -76,9 +75,9 @@ class CampaignBudget:
 class Campaign:
     """One session of a campaign over some workers and a folder.
 
-    `tapes` from elsewhere join the corpus of every worker. `say_waiting` hears of a failing run
-    that is not minimised at once, one of each kind that is not known. `labels_settled` are those
-    that have become findings, or forms of one.
+    `tapes` from elsewhere join the corpus of every worker. `say_waiting` gets failing runs that
+    are not minimised at once, one of each unknown kind. `labels_settled` are those that have become
+    findings, or forms of one.
     """
 
     def __init__(
@@ -145,7 +144,7 @@ class Campaign:
         self._recent: deque[tuple[float, int]] = deque(maxlen=40)
 
     def run(self) -> CampaignStatus:
-        """Go on until the budget is spent; the last status. KeyboardInterrupt ends it as well."""
+        """Run until the budget is spent or KeyboardInterrupt; return the last status."""
         activity = "done"
         try:
             while self._is_driving() or (self._waiting and self._seconds_left() > 0):
@@ -178,7 +177,7 @@ class Campaign:
     # Orders
 
     def _hand_out(self) -> bool:
-        """Give each idle worker an order, as far as the budget goes; whether any was given."""
+        """Give each idle worker an order while the budget lasts; return whether any was given."""
         given = False
         for worker in self._workers.idle():
             max_steps = self._steps_to_hand_out(worker)
@@ -224,14 +223,14 @@ class Campaign:
         return math.inf if seconds is None else seconds - self._elapsed()
 
     def _seconds_to_drive(self) -> float:
-        """What is left but for a share that belongs to the failing runs which wait."""
+        """The time left, except for a share reserved for the waiting failing runs."""
         left, seconds = self._seconds_left(), self._budget.seconds
         if seconds is None or math.isinf(seconds) or not self._waiting:
             return left
         return left - SHARE_TO_MINIMISE * seconds
 
     def _news_for(self, worker: int) -> tuple[bytes, tuple[CorpusTape, ...]]:
-        """What a worker does not know yet: what others found, or for a newcomer everything."""
+        """What a worker does not know yet: what others found, or everything if it is new."""
         heard = self._heard.get(worker, 0)
         self._heard[worker] = len(self._log)
         if self._workers.is_fresh(worker):
@@ -264,7 +263,7 @@ class Campaign:
             self._keep(news, pending)
 
     def _take_in_loss(self, lost: LostWorker) -> None:
-        """A worker that the target cost is a failing run; one that its machine cost is none."""
+        """A worker lost to the target is a failing run; one lost to its machine is not."""
         self._num_lost += 1
         pending = []
         outcome = lost.outcome
@@ -282,7 +281,7 @@ class Campaign:
         self._keep(News(), pending)
 
     def _keep(self, news: News, pending: list[Pending]) -> None:
-        """Record at once; what there are enough of is left out."""
+        """Record at once, except kinds of which there are enough."""
         wanted = []
         for failing in pending:
             kind = kind_of(failing.trace)
@@ -299,7 +298,7 @@ class Campaign:
     # Failing runs
 
     def _examine_one(self) -> None:
-        """Examine one failing run for a while; record how far that came, or what it is."""
+        """Examine one failing run for a while; record how far that got, or what it is."""
         if not self._waiting:
             return
         pending = self._next_to_examine()
@@ -317,7 +316,7 @@ class Campaign:
             self._keep_examination(pending, examination)
 
     def _next_to_examine(self) -> Pending:
-        """Of the kinds that are not known each in turn, of a kind what was begun."""
+        """Take unknown kinds in turn, and within a kind the run that was begun."""
         known = {finding.kind for finding in self._findings}
         next_of_kind: dict[str, Pending] = {}
         for pending in self._waiting:
@@ -336,7 +335,7 @@ class Campaign:
         return further
 
     def _say_what_waits(self) -> None:
-        """Of a kind that is not known one failing run is named before it is minimised."""
+        """Report one failing run of each unknown kind before it is minimised."""
         known = {finding.kind for finding in self._findings} | self._kinds_said
         for pending in self._waiting:
             kind, is_late = (
@@ -367,7 +366,7 @@ class Campaign:
                 self._say(finding)
 
     def _is_open(self, finding: CampaignFinding) -> bool:
-        """Whether it fails today; one of an earlier session is tried, once."""
+        """Whether it still fails; one from an earlier session is tried once."""
         name = finding.fingerprint
         if name not in self._open:
             self._open[name] = self._examiner.still_fails(finding.trace)

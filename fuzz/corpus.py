@@ -1,9 +1,9 @@
 """The tapes that are kept, which of them is tried next, and which can go.
 
-A tape is kept when its run visited a state that nothing before had visited. Distillation is the
-greedy cover: the fewest tapes, found one by one, that together visit all that the corpus visits.
+A tape is kept if its run visited a state that nothing before had visited. Distillation is the
+greedy cover: few tapes, chosen one by one, that together visit all that the corpus visits.
 The power schedule is HypoFuzz's estimate in integers: a tape is tried in proportion to what its
-offspring found for each time it was tried, so that what has run dry is left alone.
+offspring found per try, so that exhausted tapes are left alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def distilled(corpus: Mapping[str, CorpusTape]) -> dict[str, CorpusTape]:
 
 
 class TapeSchedule:
-    """One worker's tapes, with what became of trying each."""
+    """One worker's tapes, with the results of trying each."""
 
     def __init__(self, most_tapes: int = 500) -> None:
         self._tapes: list[bytes] = []
@@ -45,7 +45,7 @@ class TapeSchedule:
         return len(self._tapes)
 
     def add(self, tape: bytes) -> None:
-        """Keep a tape; the one that has paid least makes room where there is none."""
+        """Keep a tape; if there is no room, the one that has paid least makes way."""
         if len(self._tapes) >= self._most_tapes:
             worst = min(range(len(self._tapes)), key=self._energy)
             for column in (self._tapes, self._tried, self._found):
@@ -63,7 +63,7 @@ class TapeSchedule:
         return self._tapes[place]
 
     def tried(self, place: int, num_new_states: int) -> None:
-        """Offspring of the tape at this place found so many new states."""
+        """Note that offspring of the tape at this place found so many new states."""
         self._tried[place] += 1
         self._found[place] += num_new_states
 

@@ -1,6 +1,6 @@
-"""How much of a target's code the tapes of a campaign run: plain values, kept in its folder.
+"""How much of a target's code a campaign's tapes run: plain values, kept in its folder.
 
-Only what stands in functions counts. The rest runs when the target is imported, whatever drives it.
+Only code in functions counts. The rest runs when the target is imported, whatever drives it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ __all__ = ["CodeCoverage", "CoveragePoint", "FileCoverage"]
 
 @dataclass(frozen=True, slots=True)
 class FileCoverage:
-    """One file: how many lines and branches there are, and those that were not taken.
+    """One file: how many lines and branches it has, and those that were not taken.
 
-    A branch is a pair of lines; the second is negative where the function is left.
+    A branch is a pair of lines; the second is negative if the branch leaves the function.
     """
 
     path: str
@@ -62,12 +62,12 @@ class CodeCoverage:
 
     @property
     def num_lines(self) -> int:
-        """Lines that there are."""
+        """All lines."""
         return sum(file.num_lines for file in self.files)
 
     @property
     def num_branches(self) -> int:
-        """Branches that there are."""
+        """All branches."""
         return sum(file.num_branches for file in self.files)
 
     @property
@@ -86,7 +86,7 @@ class CodeCoverage:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CodeCoverage:
-        """What `to_json` wrote, also after a way through text. Raises TypeError, KeyError."""
+        """What `to_json` wrote, even after a trip through text. Raises TypeError, KeyError."""
         files = tuple(
             FileCoverage(
                 **{

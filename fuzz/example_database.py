@@ -1,10 +1,10 @@
 """A campaign's tapes and Hypothesis's examples, each in the form of the other.
 
-What Hypothesis keeps of an example is the list of values that it drew. `tape_test` makes a test
-that draws one `binary()` and drives it as a tape: exported tapes are replayed by it first of all,
-and what Hypothesis finds and shrinks there comes back as tapes. Examples of other tests, such as
-the state machines of `stateful_tests`, come in as well: the integers that they drew are read as
-answers. The other way round is not possible, since how a machine asks is Hypothesis's business.
+Hypothesis stores an example as the list of values that it drew. `tape_test` makes a test that draws
+one `binary()` and drives it as a tape: it replays exported tapes first, and what Hypothesis finds
+and shrinks there comes back as tapes. Examples of other tests, such as the state machines of
+`stateful_tests`, can be imported as well: the integers that they drew are read as answers. The
+reverse is not possible, since Hypothesis alone decides how a machine asks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class ExamplesError(PoolproofError):
 
 
 def key_of(settings: CampaignSettings) -> bytes:
-    """The key under which the examples of a campaign stand."""
+    """The key under which the examples of a campaign are stored."""
     return f"poolproof {settings.level} {settings.layout} {settings.target}".encode()
 
 
 def export_tapes(folder: Path, key: bytes, tapes: Iterable[bytes]) -> int:
-    """Save tapes as examples under a key; how many. Raises ExamplesError."""
+    """Save tapes as examples under a key; return how many. Raises ExamplesError."""
     _, to_bytes = _serialisation()
     database = _database(folder)
     number = 0
@@ -56,7 +56,7 @@ def import_tapes(folder: Path, key: bytes) -> Iterator[bytes]:
 
 
 def tape_test(target: LoadedTarget, settings: CampaignSettings) -> Callable[[], None]:
-    """A Hypothesis test whose examples are the campaign's; it fails where a tape breaks something.
+    """A Hypothesis test with the campaign's examples; it fails if a tape breaks something.
 
     test_my_pool = tape_test(load_target("my_pool.py:Pool"), settings)
     """

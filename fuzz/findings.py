@@ -1,9 +1,9 @@
 """What a campaign found, on its way from a failing run to a finding with a name.
 
-A failing run is kept as it is at once, then minimised, then named; two that get the same name are
+A failing run is stored as it is at once, then minimised, then named; two that get the same name are
 one finding, and one that shows the symptom of a known finding is a form of that. A bug may fail
-thousands of runs, so of each kind of failure only some are minimised, the others counted.
-Minimising goes in slices, between which it is kept how far it has come.
+thousands of runs, so only some of each kind of failure are minimised, and the others counted.
+Minimising goes in slices; its progress is stored in between.
 
 A trace is kept as text, in the words of a trace file.
 """
@@ -62,22 +62,22 @@ MOST_OF_A_KIND = 12
 
 
 class Examiner(Protocol):
-    """What can be learnt about a failing run with the target at hand."""
+    """What can be learnt about a failing run by running the target."""
 
     def culprit(self, tape: bytes, lost: Lost) -> Trace:
-        """The trace of a run that cost its worker, with the violation that stands for the loss."""
+        """The trace of a run that cost its worker, with the violation that represents the loss."""
         ...
 
     def examined(self, so_far: Examination, seconds: float) -> Examination:
-        """Go on with an examination for about so long, by one attempt at least.
+        """Continue an examination for about that long, by one attempt at least.
 
-        What has become minimal is then replaced by a shortest trace, where a search finds one;
+        A minimal trace is then replaced by a shortest one, if a search finds it;
         `so_far.num_searches` counts the searches that were begun, this one included.
         """
         ...
 
     def still_fails(self, trace: Trace) -> bool:
-        """Whether a minimised trace of an earlier session breaks the same today."""
+        """Whether a minimised trace of an earlier session still breaks the same."""
         ...
 
 
@@ -85,7 +85,7 @@ class Examiner(Protocol):
 class Examination:
     """How far a failing run has been examined.
 
-    With `is_apart` each attempt gets a worker of its own, since some of them cost it.
+    With `is_apart` each attempt gets a worker of its own, since some attempts cost it.
     """
 
     progress: Minimisation
@@ -95,12 +95,12 @@ class Examination:
 
     @property
     def trace(self) -> Trace:
-        """The smallest trace so far; without violation where it did not fail again."""
+        """The smallest trace so far; without violation if it did not fail again."""
         return self.progress.trace
 
     @property
     def is_minimised(self) -> bool:
-        """Whether nothing is left but to search for a shortest trace."""
+        """Whether only the search for a shortest trace is left."""
         return self.progress.cursor.is_finished
 
     def to_json(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Examination:
 class Pending:
     """A failing run that waits to be minimised; steps and seconds are the campaign's.
 
-    `examination` says how far that has come, None where it was not begun.
+    `examination` says how far that has come; None if it was not begun.
     """
 
     trace: Trace
@@ -131,7 +131,7 @@ class Pending:
 
     @property
     def name(self) -> str:
-        """The same failing run has the same."""
+        """Its name; the same failing run always has the same one."""
         return hashlib.sha256(text_of(self.trace).encode()).hexdigest()[:16]
 
     @property
@@ -164,7 +164,7 @@ class CampaignFinding:
 
     @property
     def symptom(self) -> str:
-        """Findings that share it are taken for forms of one bug."""
+        """Findings that share it count as forms of one bug."""
         return symptom_of(self.trace)
 
 
@@ -196,7 +196,7 @@ def alike(
 ) -> CampaignFinding | None:
     """The known finding that this is, or is a form of; of several the first.
 
-    One that is not open, since it was mended, hides nothing behind its symptom.
+    A finding that is no longer open, because it was fixed, hides nothing behind its symptom.
     """
     for other in known:
         same = (other, *forms.get(other.fingerprint, ()))
@@ -209,7 +209,7 @@ def alike(
 def line_of(
     finding: CampaignFinding, runs_seen: int, forms: Sequence[CampaignFinding] = ()
 ) -> FindingLine:
-    """The finding as a status shows it, with the forms in which it was met beside its own."""
+    """The finding as a status shows it, with the other forms in which it was met."""
     violation = finding.trace.violation
     assert violation is not None
     return FindingLine(

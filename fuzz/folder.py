@@ -1,15 +1,14 @@
 """A campaign's folder: what it knows, on disk, whole at every instant.
 
-SQLite, and not files of our own, because a report has to land as one: new states, tapes, failing
-runs and counters in one transaction, of which a `kill -9` or a power cut leaves all or nothing
-(WAL, synchronous=FULL), and because a reader may look in at any time without a lock. One campaign
-works on a folder at a time: an advisory lock that the kernel lifts when its process ends, however
-it ends. Without a folder the same database is held in memory.
+It uses SQLite rather than files of our own, because a report must be stored as one: new states,
+tapes, failing runs and counters in one transaction, of which a `kill -9` or a power cut leaves all
+or nothing (WAL, synchronous=FULL), and because readers may look at any time without a lock. Only
+one campaign works on a folder at a time: it holds an advisory lock, which the kernel lifts when its
+process ends in any way. Without a folder the same database is held in memory.
 
 Another campaign's folder can be merged into this one: its states, tapes, findings and failing
-runs. Nothing is taken twice, so that merging the same folder again changes nothing. Steps and
-seconds stay those of the campaign at hand: the other one spent its own. The other folder is only
-read.
+runs. Nothing is taken twice, so merging the same folder again changes nothing. Steps and seconds
+stay those of this campaign: the other one spent its own. The other folder is only read.
 """
 
 from __future__ import annotations
@@ -80,9 +79,9 @@ _MOST_MISSING = 1 << 30
 class CampaignFolder:
     """The folder of one campaign, held by this process; a context manager.
 
-    `path` None keeps everything in memory. Raises FolderError, also for settings that are not
-    those of the campaign which the folder holds. What else of it cannot be read is passed over
-    and stands in `damage`.
+    `path` None keeps everything in memory. Raises FolderError, also for settings that are not those
+    of the campaign in the folder. Anything else that cannot be read is skipped and noted in
+    `damage`.
     """
 
     def __init__(self, path: Path | None, settings: CampaignSettings) -> None:
@@ -182,7 +181,7 @@ class CampaignFolder:
     def settle_pending(
         self, pending: Pending, finding: CampaignFinding, known: CampaignFinding | None = None
     ) -> bool:
-        """The failing run has become a finding; whether it is one that was not known.
+        """Turn the failing run into a finding; return whether it was not known.
 
         With `known` it is a form of that, or that itself.
         """
@@ -194,19 +193,19 @@ class CampaignFolder:
         return is_new
 
     def record_examination(self, pending: Pending) -> None:
-        """Keep how far a failing run has been minimised, so that nobody has to begin anew."""
+        """Store how far a failing run has been minimised, so that it can be resumed."""
         with self._explained(), self._database as database:
             database.execute("BEGIN IMMEDIATE")
             insert_examination(database, pending)
 
     def add_finding(self, finding: CampaignFinding, known: CampaignFinding | None = None) -> bool:
-        """Take in a finding, or a form of a known one, from elsewhere; whether it was not known."""
+        """Add a finding, or a form of a known one, from elsewhere; return whether it was new."""
         with self._explained(), self._database as database:
             database.execute("BEGIN IMMEDIATE")
             return self._insert(finding, known)
 
     def pending(self) -> list[Pending]:
-        """Failing runs that no session came to minimise."""
+        """Failing runs that no session has minimised yet."""
         with self._explained():
             return pending_in(self._database, self.damage)
 
@@ -216,7 +215,7 @@ class CampaignFolder:
             return findings_in(self._database, self.damage)
 
     def forms(self) -> dict[str, list[CampaignFinding]]:
-        """By the fingerprint of a finding the other forms in which it was met."""
+        """The other forms in which findings were met, by the finding's fingerprint."""
         with self._explained():
             return forms_in(self._database, self.damage)
 
@@ -263,7 +262,7 @@ class CampaignFolder:
             self._lock = None
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         self._database.close()
         self._unlock()
 
@@ -282,10 +281,10 @@ class CampaignFolder:
 def read_status(
     path: Path, damage: Damage | None = None
 ) -> tuple[CampaignSettings, CampaignStatus | None]:
-    """What a folder holds and how it stood last, also beside the campaign that works on it.
+    """What a folder holds and its last status, even while a campaign works on it.
 
-    Here and below: what cannot be read of it is passed over, and noted in `damage`. Raises
-    FolderError for what holds no campaign, or one whose settings cannot be read.
+    Here and below: what cannot be read is skipped and noted in `damage`. Raises FolderError if
+    there is no campaign, or one whose settings cannot be read.
     """
     with _looking_into(path) as database:
         return settings_in(database, path), status_in(database, damage or Damage(of_file=True))
@@ -318,7 +317,7 @@ def read_pending(path: Path, damage: Damage | None = None) -> list[Pending]:
 def read_everything(
     path: Path, damage: Damage | None = None
 ) -> tuple[CampaignSettings, CampaignState, list[CampaignFinding], list[Pending]]:
-    """All that a folder's campaign knows; forms of findings apart. Raises FolderError."""
+    """All that a folder's campaign knows, except forms of findings. Raises FolderError."""
     state = CampaignState()
     damage = damage or Damage(of_file=True)
     with _looking_into(path) as database:
@@ -349,7 +348,7 @@ def _looking_into(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The database, for a reader; SQLite wants to write beside it, where that can be."""
+    """The database, for a reader; SQLite wants to write next to it, if possible."""
     file, log = path / DATABASE, path / f"{DATABASE}-wal"
     with contextlib.ExitStack() as stack:
         if _is_writable(path):
@@ -370,9 +369,9 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextlib.contextmanager
 def _lengthened(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """Of a file that was cut short a copy with empty pages at its end; None for any other.
+    """A copy of a truncated file with empty pages at its end; None for any other file.
 
-    SQLite reads nothing of a file that is shorter than its first page says.
+    SQLite does not read a file that is shorter than its first page says.
     """
     data = (path / DATABASE).read_bytes()
     size = int.from_bytes(data[16:18], "big")
@@ -388,7 +387,7 @@ def _lengthened(path: Path) -> Iterator[sqlite3.Connection | None]:
 
 
 def _is_writable(path: Path) -> bool:
-    """Only trying tells: permissions and read-only file systems answer differently."""
+    """Only a try shows: permissions and read-only file systems answer differently."""
     try:
         with tempfile.TemporaryFile(dir=path):
             return True
@@ -458,7 +457,7 @@ def merge_folder(
 def _merge_findings(
     own: CampaignFolder, findings: list[CampaignFinding], forms: dict[str, list[CampaignFinding]]
 ) -> int:
-    """Take in findings with their forms; how many findings show what nothing here did."""
+    """Add findings with their forms; return how many show what nothing here did."""
     number = 0
     known = own.findings()
     for finding in findings:

@@ -1,8 +1,8 @@
 """The tables of a campaign's database and how they are read; used by `folder.py`.
 
-Dataclasses of plain values are checked to hold what their fields say: JSON has the right shape
-sooner than the right types, and a count that is text, a share that is NaN or a number of a
-thousand digits would otherwise be met where it is drawn.
+Dataclasses of plain values are checked to hold what their fields say: JSON often has the right
+shape but the wrong types, and a count that is text, a share that is NaN or a number with a thousand
+digits would otherwise cause errors only where it is drawn.
 """
 
 from __future__ import annotations
@@ -153,11 +153,11 @@ class FolderError(PoolproofError):
 
 
 class Damage:
-    """What in a folder cannot be read, in words; all else is read all the same.
+    """What in a folder cannot be read, in words; everything else is still read.
 
-    With `of_file` pages of the file may be damaged as well, so that a table ends too early: for
-    readers alone, since nothing can be written into such a file. `failures` are the names of what
-    was broken and cannot be read any more: it counts as broken.
+    With `of_file`, pages of the file may be damaged as well, so that a table ends too early: for
+    readers only, since nothing can be written to such a file. `failures` names what was broken and
+    can no longer be read: it counts as broken.
     """
 
     def __init__(self, *, of_file: bool = False) -> None:
@@ -171,13 +171,13 @@ class Damage:
         return tuple(self._sentences)
 
     def note(self, what: str, error: Exception) -> None:
-        """Something cannot be read."""
+        """Note that something cannot be read."""
         why = said_by(error, 200).replace("\n", " ")
         self._sentences[f"{what} cannot be read: {why or type(error).__name__}"] = None
 
     @contextlib.contextmanager
     def passed_over(self, what: str, failure: str = "") -> Iterator[None]:
-        """Whatever is wrong with a row stays in the block; `failure` names what it told of."""
+        """Confine to the block whatever is wrong with a row; `failure` names its subject."""
         try:
             yield
         except UNREADABLE as error:
@@ -188,7 +188,7 @@ class Damage:
     def rows(
         self, database: sqlite3.Connection, columns: str, table: str, *, of_failures: bool = False
     ) -> Iterator[tuple[Any, ...]]:
-        """The rows of a table, in the order in which they were inserted, as far as it goes."""
+        """The rows of a table that can be read, in the order in which they were inserted."""
         try:
             cursor = database.execute(f"SELECT {columns} FROM {table}")  # noqa: S608 -- of our own
             while (row := cursor.fetchone()) is not None:
@@ -229,7 +229,7 @@ def text_from(data: bytes) -> str:
 
 
 def tables(database: sqlite3.Connection) -> int:
-    """How many tables there are: none in a new database."""
+    """The number of tables: none in a new database."""
     return int(database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
 
 
@@ -322,7 +322,7 @@ def _when_found(finding: CampaignFinding) -> tuple[int, str]:
 def insert_finding(
     database: sqlite3.Connection, finding: CampaignFinding, *, instead: bool = False
 ) -> bool:
-    """Add a finding; whether its fingerprint was not there. `instead` of one that is damaged."""
+    """Add a finding, `instead` of a damaged one; return whether its fingerprint was new."""
     if instead:
         database.execute("DELETE FROM findings WHERE fingerprint = ?", (finding.fingerprint,))
     cursor = database.execute(
@@ -408,7 +408,7 @@ def load_into(database: sqlite3.Connection, state: CampaignState, damage: Damage
 
 
 def _count_into(state: CampaignState, progress: Any) -> None:
-    """Add counters that `progress_of` wrote: all of them, or none where some cannot be read."""
+    """Add counters that `progress_of` wrote: all of them, or none if some cannot be read."""
     stable, unstable = progress["repeated"]
     read = CampaignState(
         num_steps=progress["num_steps"],

@@ -1,7 +1,8 @@
 """Runs of a campaign at index level. A state is which blocks each key has, in order of arrival.
 
-A campaign takes as many keys as it has hashes. An index may keep one block of a key in another form
-than several and come to the same blocks in either, which a state does not tell apart.
+A campaign takes as many keys as it has hashes. An index may store one block of a key in another
+form than several blocks and reach the same blocks in either form; a state does not distinguish the
+two.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _drive(
     commands: list[Command],
     max_steps: int,
 ) -> Violation | None:
-    """Commands from the tape, and then whatever ends every sequence."""
+    """Drive commands from the tape, then whatever ends every sequence."""
     workload = ManagerWorkload(choices, session.model, session.can, 2 + choices.below(2))
     workload.bias()
     visits.visit(manager_state(session.model), 0, choices)

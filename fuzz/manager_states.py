@@ -1,12 +1,12 @@
-"""The abstract state of a manager: what a campaign counts as new. How many there are is not known.
+"""The abstract state of a manager: what a campaign counts as new. Their number is not known.
 
 For each sequence: where it is, whether it is loading or over, how many blocks it holds (up to
 three) and whether it shares some, whether it ends with a block, one before or elsewhere, whether
 all of it is computed, whether something is scheduled or drafted, whether it was forked; equal ones
 count once. For the pool: how many blocks are free and how many of those are cached (none, one,
 more, all), whether some are leaving, whether caching is on. Sequences and blocks have no names
-here, and tokens do not enter: which prefixes are equal shows in what is shared and cached. Finer
-states never come to an end, and coarser ones tell a campaign nothing.
+here, and tokens are left out: equal prefixes show in what is shared and cached. Finer states would
+be endless, and coarser ones would tell a campaign nothing.
 """
 
 from __future__ import annotations

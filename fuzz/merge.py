@@ -2,7 +2,7 @@
 
 Adding is idempotent for states, tapes and facts, and its order does not matter for them: workers
 may disagree about what is new, join late, or report what another one found first. Counters add up,
-so each report is to be added once.
+so each report must be added exactly once.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class QuietDisplay:
 
 
 class PlainDisplay(QuietDisplay):
-    """Also prints to standard error: a line every `interval_s` seconds at most, and one at the end."""
+    """Also prints to standard error: at most a line every `interval_s` seconds, one at the end."""
 
     def __init__(self, allowance: Allowance, interval_s: float = 5.0) -> None:
         self._allowance = allowance

@@ -1,6 +1,6 @@
 """A campaign's workers on the machines of a Ray cluster.
 
-From the coordinator outwards: `ray_workers.py` is what it holds, `ray_link.py` a process beside it
-that alone imports Ray, `relay.py` an actor for each worker, `host.py` a process beside the actor
-that runs the target. Findings are minimised where the coordinator is.
+From the coordinator outwards: it holds `ray_workers.py`; `ray_link.py` is a process next to it, the
+only one that imports Ray; `relay.py` is an actor for each worker, `host.py` a process next to the
+actor that runs the target. Findings are minimised where the coordinator is.
 """

@@ -1,8 +1,8 @@
 """A Python process that runs a module of ours, and the line to it.
 
-Started anew and not forked: a process with Ray in it has threads, whose locks a fork would copy as
-they are, and sockets, through which Ray sees a process end only when no other holds them. Each side
-sees the line end when the other is gone, however it went.
+Started afresh rather than forked: a process with Ray in it has threads, whose locks a fork would
+copy as they are, and sockets, through which Ray sees a process end only when no other process holds
+them. Each side sees the line end when the other is gone, for whatever reason.
 """
 
 from __future__ import annotations
@@ -59,6 +59,6 @@ _START = "from {module} import main; main({line})"
 
 @contextlib.contextmanager
 def line_to_parent(descriptor: int) -> Any:
-    """The other end, in the companion; the parent's end is no error."""
+    """The other end, in the companion; it is not an error when the parent ends."""
     with Connection(descriptor) as line, contextlib.suppress(EOFError, ConnectionError):
         yield line

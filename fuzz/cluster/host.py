@@ -1,7 +1,7 @@
-"""The process that runs the target for one worker of a cluster: isolation, one child, black box.
+"""The process that runs the target for one cluster worker: isolation, one child, black box.
 
 It knows nothing of Ray: setup and orders come through a line, answers go back, all of them pickled.
-The target's crash costs a child of this process and comes home as a lost worker with its tape.
+A crash of the target costs a child of this process and is reported as a lost worker with its tape.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class HostSetup:
     folder: str
 
     def packed(self) -> tuple[int, bytes]:
-        """The version first: what another one wrote is not unpickled."""
+        """Pack with the version first: what another version wrote is not unpickled."""
         return MESSAGE_VERSION, pickle.dumps(self)
 
 
@@ -94,7 +94,7 @@ def _serve(line: Connection[Any, Any], isolation: Isolation[Any]) -> None:
 
 
 def _carried_out(line: Connection[Any, Any], workers: Workers, order: Any) -> HostAnswer | None:
-    """What the order brought; None if nobody waits for it any more."""
+    """The result of the order; None if the coordinator no longer waits for it."""
     if workers.is_fresh(0) and not order.begins:
         return LostWorker(None, sentence="the worker died between two orders")
     workers.give(0, order)

@@ -1,7 +1,7 @@
-"""What the coordinator's process and the one that speaks to Ray tell each other.
+"""The messages between the coordinator's process and the one that speaks to Ray.
 
-Workers have numbers that are never used again: whoever replaces a lost worker is another one, so
-nobody can mistake an answer or an order of the one for the other's.
+Worker numbers are never used again: the replacement of a lost worker gets a new one, so answers and
+orders of the two cannot be confused.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """To the link, first: the cluster, what each host is told, and how many workers are wanted.
+    """The first message to the link: the cluster, each host's setup, the number of workers wanted.
 
-    None: as many as the cluster has processors, also when it grows.
+    None means one per CPU of the cluster, also when it grows.
     """
 
     address: str
@@ -35,7 +35,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """To the link: an order, pickled, for a worker that is ready."""
+    """Gives the link an order, pickled, for a worker that is ready."""
 
     worker: int
     order: bytes
@@ -57,7 +57,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a worker's order brought: a HostAnswer, pickled."""
+    """The result of a worker's order: a HostAnswer, pickled."""
 
     worker: int
     answer: bytes

@@ -1,7 +1,7 @@
 """The workers of a campaign as actors of a Ray cluster: started, replaced, asked.
 
-Whatever Ray reports goes into one queue, from whichever thread of Ray's it comes; `heard` turns it
-into events for the coordinator. An order is carried out at most once: nothing is repeated here.
+Everything that Ray reports, from any of its threads, goes into one queue; `heard` turns it into
+events for the coordinator. An order is carried out at most once: nothing is repeated here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FAILED_STARTS_IN_A_ROW = 3
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a call of an actor's: its value, or why there is none."""
+    """The outcome of an actor's call: its value, or why there is none."""
 
     worker: int
     value: bytes | None
@@ -69,7 +69,7 @@ def watch_cluster(put: Callable[[ClusterSize], None], is_over: threading.Event) 
 
 
 class Actors:
-    """As many workers as are wanted, or as the cluster has processors."""
+    """As many workers as are wanted, or as the cluster has CPUs."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Actors:
         self._listen(give.worker, self._ready[give.worker].work.remote(give.order))
 
     def heard(self, answer: Answer) -> Iterator[LinkEvent]:
-        """The events that an answer stands for."""
+        """The events that follow from an answer."""
         worker = answer.worker
         if worker in self._starting:
             yield from self._begun(answer, self._starting.pop(worker))
@@ -130,7 +130,7 @@ class Actors:
             yield Ready(answer.worker)
 
     def _failed_to_start(self, sentence: str) -> Iterator[LinkEvent]:
-        """A machine may go while a worker starts there; again and again has another cause."""
+        """A machine may vanish while a worker starts; repeated failures have another cause."""
         self._num_failed_starts += 1
         self._pause_until = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0**self._num_failed_starts)
         if self._num_failed_starts == _FAILED_STARTS_IN_A_ROW:
@@ -148,7 +148,7 @@ class Actors:
 
 
 def _end(actor: Any) -> None:
-    """Make sure that nothing of it is left, so that its processor is free."""
+    """Make sure that nothing of it is left, so that its CPU is free."""
     with contextlib.suppress(Exception):
         ray.kill(actor)
 

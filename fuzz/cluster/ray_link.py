@@ -1,8 +1,8 @@
 """The process between a coordinator and a Ray cluster, the only one of the two that imports Ray.
 
-Apart, because Ray ends a process whose cluster's head is lost, with a status that says nothing of
-campaigns, prints on standard output, and starts threads; the coordinator only sees the line end.
-Run by `companion.py`; both what comes from the coordinator and what comes from Ray goes through one
+It is separate because Ray ends a process whose cluster's head is lost, with a status that says
+nothing about campaigns, prints to standard output, and starts threads; the coordinator only sees
+the line end. `companion.py` runs it; messages from the coordinator and from Ray go through one
 queue.
 """
 

@@ -1,8 +1,8 @@
 """The workers of a Ray cluster as a coordinator sees them. Imports no Ray (`ray_link.py` does).
 
-A worker that its machine or the network cost comes back as lost without a culprit, and another one
-with a number of its own takes its place; one that the target cost keeps its number, and its next
-order begins anew. A machine on which the target cannot be loaded is named and left out.
+A worker lost to its machine or the network is reported as lost without a culprit, and another one
+with a new number takes its place; one lost to the target keeps its number, and its next order
+starts afresh. A machine on which the target cannot be loaded is named and left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RayWorkers:
     """Workers on a cluster. The constructor returns when the first of them is ready.
 
     `num_workers` is how many are wanted, None for one per CPU, also of machines that join
-    later. `say` hears in a line what a user should know. Raises ClusterError, here and in `wait`.
+    later. `say` gets lines that a user should see. Raises ClusterError, here and in `wait`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RayWorkers:
 
     @property
     def process_id(self) -> int:
-        """The process that speaks to Ray, for who wants to measure it."""
+        """The process that speaks to Ray, for callers that measure it."""
         return self._link.process_id
 
     def idle(self) -> Sequence[int]:
@@ -191,7 +191,7 @@ class RayWorkers:
 
 
 def check_reachable(address: str) -> None:
-    """Raises ClusterError where nobody listens; Ray itself would go on trying for minutes."""
+    """Raises ClusterError if nothing listens; Ray itself would keep trying for minutes."""
     if importlib.util.find_spec("ray") is None:
         raise ClusterError("--ray needs Ray: pip install 'poolproof[ray]'")
     if address == "auto":

@@ -1,7 +1,7 @@
 """The actor of one worker: passes bytes to the process next to it and back, without reading them.
 
-Two processes and not one, because the target is run in children that fork, and a process with Ray
-in it must not (`companion.py`). Ends the campaign's work on its machine when it ends itself.
+There are two processes because the target runs in forked children, and a process with Ray in it
+must not fork (`companion.py`). When it ends, the campaign's work on its machine ends.
 """
 
 from __future__ import annotations
