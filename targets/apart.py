@@ -1,9 +1,8 @@
 """Asks a target's instance one question in a separate process, with limits.
 
-Some of what must be known before a run is seen only on an instance, and a constructor may hang,
-eat memory, exit, kill its parent or leave a daemon behind. Here such a thing costs a few seconds
-and an answer, never the command; that it is a finding about the target is said by the run, which
-meets it again with its own limits.
+Some of what must be known before a run shows only on an instance, and a constructor may hang, eat
+memory, exit, kill its parent or leave a daemon behind. Here that costs a few seconds and an answer,
+never the command; the run meets it again under its own limits and reports it as a finding.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ class NoAnswerError(Exception):
 def apart(question: Callable[[], _Answer]) -> _Answer:
     """The answer to `question`, computed in a forked process; it must be picklable.
 
-    Between that and this process stands another, which is what the question has for a parent, in a
-    session of the two. Raises NoAnswerError where the process raised, exited, hung or ran out of
-    memory, and TargetError where the question raised that.
+    Another process runs between that one and this one, as the question's parent, in a session of
+    the two. Raises NoAnswerError if the process raised, exited, hung or ran out of memory, and
+    TargetError if the question raised that.
     """
     read_end, write_end = os.pipe()
     process = os.fork()
@@ -94,7 +93,7 @@ def _answer(question: Callable[[], Any], write_end: int) -> NoReturn:
 
 
 def _receive(read_end: int) -> tuple[str, Any]:
-    """By its length, for who left a daemon behind has left the pipe open as well."""
+    """Read by length, because a daemon that was left behind keeps the pipe open."""
     until = time.monotonic() + _SECONDS
     received = b""
     while not _is_whole(received):

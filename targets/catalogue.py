@@ -21,7 +21,7 @@ __all__ = ["CatalogueRow", "catalogue"]
 
 @dataclass(frozen=True, slots=True)
 class CatalogueRow:
-    """One built-in target; `how` says how to get it where it is not available."""
+    """One built-in target; `how` says how to get it if it is not available."""
 
     name: str
     what: str

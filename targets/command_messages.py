@@ -1,9 +1,9 @@
 """The messages of the protocol that `cmd:` targets speak: written as text, read with care.
 
 One JSON object per line; docs/protocol.md describes them, contract/schemas/ has the schemas.
-Requests are written by hand and not by a JSON library, because a tape of 200 commands is written a
-thousand times a second. Reading checks what later code relies on; that an answer is right is
-checked by the judges of the target.
+Requests are written by hand instead of by a JSON library, because a tape of 200 commands is written
+a thousand times a second. Reading checks what later code relies on; the judges of the target check
+whether an answer is right.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SHOWN = 120
 
 
 class ProtocolError(Exception):
-    """A program that does not speak the protocol; the message says what it said."""
+    """A program that does not speak the protocol; the message quotes what it said."""
 
 
 class SkippedError(Exception):
@@ -78,7 +78,7 @@ class Hello:
 
     @property
     def is_queue(self) -> bool:
-        """Whether it is a free queue, whose order is no matter of choice to show."""
+        """Whether it is a free queue, which must show its order."""
         return self.level == Level.QUEUE
 
 
@@ -205,9 +205,9 @@ def hello_in(message: Mapping[str, Any]) -> Hello:
 
 
 def answers_in(message: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
-    """The answers to `count` commands; fewer where the last of them is an error.
+    """The answers to `count` commands; fewer if the last of them is an error.
 
-    Raises SkippedError for a run that the program declines, ProtocolError for what is no answer.
+    Raises SkippedError for a run that the program declines, ProtocolError for anything else.
     """
     if "skipped" in message:
         where = message.get("issue_url")
@@ -229,7 +229,7 @@ def _quoted(line: bytes) -> str:
 
 
 def short(value: object, most: int = 2 * _SHOWN) -> str:
-    """What a program said, as a piece of a message of one line, whatever it was."""
+    """Whatever a program said, shortened to fit into a one-line message."""
     # Cut before it is split: it may be a megabyte, and every answer may be one.
     text = value[: 4 * most] if isinstance(value, str) else shown(value, 4 * most)
     text = " ".join(text.split())

@@ -1,12 +1,11 @@
 """A program behind a `cmd:` target: its process, and the conversation with it.
 
 `CommandProcess` is started, given one line at a time, and ended. It knows nothing of what the lines
-mean. A line is written and one is read; whatever keeps the program from answering (it is not there,
-ends, is killed, writes without end, takes longer than `timeout_s`, uses too much memory) is told in
-one sentence. Inside a worker there is no time limit here, for the watchman of the worker has one.
-The address space of a worker is bounded, but that of a program is not (a sanitizer reserves
-terabytes): the memory that it uses is looked at instead, and may be as much as the worker may
-reserve.
+mean. A line is written and one is read; if the program does not answer (it does not exist, ends, is
+killed, writes without end, takes longer than `timeout_s`, uses too much memory), one sentence says
+why. Inside a worker there is no time limit here, because the worker's watchman has one. The address
+space of a worker is bounded, but that of a program is not (a sanitizer reserves terabytes): its
+memory use is measured instead, and may be as much as the worker may reserve.
 
 `CommandSession` has the handshake, runs on fresh instances, and the end. The process is started
 when it is first needed, in whatever process needs it (a worker forks, and two workers cannot share
@@ -168,7 +167,7 @@ class CommandProcess:
         self._received = b"".join(parts)
 
     def _part(self, deadline: float | None) -> bytes:
-        """What it has written, as far as it is there; waits for the first byte."""
+        """What it has written so far; waits for the first byte."""
         if deadline is not None or self._most_bytes is not None:
             self._wait([self._stdout], [], deadline)
         part = os.read(self._stdout, _READ_BYTES)
@@ -177,7 +176,7 @@ class CommandProcess:
         return part
 
     def _wait(self, readers: list[int], writers: list[int], deadline: float | None) -> list[int]:
-        """Wait until something can be done; the readers that have something."""
+        """Wait until something can be done; return the readers that have data."""
         while True:
             left_s = _LOOK_EVERY_S if deadline is None else deadline - time.monotonic()
             left_s = min(max(0.0, left_s), _LOOK_EVERY_S)
@@ -196,7 +195,7 @@ class CommandProcess:
             self._errors.truncate(0)
 
     def _check_memory(self) -> None:
-        """Look at the memory that the program uses, where that can be read."""
+        """Check the memory that the program uses, if it can be read."""
         if self._most_bytes is None:
             return
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -235,7 +234,7 @@ def _appended_file() -> BinaryIO:
 
 
 def _end(process: subprocess.Popen[bytes], errors: BinaryIO) -> None:
-    """Nobody needs the program any more: it may leave, and is killed if it does not."""
+    """The program is not needed any more: let it leave, and kill it if it does not."""
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             with contextlib.suppress(OSError):
@@ -278,7 +277,7 @@ Heard = Callable[[str, str], object]
 
 
 class CommandSession:
-    """Talks to a program. `heard` listens; with `timeout_s` a late answer is an error."""
+    """Talks to a program. `heard` gets each line; with `timeout_s` a late answer is an error."""
 
     def __init__(
         self,
@@ -310,7 +309,7 @@ class CommandSession:
     def begin(
         self, num_blocks: int, enable_caching: bool, commands: Sequence[str] = ()
     ) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
-        """Commands on a fresh instance: the state before the first, and the answers.
+        """Give commands to a fresh instance; return the state before the first, and the answers.
 
         Raises ViolationError; TargetError for a run that the program skips.
         """
@@ -340,7 +339,7 @@ class CommandSession:
             raise self._broken(f"in the middle of a run {error}") from error
 
     def stop(self, timeout_s: float = _GOODBYE_S) -> str | None:
-        """Say goodbye; what was wrong with the way in which the program left, or None."""
+        """Say goodbye; return what was wrong with how the program left, or None."""
         if self._process is None:
             return None
         try:
@@ -355,7 +354,7 @@ class CommandSession:
         return None if status == 0 else f"it answered stop, and ended with status {status}"
 
     def close(self) -> None:
-        """End the program, however it is."""
+        """End the program in whatever state it is."""
         if self._process is not None and self._owner == os.getpid():
             self._process.close()
         self._process = None

@@ -3,11 +3,11 @@
 The program introduces itself once, when the target is loaded; what it says there is checked here.
 Pools and queues are driven; managers are not.
 
-An instance in another process is seen as a native one, `CommandPool`. Its verbs give the command
-away and hand out what was answered; its observers say what was shown with the last answer, so that
-looking at it costs nothing. In pools too large to be shown as a whole each observer is a question.
-Answers come from a live program, which is asked command by command, or from a tape that it has
-played as a whole, written at once, answered at once, and judged afterwards.
+An instance in another process appears as a native one, `CommandPool`. Its verbs send the command
+and return the answer; its observers return what was shown with the last answer, so that looking
+costs nothing. In pools too large to be shown completely, each observer is a question. Answers come
+from a live program, which is asked command by command, or from a tape that it has played as a
+whole: written at once, answered at once, and judged afterwards.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class CommandPool:
             self._see(state)
 
     def _methods(self) -> dict[str, Callable[..., Any]]:
-        """What an announced name can stand for."""
+        """What an announced name can mean."""
         do = self._do
         return {
             "allocate": lambda n: _allocated(do(f'{{"do":"allocate","count":{n}}}')),
@@ -130,7 +130,7 @@ class CommandPool:
         }
 
     def _do(self, command: str) -> Any:
-        """The result of a command. Raises ValueError where it was refused, or ViolationError."""
+        """The result of a command. Raises ValueError if it was refused, or ViolationError."""
         answer = self._ask(command)
         if len(answer) > 1 or "result" not in answer:
             self._see(answer)
@@ -146,7 +146,7 @@ class CommandPool:
         return answer.get("result")
 
     def _see(self, answer: Mapping[str, Any]) -> None:
-        """Take in what an answer shows; what it leaves out is as it was."""
+        """Store what an answer shows; what it leaves out has not changed."""
         self._shown.update(answer)
         for part in _PARTS:
             if part in answer:
@@ -175,7 +175,7 @@ class CommandPool:
             self._neighbours = [tuple(pair) if type(pair) is list else pair for pair in shown]
 
     def _name(self, keys: Sequence[bytes]) -> None:
-        """From its first mention on the program shows who carries a hash."""
+        """From the first mention of a hash, the program shows which blocks carry it."""
         for key in keys:
             if key not in self._carriers:
                 self._carriers[key] = None
@@ -190,7 +190,7 @@ class CommandPool:
         return self._do(f'{{"do":"acquire","hashes":{texts_of(hashes)}}}')
 
     def _lookup(self, block_hash: bytes) -> Any:
-        """A command where a driver gives it, a look where a check does: the answers are one."""
+        """A driver gives it as a command, a check looks it up; the answers are the same."""
         if self._is_shown and block_hash in self._carriers:
             return self._carriers[block_hash]
         self._name([block_hash])
@@ -324,7 +324,7 @@ class CommandTapes:
     ) -> PlayedTape:
         """Give the commands to a fresh instance.
 
-        A lookup of a hash that was named before is left out: who carries it is shown after every
+        A lookup of a hash that was named before is left out: its carriers are shown after every
         command. Raises TapeLostError, and TargetError for a run that the program skips.
         """
         texts = _asked(commands)
@@ -444,7 +444,7 @@ def check_hello(hello: Hello) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Spoken:
-    """What a program of a level may announce, and what it has to."""
+    """What a program of a level may announce, and what it must."""
 
     verbs: tuple[str, ...]
     observers: tuple[str, ...]

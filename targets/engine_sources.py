@@ -4,13 +4,13 @@
 `build/engines`. They are looked for in the folder that `POOLPROOF_ENGINES` names, else in
 `build/engines` below the current folder, else beside Poolproof's own checkout.
 
-An engine's `__init__` loads its kernels, its models and its server. The few modules that keep the
-books need none of that, so they are run one by one, unmodified, in the order in which they need
-each other. They see each other under the names that they import; they are kept under a private
+An engine's `__init__` loads its kernels, its models and its server. The few modules that do the
+bookkeeping need none of that, so they are run one by one, unmodified, in the order of their
+imports. They see each other under the names that they import, but are stored under a private
 prefix, so that an installed engine of the same name, or another version of the same source, is not
-touched. What they import and do not need (compiled extensions, large libraries that are only
-mentioned in annotations) is given as stubs. Everything that was put in `sys.modules` under a public
-name is taken out again, so a module that imports lazily cannot be loaded so.
+touched. Imports that they do not need (compiled extensions, large libraries that are only mentioned
+in annotations) are stubs. Everything that was put in `sys.modules` under a public name is removed
+again, so a module that imports lazily cannot be loaded this way.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def import_from_source(
 
 
 def stub_module(name: str, **contents: Any) -> ModuleType:
-    """A module that has what is given and nothing else."""
+    """A module with the given contents and nothing else."""
     module = ModuleType(name, "A stub by Poolproof.")
     vars(module).update(contents)
     return module

@@ -1,4 +1,4 @@
-"""The block hashes that one instance has been given, with the contents that they stand for.
+"""The block hashes that one instance has been given, with the contents that they represent.
 
 Engines hash tokens and extra keys to bytes; the harness speaks of contents. The book translates
 both ways, and because it sees every pair it also shows whether the hashing is injective: two
@@ -19,7 +19,7 @@ __all__ = ["HashBook"]
 
 
 class HashBook:
-    """Block hash <-> content. Opaque keys stand for themselves, in group 0.
+    """Block hash <-> content. Opaque keys represent themselves, in group 0.
 
     Hashes are kept without a group, as engines compute them: the group joins a key where it
     enters the index.
@@ -33,8 +33,8 @@ class HashBook:
     def learn_chain(self, chain: TokenChain, hashes: Sequence[bytes], step: int) -> None:
         """Note that hash i covers the chain's first (i + 1) * step tokens.
 
-        Raises ViolationError where a hash stands for another content already (DATA), or a content
-        has another hash already (IDX).
+        Raises ViolationError if a hash already represents another content (DATA), or a content
+        already has another hash (IDX).
         """
         for number, block_hash in enumerate(hashes, start=1):
             content = chain.prefix(number * step, 0)
@@ -46,7 +46,7 @@ class HashBook:
                 raise ViolationError(_two_hashes(content, earlier, block_hash))
 
     def learn_opaque(self, block_hash: bytes) -> None:
-        """Note a hash that stands for itself."""
+        """Note a hash that represents itself."""
         self._contents.setdefault(block_hash, block_hash)
 
     def real(self, key: Key) -> tuple[bytes, int] | None:

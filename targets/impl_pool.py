@@ -4,7 +4,7 @@ For the native grammar the instance is the bare `BlockPool`, with no wrapper tha
 or hide anything. For the grammar of token chains it is a subclass: reference counts, queue and
 index are the pool's own methods, untouched; what is added turns a chain into real hashes of real
 tokens, and what is overridden turns the hashes that the pool shows back into the contents that
-they stand for.
+they represent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["ChainedBlockPool", "impl_index", "impl_pool", "impl_queue"]
 class ChainedBlockPool(BlockPool):
     """A pool of blocks of `block_size` tokens, hashed at every `hash_block_size` tokens.
 
-    Takes the arguments of `BlockPool`. Keys are contents; an opaque hash still stands for itself
+    Takes the arguments of `BlockPool`. Keys are contents; an opaque hash still represents itself
     in `lookup`.
     """
 
@@ -67,7 +67,7 @@ class ChainedBlockPool(BlockPool):
     def cache_partial(  # type: ignore[override]  # the contract's verb: a chain in place of a hash
         self, chain: TokenChain, block_id: int, num_tokens: int, group: int, /
     ) -> None:
-        """A block becomes reachable under a key that ends inside it."""
+        """Make a block reachable under a key that ends inside it."""
         block_hash = self._hashes(chain)[num_tokens // self._grain - 1]
         super().cache_partial(block_id, block_hash, num_tokens=num_tokens, group=group)
 
@@ -79,7 +79,7 @@ class ChainedBlockPool(BlockPool):
         return None if real is None else super().lookup(real[0], group=real[1])
 
     def block_hash(self, block_id: int, /) -> Any:
-        """The content that the block's primary hash stands for."""
+        """The content that the block's primary hash represents."""
         keys = self.block_hashes(block_id)
         return self._book.key(*keys[0]) if keys else None
 
@@ -125,7 +125,7 @@ _FIXED = {"retention": "exact", "same_step_hit": "forbidden"}
 
 
 def impl_pool(name: str, overrides: Mapping[str, Any]) -> Target:
-    """`BlockPool` under a profile. Raises TargetError for one that it does not have."""
+    """`BlockPool` under a profile. Raises TargetError for a profile that it does not support."""
     own = {"events": "per-copy", "keys": "partial"}
     profile = builtin_profile(name, own, overrides, Profile)
     arguments = _arguments(name, profile)
@@ -221,7 +221,7 @@ def impl_index(name: str, overrides: Mapping[str, Any]) -> Target:
 
 
 def _index_of(profile: Profile) -> Target:
-    """The index beside a pool: its keys are the hashes of the pool."""
+    """The index of a pool: its keys are the hashes of the pool."""
     if profile.fixed_hash_bytes is None:
         return impl_index("impl-index", {})
     rows = {"hash_bytes": profile.hash_bytes}

@@ -1,7 +1,7 @@
 """The built-in targets `vllm`, `vllm-queue` and `vllm-index`: the vLLM that is installed here.
 
-Importing vLLM costs seconds and half a gigabyte, so nothing of it is imported before it is asked
-for, and workers fork from one import.
+Importing vLLM takes seconds and half a gigabyte, so nothing of it is imported before it is needed,
+and workers fork from one import.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """From a target string to a target: built-in names, classes in modules and files, programs.
 
 A class is named `package.module:Class` or `path/to/file.py:Class`. Importing it runs the user's
-code, so whatever that raises is turned into one line that names the exception and the user's own
-file and line. Nothing is constructed to prove that it works: what a constructor raises is a finding
-about the target and comes out of `Target.make`. `TargetError` is for what cannot be run at all; its
+code, so its errors are turned into one line that names the exception and the user's own file and
+line. Nothing is constructed to prove that it works: an error of a constructor is a finding about
+the target and comes from `Target.make`. `TargetError` is for targets that cannot be run at all; its
 message names the cause and the next step.
 """
 
@@ -97,8 +97,8 @@ def version_of(cls: type) -> str | None:
 class _AsItIsNow(SourceFileLoader):
     """Compiles the file, and neither reads nor leaves bytecode.
 
-    Python takes bytecode for that of a file with the same size and the same second of change. A
-    target that was edited twice within a second was certified as it had been before.
+    Python reuses bytecode if the file has the same size and the same second of change. A target
+    that was edited twice within a second would be certified as it was before.
     """
 
     def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - the loader's own signature
@@ -157,7 +157,7 @@ def _import_module(name: str) -> ModuleType:
 
 @contextmanager
 def _importable_from(folder: Path) -> Iterator[None]:
-    """Let modules beside the target be found while it is imported."""
+    """Make modules next to the target importable while it is imported."""
     entry = str(folder)
     sys.path.insert(0, entry)
     try:

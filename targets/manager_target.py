@@ -19,7 +19,7 @@ __all__ = ["MANAGER_SHAPES", "ManagerShape", "manager_target"]
 
 @dataclass(frozen=True)
 class ManagerShape:
-    """A published shape of managers: the methods that tell it, and what makes a target of a class.
+    """A published shape of managers: its methods, and what makes a target of a class.
 
     `build(name, cls, overrides, version)` raises TargetError.
     """
@@ -42,9 +42,9 @@ def manager_target(
     real_class: type | None = None,
     notes: Sequence[str] = (),
 ) -> Target:
-    """A manager whose first layout that is run stands for it where only one is wanted.
+    """A manager; its first layout that is run represents it if only one is wanted.
 
-    Raises TargetError where none is run; the message has the reasons.
+    Raises TargetError if none is run; the message has the reasons.
     """
     first: ManagerLayout | None = next(
         (layout for layout in layouts if layout.make is not None), None

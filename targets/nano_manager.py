@@ -137,7 +137,7 @@ class StandInSequence:
 
     @property
     def last_block_num_tokens(self) -> int:
-        """How many tokens stand in the last block."""
+        """How many tokens are in the last block."""
         return len(self.token_ids) - (self.num_blocks - 1) * self.block_size
 
     @property
@@ -300,7 +300,7 @@ class NanoManager:
         self._manager.compute_hash = compute_hash
 
     def _schedule(self, seq_id: int, num_tokens: int) -> list[tuple[int, int]]:  # noqa: ARG002 - all is taken
-        """The next chunk of a prompt, whose blocks were taken when it was admitted."""
+        """Schedule the next chunk of a prompt, whose blocks were taken on admission."""
         return []
 
     def _has_slots(self, sequence: Any, tokens: list[int]) -> bool:
@@ -440,7 +440,7 @@ def _rows_of(cls: type) -> dict[str, Any]:
 
 
 def _no_argument(_: object) -> None:
-    """Stands for an `_allocate_block` that there is not."""
+    """Replaces a missing `_allocate_block`."""
 
 
 def _of_one_group(name: str, overrides: Mapping[str, Any]) -> Mapping[str, Any]:

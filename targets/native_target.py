@@ -174,7 +174,7 @@ def _check_constructor(cls: type, level: Level) -> None:
 
 
 def _check_methods(cls: type, level: Level) -> None:
-    """Methods may also be set on instances, so the class alone convicts nobody."""
+    """Methods may also be set on instances, so the class alone is not enough to refuse a target."""
     capabilities = NATIVE_AT[level].capabilities_of
     try:
         found: Level | None = capabilities(cls).level

@@ -113,7 +113,7 @@ Outcome = tuple[str, Any, BaseException | None]
 
 
 def paired_target(first: Target, second: Target) -> Target:
-    """A target that is both, driven under the profile of the first.
+    """Both targets as one, driven under the profile of the first.
 
     Raises TargetError for targets of two levels, or without a length of hashes in common.
     """
@@ -160,7 +160,7 @@ def paired_target(first: Target, second: Target) -> Target:
 
 
 def _common_profile(first: Target, second: Target) -> Profile:
-    """The profile of the first, with hashes that both take. Raises TargetError for no such."""
+    """The profile of the first, with hashes that both take. Raises TargetError without any."""
     one, other = first.profile.fixed_hash_bytes, second.profile.fixed_hash_bytes
     if one is None and other is not None:
         return replace(first.profile, hash_bytes=other)

@@ -60,7 +60,7 @@ def reference_pool(name: str, overrides: Mapping[str, Any]) -> Target:
 
 
 def _index_of(profile: Profile) -> Target:
-    """The index beside a pool: its keys are the hashes of the pool."""
+    """The index of a pool: its keys are the hashes of the pool."""
     if profile.fixed_hash_bytes is None:
         return reference_index("reference-index", {})
     rows = {"hash_bytes": profile.hash_bytes}
