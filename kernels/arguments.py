@@ -1,9 +1,9 @@
 """Refuses the arguments of a kernel before anything is launched.
 
-A kernel that is started on wrong arguments reads foreign memory and says nothing, so each
-of these is a `KernelArgumentError` with the argument's name, what it was and what is allowed.
-Shapes, types, strides and devices cost nothing to look at. Lengths and block ids have to be read
-back from the device, which an engine does not want at every step: `check_values`.
+A kernel that is launched with wrong arguments silently reads foreign memory, so each wrong argument
+raises a `KernelArgumentError` with its name, its value and what is allowed. Shapes, types, strides
+and devices cost nothing to check. Lengths and block ids must be read back from the device, which an
+engine does not want at every step: `check_values`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INTEGERS = (torch.int32, torch.int64)
 
 
 class KernelArgumentError(ValueError):
-    """An argument that no kernel is launched with; the message names it."""
+    """An argument with which no kernel is launched; the message names it."""
 
 
 def require(holds: bool, name: str, was: object, allowed: str) -> None:
@@ -42,7 +42,7 @@ def require(holds: bool, name: str, was: object, allowed: str) -> None:
 
 
 def require_tensor(name: str, value: Any, dimensions: tuple[str, ...], dtypes: Any) -> None:
-    """`value` is a tensor with these dimensions and one of these types."""
+    """Require that `value` is a tensor with these dimensions and one of these types."""
     require(isinstance(value, Tensor), name, f"a {type(value).__name__}", "a torch tensor")
     require(
         value.dim() == len(dimensions),
@@ -55,7 +55,7 @@ def require_tensor(name: str, value: Any, dimensions: tuple[str, ...], dtypes: A
 
 
 def require_strides(name: str, value: Tensor) -> None:
-    """The elements of a head stand side by side, and no two elements are one."""
+    """Require that the elements of a head are adjacent, and that no two elements overlap."""
     require(
         value.stride(-1) == 1 or value.shape[-1] == 1,
         name,
@@ -72,7 +72,7 @@ def require_strides(name: str, value: Tensor) -> None:
 
 
 def check_shapes(batch: PagedBatch, out: Tensor | None = None) -> None:
-    """Shapes, types, strides, devices and options. Raises KernelArgumentError."""
+    """Check shapes, types, strides, devices and options. Raises KernelArgumentError."""
     _check_tensors(batch)
     _check_cache(batch)
     _check_options(batch)
@@ -202,7 +202,7 @@ def _check_devices(batch: PagedBatch, out: Tensor | None) -> None:
 
 
 def check_values(batch: PagedBatch) -> None:
-    """Lengths and block ids, read back from the device. Raises KernelArgumentError."""
+    """Check lengths and block ids, read back from the device. Raises KernelArgumentError."""
     kv_lengths, query_lengths = batch.kv_lengths.tolist(), batch.query_lengths.tolist()
     table = batch.block_tables.tolist()
     room = batch.block_tables.shape[1] * batch.block_size

@@ -1,10 +1,10 @@
-"""One call of paged attention: tensors, lengths, options, in the words that every target gets.
+"""One call of paged attention: tensors, lengths, options, in the form that every target gets.
 
-Sequence s has `kv_lengths[s]` tokens in the cache, the last `query_lengths[s]` of which are those
-that ask. Query i of it stands at position `kv_length - query_length + i`; key j is in slot
+Sequence s has `kv_lengths[s]` tokens in the cache, the last `query_lengths[s]` of which are its
+queries. Query i has position `kv_length - query_length + i`; key j is in slot
 `j % block_size` of block `block_tables[s, j // block_size]`. Nothing is checked here.
 
-`ownership` says which slots of the cache belong to whom: visible, behind a window, tail, nobody's.
+`ownership` classifies the slots of the cache: visible, behind a window, tail, unowned.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ FP8_DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionOptions:
-    """What is done to a score between the dot product and the softmax.
+    """How a score is changed between the dot product and the softmax.
 
-    score = dot(query, key * key_scale) * scale; with a soft cap `softcap * tanh(score / softcap)`;
-    with slopes plus `alibi_slopes[head] * (key position - query position)`. With `causal` a query
-    sees the keys up to its own position, with a window only the last `sliding_window` of those, its
-    own included. `sinks[head]` is a score that takes part in the sum of the softmax and has no
-    value. Slopes and sinks are float32 and have a row for each query head.
+    score = dot(query, key * key_scale) * scale. A soft cap turns it into `softcap * tanh(score /
+    softcap)`; slopes add `alibi_slopes[head] * (key position - query position)`. With `causal` a
+    query sees the keys up to its own position, with a window only the last `sliding_window` of
+    those, including its own. `sinks[head]` is a score that counts in the sum of the softmax and has
+    no value. Slopes and sinks are float32 and have a row for each query head.
     """
 
     scale: float
@@ -48,7 +48,7 @@ class AttentionOptions:
 
 @dataclass(frozen=True, slots=True)
 class SequenceRows:
-    """Where one sequence stands: its rows of the query and its positions."""
+    """One sequence in a batch: its rows of the query and its positions."""
 
     index: int
     first_row: int
@@ -91,7 +91,7 @@ class PagedBatch:
 
     @property
     def block_size(self) -> int:
-        """Slots a block."""
+        """Slots per block."""
         return int(self.key_cache.shape[1])
 
     @property
@@ -129,7 +129,7 @@ class Ownership:
     """Masks over (num_blocks, block_size), on the CPU; a slot may be in several of the first two.
 
     `visible`: some query sees it. `written`: it holds a token of some sequence. `owned_block`:
-    (num_blocks,), the block stands in the table of a sequence.
+    (num_blocks,), the block is in the table of a sequence.
     """
 
     visible: Tensor
@@ -147,7 +147,7 @@ class Ownership:
         return (~self.owned_block)[:, None].expand_as(self.written)
 
     def word_for(self, block: int, slot: int) -> str:
-        """Whose a slot is, for a sentence."""
+        """Whose slot it is, for a sentence."""
         if not self.owned_block[block]:
             return "the null block" if block == 0 else "a block of nobody"
         if not self.written[block, slot]:

@@ -1,8 +1,8 @@
-"""A test case of paged attention in a few plain numbers, and the tensors that it stands for.
+"""A test case of paged attention in a few plain numbers, and the tensors that follow from it.
 
-A case is small enough to print, to keep in a file and to shrink; the tensors follow from it and its
-seed on every machine. Block 0 is the null block and is never owned. What nobody owns is filled
-with finite numbers of the same size as the rest; poison is put there by the relations.
+A case is small enough to print, to store in a file and to shrink; the tensors follow from it and
+its seed on every machine. Block 0 is the null block and is never owned. Unowned slots are filled
+with finite numbers of the same size as the rest; the relations put poison there.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Case:
     """One batch. `sequences` are pairs of query length and kv length.
 
     The first `shared_blocks` blocks of every sequence that is long enough are the same ones.
-    `cache_dtype` is None for the query's own. `spare_blocks` are owned by nobody, `spare_entries`
-    stand in each row of the table behind the longest.
+    `cache_dtype` is None for the query's own. `spare_blocks` have no owner; `spare_entries` follow
+    the longest row of the table in each row.
     """
 
     sequences: tuple[tuple[int, int], ...]
@@ -86,7 +86,7 @@ class Case:
         return -(-self.sequences[sequence][1] // self.block_size)
 
     def shares(self, sequence: int) -> bool:
-        """Whether a sequence is long enough to stand on the shared blocks."""
+        """Whether a sequence is long enough to use the shared blocks."""
         return self.sequences[sequence][1] >= self.shared_blocks * self.block_size
 
     @property
@@ -159,7 +159,7 @@ def build(case: Case, device: str = "cpu") -> PagedBatch:
 
 
 def in_layout(cache: Tensor, layout: str) -> Tensor:
-    """The same elements in another place: a view with the strides of the layout."""
+    """The same elements elsewhere: a view with the strides of the layout."""
     if layout == "heads-slots":
         return cache.transpose(1, 2).contiguous().transpose(1, 2)
     if layout == "cross-layer":

@@ -1,12 +1,12 @@
 """Certifies a kernel: its checks are jobs of `harness.isolation`, and this puts them together.
 
-A kernel that reads wild addresses ends its process. Each check has a worker of its own, which
-writes down every example before it begins; when the worker is lost, that example is the finding.
-The other checks go on, and the case is made smaller afterwards, in workers that are lost in the
-same way. This process needs neither torch nor triton.
+A kernel that reads wild addresses kills its process. Each check has a worker of its own, which
+writes down every example before it begins; if the worker is lost, that example is the finding. The
+other checks continue, and the case is made smaller afterwards, in workers that are lost in the same
+way. This process needs neither torch nor triton.
 
-The target is loaded in the importer, and workers fork from it. On a GPU each worker loads it for
-itself, because nothing that CUDA has set up survives a fork.
+The importer loads the target, and workers fork from it. On a GPU each worker loads it for itself,
+because nothing that CUDA has set up survives a fork.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _CANARIES = "canaries"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelJob:
-    """What is to be certified and how; plain values, no torch.
+    """What to certify and how; plain values, no torch.
 
     `device` None: the GPU where there is one. `pool` is the `module:Class` of a native block pool
     for whole requests, `managers` the `module:function` that gives managers to serve requests
@@ -89,7 +89,7 @@ class KernelJob:
 
 
 class Progress(Protocol):
-    """The command line's progress, as far as it is needed here."""
+    """The part of the command line's progress that is needed here."""
 
     def begin(self, stage: str, total_steps: int | None = None) -> None: ...
     def advance(self, steps: int) -> None: ...
@@ -97,7 +97,7 @@ class Progress(Protocol):
 
 
 def certify_kernel(job: KernelJob, progress: Progress, *, in_process: bool = False) -> KernelRun:
-    """What all checks gave, in child processes unless there is no fork() or `in_process` says so.
+    """The results of all checks, run in child processes unless there is no fork() or `in_process`.
 
     Raises TargetError when the target cannot be run.
     """
@@ -120,7 +120,7 @@ def certify_kernel(job: KernelJob, progress: Progress, *, in_process: bool = Fal
 
 @dataclass(slots=True)
 class _Bench:
-    """What the jobs run beside: torch, set up for the device, and the target once it is loaded."""
+    """What the jobs need: torch, set up for the device, and the target once it is loaded."""
 
     job: KernelJob
     device: str
@@ -166,7 +166,7 @@ def _named(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A check to run; `words_file` takes down each example before it begins.
+    """A check to run; `words_file` gets each example before it begins.
 
     With a `case` its smaller forms are tried, to find the first that costs the worker.
     """
@@ -208,7 +208,7 @@ def _describe(bench: _Bench, _task: None, beacon: Beacon) -> tuple[KernelRun, li
 
 
 def _run_check(bench: _Bench, task: _Task, beacon: Beacon) -> CheckResult | _Canaries:
-    """The job: one check of the target, or the faulty kernels that have to be caught."""
+    """The job: one check of the target, or the faulty kernels that must be caught."""
     from poolproof.kernels.case import Case, CaseError
     from poolproof.kernels.check_run import certify_check, check_case
 
@@ -242,7 +242,7 @@ def _try_smaller_cases(bench: _Bench, task: _Task, beacon: Beacon) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Canaries:
-    """Faulty kernels that were caught by all checks that have to, and those that were missed."""
+    """Faulty kernels that were caught by all checks that must, and those that were missed."""
 
     caught: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
@@ -262,7 +262,7 @@ def _canaries(target: KernelTarget) -> _Canaries:
 
 
 class _Certification:
-    """One certification: which checks are run, and what became of each."""
+    """One certification: which checks run, and with what outcome."""
 
     def __init__(
         self,
@@ -311,14 +311,14 @@ class _Certification:
         return _Task(name, self._folder / f"{name}.json", case)
 
     def _until_crashes(self, tasks: Iterable[_Task]) -> Iterator[_Task]:
-        """The tasks as they are asked for; no more once too many workers are lost."""
+        """The tasks on demand; no more once too many workers are lost."""
         for task in tasks:
             if len(self._lost) >= MOST_CRASHES:
                 return
             yield task
 
     def _lose(self, task: _Task, lost: Lost) -> None:
-        """What the worker was at is the finding. Raises TargetError if it was at no example."""
+        """Report the worker's last example as the finding. Raises TargetError if there is none."""
         words = task.last_words()
         if words is None:
             raise TargetError(f"the target cannot be run: {_words(lost)}, before its first example")
@@ -338,8 +338,8 @@ class _Certification:
     def _make_smaller(self, check: str) -> None:
         """Put the smallest case that still costs its worker in the same way into the finding.
 
-        A worker tries one smaller form after another; the one at which it is lost fails as well,
-        and the next worker goes on from there. So a step costs one worker, however many it tried.
+        A worker tries one smaller form after another; the form at which it is lost fails as well,
+        and the next worker continues from there. So a step costs one worker, however many it tried.
         """
         result = self._results[check]
         finding = result.finding
@@ -379,7 +379,7 @@ class _Certification:
 
 
 def _words(lost: Lost) -> str:
-    """What became of a worker. Fingerprints are made of it, so that it must stay as it is."""
+    """How a worker ended. Fingerprints are made of these words, so they must not change."""
     if isinstance(lost, Hung):
         return f"no answer within {lost.seconds:g} s"
     if isinstance(lost, Died):

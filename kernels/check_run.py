@@ -73,7 +73,7 @@ Announce = Callable[[Case], None]
 
 
 def head_of(target: KernelTarget, depth: Depth, seed: int) -> KernelRun:
-    """A run of which nothing is known yet but what is looked at, where and with what."""
+    """A run of which only the target, the machine and the versions are known so far."""
     return KernelRun(
         target=target.name,
         version=target.version,
@@ -124,7 +124,7 @@ def check_case(target: KernelTarget, name: str, case: Case, announce: Announce) 
 
 
 def run_case(target: KernelTarget, check: Check, case: Case) -> tuple[Outcome, list[str]]:
-    """One check of one case; what the target raises is wrong as well, with its frames."""
+    """One check of one case; an error of the target counts as wrong as well, with its frames."""
     try:
         return check.run(target, case), []
     except Exception as error:

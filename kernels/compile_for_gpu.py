@@ -1,4 +1,4 @@
-"""Compiles our kernels for a GPU that need not be there: the code path of CUDA is exercised in CI.
+"""Compiles our kernels for a GPU that need not be present, so that CI exercises the CUDA path.
 
 Run as `python -m poolproof.kernels.compile_for_gpu` with TRITON_INTERPRET unset or 0; prints a line
 for each kernel and type. Whether the result runs fast, or right, only a GPU shows.

@@ -1,7 +1,7 @@
 """What a paged-attention target declares about itself: what it supports, what it promises.
 
-A promise that is not made is still looked at and then reported apart; only what is promised can be
-broken. Unknown keys and values are errors, a missing key takes the first value of its row, which
+A promise that is not made is still examined and then reported separately; only what is promised can
+be broken. Unknown keys and values are errors; a missing key gets the first value of its row, which
 is the strictest, and the report prints it as assumed.
 """
 
@@ -57,8 +57,8 @@ class Declaration:
     """One value for each row of `PROMISES`, and what the target supports.
 
     `head_sizes` and `block_sizes` are what cases are drawn from. `grouped` says whether query
-    heads may share a head of the cache, `mixed` whether sequences of one query may stand beside
-    longer ones, `out` whether an output tensor may be handed in.
+    heads may share a head of the cache, `mixed` whether a batch may mix sequences of one query with
+    longer ones, `out` whether an output tensor may be passed.
     """
 
     tail: str = "any"

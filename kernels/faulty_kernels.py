@@ -1,11 +1,11 @@
 """Faulty kernels: ours with a few words of source replaced, each a fault that some engine has had.
 
 The sources of `kernels.paged` are read, changed and run as modules of another name, so that the
-correct kernels hold no trace of any fault. A change whose old text does not stand in the source
-exactly as often as it says is an error: the kernel would be a correct one.
+correct kernels hold no trace of any fault. A change whose old text does not occur in the source
+exactly as often as it says is an error: the kernel would be correct.
 
 Faults of the arithmetic, of indexing, of masks, and of the kernels that fill a cache; then those
-that every certification has to catch first, and the search.
+that every certification must catch first, and the search.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MODULES = ("tile", "decode", "prefill", "attention", "cache_write", "block_copy"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """In `module`, `old` becomes `new`, at each of the `times` places where it stands."""
+    """In `module`, `old` becomes `new`, at each of the `times` places where it occurs."""
 
     module: str
     old: str
@@ -57,8 +57,8 @@ class Change:
 class FaultyKernel:
     """One fault. `thread` is where its kind was met, empty for a slip that we made up.
 
-    `checks` are the checks that have to see it, one of them at least; the others are not run on it,
-    because a kernel that reads too far may end the process that runs it.
+    `checks` are the checks that must see it, at least one; the others are not run on it, because a
+    kernel that reads too far may kill the process that runs it.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """What the checks of a kernel found, as plain values.
 
-Nothing here needs torch, so that a process without it can judge and print what a worker found.
-`certification/kernel_certificate.py` is what comes of it.
+Nothing here needs torch, so a process without it can judge and print what a worker found.
+`certification/kernel_certificate.py` makes a certificate of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPTIONAL = ("sliding_window", "softcap", "cache_dtype", "alibi", "sinks", "shar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckLine:
-    """One check: in how many examples it compared how many outputs, and what came of it."""
+    """One check: how many outputs it compared in how many examples, and the outcome."""
 
     name: str
     sentence: str
@@ -76,7 +76,7 @@ class KernelFinding:
 
     @property
     def kind(self) -> FailureKind:
-        """What an entry of a known file has to agree with; its `invariant` is the check."""
+        """What an entry of a known file must agree with; its `invariant` is the check."""
         return FailureKind(self.check, self.severity, "kernel")
 
     def to_json(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class KernelFinding:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What one check gave: its line, its finding, the errors over bounds by precision."""
+    """The result of one check: its line, its finding, the errors over bounds by precision."""
 
     line: CheckLine
     finding: KernelFinding | None = None
@@ -111,10 +111,10 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRun:
-    """What all checks of one target gave, and what was looked at, where and with what.
+    """The results of all checks of one target, and what was examined, where and with what.
 
-    `ratios` are errors over bounds of dense examples, by precision. How the run is judged is no
-    business of this layer.
+    `ratios` are errors over bounds of dense examples, by precision. This layer does not judge the
+    run.
     """
 
     target: str = ""

@@ -1,7 +1,7 @@
-"""Paged attention by gathering: the pages of a sequence are copied together, torch does the rest.
+"""Paged attention by gathering: copies the pages of a sequence together, torch does the rest.
 
-The obvious form, in float32, with the interface of every target. It is what our kernels are read
-against, and what runs where there is no triton. Slow on purpose.
+The obvious form, in float32, with the interface of every target. Compare our kernels with it when
+you read them; it also runs without triton. Slow on purpose.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Draws a case from choices: one grammar, behind which stands Hypothesis or a seeded generator.
+"""Draws a case from choices: one grammar, backed by Hypothesis or a seeded generator.
 
-`choose(n)` gives an integer from 0 to n-1; what shrinks well is given first. Everything stays
-within what the target declares. Sizes are small: a fault of tiling, masking or indexing shows at a
+`choose(n)` gives an integer from 0 to n-1; choices that shrink well come first. Everything stays
+within what the target declares. Sizes are small: faults of tiling, masking or indexing show at a
 few dozen keys, and a case of that size runs in milliseconds.
 """
 
@@ -89,7 +89,7 @@ def _sequences(
 
 
 def _kv_length(choose: Choose, block_size: int) -> int:
-    """At a block's edge more often than not: faults of masks sit there."""
+    """Mostly at a block's edge, where faults of masks are."""
     # Large blocks need longer sequences, or there is never a second one.
     most = max(_MOST_KEYS, 2 * block_size + 8)
     if choose(2):

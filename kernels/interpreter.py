@@ -3,11 +3,11 @@
 Triton decides when a kernel is defined, by the variable TRITON_INTERPRET, so it has to be set
 before the first kernel is imported. Without a GPU there is nothing to decide.
 
-The interpreter is made faster: what it does once a call and could do once is done once. It replaces
-the built-ins of `triton.language` when a kernel starts, and does it again at every call of a jitted
-function inside, `tl.sum` and `tl.zeros` included, which takes longer than most of those calls. It
-also builds its table of types anew whenever it looks one up. Nothing of what a kernel computes is
-changed. Without the private functions that are replaced here (another version of triton) the
+The interpreter is made faster: what it does at every call, but could do once, is done once. It
+replaces the built-ins of `triton.language` when a kernel starts, and again at every call of a
+jitted function inside, including `tl.sum` and `tl.zeros`, which takes longer than most of those
+calls. It also rebuilds its table of types at every look-up. What a kernel computes does not change.
+If the private functions that are replaced here are missing (another version of triton), the
 interpreter stays as it is.
 """
 

@@ -38,13 +38,13 @@ SMALLEST = {torch.float32: 1e-38, torch.float16: 2.0**-24, torch.bfloat16: 1e-38
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What should come out, and how far off each element may be; both float64, on the CPU."""
+    """The expected output, and how far off each element may be; both float64, on the CPU."""
 
     output: Tensor
     bound: Tensor
 
     def ratio(self, output: Tensor) -> Tensor:
-        """Error over bound for each element; infinite where the output is no number."""
+        """Error over bound for each element; infinite where the output is not a number."""
         error = (output.detach().cpu().double() - self.output).abs()
         return torch.nan_to_num(error / self.bound, nan=float("inf"), posinf=float("inf"))
 
@@ -54,7 +54,7 @@ class Expected:
 
 
 def dense_attention(batch: PagedBatch) -> Expected:
-    """What `batch` must give. Reads the cache through the tables and nothing else of it."""
+    """The output that `batch` must give. Reads the cache only through the tables."""
     shape = batch.query.shape
     output = torch.zeros(shape, dtype=torch.float64)
     bound = torch.full(shape, SMALLEST[batch.query.dtype], dtype=torch.float64)

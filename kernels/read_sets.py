@@ -1,13 +1,13 @@
-"""Read sets: each address that a kernel loads or stores, held against what it may touch.
+"""Read sets: each address that a kernel loads or stores, compared with what it may touch.
 
 Recorded in Triton's interpreter. Tensors that are handed to a launch are known by their storage;
 tensors with names are given by the caller. Addresses are kept as element numbers within a storage.
-An unmasked load outside of every tensor returns whatever memory holds there, on a CPU without a
-sign and on a GPU with luck: here it is kept as a stray address.
+An unmasked load outside every tensor returns whatever memory holds there, silently on a CPU and
+with luck on a GPU: here it is kept as a stray address.
 
-Keys and values: every visible slot is read, whole; nothing else, or with `window_reads: tile` what
-the sequence has in front of its window as well. Tables: the needed entries of each row. Written is
-the output, all of it, and nothing else that was handed in.
+Keys and values: every visible slot must be read completely, and nothing else, except with
+`window_reads: tile` what the sequence has before its window. Tables: the needed entries of each
+row. All of the output must be written, and nothing else that was passed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Accesses:
             self.register(name, tensor)
 
     def register(self, name: str, tensor: torch.Tensor) -> None:
-        """Know the storage of a tensor; the first name of a storage stays."""
+        """Register the storage of a tensor; the first name of a storage stays."""
         storage = tensor.untyped_storage()
         begin = storage.data_ptr()
         if begin and begin not in self._storages:
@@ -67,7 +67,7 @@ class Accesses:
             )
 
     def note(self, kind: str, pointers: Array, mask: Array, size: int) -> None:
-        """One load or store of the interpreter: addresses, mask, bytes an element."""
+        """Note one load or store of the interpreter: addresses, mask, bytes per element."""
         addresses = np.asarray(pointers).reshape(-1)
         active = np.broadcast_to(np.asarray(mask), np.shape(pointers)).reshape(-1).astype(bool)
         addresses = addresses[active].astype(np.uint64)
@@ -99,7 +99,7 @@ class Accesses:
 
 @contextmanager
 def recorded(named: dict[str, torch.Tensor]) -> Iterator[Accesses]:
-    """Record every load and store within the block; one at a time in a process."""
+    """Record every load and store within the block; only one recording per process at a time."""
     from triton.runtime import interpreter
 
     accesses = Accesses(named)

@@ -1,11 +1,11 @@
 """Relations: changes of a batch that must not change a bit of the output, each with a name.
 
-From a batch a relation makes others whose output is known from the first one's. No oracle and no
-tolerance is needed, so a relation sees what a bound has to let pass, and runs the same on every
-device. There are three families: the same numbers elsewhere (other blocks, copies of shared ones,
-smaller blocks, strides); poison where nothing must be read, each kind alone, so that a report names
-the place (vllm#641: V tail; vllm#57156: null block); the same sequence in another batch, without
-which an engine that is asked twice gives two answers (vllm#51902).
+A relation turns a batch into others whose output is known from the first one's. It needs no oracle
+and no tolerance, so it sees what a bound must let pass, and runs the same on every device. There
+are three families: the same numbers elsewhere (other blocks, copies of shared ones, smaller blocks,
+strides); poison where nothing must be read, each kind alone, so that a report names the place
+(vllm#641: V tail; vllm#57156: null block); and the same sequence in another batch: if this fails,
+an engine that is asked twice gives two answers (vllm#51902).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A batch to vary, with all that is known about it."""
+    """A batch to vary, with everything that is known about it."""
 
     case: Case
     batch: PagedBatch
@@ -58,10 +58,10 @@ class Variant:
 class Relation:
     """`promise` is the row of the declaration that promises it.
 
-    `variants` yields nothing where the batch has no room for the relation. With the row at a
-    weaker value `weaker` may still give variants; without, nothing is promised. `is_foreign`:
-    what is broken here shows one request another's data. `also_by` are values of the row that
-    promise it as well.
+    `variants` yields nothing if the batch has no room for the relation. If the row has a weaker
+    value, `weaker` may still give variants; without it, nothing is promised. `is_foreign`: a
+    violation shows one request another's data. `also_by` are values of the row that promise it as
+    well.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Relation:
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Whether two outputs agree in every bit, but for which NaN it is."""
+    """Whether two outputs agree in every bit; any NaN equals any other."""
     return bool(torch.equal(one, other) or torch.equal(one.nan_to_num(7e3), other.nan_to_num(7e3)))
 
 
@@ -85,7 +85,7 @@ def differing_rows(one: Tensor, other: Tensor) -> list[int]:
 
 
 def poisons(dtype: torch.dtype, only_finite: bool) -> list[tuple[str, float]]:
-    """What is put where nothing must be read: NaN, infinity, and a large number.
+    """The values put where nothing must be read: NaN, infinity, and a large number.
 
     0 * NaN is seen where 0 * 1e30 is not, and a mask that subtracts 10,000 is seen with 1e30 and
     not with 1e4. fp8 has no infinity that both forms share.
@@ -168,7 +168,7 @@ def _halved(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG0
 
 
 def _strided(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- the same
-    """Other strides, with poison in whatever stands between the blocks."""
+    """Other strides, with poison in whatever lies between the blocks."""
     batch = subject.batch
     caches = [batch.key_cache.contiguous(), batch.value_cache.contiguous()]
     heads = [in_layout(cache, "heads-slots") for cache in caches]

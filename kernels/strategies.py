@@ -93,7 +93,7 @@ def machine_for(target: KernelTarget, make_pool: Callable[[int], Any]) -> type[S
 
 
 class ManagerServingMachine(RuleBasedStateMachine):
-    """Each step is one command that is legal; a wrong output raises WrongOutputError."""
+    """Each step is one legal command; a wrong output raises WrongOutputError."""
 
     target: ClassVar[KernelTarget]
     served: ClassVar[ServedManager]
@@ -115,12 +115,12 @@ class ManagerServingMachine(RuleBasedStateMachine):
 
     @rule()
     def command(self) -> None:
-        """The session chooses which; what it chose is noted."""
+        """The session chooses the command, which is noted."""
         self.session.next()
 
     @rule()
     def look(self) -> None:
-        """Everybody computes one token more."""
+        """Compute one more token of every sequence."""
         self.session.look()
 
 

@@ -1,8 +1,8 @@
 """A paged-attention target: a function, what it declares, how it is called; and our own two.
 
 The function takes the tensors of `PagedBatch` in their order and the fields of `AttentionOptions`
-as keywords, `out` as well if it declares that; it returns the output. It carries its declaration as
-an attribute `declaration`, a mapping; see `declaration.py`.
+as keywords, also `out` if it declares that; it returns the output. Its attribute `declaration`, a
+mapping, holds its declaration; see `declaration.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Attention = Callable[..., Any]
 
 
 class BadOutputError(Exception):
-    """What a target returned is no output of attention; the message says why."""
+    """What a target returned is not an output of attention; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

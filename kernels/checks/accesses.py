@@ -46,7 +46,7 @@ def _unlawful(target: KernelTarget, batch: PagedBatch) -> str | None:
 def _overflow(target: KernelTarget, case: Case) -> Outcome:
     """A cache of more than 2^31 elements, of which a few blocks exist.
 
-    Memory that nobody touches is never there: 8.6 GB of addresses cost 0.3 GB.
+    Memory that is never touched does not exist: 8.6 GB of addresses cost 0.3 GB.
     """
     head_size, num_kv_heads, block_size = 128, 8, 16
     count = 2**31 // (block_size * num_kv_heads * head_size) + 64

@@ -15,10 +15,10 @@ __all__ = ["Check", "Outcome"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`compared` outputs were looked at, none where the case has no room for the check.
+    """`compared` outputs were looked at; none if the case has no room for the check.
 
     `wrong` is a sentence about the first thing that was wrong; `ratio` the largest error over its
-    bound, where that was measured.
+    bound, if that was measured.
     """
 
     compared: int
@@ -28,7 +28,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """`promise` is the row of the declaration that it rests on, None for what is always owed.
+    """`promise` is the row of the declaration that it rests on, None for what must always hold.
 
     `also_by` are weaker values of that row that promise it all the same.
     """
@@ -42,7 +42,7 @@ class Check:
     also_by: tuple[str, ...] = ()
 
     def stands(self, declared: Declaration) -> str | None:
-        """What the target says in the place of the promise; None where it promises it."""
+        """What the target declares instead of the promise; None if it makes the promise."""
         if self.promise is None or declared.promises(self.promise):
             return None
         value = getattr(declared, self.promise)

@@ -78,7 +78,7 @@ def _empty_rows(target: KernelTarget, case: Case) -> Outcome:
 
 
 def _all_written(target: KernelTarget, case: Case) -> Outcome:
-    """The same output whatever stood in the output tensor before."""
+    """The same output whatever was in the output tensor before."""
     batch = build(case, target.device)
     rows = rows_with_keys(case)
     if not rows.any():
@@ -111,7 +111,7 @@ def _changed(batch: PagedBatch, before: dict[str, torch.Tensor]) -> list[str]:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Bits and not numbers: NaN equals itself, and fp8 can be compared."""
+    """Bits instead of numbers: NaN equals itself, and fp8 can be compared."""
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.contiguous().view(kinds[tensor.element_size()])
 

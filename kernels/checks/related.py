@@ -1,4 +1,4 @@
-"""A check for each relation: bit for bit where that is promised, within the bound elsewhere."""
+"""A check for each relation: bit for bit if that is promised, otherwise within the bound."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Related:
 def broken_relation(
     relation: Relation, target: KernelTarget, subject: Subject, asked: torch.Tensor
 ) -> Outcome:
-    """What a relation says of one batch; `asked` are the rows that are looked at."""
+    """What a relation says about one batch; `asked` are the rows that are looked at."""
     declared = target.declaration
     promised = getattr(declared, relation.promise)
     output: torch.Tensor | None = None

@@ -2,9 +2,9 @@
 
 `serving` drives a pool and `managers` managers, each by a grammar of its own: requests share
 prefixes, fork, are preempted and swapped, and every output is compared with dense attention.
-`recorded runs` replays what a campaign of the harness did; out of the batches that come of it one
-is taken for the error bound and for every relation, so that these see tables of real allocators,
-too, and not only drawn ones.
+`recorded runs` replays what a campaign of the harness did; one of the resulting batches goes
+through the error bound and every relation, so that these see tables of real allocators as well as
+drawn ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OPERATIONS_PER_SEQUENCE = 10
 
 
 def _serve(target: KernelTarget, case: Case) -> Outcome:
-    """A case stands for its seed, its heads, its block size, and a number of operations."""
+    """A case gives its seed, its heads, its block size, and a number of operations."""
     assert target.make_pool is not None
     session = ServingSession(
         target,
@@ -74,7 +74,7 @@ BATCHES_KEPT = 1
 
 
 def _chosen(target: KernelTarget, case: Case) -> tuple[ServedManager, int]:
-    """The manager that a case stands for, and its block size."""
+    """The manager that a case chooses, and its block size."""
     able = [manager for manager in target.managers if manager.fits(target.declaration)]
     manager = able[case.seed % len(able)]
     return manager, manager.block_size or case.block_size
@@ -88,7 +88,7 @@ def _model(case: Case, manager: ServedManager) -> TinyModel:
 
 
 def _drive(target: KernelTarget, case: Case) -> Outcome:
-    """A case stands for its seed, its heads, its block size, and a number of commands."""
+    """A case gives its seed, its heads, its block size, and a number of commands."""
     manager, block_size = _chosen(target, case)
     draw = random.Random(case.seed)
     num_blocks = 5 + draw.randrange(6) + (manager.profile.null_block is not None)
@@ -101,7 +101,7 @@ def _drive(target: KernelTarget, case: Case) -> Outcome:
 
 
 class _Kept:
-    """Keeps some of the batches that go by, each as likely as the others, with their caches."""
+    """Keeps some of the batches that pass, each equally likely, with their caches."""
 
     def __init__(self, seed: int) -> None:
         self.batches: list[PagedBatch] = []
@@ -121,7 +121,7 @@ class _Kept:
 
 
 def _recorded(target: KernelTarget, case: Case) -> Outcome:
-    """A case stands for its seed, that of the recorded run."""
+    """A case gives only its seed, that of the recorded run."""
     manager, block_size = _chosen(target, case)
     trace = manager.record(case.seed, block_size)
     kept = _Kept(case.seed)

@@ -1,7 +1,7 @@
 """Paged attention for a batch of decodes, prefills and chunks: checks, then two or three launches.
 
 Sequences with one query go to the decode kernel and the others to the prefill kernel, whatever
-stands beside them in the batch, so that a sequence gives the same bits in every batch.
+else is in the batch, so that a sequence gives the same bits in every batch.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ INTERPRETED = is_interpreted()
 class TileSizes:
     """How work is cut; the bits of a result depend on it, so nothing of the batch decides it.
 
-    `keys` positions a tile, `split` positions a split of a decode, `rows` queries times heads of
-    a prefill tile, each a power of two of at least 16.
+    `keys`: positions per tile; `split`: positions per split of a decode; `rows`: queries times
+    heads of a prefill tile. Each is a power of two of at least 16.
     """
 
     keys: int

@@ -1,9 +1,9 @@
-"""Decode: one query a sequence, its keys cut into splits that run side by side, then merged.
+"""Decode: one query per sequence; its keys are cut into splits that run in parallel and merge.
 
 Each split gives the maximum of its scores, the sum of the exponentials above it, and the weighted
 sum of the values, all in float32 and unnormalised; the merge brings them to one maximum, which is
-exact but for rounding. Splits are cut by logical position, so a sequence gives the same bits alone
-and in a batch. Sequences with more or fewer queries than one are left to the prefill kernel.
+exact except for rounding. Splits are cut by logical position, so a sequence gives the same bits
+alone and in a batch. The prefill kernel handles sequences with more or fewer queries than one.
 """
 
 import triton

@@ -1,4 +1,4 @@
-"""Prefill and chunked prefill: many queries a sequence, over a batch of unequal lengths.
+"""Prefill and chunked prefill: many queries per sequence, over a batch of unequal lengths.
 
 A program takes a tile of queries of one sequence together with the query heads that share a head
 of the cache, so that each key is loaded once for all of them. The last tile of a sequence is

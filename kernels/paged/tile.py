@@ -1,10 +1,9 @@
 """One tile of keys against some rows of queries: scores, running softmax, end of the softmax.
 
-Shared by decode and prefill, so that what a score is stands once. Tiles are cut by logical
-position and never by block, batch or placement: the order in which numbers are added up, and so
-every bit of the result, depends on the sequence alone (pytorch#182593 shows what breaks that).
-Everything that is loaded is masked, because a slot that nobody wrote may hold NaN, and 0 * NaN is
-NaN (vllm#641).
+Shared by decode and prefill, so that a score is defined once. Tiles are cut by logical position and
+never by block, batch or placement: the order in which numbers are added, and so every bit of the
+result, depends on the sequence alone (pytorch#182593 shows what breaks that). Everything that is
+loaded is masked, because a slot that was never written may hold NaN, and 0 * NaN is NaN (vllm#641).
 """
 
 import triton

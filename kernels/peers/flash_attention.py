@@ -1,6 +1,6 @@
 """FlashAttention's `flash_attn_varlen_func` with a block table, on a GPU.
 
-Not run where this was written: no GPU was at hand. Its pages are multiples of 256 tokens.
+Never run so far: no GPU was at hand. Its pages are multiples of 256 tokens.
 """
 
 from __future__ import annotations

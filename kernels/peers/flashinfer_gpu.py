@@ -1,6 +1,6 @@
 """FlashInfer's wrapper for prefill over a paged cache, which takes decodes as well, on a GPU.
 
-Not run where this was written: no GPU was at hand.
+Never run so far: no GPU was at hand.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ case's, so that block tables with shared prefixes and permuted blocks can be giv
 go through its own `convert_logical_block_mask` and `get_score_mod`. flex_attention runs eagerly:
 compiling it takes 20 s for each shape.
 
-The pages of one sequence are in one mapping from physical to logical pages, so a page can be shared
-between sequences, but not stand twice in one.
+The pages of one sequence are in one mapping from physical to logical pages, so sequences can share
+a page, but one sequence cannot have it twice.
 """
 
 from __future__ import annotations

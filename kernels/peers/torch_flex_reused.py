@@ -1,9 +1,8 @@
 """torch's experimental `PagedAttention` with its own page table, after a request has ended.
 
-In front of each batch a request takes every page in the place of sequence 0 and is erased; then the
-batch's sequences reserve pages and are assigned. What is certified is `reserve`, `assign` and
-`erase` together with flex_attention: the case's own block tables are only where the keys and values
-come from.
+Before each batch a request takes every page as sequence 0 and is erased; then the batch's sequences
+reserve pages and are assigned. This certifies `reserve`, `assign` and `erase` together with
+flex_attention: the case's own block tables only supply the keys and values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """vLLM's unified attention in Triton, its 2D kernel: compiled on a GPU, interpreted elsewhere.
 
-vLLM for CPUs turns Triton off where no backend for CPUs is installed. For the time of the import a
-stand-in for that backend is entered, so that the kernels are defined, and interpreted here.
+vLLM for CPUs turns Triton off if no backend for CPUs is installed. During the import a stand-in for
+that backend is registered, so that the kernels are defined, and interpreted here.
 """
 
 from __future__ import annotations

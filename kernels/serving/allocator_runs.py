@@ -1,7 +1,7 @@
 """Runs of an allocator under the small engine, as `poolproof certify` does them.
 
-The kernel is the torch reference, which is certified on its own: a wrong output is the
-allocator's. What a run gives is a trace of the allocator's own commands, as every other driver's.
+The kernel is the torch reference, which is certified on its own: a wrong output is the allocator's
+fault. A run gives a trace of the allocator's own commands, like every other driver.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OPERATIONS = 40
 class AllocatorRun:
     """One run: its commands, how many outputs were compared, and what broke.
 
-    `shared` counts admissions, or blocks, that a request had from another one.
+    `shared` counts admissions, or blocks, that a request shared with another one.
     """
 
     trace: Trace

@@ -1,9 +1,9 @@
 """The forward pass of the small engine: all writes before all reads, then every output compared.
 
-Whoever schedules hands in parts: whose tokens are computed now, through which tables. Each output
-is compared with a dense run over the request's own tokens in float64. A block that has two owners,
-is handed out while it is held, or is found under the wrong key shows as a wrong output:
-`WrongOutputError` says whose, where, and who wrote what was read.
+The scheduler passes parts: whose tokens are computed now, through which tables. Each output is
+compared with a dense run over the request's own tokens in float64. A block that has two owners, is
+handed out while it is held, or is found under the wrong key shows as a wrong output:
+`WrongOutputError` says whose, where, and which request wrote what was read.
 
 Outputs are near 1 and the numbers in between too, so float32 keeps them within about 1e-5;
 another request's keys move them by 1e-2 and more. The tolerance lies in between.
@@ -28,7 +28,7 @@ TOLERANCE = 2e-3
 
 
 class AllocatorBrokeError(Exception):
-    """The allocator raised where it may not, or answered with something else than blocks."""
+    """The allocator raised where it must not, or answered with something other than blocks."""
 
 
 class WrongOutputError(Exception):
@@ -37,7 +37,7 @@ class WrongOutputError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a pass computes of one request: positions `first` to `first` + `count` - 1 of `chain`.
+    """The part of one request that a pass computes: `count` positions of `chain` from `first` on.
 
     `tables` has the request's blocks in each cache group.
     """
@@ -112,7 +112,7 @@ class ForwardPass:
             row += part.count
 
     def _slots(self, parts: Sequence[Part], group: int) -> torch.Tensor:
-        """The slots of the new tokens in a group, and the notes of who writes them."""
+        """The slots of the new tokens in a group, and the notes of which request writes them."""
         size = self._block_sizes[group]
         slots = []
         for part in parts:

@@ -1,13 +1,13 @@
 """A small engine over a manager: commands go to it, steps go through the kernels under test.
 
-What the manager answers is followed, never judged: which tokens are cached, which blocks a table
-names, what is to be copied. If any of it is wrong, an output is (`forward.py`). A command that is
+The manager's answers are followed, never judged: which tokens are cached, which blocks a table
+names, what to copy. If any of it is wrong, so is an output (`forward.py`). A command that is
 not legal in the engine's state is left out, so that a recorded trace can be replayed on a manager
-that answers in its own way; `commands` are those that were given.
+that answers differently; `commands` are those that were given.
 
-Groups of full attention and of sliding windows are driven. Chunked attention and recurrent states
-cannot be said in the words of a paged kernel, and transfers from elsewhere (`load`) are left out.
-Which managers there are is decided by whoever certifies: kernels know no allocator.
+Groups of full attention and of sliding windows are driven. A paged kernel cannot express chunked
+attention and recurrent states, and transfers from elsewhere (`load`) are left out. The certifying
+code decides which managers there are: kernels know no allocator.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def windows_of(profile: ManagerProfile) -> tuple[int | None, ...]:
 
 @dataclass(slots=True)
 class LiveSequence:
-    """A sequence that a manager serves, as far as its caller has to know it.
+    """What the caller must know about a sequence that a manager serves.
 
     The contract says what a caller may ask for (docs/managers.md); the rules here are those of a
     caller that asks for nothing else. They need the tables that the manager shows, and no model of
@@ -125,17 +125,17 @@ class LiveSequence:
         return self.num_tokens - self.computed - self.scheduled
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Further tokens stand behind those that there are."""
+        """Append further tokens."""
         self.chain = extended(self.chain, tokens)
 
     def cut(self, num_tokens: int) -> None:
-        """Only the first tokens are left."""
+        """Keep only the first tokens."""
         old = self.chain
         self.chain = TokenChain(old.tokens[:num_tokens], old.lora, old.salt, old.images)
         self.computed = min(self.computed, num_tokens)
 
     def lose_blocks(self) -> None:
-        """Preempted: nothing of it is computed any more."""
+        """It was preempted: nothing of it is computed any more."""
         self.place, self.computed, self.scheduled = "nowhere", 0, 0
         self.drafts, self.drafts_computed, self.worker_tables = (), False, []
 
@@ -151,8 +151,8 @@ Pairs = list[tuple[int, int]]
 class FollowedManager:
     """A manager over `num_blocks` blocks; `commands` are those that it was given.
 
-    Its answers become plain values. What is no answer at all (another type, a block that does not
-    exist, an exception) is raised as AllocatorBrokeError; whether an answer is right is not asked.
+    Its answers become plain values. Anything that is not an answer (another type, a block that does
+    not exist, an exception) is raised as AllocatorBrokeError; answers are not judged.
     """
 
     def __init__(self, manager: Any, num_blocks: int) -> None:
@@ -261,7 +261,7 @@ class ManagerEngine(FollowedManager):
         return rule is not None and command.verb in self.can.verbs and rule(command)
 
     def table(self, sequence: LiveSequence, group: int) -> list[int]:
-        """The table that the manager shows. Raises AllocatorBrokeError for what is none."""
+        """The table that the manager shows. Raises AllocatorBrokeError for anything else."""
         arguments = (sequence.seq_id,) if len(self.block_sizes) == 1 else (sequence.seq_id, group)
         shown = self.asked(self.manager.block_table, "block_table", *arguments)
         return self.blocks(shown, f"block_table{arguments}")
@@ -271,7 +271,7 @@ class ManagerEngine(FollowedManager):
         return not (self.profile.publishes == "scheduled" and sequence.scheduled)
 
     def is_quiet(self, sequence: LiveSequence) -> bool:
-        """Whether it is settled and nobody is going to write what it has hit."""
+        """Whether it is settled and no other sequence is going to write what it has hit."""
         if not sequence.is_settled:
             return False
         busy = any(other.scheduled for other in self.sequences.values())
@@ -375,7 +375,7 @@ class ManagerEngine(FollowedManager):
         return True
 
     def _part(self, sequence: LiveSequence) -> Part:
-        """What the next pass computes of a sequence, through the tables that the worker has."""
+        """The part of a sequence that the next pass computes, through the worker's tables."""
         chain = extended(sequence.chain, sequence.drafts)
         count = sequence.scheduled + len(sequence.drafts)
         tables = [self._worker_table(sequence, group) for group in range(len(self.block_sizes))]
@@ -388,7 +388,7 @@ class ManagerEngine(FollowedManager):
         return Part(sequence.seq_id, chain, sequence.computed, count, tables)
 
     def _worker_table(self, sequence: LiveSequence, group: int) -> list[int]:
-        """The whole table, or what the worker makes of the changes that it is told (vllm#42273)."""
+        """The whole table, or what the worker builds from the reported changes (vllm#42273)."""
         if not self.can.sees("take_table_update"):
             return self.table(sequence, group)
         tables = sequence.worker_tables or [[] for _ in self.block_sizes]

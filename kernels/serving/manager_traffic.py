@@ -1,12 +1,11 @@
 """Drives a manager under the small engine by choices: the next command, from what is legal now.
 
 Tokens are two symbols, prompts begin as an earlier one did or hold its blocks under another parent,
-lengths stand at a block's edge, and the pool is nearly full, so that sequences share, are put off
-and evict one another. Behind `choose` stands Hypothesis or a seeded generator.
+lengths end at a block's edge, and the pool is nearly full, so that sequences share, are put off
+and evict one another. `choose` is backed by Hypothesis or a seeded generator.
 
-This is not the grammar of `harness/manager_workload.py`, which asks the reference what is legal. No
-reference is followed here but the manager itself, so that an output that is wrong shows a hole in
-the harness, too.
+This is not the grammar of `harness/manager_workload.py`, which asks the reference what is legal.
+Here only the manager itself is followed, so that a wrong output also shows a hole in the harness.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _WEIGHTS = {
 
 
 class ManagerTraffic:
-    """Chooses commands for one engine. `say` hears each one before it is given."""
+    """Chooses commands for one engine. `say` gets each one before it is given."""
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class ManagerTraffic:
         ]
 
     def run(self, operations: int) -> None:
-        """So many commands, then a token more for everybody, so that everything is read once.
+        """Give so many commands, then one more token to every sequence, so that everything is read.
 
         Raises WrongOutputError and AllocatorBrokeError.
         """
@@ -150,7 +149,7 @@ class ManagerTraffic:
         return self._put_off
 
     def _prompt(self) -> TokenChain:
-        """One that mostly has to do with an earlier one."""
+        """A prompt, mostly related to an earlier one."""
         choose, size = self._choose, self.engine.block_size
         kind = choose(6) if self._prompts else 0
         if kind == 0:

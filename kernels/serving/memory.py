@@ -1,7 +1,7 @@
 """The caches of the small engine, on the device and on the host, and who wrote each slot.
 
-The numbers are what kernels read and write. The notes of who wrote which prefix where decide
-nothing: they only name the culprit of an output that is wrong.
+Kernels read and write the numbers. The notes of which request wrote which prefix where decide
+nothing: they only name the culprit of a wrong output.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ class CacheMemory:
         _follow(self._kept, self._written, pairs)
 
     def note(self, block: int, place: int, written: Written) -> None:
-        """Who writes a slot now."""
+        """Note which request writes a slot now."""
         self._written[block, place] = written
 
     def who_wrote(self, block: int, place: int) -> Written | None:
-        """Who wrote a slot last, also by way of copies."""
+        """The request that wrote a slot last, also through copies."""
         return self._written.get((block, place))
 
     def _swap(
@@ -128,7 +128,7 @@ def _follow(
     destination: dict[tuple[int, int], Written],
     pairs: Pairs,
 ) -> None:
-    """The notes go where the numbers went; a slot that nobody wrote stays one."""
+    """Copy the notes with the numbers; an unwritten slot stays unwritten."""
     goes_to: dict[int, list[int]] = {}
     for block, into in pairs:
         goes_to.setdefault(block, []).append(into)

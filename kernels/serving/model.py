@@ -1,12 +1,12 @@
-"""A small transformer with random weights, run in float64 beside itself.
+"""A small transformer with random weights, and a float64 run of it to compare with.
 
 Two layers for each cache group, because what a second layer stores depends on everything that the
 first one read: a block with the right tokens under the wrong parents has the right keys in the
 first layer and wrong ones in the second. Layers of a group may see a sliding window.
 
 What tells prefixes apart besides their tokens (an adapter, a salt, an image) moves the embeddings
-of the positions that it covers. A salt does that in no model; here it stands for the tenant, whose
-keys and values nobody else may read.
+of the positions that it covers. No real model uses a salt so; here it represents the tenant, whose
+keys and values no other tenant may read.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class TinyModel:
         return len(self.queries)
 
     def window_of(self, layer: int) -> int | None:
-        """How many positions a query of the layer sees, its own included; None: all."""
+        """How many positions a query of the layer sees, including its own; None means all."""
         return self.windows[layer % len(self.windows)]
 
     def embed(self, chain: TokenChain, first: int, end: int, dtype: torch.dtype) -> Tensor:
-        """What enters the first layer at positions `first` to `end` - 1: (tokens, width)."""
+        """The input of the first layer at positions `first` to `end` - 1: (tokens, width)."""
         rows = torch.stack([self._token(token) for token in chain.tokens[first:end]])
         # Beyond POSITIONS the places come again; no two slots of a test are that far apart.
         rows = rows + self.places[torch.arange(first, end) % POSITIONS]
@@ -108,11 +108,11 @@ class TinyModel:
         )
 
     def after(self, layer: int, states: Tensor, attention: Tensor) -> Tensor:
-        """What leaves the layer: (tokens, width)."""
+        """The output of the layer: (tokens, width)."""
         return states + attention.flatten(1) @ self.outputs[layer].to(states.dtype)
 
     def dense(self, chain: TokenChain) -> Tensor:
-        """What leaves the last layer for each token, in float64, without any cache."""
+        """The output of the last layer for each token, in float64, without any cache."""
         count = len(chain.tokens)
         states = self.embed(chain, 0, count, torch.float64)
         group = self.num_heads // self.num_kv_heads
@@ -134,7 +134,7 @@ class TinyModel:
         return self._named(f"token {token}")
 
     def _named(self, name: str) -> Tensor:
-        """A row that stands for a name, the same in every process."""
+        """A row that represents a name, the same in every process."""
         digest = hashlib.blake2b(name.encode(), digest_size=7).digest()
         draw = torch.Generator().manual_seed(int.from_bytes(digest, "big"))
         return torch.randn(self.embedding.shape[1], generator=draw).double()

@@ -1,12 +1,12 @@
 """A small engine over a native block pool, and a session that drives it by choices.
 
-Requests share, fork, are preempted and swapped. The pool decides which block is whose; the kernels
-under test read and write (`forward.py`). What a manager decides, and not the engine, is in
-`manager_engine.py`.
+Requests share, fork, are preempted and swapped. The pool decides who gets which block; the kernels
+under test read and write (`forward.py`). In `manager_engine.py` a manager decides more instead of
+the engine.
 
-The session chooses which operation, on whom, with which tokens. Tokens are two symbols, so that
-prefixes meet; prompts end at a block's edge, one before and one behind it; the pool is nearly full.
-Behind `choose` stands Hypothesis or a seeded generator.
+The session chooses the operation, the request and the tokens. Tokens are two symbols, so that
+prefixes meet; prompts end at a block's edge, one before and one after it; the pool is nearly full.
+`choose` is backed by Hypothesis or a seeded generator.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ HOST_BLOCKS_PER_BLOCK = 4
 
 
 class PoolEngine:
-    """`num_blocks` blocks, of which the pool hands out those that it likes.
+    """An engine over `num_blocks` blocks, which the pool hands out as it chooses.
 
     `commands` are what the pool was asked for so far, as a trace holds them.
     """
@@ -108,7 +108,7 @@ class PoolEngine:
         return self._forward.compared
 
     def admit(self, tokens: list[int]) -> ServedRequest | None:
-        """A new request, with the cached prefix of its prompt; None where there is no room."""
+        """A new request, with the cached prefix of its prompt; None if there is no room."""
         blocks: list[int] = []
         # The last token is always computed: it gives the first output.
         for block_hash in block_hashes(tokens[:-1], self.block_size, self._hash_bytes):
@@ -181,7 +181,7 @@ class PoolEngine:
         request.host, request.blocks, request.hashed = places, [], 0
 
     def swap_in(self, request: ServedRequest) -> bool:
-        """Get blocks again and copy what they held; False where there is no room."""
+        """Get blocks again and copy what they held; False if there is no room."""
         assert request.host is not None
         taken = self._allocate(len(request.host))
         if taken is None:
@@ -300,12 +300,12 @@ class ServingSession:
         self.engine = PoolEngine(target, pool, num_blocks, block_size, model, hash_bytes=hash_bytes)
 
     def run(self, operations: int) -> None:
-        """So many operations, each a random one. Raises what `PoolEngine` raises."""
+        """Carry out so many random operations. Raises what `PoolEngine` raises."""
         for _ in range(operations):
             getattr(self, OPERATIONS[self.choose(len(OPERATIONS))])()
 
     def admit(self) -> None:
-        """A prompt of one to three blocks, shared with others by chance."""
+        """Admit a prompt of one to three blocks, shared with others by chance."""
         if len(self.engine.requests) < MOST_REQUESTS:
             size = self.engine.block_size
             length = max(2, (1 + self.choose(3)) * size - 1 + self.choose(3))
@@ -314,14 +314,14 @@ class ServingSession:
             self.engine.admit((tokens + [self.token()] * size)[:length])
 
     def resume(self) -> None:
-        """A preempted request comes back with all its tokens."""
+        """Bring a preempted request back with all its tokens."""
         if self.engine.preempted and len(self.engine.requests) < MOST_REQUESTS:
             tokens = self.engine.preempted.pop()
             if self.engine.admit(list(tokens)) is None:
                 self.engine.preempted.append(tokens)
 
     def step(self) -> None:
-        """Everybody who is not swapped out, each with a chunk or the whole rest."""
+        """Compute a chunk or the whole rest of every request that is not swapped out."""
         chunks = {
             request.name: 1 + self.choose(8) if self.choose(2) else 64
             for request in self.engine.requests.values()
@@ -331,31 +331,31 @@ class ServingSession:
             self.engine.step(chunks, self.token)
 
     def fork(self) -> None:
-        """Somebody whose tokens are all computed goes on twice."""
+        """Fork a request whose tokens are all computed."""
         able = [r for r in self._running() if r.computed == len(r.tokens)]
         if able and len(self.engine.requests) < MOST_REQUESTS:
             self.engine.fork(able[self.choose(len(able))])
 
     def swap_out(self) -> None:
-        """Somebody's blocks go to the host."""
+        """Swap a request out to the host."""
         able = [request for request in self._running() if request.computed]
         if able:
             self.engine.swap_out(able[self.choose(len(able))])
 
     def swap_in(self) -> None:
-        """Somebody comes back from the host."""
+        """Swap a request back in from the host."""
         away = [r for r in self.engine.requests.values() if r.host is not None]
         if away:
             self.engine.swap_in(away[self.choose(len(away))])
 
     def finish(self) -> None:
-        """Somebody is done."""
+        """Finish a request."""
         requests = list(self.engine.requests.values())
         if requests:
             self.engine.finish(requests[self.choose(len(requests))])
 
     def token(self) -> int:
-        """The next token of somebody."""
+        """Choose the next token of a request."""
         return self.choose(2)
 
     def _running(self) -> list[ServedRequest]:
