@@ -40,7 +40,7 @@ class ManagerPrompts:
         self.usual_blocks = [self.tokens(block_size) for _ in range(2)]
 
     def tokens(self, count: int) -> tuple[int, ...]:
-        """Tokens that have to do with nothing."""
+        """Tokens unrelated to any others."""
         below, symbols = self.below, self.num_symbols
         return tuple([below(symbols) for _ in range(count)])
 
@@ -50,7 +50,7 @@ class ManagerPrompts:
         return (self.usual_blocks[self.below(2)] * (1 + count // size))[: max(0, count)]
 
     def next(self) -> TokenChain:
-        """A prompt that mostly has to do with an earlier one."""
+        """A prompt, mostly related to an earlier one."""
         kind = 5 if self.only_usual_blocks else self.below(8)
         if not self.earlier or kind == 0:
             return TokenChain(self.tokens(self._length()))
@@ -99,7 +99,7 @@ class ManagerPrompts:
         self._of_text = [plain, salted, salted, *adapters]
 
     def be_usual(self) -> None:
-        """From now on prompts have to do with earlier ones, as in most runs."""
+        """From now on prompts are related to earlier ones, as in most runs."""
         self.variants, self.only_usual_blocks = [], False
 
     def variant(self) -> TokenChain:
@@ -174,7 +174,7 @@ class ManagerPrompts:
         return Image(f"{letter}{length}", offset, length)
 
     def remember(self, chain: TokenChain) -> TokenChain:
-        """Later prompts may have to do with this one, which is returned as it is remembered."""
+        """Later prompts may be related to this one, which is returned as it is remembered."""
         if chain.images:
             images = _within(chain.images, chain.tokens)  # a cut may have left some behind
             chain = TokenChain(chain.tokens, chain.lora, chain.salt, images)

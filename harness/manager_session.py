@@ -1,4 +1,4 @@
-"""One manager under test beside its model and its shadow memory: a command, then every check.
+"""One manager under test, its model and its shadow memory: a command, then every check.
 
 Every driver goes through here, so that all of them mean the same by a step. After each command the
 tables of all sequences, the counters and orders that the target shows, and the KV that every
@@ -115,7 +115,7 @@ class ManagerSession:
         self._appoint()
 
     def _appoint(self) -> None:
-        """Who applies which command, and judges its answer."""
+        """Appoint the judge that applies each command and judges its answer."""
         target, can, model, invariants = self.target, self.can, self.model, self.invariants
         self.calls = ManagerCalls(target, can)
         self.tables = TableJudge(target, model, invariants)
@@ -154,7 +154,7 @@ class ManagerSession:
         return self.model
 
     def step(self, command: Command) -> Violation | None:
-        """Apply a legal command; the violation that it shows, or None."""
+        """Apply a legal command; return the violation that it shows, or None."""
         number = self.num_commands + 1
         self.num_commands = self.memory.command_number = number
         calls = self.calls
@@ -180,7 +180,7 @@ class ManagerSession:
     step_any = step
 
     def _note_sizes(self) -> None:
-        """How many sequences there were at once, and of one block how many holders."""
+        """Note how many sequences there were at once, and how many holders one block had."""
         sequences = self.model.sequences
         if len(sequences) > self.most_sequences:
             self.most_sequences = len(sequences)
@@ -224,7 +224,7 @@ class ManagerSession:
         return found and replace(found, command_index=self.num_commands - 1)
 
     def changed_beside(self, command: Command) -> Violation | None:
-        """What has changed in this manager by a command that another one was given, or None."""
+        """What a command to another manager has changed in this one, or None."""
         try:
             self.tables.all_unchanged(command)
             self.memory.read_all()
@@ -234,7 +234,7 @@ class ManagerSession:
             return found.violation
 
     def diagnose(self) -> Violation | None:
-        """Read all that the pool shows and ask the invariants; the first that is broken, or None.
+        """Read all that the pool shows; return the first invariant that is broken, or None.
 
         Raises ViolationError for what cannot be read.
         """
@@ -245,7 +245,7 @@ class ManagerSession:
         return self.invariants.broken_in(seen, pool.ledger()) or self._wrong_host_count()
 
     def _is_whole(self, *, links: bool = True) -> bool:
-        """Whether all that the pool shows is as it must be; `diagnose` says what is not."""
+        """Whether everything that the pool shows is right; `diagnose` says what is not."""
         try:
             is_full = self._full is None or self._full.passes(links=links)
             return is_full and self._wrong_host_count() is None

@@ -1,7 +1,7 @@
 """Reads block tables from a manager and judges every change of them against the model.
 
-What the model does not allow is reported as a violation (I2, ADM, ORD, IDX); what it allows is left
-for the model to follow. KV contents are compared by `manager_memory.py`.
+A change that the model does not allow is reported as a violation (I2, ADM, ORD, IDX); the model
+follows those that it allows. `manager_memory.py` compares KV contents.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INTEGERS = frozenset({int})
 
 
 class TableJudge:
-    """The tables that a target shows, beside those that the model knows."""
+    """The tables that a target shows, compared with those that the model knows."""
 
     def __init__(self, target: Any, model: SequenceModel, invariants: EveryInvariant) -> None:
         self._report = invariants.report
@@ -267,7 +267,7 @@ class TableJudge:
     def _judge_order(
         self, sequence: SequenceState, new: Sequence[int], hits: Collection[int], pool: DictPool
     ) -> None:
-        """New blocks stand at the head of the queue, once the hits have left it."""
+        """New blocks are at the head of the queue, once the hits have left it."""
         left = (block for block in pool.free if block not in hits) if hits else pool.free
         head = list(islice(left, len(new)))
         eviction = self._model.profile.eviction
@@ -277,6 +277,6 @@ class TableJudge:
 def _are_equal(shown: Any, table: list[int]) -> bool:
     """Whether a plain list of plain integers equals the table.
 
-    What is no list, or holds anything else, is read with care: it may equal everything.
+    Anything that is not a list, or holds anything else, is read carefully: it may equal everything.
     """
     return type(shown) is list and shown == table and _INTEGERS.issuperset(map(type, shown))

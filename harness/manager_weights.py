@@ -1,7 +1,7 @@
 """How often a manager workload draws each verb, its passing preferences, and its scripts.
 
-A run turns to another subject every few commands; a verb that is seldom otherwise is frequent
-then, and what it needs is there. Scripts are what comes after a command that alone shows nothing.
+A run turns to another subject every few commands; a usually rare verb is frequent then, and what it
+needs is there. Scripts follow a command that shows nothing by itself.
 Tuned on the planted bugs of `bugs/` against a workload without preferences (benchmarks/survival.py,
 docs/workloads.md). Which commands are legal, and what they are made of, is decided elsewhere.
 """
@@ -126,7 +126,7 @@ _UNCACHED = (*("one verb",) * 4, *("family",) * 2, *("usual",) * 10)
 
 
 def subjects(*, is_cached: bool, is_windowed: bool, is_looked_up: bool) -> tuple[str, ...]:
-    """What runs may be about, each as often as it stands there.
+    """What runs may be about, each as often as it is listed.
 
     Keys matter where something is cached, and show fast where prefixes can be looked up.
     """

@@ -3,11 +3,11 @@
 Tuned to what found real bugs: tiny pools that are nearly full, two token symbols, prompts that
 begin as an earlier one did or hold its blocks under another parent, lengths at, below and above a
 block's end, the same tokens under another adapter, salt or image, and ends in every state. A run
-turns from one subject to another, and after a fork, a cut, a draft or a load comes a short script
-that has to do with it (`manager_weights.py`).
+turns from one subject to another, and plays a short script after a fork, a cut, a draft or a load
+(`manager_weights.py`).
 
-The grammar also makes what commands are made of: which sequence, which prompt, how much. Prompts
-that have to do with nothing but one another are made in `manager_prompts.py`.
+The grammar also chooses the arguments of commands: which sequence, which prompt, how much.
+`manager_prompts.py` makes prompts that are related only to one another.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class ManagerWorkload:
         return AppendTokens(sequence.seq_id, self.prompts.tokens(count))
 
     def step(self) -> Command | None:
-        """Seldom a step of which nothing comes."""
+        """Rarely a step without effect."""
         for sequence in self._sequences():
             if sequence.num_scheduled:
                 return Step()
@@ -353,7 +353,7 @@ class ManagerWorkload:
         return None if sequence is None else Loaded(sequence.seq_id)
 
     def reset(self) -> Command | None:
-        """Mostly when nobody holds a block, so that it is not refused."""
+        """Mostly when no block is held, so that it is not refused."""
         return None if self.model.sequences and not self.below(3) else Reset()
 
     # What comes next.

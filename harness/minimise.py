@@ -56,7 +56,7 @@ seven attempts without, which is no more than the end and the beginning cut off.
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What became of a candidate: what was really applied, in both forms, and what broke."""
+    """The outcome of a candidate: what was really applied, in both forms, and what broke."""
 
     relative: tuple[RelativeCommand, ...]
     commands: tuple[Command, ...]
@@ -123,9 +123,9 @@ def run_candidate(
     make: Callable[[int, bool], Any],
     announce: Callable[[Command], None] | None = None,
 ) -> Attempt:
-    """Apply a candidate to a fresh target; `announce` hears each command before it is applied.
+    """Apply a candidate to a fresh target; `announce` gets each command before it is applied.
 
-    What means nothing or is not defined in the state that is reached is left out.
+    Commands that mean nothing or are not defined in the state that is reached are left out.
     """
     session = start_session(trace, make)
     if isinstance(session, Violation):

@@ -1,12 +1,12 @@
 """The passes of the minimiser: each looks for one kind of smaller variant of the best trace.
 
 A pass is a generator of variants in a fixed order, each with its place in that order, so that a
-minimisation can go on from any place. Variants that only change single commands are in
-`smaller_pool_traces.py` and `smaller_manager_traces.py`. Whether a variant still fails, and the
-same way, is found out by `minimise.py`.
+minimisation can resume from any place. Variants that only change single commands are in
+`smaller_pool_traces.py` and `smaller_manager_traces.py`. `minimise.py` finds out whether a variant
+still fails, and in the same way.
 
-A long trace cannot afford one attempt for each command: its first passes take away much at a time,
-at a cost of some ten executions of the trace each.
+A long trace cannot afford one attempt per command: its first passes remove much at a time, at a
+cost of some ten executions of the trace each.
 """
 
 from __future__ import annotations

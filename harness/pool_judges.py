@@ -1,8 +1,8 @@
 """The judges of a pool's answers: each applies its commands to target and reference.
 
 A command goes to the target, its answer is judged (I2, ADM, ORD, IDX, MISUSE), and the reference
-follows. What the command may have changed stands in an `Effect`; the state after it is compared by
-`pool_session.py`. Judges know one another where they have to, and no session.
+follows. An `Effect` holds what the command may have changed; `pool_session.py` compares the state
+after it. Judges know one another where they must, and no session.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ class KnownKeys(list[Key]):
 
 
 class AnswerJudge:
-    """What becomes of an answer once it was copied: it is the caller's, and a list is emptied.
+    """What happens to an answer after it was copied: it is the caller's, and a list is emptied.
 
-    A target that still uses the list is found out by that.
+    That exposes a target that still uses the list.
     """
 
     def received(self, _command: Command, answer: Any) -> None:

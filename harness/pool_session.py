@@ -1,8 +1,8 @@
-"""One pool under test beside its reference: applies a command, then checks the state.
+"""One pool under test and its reference: applies a command, then checks the state.
 
 Every driver (random, Hypothesis, replay, minimiser, breadth-first search) goes through here, so
 all of them mean the same by a step. A session does not choose commands and does not know where
-they come from. What a command's answer must be, its judges know (`pool_judges.py`).
+they come from. Its judges know what a command's answer must be (`pool_judges.py`).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class PoolSession:
         return AnswerJudge()
 
     def _appoint(self) -> None:
-        """Who applies which command, and judges its answer."""
+        """Appoint the judge that applies each command and judges its answer."""
         calls = PoolCalls(self.target, self.can)
         revivals = Revivals(self.reference, self.facts, self._incremental)
         answers, diagnosis, invariants = self.answers, self.diagnosis, self.invariants
@@ -158,7 +158,7 @@ class PoolSession:
         }
 
     def step(self, command: Command) -> Violation | None:
-        """Apply a command that is legal in this state; the violation that it shows, or None."""
+        """Apply a command that is legal now; return the violation that it shows, or None."""
         number = self.num_commands + 1
         self.num_commands = self.reference.command_number = number
         last = self.last
@@ -250,7 +250,7 @@ class PoolSession:
         return len(self.reference.free) == usable
 
     def end(self) -> Violation | None:
-        """Once nobody holds anything: every block must be free."""
+        """Once nothing is held, every block must be free."""
         assert self.nobody_holds(), "a reference is still outstanding"
         self.facts.add("everything was freed at the end")
         reclaimable = sum(1 for keys in self.reference.keys.values() if keys)

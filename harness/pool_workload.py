@@ -63,8 +63,8 @@ class PoolWorkload:
     """Chooses commands for one session, and remembers which references are outstanding.
 
     `references` holds a block id for each outstanding reference, so that a random one is found in
-    constant time however large the pool is: whoever applies a command appends the blocks that it
-    took, a `free` gives its references back when it is drawn.
+    constant time however large the pool is: the code that applies a command appends the blocks that
+    it took, and a `free` gives its references back when it is drawn.
     """
 
     def __init__(
@@ -222,8 +222,8 @@ class PoolWorkload:
     ) -> list[Command]:
         """Blocks that must not be cached, behind held ones, and lists of unequal length.
 
-        A hash too few or too many is behind pairs that are right: whoever stops there has cached
-        them.
+        A missing or surplus hash follows pairs that are right: a target that stops only there has
+        already cached them.
         """
         some, one_more = self.hashes[0], len(held) + 1
         kinds: list[Command] = [
@@ -264,14 +264,14 @@ class PoolWorkload:
         return there[number % len(there)]
 
     def drain(self) -> Command | None:
-        """The next `free` on the way to a pool that nobody holds."""
+        """The next `free` on the way to a pool without holders."""
         count = len(self.references)
         if not count:
             return None
         return Free(tuple(self._draw_references(min(count, 1 + self.below(4)))))
 
     def give_everything_back(self) -> Iterator[Command]:
-        """Every reference is given back, then the index is emptied."""
+        """Give every reference back, then empty the index."""
         while (command := self.drain()) is not None:
             yield command
         if "reset" in self.verbs:

@@ -1,11 +1,12 @@
 """The sizes that servers run, and how the runs of one certification are spread over them.
 
 Most bugs have their shortest trace in a pool of a few blocks, and small runs find those fastest.
-The rest begin somewhere: a mask of 8 bits at 256 blocks, a buffer of fixed size at so many events,
-a scan that stops at so many entries. Nobody knows where, so the sizes here crowd around the powers
-of two, where such constants live, and fill the space between them: even steps from a small pool to
-the largest, of which every fourth is a round number, a prime, or next to a power of two. A counter
-that wraps belongs to a small pool that lives long, so one of one to three blocks does.
+The rest begin at some size: a mask of 8 bits at 256 blocks, a buffer of fixed size at so many
+events, a scan that stops at so many entries. That size is unknown, so the sizes here crowd around
+the powers of two, where such constants are, and fill the space between them: even steps from a
+small pool to the largest, of which every fourth is a round number, a prime, or next to a power of
+two. A counter that wraps shows in a small pool that lives long, so some runs use one to three
+blocks for long.
 """
 
 from __future__ import annotations

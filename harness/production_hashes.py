@@ -1,4 +1,4 @@
-"""Hashes of one length that a careless index takes for each other.
+"""Hashes of one length that a careless index confuses.
 
 Real hashes look random, and are not all that a server stores: four bytes for the cache group
 stand behind each, a test engine counts upwards, a key of a draft model begins like its parent's.
@@ -106,7 +106,7 @@ def _same_sum(source: random.Random, length: int) -> Iterator[bytes]:
 
 
 def _same_words(source: random.Random, length: int) -> Iterator[bytes]:
-    """The same two words in the other order, of any width: equal for who keeps a set of words."""
+    """The same two words of any width in the other order: equal as sets of words."""
     for number in count():
         width = min((1, 2, 8, 16, 32)[number % 5], length // 2)
         base = source.randbytes(length)

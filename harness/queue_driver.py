@@ -61,7 +61,7 @@ class QueueCampaign:
         )
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
-        """Run number `number`: 10 to 70 commands; `announce` hears each before it is applied."""
+        """Carry out run `number`: 10 to 70 commands; `announce` gets each before it is applied."""
         setup, only = self.setup(number), self.only
         session_class: Callable[..., QueueSession] = QueueSession
         if only is not None:

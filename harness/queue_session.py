@@ -1,7 +1,7 @@
-"""One free queue under test beside its reference: applies a command, then reads everything.
+"""One free queue under test and its reference: applies a command, then reads everything.
 
-Up to 64 blocks the whole walk and every link are compared after each command. In larger queues
-the blocks that a command named are looked at, and everything at each 250th command and at the end.
+Up to 64 blocks, the whole walk and every link are compared after each command. In larger queues
+only the blocks that a command named are, and everything at each 250th command and at the end.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class QueueSession:
         }
 
     def step(self, command: Command) -> Violation | None:
-        """Apply a legal command; the violation that it shows, or None."""
+        """Apply a legal command; return the violation that it shows, or None."""
         self.num_commands += 1
         try:
             self._apply[type(command)](command)
@@ -84,7 +84,7 @@ class QueueSession:
             return found.violation
 
     def end(self) -> Violation | None:
-        """After the last command: everything is read once more."""
+        """After the last command, read everything once more."""
         violation = self.first_look()
         return violation and replace(violation, command_index=self.num_commands - 1)
 
@@ -115,7 +115,7 @@ class QueueSession:
         )
 
     def diagnose(self) -> Violation | None:
-        """Read the whole queue; the first invariant that is broken, or None.
+        """Read the whole queue; return the first invariant that is broken, or None.
 
         Raises ViolationError for a queue that cannot be read.
         """

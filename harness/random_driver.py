@@ -81,7 +81,7 @@ class RunPlan:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a trace has to say of the run beside its sizes."""
+        """What a trace must say about the run besides its sizes."""
         careful = {CAREFUL: True} if self.careful else {}
         every = 1 if self.production is None else self.production.events_every
         return careful if every == 1 else {**careful, EVENTS_EVERY: every}
@@ -131,11 +131,11 @@ class PoolCampaign:
         require_stated(self.only, Level.POOL)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
-        """Run number `number`; `announce` hears each command before it is applied."""
+        """Carry out run number `number`; `announce` gets each command before it is applied."""
         return run_pool(self, plan_of(self, number), announce)
 
     def setup(self, number: int) -> Trace:
-        """The header of the trace that run number `number` makes if it fails."""
+        """The header of the trace that run number `number` writes if it fails."""
         return setup_of(self, plan_of(self, number))
 
 

@@ -1,7 +1,7 @@
-"""Reads what a target shows of itself with care: what is no answer becomes a violation.
+"""Reads carefully what a target shows of itself: an invalid answer becomes a violation.
 
-The fast checks trust the types of what they read. Where one of them trips over an answer (a None
-for a count, a list that is none) or over compiled code that raises, the target is read again
+The fast checks trust the types of what they read. If one of them trips over an answer (None for a
+count, something other than a list) or over compiled code that raises, the target is read again
 through here, so that the finding names the method and what it answered.
 """
 

@@ -1,7 +1,7 @@
 """Replays a trace against a target and says whether the violation shows.
 
-Commands that are not defined in the state that is reached (the target or the profile changed
-since the trace was made) are left out and counted, never passed over in silence.
+Commands that are not defined in the state that is reached (the target or the profile changed since
+the trace was made) are left out and counted, never ignored silently.
 """
 
 from __future__ import annotations
