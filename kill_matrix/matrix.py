@@ -6,9 +6,12 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from poolproof.kill_matrix.cells import Cell, CellSearch
-from poolproof.kill_matrix.detector import SearchOutcome
+if TYPE_CHECKING:
+    # A matrix is read and shown without the detectors that it is about.
+    from poolproof.kill_matrix.cells import Cell, CellSearch
+    from poolproof.kill_matrix.detector import SearchOutcome
 
 __all__ = ["Column", "Matrix", "MatrixCell", "MatrixRow", "summed_up"]
 

@@ -37,14 +37,15 @@ from poolproof.power.modules import Prepared, prepare
 from poolproof.power.mutation import Mutation, Source
 from poolproof.power.own_tests import OwnTests, OwnVerdict
 from poolproof.power.planting import Place, candidates, compiled, functions_of, sample
+from poolproof.power.power_document import power_document
 from poolproof.power.power_jobs import Judged, StageSurvey, Task, judge_mutant, look, survey
 from poolproof.power.power_options import PowerOptions
-from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport, power_text
+from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport
 from poolproof.power.stages import Stage, stages_beside, stages_of
+from poolproof.report.certificate_document import certificate_document
 from poolproof.report.lines_file import SEARCHING, LinesFile, digest_of
 from poolproof.report.output_files import OutputError, check_file, write_file
-from poolproof.report.terminal import show
-from poolproof.report.text_certificate import text_certificate
+from poolproof.report.text_form import show
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
@@ -375,7 +376,7 @@ def certify_with_power(
         with progress_to(sys.stderr) as progress:
             run = stack.enter_context(power_run(load, options, power, progress))
             certificate = judge(certify(load, options, progress), rules)
-        show(text_certificate(certificate))
+        show(certificate_document(certificate))
         assert certificate.verdict is not None
         if certificate.verdict.exit_status:
             print(
@@ -389,7 +390,7 @@ def certify_with_power(
     if json_file is not None:
         both = {"certificate": certificate.to_json(), "power": report.to_json()}
         write_file(json_file, json.dumps(both, indent=1) + "\n")
-    show(power_text(report))
+    show(power_document(report))
     return 0
 
 

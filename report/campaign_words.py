@@ -17,7 +17,6 @@ from poolproof.fuzz.status import CampaignStatus, FindingLine
 __all__ = [
     "Allowance",
     "commands_words",
-    "coverage_lines",
     "coverage_words",
     "depth_words",
     "duration_words",
@@ -28,6 +27,7 @@ __all__ = [
     "missing_words",
     "reached_words",
     "share_words",
+    "tapes_words",
     "verdict_words",
     "waiting_words",
 ]
@@ -158,22 +158,6 @@ def ending_words(status: CampaignStatus) -> str:
     )
 
 
-def coverage_lines(coverage: CodeCoverage) -> Iterator[str]:
-    """Figures, the curve, and for each file what was never reached."""
-    yield f"code       {coverage_words(coverage)}"
-    if not coverage.files:
-        return
-    points = [
-        f"{point.num_lines:,} lines and {point.num_states:,} states by "
-        f"{_tapes_words(point.num_tapes)}"
-        for point in coverage.curve
-    ]
-    yield f"curve      {', '.join(points)}"
-    for file in coverage.files:
-        if file.missing_lines:
-            yield printable(f"unreached  {file.path}: {missing_words(file)}")
-
-
 def coverage_words(coverage: CodeCoverage) -> str:
     """Lines and branches of the target in one sentence, or why there are none."""
     if not coverage.files:
@@ -184,7 +168,7 @@ def coverage_words(coverage: CodeCoverage) -> str:
     return (
         f"lines of the target: {coverage.num_reached:,} of {coverage.num_lines:,} (branches "
         f"{coverage.num_taken:,} of {coverage.num_branches:,}), by "
-        f"{_tapes_words(coverage.num_tapes)}{left_out}"
+        f"{tapes_words(coverage.num_tapes)}{left_out}"
     )
 
 
@@ -209,5 +193,6 @@ def _ranges(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def _tapes_words(number: int) -> str:
+def tapes_words(number: int) -> str:
+    """A number of tapes, with the noun."""
     return f"{number:,} tape" if number == 1 else f"{number:,} tapes"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,10 @@ from poolproof.certification.certificate import Certificate
 from poolproof.certification.kernel_certificate import KernelCertificate
 from poolproof.certification.known_findings import ENTRIES_FILE, entries_for
 from poolproof.certification.verdict import failing
-from poolproof.report.finding_report import plain_text
-from poolproof.report.junit_certificate import junit_certificate, junit_kernel_certificate
+from poolproof.report.certificate_document import CERTIFICATE, certificate_document
+from poolproof.report.forms import Form
+from poolproof.report.kernel_document import KERNEL_CERTIFICATE, kernel_document
 from poolproof.report.kernels_picture import errors_picture
-from poolproof.report.markdown_certificate import markdown_certificate, markdown_kernel_certificate
 from poolproof.report.output_files import (
     OutputError,
     check_file,
@@ -24,11 +23,24 @@ from poolproof.report.output_files import (
     write_file,
     write_if_possible,
 )
-from poolproof.report.text_certificate import text_certificate
-from poolproof.report.text_kernel_certificate import text_kernel_certificate
+from poolproof.report.text_form import plain_text
 from poolproof.report.trace_files import DEFAULT_FOLDER, write_findings
 
 __all__ = ["KernelOutputs", "Outputs"]
+
+# The text names the files that were written before it, and comes after them.
+_CERTIFICATE_FILES = {
+    "certificate.json": Form.JSON,
+    "certificate.md": Form.MARKDOWN,
+    "certificate.html": Form.HTML,
+    "junit.xml": Form.JUNIT,
+}
+_KERNEL_FILES = {
+    "report.json": Form.JSON,
+    "report.md": Form.MARKDOWN,
+    "report.html": Form.HTML,
+    "junit.xml": Form.JUNIT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,7 @@ class Outputs(_Files):
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files that will be written, apart from traces."""
-        names = ("certificate.json", "certificate.md", "junit.xml", "certificate.txt", ENTRIES_FILE)
+        names = (*_CERTIFICATE_FILES, "certificate.txt", ENTRIES_FILE)
         folder = self.folder or DEFAULT_FOLDER
         of_folder = [folder / name for name in names] if self.folder else [folder / ENTRIES_FILE]
         return (*super().paths, *of_folder)
@@ -94,16 +106,15 @@ class Outputs(_Files):
         What cannot be written is named on standard error, and the others are written.
         """
         forms = {
-            "certificate.json": _json(certificate),
-            "certificate.md": markdown_certificate(certificate),
-            "junit.xml": junit_certificate(certificate),
+            name: CERTIFICATE.written(certificate, form)
+            for name, form in _CERTIFICATE_FILES.items()
         }
         if self.folder is None:
             self._write_forms(forms)
             return _keep_traces(certificate)
         files = write_findings(self.folder, (*certificate.findings, *certificate.hardening))
         _write_entries(self.folder, certificate)
-        text = plain_text(text_certificate(certificate, files))
+        text = plain_text(certificate_document(certificate, files))
         self._write_forms({**forms, "certificate.txt": text})
         return files
 
@@ -116,7 +127,7 @@ class KernelOutputs(_Files):
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files that will be written."""
-        names = ("report.json", "junit.xml", "report.md", "errors.svg", "report.txt")
+        names = (*_KERNEL_FILES, "errors.svg", "report.txt")
         of_folder = [self.folder / name for name in names] if self.folder else []
         return (*super().paths, *of_folder)
 
@@ -124,15 +135,13 @@ class KernelOutputs(_Files):
         """Write all forms of a judged certificate; where its JSON is."""
         kept = self.json_file or (self.folder and self.folder / "report.json")
         where = None if kept is None else str(kept)
-        self._write_forms(
-            {
-                "report.json": json.dumps(certificate.to_json(), indent=1) + "\n",
-                "junit.xml": junit_kernel_certificate(certificate),
-                "report.md": markdown_kernel_certificate(certificate),
-                "errors.svg": errors_picture(certificate.run),
-                "report.txt": plain_text(text_kernel_certificate(certificate, where)),
-            }
-        )
+        forms = {
+            name: KERNEL_CERTIFICATE.written(certificate, form)
+            for name, form in _KERNEL_FILES.items()
+        }
+        forms["errors.svg"] = errors_picture(certificate.run)
+        forms["report.txt"] = plain_text(kernel_document(certificate, where))
+        self._write_forms(forms)
         return kept
 
 
@@ -160,7 +169,3 @@ def _write_entries(folder: Path, certificate: Certificate) -> None:
     fails = failing(certificate)
     if fails:
         write_if_possible(folder / ENTRIES_FILE, entries_for(fails))
-
-
-def _json(certificate: Certificate) -> str:
-    return json.dumps(certificate.to_json(), indent=2) + "\n"

@@ -1,30 +1,52 @@
-"""How a finding reads in a terminal: the sentence, the steps, what is known around it, what to run.
+"""How a finding reads: the sentence, the steps, what is known around it, what to run.
 
-Also draws a bare trace for `poolproof show`.
+Also draws a bare trace, for `poolproof show`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
+from poolproof.certification.consequence import read_name
 from poolproof.certification.finding import Finding, FindingStatus
-from poolproof.contract.outside import printable
 from poolproof.contract.trace import Trace
+from poolproof.report.document import (
+    Block,
+    DataTable,
+    Document,
+    Facts,
+    Indented,
+    Narrow,
+    Paragraph,
+    ShellLine,
+    Span,
+    TableColumn,
+    TableRow,
+    Tone,
+    Wide,
+    facts,
+)
 from poolproof.report.drawing import Drawing
 from poolproof.report.level_views import VIEWS, sentence_of
-from poolproof.report.wording import set_up_of, severity_words, shell_line
+from poolproof.report.manager_drawing import command_words
+from poolproof.report.wording import harm_words, num_blocks_of, set_up_of, severity_words
+from poolproof.targets.target_spec import profile_words
 
-__all__ = ["drawing_of", "finding_report", "form_words", "plain_text", "trace_report"]
+__all__ = [
+    "consequence_words",
+    "drawing_of",
+    "finding_blocks",
+    "finding_report",
+    "form_words",
+    "harm_of",
+    "trace_report",
+]
 
 _MOST_LETTERS = 26
 
-PLAIN_WIDTH = 100
-"""Columns where the output is no terminal."""
+MOST_COMMANDS = 12
+"""So many commands that lead to a wrong read are written out."""
 
 MOST_FORMS = 8
 """So many of the other forms of a finding are listed."""
@@ -32,17 +54,37 @@ MOST_FORMS = 8
 _LABEL_WIDTH = len("as a test")
 
 
-def finding_report(finding: Finding, trace_file: str | None = None) -> RenderableType:
+def finding_report(finding: Finding, trace_file: str | None = None) -> Document:
     """The whole report of one finding; `trace_file` is where its trace was written."""
     trace = finding.whole_trace()
-    drawn = trace_report(trace)
+    return Document(_title(trace), "", finding_blocks(finding, trace_file), is_broken=True)
+
+
+def trace_report(trace: Trace) -> Document:
+    """The violation on top, the steps below it."""
+    around: list[Block] = [Paragraph(profile_words(trace.profile, tuple(trace.profile.to_json())))]
+    if trace.violation is not None and trace.violation.frames:
+        around.append(Paragraph(f"In the target's code: {' <- '.join(trace.violation.frames)}"))
+    blocks = (*_trace_blocks(trace, _feared(trace)), Wide(tuple(around)))
+    return Document(_title(trace), "", blocks, is_broken=trace.violation is not None)
+
+
+def finding_blocks(finding: Finding, trace_file: str | None = None) -> tuple[Block, ...]:
+    """What `finding_report` says, for a report with several findings."""
     name = trace_file or finding.fingerprint
+    blocks: list[Block] = list(_trace_blocks(finding.whole_trace(), harm_of(finding)))
     if finding.forms:
-        drawn = Group(drawn, Padding(_facts(_forms(finding)), (0, 2)))
+        blocks.append(Indented((_facts(_forms(finding)),)))
+    blocks.append(Indented((_facts(_surroundings(finding)),)))
     commands = [("replay", f"poolproof replay {name}")]
     commands.append(("as a test", f"poolproof show {name} --as pytest"))
-    lines = [shell_line(label, text, _LABEL_WIDTH, indent=2) for label, text in commands]
-    return Group(drawn, Padding(_facts(_surroundings(finding)), (0, 2)), *lines)
+    if finding.consequence is not None and finding.consequence.trace is not None:
+        read = read_name(finding.fingerprint)
+        where = str(Path(trace_file).with_name(f"{read}.jsonl")) if trace_file else read
+        commands.append(("the read", f"poolproof show {where}"))
+    for label, line in commands:
+        blocks.append(ShellLine(label, line, _LABEL_WIDTH, indent=2))
+    return tuple(blocks)
 
 
 def drawing_of(trace: Trace) -> Drawing:
@@ -50,48 +92,59 @@ def drawing_of(trace: Trace) -> Drawing:
     return VIEWS[trace.level].draw(trace)
 
 
-def trace_report(trace: Trace) -> RenderableType:
-    """The violation on top, the steps below it."""
-    drawing = drawing_of(trace)
-    parts: list[RenderableType] = [_headline(trace)]
-    if trace.violation is not None:
-        parts.append(Padding(Text(_sentence(trace)), (0, 2)))
-    parts.append(Padding(_steps(drawing), (0, 2)))
-    if VIEWS[trace.level].has_caption:
-        parts.append(Padding(Text(drawing.caption, style="dim"), (0, 2)))
-    if drawing.lost_track:
-        parts.append(Padding(Text(drawing.lost_track, style="yellow"), (0, 2)))
-    if drawing.legend:
-        parts.append(Padding(_legend(drawing), (0, 2)))
-    return Group(*parts)
+def harm_of(finding: Finding) -> str:
+    """What the finding was shown to do, in words, or where nobody looked, what is feared."""
+    if finding.consequence is None:
+        return harm_words(finding.violation.severity, finding.violation.invariant)
+    return severity_words(finding.severity)
 
 
-def plain_text(content: RenderableType, width: int = PLAIN_WIDTH) -> str:
-    """Text for a file: no colours or trailing blanks, `width` columns except for shell lines."""
-    console = Console(
-        width=width, color_system=None, force_terminal=False, _environ={}, highlight=False
-    )
-    with console.capture() as captured:
-        console.print(content, crop=False)
-    lines = (line.rstrip() for line in captured.get().splitlines())
-    return "\n".join(lines) + "\n"
-
-
-def _headline(trace: Trace) -> RenderableType:
+def _feared(trace: Trace) -> str:
     violation = trace.violation
-    target = Text(f"{printable(trace.target)}, {set_up_of(trace)}")
-    if violation is None:
-        return target.append(": no violation recorded")
-    line = Text(printable(trace.fingerprint or "no fingerprint"), style="bold")
-    line.append(f"  {printable(violation.invariant)}", style="bold red")
-    line.append(f"  {severity_words(violation.severity)}", style="red")
-    return Group(line, Padding(target, (0, 2)))
+    return "" if violation is None else harm_words(violation.severity, violation.invariant)
+
+
+def _trace_blocks(trace: Trace, harm: str) -> Iterator[Block]:
+    drawing = drawing_of(trace)
+    version = f" {trace.target_version}" if trace.target_version else ""
+    target = f"{trace.target}, {set_up_of(trace)}"
+    if trace.violation is None:
+        yield Paragraph(f"{target}: no violation recorded")
+    else:
+        yield _headline(trace, harm)
+        yield Narrow((Indented((Paragraph(target),)),))
+        yield Wide((Paragraph(f"{trace.target}{version}, {set_up_of(trace)}"),))
+        yield Indented((Paragraph(_sentence(trace)),))
+    yield Indented((_steps(drawing),))
+    if VIEWS[trace.level].has_caption:
+        yield Narrow((Indented((Paragraph(drawing.caption, Tone.DIM),)),))
+    if drawing.lost_track:
+        yield Indented((Paragraph(drawing.lost_track, Tone.WARNING),))
+    yield Wide((Paragraph(f"After each command: {drawing.caption}.", Tone.DIM),))
+    if drawing.legend:
+        yield Narrow((Indented((_legend(drawing),)),))
+        yield Wide((facts(*drawing.legend),))
+
+
+def _title(trace: Trace) -> str:
+    return f"{trace.fingerprint or 'trace'}: {trace.target}"
+
+
+def _headline(trace: Trace, harm: str) -> Paragraph:
+    violation = trace.violation
+    assert violation is not None
+    spans = (
+        Span(trace.fingerprint or "no fingerprint"),
+        Span(f"  {violation.invariant}", Tone.BAD),
+        Span(f"  {harm}", Tone.ALARM),
+    )
+    return Paragraph(spans, Tone.STRONG)
 
 
 def _sentence(trace: Trace) -> str:
     """The violation's sentence, with what was wanted above what was found."""
     assert trace.violation is not None
-    text = printable(sentence_of(trace, trace.violation))
+    text = sentence_of(trace, trace.violation)
     what, wanted, rest = text.partition("; wanted <")
     if not wanted:
         return text
@@ -100,34 +153,31 @@ def _sentence(trace: Trace) -> str:
     return "\n".join([*lines, f"  found   <{where}"] if found else lines)
 
 
-def _steps(drawing: Drawing) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+def _steps(drawing: Drawing) -> DataTable:
     shown = [
         place
         for place in range(len(drawing.headings))
         if place < 3 or any(row.cells()[place] not in ("", "-") for row in drawing.rows)
     ]
-    for place in shown:
-        table.add_column(
-            drawing.headings[place],
-            justify="right" if place == 0 else "left",
-            overflow="fold",
-            no_wrap=place == 0,
-        )
+    columns = tuple(
+        TableColumn(drawing.headings[place], is_number=place == 0, wraps=place != 0)
+        for place in shown
+    )
+    rows = []
     for row in drawing.rows:
         cells = row.cells()
-        style = "bold red" if row.violating else "green" if row.expected else None
-        table.add_row(*(Text(printable(cells[place])) for place in shown), style=style)
-    return table
+        tone = Tone.BAD if row.violating else Tone.GOOD if row.expected else Tone.PLAIN
+        rows.append(TableRow.of(*(cells[place] for place in shown), tone=tone))
+    return DataTable(columns, tuple(rows), gap=2)
 
 
-def _legend(drawing: Drawing) -> Text:
+def _legend(drawing: Drawing) -> Paragraph:
     shown = [
         f"{letter} = {_clipped(meaning)}" for letter, meaning in drawing.legend[:_MOST_LETTERS]
     ]
     left_out = len(drawing.legend) - _MOST_LETTERS
     shown += [f".. {left_out:,} more"] if left_out > 0 else []
-    return Text(printable(", ".join(shown)), style="dim")
+    return Paragraph(", ".join(shown), Tone.DIM)
 
 
 def _clipped(meaning: str) -> str:
@@ -136,23 +186,44 @@ def _clipped(meaning: str) -> str:
 
 def _forms(finding: Finding) -> Iterator[tuple[str, str]]:
     """The other forms of the same bug, a line each."""
-    label = "also met"
     for form in finding.forms[:MOST_FORMS]:
-        yield label, form_words(form)
-        label = ""
+        yield "also met", form_words(form)
     if len(finding.forms) > MOST_FORMS:
-        yield "", f"and in {len(finding.forms) - MOST_FORMS} more forms"
+        yield "also met", f"and in {len(finding.forms) - MOST_FORMS} more forms"
 
 
 def form_words(form: Finding) -> str:
     """One form of a finding in one line."""
     commands = "1 command" if form.num_commands == 1 else f"{form.num_commands} commands"
-    severity = severity_words(form.violation.severity)
-    words = f"{form.fingerprint}  {form.violation.invariant}, {severity}"
+    words = f"{form.fingerprint}  {form.violation.invariant}, {harm_of(form)}"
     return f"{words}, {form.kind.operation}, {commands}: {form.violation.sentence}"
 
 
+def consequence_words(finding: Finding) -> Iterator[tuple[str, str]]:
+    """The wrong read to which a finding leads, and how; or that none was seen. Label and text."""
+    consequence = finding.consequence
+    if consequence is None:
+        return
+    if consequence.trace is None or consequence.read is None:
+        feared = severity_words(finding.violation.severity).partition(",")[0]
+        tried = (
+            f"nobody read any in {consequence.num_continuations:,} continuations "
+            f"({consequence.num_commands:,} commands)"
+        )
+        rest = f"; {consequence.remark}" if consequence.remark else ""
+        yield "leads to", f"{feared} is feared and not shown: {tried}{rest}"
+        return
+    trace = consequence.trace
+    yield "leads to", sentence_of(trace, consequence.read)
+    words = list(map(command_words, trace.commands))
+    left_out = len(words) - MOST_COMMANDS
+    if left_out > 0:
+        words[MOST_COMMANDS // 2 : -MOST_COMMANDS // 2] = [f".. {left_out:,} more .."]
+    yield "by", f"with {num_blocks_of(trace)}: {'; '.join(words)}"
+
+
 def _surroundings(finding: Finding) -> Iterator[tuple[str, str]]:
+    yield from consequence_words(finding)
     if finding.shortest_known:
         yield "shortest", finding.shortest_known
     if finding.begins_at:
@@ -173,10 +244,5 @@ def _surroundings(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "note", finding.remark
 
 
-def _facts(pairs: Iterator[tuple[str, str]]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True, min_width=_LABEL_WIDTH)
-    table.add_column(overflow="fold")
-    for label, value in pairs:
-        table.add_row(label, Text(printable(value)))
-    return table
+def _facts(pairs: Iterator[tuple[str, str]]) -> Facts:
+    return facts(*pairs, label_width=_LABEL_WIDTH)

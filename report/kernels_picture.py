@@ -10,6 +10,7 @@ import html
 import math
 from collections.abc import Iterator
 
+from poolproof.contract.outside import printable
 from poolproof.kernels.findings import KernelRun
 
 __all__ = ["errors_picture"]
@@ -97,4 +98,4 @@ def _lane(name: str, ratios: list[float], top: int) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    return html.escape(text, quote=True)
+    return html.escape(printable(text), quote=True)

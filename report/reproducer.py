@@ -115,7 +115,7 @@ def _answer(expected: ExpectedPool, command: Command) -> str | None:
             carriers = sorted(pool.lookup(key))
             if not carriers:
                 return "is None"
-            return f"in {carriers}" if pool.profile.retention == "exact" else None
+            return f"in {carriers}" if pool.profile.retention != "may-drop" else None
         case Reset():
             usable = pool.num_blocks - (pool.null_block is not None)
             return f"is {len(pool.free) == usable}"
@@ -146,7 +146,7 @@ def _final_state(trace: Trace, expected: ExpectedPool, letters: KeyLetters) -> I
     yield 'if hasattr(pool, "ref_count"):'
     yield f"    for block, count in {counts}.items():"
     yield "        assert pool.ref_count(block) == count, (block, pool.ref_count(block), count)"
-    if pool.profile.retention != "exact":
+    if pool.profile.retention == "may-drop":
         return
     hashes = ", ".join(
         f"{block}: {letters.letter(keys[0]) if keys else None}"

@@ -1,7 +1,8 @@
 """Where traces of findings are kept, and how the commands that take a TRACE find them.
 
-A TRACE is a path, or a fingerprint of which the last certification in this folder left a trace; a
-campaign leaves one under `p-...` of a failing run that is not minimised yet.
+A TRACE is a path, or a fingerprint of which the last certification in this folder left a trace. The
+trace up to the wrong read to which `f-...` leads is `r-...`; a campaign leaves one under `p-...` of
+a failing run that is not minimised yet.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from poolproof.certification.consequence import read_name
 from poolproof.certification.finding import Finding
 from poolproof.contract.trace import Trace, TraceError, read_trace
-from poolproof.report.finding_report import finding_report, plain_text
+from poolproof.report.finding_report import finding_report
 from poolproof.report.output_files import write_if_possible
+from poolproof.report.text_form import plain_text
 
 __all__ = ["DEFAULT_FOLDER", "find_trace", "write_findings"]
 
@@ -29,7 +32,7 @@ def find_trace(text: str) -> tuple[Path, Trace]:
             "of a finding"
         )
     path = Path(text)
-    if re.fullmatch(r"[fp]-[0-9a-f]{1,8}", text) and not path.exists():
+    if re.fullmatch(r"[fpr]-[0-9a-f]{1,8}", text) and not path.exists():
         path = _by_fingerprint(text)
     return path, read_trace(path)
 
@@ -62,6 +65,10 @@ def write_findings(folder: Path, findings: Sequence[Finding]) -> dict[str, str]:
             folder.mkdir(parents=True, exist_ok=True)
         if write_if_possible(path, "\n".join(finding.whole_trace().lines()) + "\n"):
             written[finding.fingerprint] = str(path)
+        if finding.consequence is not None and finding.consequence.trace is not None:
+            read = finding.consequence.trace
+            name = folder / f"{read_name(finding.fingerprint)}.jsonl"
+            write_if_possible(name, "\n".join(read.lines()) + "\n")
         report = plain_text(finding_report(finding, str(path)))
         write_if_possible(path.with_suffix(".txt"), report)
     return written

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rich.text import Text
-
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.outside import printable
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
 from poolproof.harness.weak_hashes import WEAK_HASHES
 
 __all__ = [
-    "in_a_template",
+    "harm_words",
     "num_blocks_of",
     "set_up_of",
     "severity_words",
-    "shell_line",
     "shortened",
 ]
 
@@ -35,12 +31,22 @@ _SEVERITY_WORDS = {
     Severity.LOST_HIT: "lost cache hit",
     Severity.ORDER: "eviction order",
     Severity.EVENTS: "event stream",
+    Severity.BOOKKEEPING: "bookkeeping that no read shows",
 }
 
 
 def severity_words(severity: Severity) -> str:
     """A severity in words."""
     return _SEVERITY_WORDS[severity]
+
+
+def harm_words(severity: Severity, invariant: str) -> str:
+    """The severity of a violation in words: wrong data is feared, unless the violation is a read.
+
+    Pools read nothing; of a manager a finding's consequence says what was shown.
+    """
+    words = severity_words(severity)
+    return words if invariant == "DATA" else words.replace(", silent", ", feared")
 
 
 def num_blocks_of(trace: Trace) -> str:
@@ -78,12 +84,6 @@ SET_UP_AT: Mapping[Level, Callable[[Trace], str]] = {
 }
 
 
-def in_a_template(value: object) -> object:
-    """What a template writes of a value: texts printable, for jinja2's `finalize`."""
-    # Not of a subclass: Markup is text of ours.
-    return printable(value) if type(value) is str else value
-
-
 def shortened(items: Sequence[str]) -> str:
     """Everything while it is short; of more, both ends and how many there are."""
     if not items:
@@ -91,10 +91,3 @@ def shortened(items: Sequence[str]) -> str:
     if len(items) <= _MOST_IDS:
         return " ".join(items)
     return f"{' '.join(items[:6])} .. {' '.join(items[-3:])} ({len(items):,})"
-
-
-def shell_line(label: str, command: str, label_width: int, indent: int = 0) -> Text:
-    """A label, and from column `indent + label_width + 2` on the command, never wrapped."""
-    line = Text(" " * indent, no_wrap=True, overflow="ignore")
-    line.append(label.ljust(label_width), style="dim")
-    return line.append(f"  {printable(command)}")

@@ -20,7 +20,7 @@ from poolproof.contract.outside import printable
 from poolproof.harness.pool_session import SMALL_POOL
 from poolproof.harness.request_workload import RequestWorkload, WorkloadResult
 from poolproof.harness.sequence_workload import SequenceWorkload, SequenceWorkloadResult
-from poolproof.report.wording import severity_words
+from poolproof.report.wording import harm_words
 
 __all__ = ["sequence_json", "sequence_report", "workload_json", "workload_report"]
 
@@ -145,7 +145,7 @@ def _checks(workload: RequestWorkload, results: Sequence[WorkloadResult]) -> str
 def _violation(result: WorkloadResult) -> str:
     violation = result.violation
     assert violation is not None
-    name, harm = printable(result.name), severity_words(violation.severity)
+    name, harm = printable(result.name), harm_words(violation.severity, violation.invariant)
     lines = [
         f"{name}: {violation.invariant}, {harm}, at request {result.counts.num_requests:,}",
         f"  {printable(violation.sentence)}",
@@ -249,7 +249,7 @@ def _sequence_column(result: SequenceWorkloadResult) -> dict[str, str]:
 def _sequence_violation(result: SequenceWorkloadResult) -> str:
     violation = result.violation
     assert violation is not None
-    name, harm = printable(result.name), severity_words(violation.severity)
+    name, harm = printable(result.name), harm_words(violation.severity, violation.invariant)
     lines = [
         f"{name}: {violation.invariant}, {harm}, at command {result.num_commands:,}",
         f"  {printable(violation.sentence)}",

@@ -11,7 +11,7 @@ import pytest
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.harness.isolation import Beacon
 from poolproof.kill_matrix.detectors import DETECTORS, INVARIANT_NAMES
-from poolproof.kill_matrix.html import link_of
+from poolproof.kill_matrix.matrix_document import link_of
 from poolproof.kill_matrix.models import IN_CONTRACTS, IN_PROOF
 from poolproof.kill_matrix.subject import subjects
 from poolproof.kill_matrix.unit import examples_for

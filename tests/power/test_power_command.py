@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from poolproof.cli.command_line import main
 from poolproof.power.power_report import PowerReport
+from poolproof.report.document import Document, Paragraph
 
 
 @pytest.fixture
@@ -54,7 +55,8 @@ def faked(monkeypatch):
 
     monkeypatch.setattr("poolproof.power.power_run.certify", certify)
     monkeypatch.setattr("poolproof.power.power_run.judge", lambda found, rules: found)
-    monkeypatch.setattr("poolproof.power.power_run.text_certificate", lambda found: "CERT")
+    cert = Document("", "", (Paragraph("CERT"),))
+    monkeypatch.setattr("poolproof.power.power_run.certificate_document", lambda found: cert)
     monkeypatch.setattr("poolproof.power.power_run.power_run", power_run)
     return asked
 

@@ -11,10 +11,10 @@ from poolproof.certification.options import CertifyOptions, Limits
 from poolproof.certification.progress import SilentProgress
 from poolproof.contract.target import TargetError
 from poolproof.power.planting import candidates
+from poolproof.power.power_document import power_document
 from poolproof.power.power_options import PowerOptions
-from poolproof.power.power_report import power_text
 from poolproof.power.power_run import power_run
-from poolproof.report.finding_report import plain_text
+from poolproof.report.text_form import plain_text
 from poolproof.targets.load import load_target
 
 OWN_TESTS = """
@@ -99,7 +99,7 @@ def test_own_tests_stand_beside(right_pool, small_budgets, only):
     ours = {m.mutation.before for m in report.where(refused=True, own=False)}
     assert alone == {"self.num_handed_out += 1"}
     assert "self.queue.remove(block)" in ours
-    text = plain_text(power_text(report))
+    text = plain_text(power_document(report))
     assert "refused by the own tests alone" in text
     assert f"own tests     {report.num_refused_by_own} of {len(report.mutants)}" in text
 
@@ -110,7 +110,7 @@ def test_own_tests_may_be_run_on_the_first_mutants_alone(right_pool, small_budge
     report = measured(right_pool, own_tests=command, own_mutants=1)
     assert report.num_judged_by_own == 1
     assert len(report.mutants) > 1
-    text = plain_text(power_text(report))
+    text = plain_text(power_document(report))
     assert "own tests     1 of 1" in text
     assert "not refused, the own tests not run" in text
 
@@ -139,7 +139,7 @@ def test_another_target_judges_what_the_first_lets_pass(right_pool, small_budget
     assert {mutant.judged.refused for mutant in report.mutants} == {True}
     stages = {mutant.judged.stage for mutant in report.mutants}
     assert stages == {"right.py:Lifo: opaque hashes, plain driver, quick"}
-    assert "by the plain driver of right.py:Lifo" in plain_text(power_text(report))
+    assert "by the plain driver of right.py:Lifo" in plain_text(power_document(report))
 
 
 def test_another_target_has_to_hold_unmutated(right_pool, small_budgets):
@@ -163,7 +163,7 @@ def test_a_run_goes_on_where_it_stopped(right_pool, small_budgets, only, monkeyp
 
 def test_the_text_names_file_line_and_both_forms_of_a_survivor(right_pool, small_budgets, only):
     only("self.num_handed_out = 0")
-    text = plain_text(power_text(measured(right_pool)))
+    text = plain_text(power_document(measured(right_pool)))
     line = Path("right.py").read_text().splitlines().index("        self.num_handed_out = 0")
     assert f"right.py:{line + 1}  Pool.__init__, off by one" in text
     assert "- self.num_handed_out = 0" in text

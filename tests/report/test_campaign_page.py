@@ -18,9 +18,15 @@ import pytest
 
 from poolproof.fuzz.folder import CampaignFolder, FolderError
 from poolproof.fuzz.merge import CampaignState, News
+from poolproof.report.campaign_document import CAMPAIGN
 from poolproof.report.campaign_lines import PlainDisplay
-from poolproof.report.campaign_page import campaign_page
 from poolproof.report.campaign_record import CampaignRecord, read_record
+from poolproof.report.forms import Form
+
+
+def campaign_page(record):
+    return CAMPAIGN.written(record, Form.HTML)
+
 
 _VOID = {"meta", "br", "hr", "img", "input", "link"}
 

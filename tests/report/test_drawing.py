@@ -16,10 +16,11 @@ from poolproof.contract.commands import (
 )
 from poolproof.contract.content import TokenChain
 from poolproof.contract.profile import Profile
-from poolproof.report.finding_report import drawing_of, finding_report, plain_text, trace_report
+from poolproof.report.finding_report import drawing_of, finding_report, trace_report
+from poolproof.report.text_form import plain_text
 
 GOLDEN = """\
-f-7d3f0a11  IDX  wrong data of another request, silent
+f-7d3f0a11  IDX  wrong data of another request, feared
   pool.py:Pool, pool of 4 blocks, caching on
   lookup of hash 41f041f0 answers with block 3
     #  command                free queue  held  index      note

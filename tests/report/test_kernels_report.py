@@ -18,12 +18,12 @@ from poolproof.cli.command_line import main
 from poolproof.cli.kernels_command import is_kernel
 from poolproof.contract.violation import Severity
 from poolproof.kernels.findings import CheckLine, KernelFinding, KernelRun
+from poolproof.report.certificate_document import verdict_line
 from poolproof.report.certificate_outputs import KernelOutputs
-from poolproof.report.finding_report import plain_text
-from poolproof.report.junit_certificate import junit_kernel_certificate
+from poolproof.report.forms import Form
+from poolproof.report.kernel_document import KERNEL_CERTIFICATE, faulty_document, kernel_document
 from poolproof.report.kernels_picture import errors_picture
-from poolproof.report.text_certificate import verdict_line
-from poolproof.report.text_kernel_certificate import faulty_text, text_kernel_certificate
+from poolproof.report.text_form import plain_text
 
 
 def run(**changes) -> KernelRun:
@@ -50,8 +50,12 @@ def judged(rules: Rules | None = None, **changes) -> KernelCertificate:
     return judge_kernel(made, rules or Rules())
 
 
+def junit_of(certificate: KernelCertificate) -> str:
+    return KERNEL_CERTIFICATE.written(certificate, Form.JUNIT)
+
+
 def text_of(certificate: KernelCertificate, json_file: str | None = None) -> str:
-    return plain_text(text_kernel_certificate(certificate, json_file))
+    return plain_text(kernel_document(certificate, json_file))
 
 
 FINDING = KernelFinding(
@@ -129,7 +133,7 @@ def test_the_faulty_kernels_that_are_not_seen_stand_out():
         {"id": "S2", "title": "two", "checks": ["dense", "swap"], "examples": {"swap": 1}},
         {"id": "S3", "title": "three", "checks": ["dense"], "examples": {}},
     ]
-    text = plain_text(faulty_text(rows))
+    text = plain_text(faulty_document(rows))
     assert "dense 4" in text
     assert "swap 1, NOT by dense" in text
     assert "1 of 3 faulty kernels are seen" in text
@@ -237,12 +241,12 @@ def test_the_json_has_the_run_and_how_it_was_judged():
 
 
 def test_a_finding_is_a_failure_in_junit_and_an_accepted_one_is_skipped():
-    refused = ET.fromstring(junit_kernel_certificate(judged(findings=(FINDING,))))  # noqa: S314 -- our own text
+    refused = ET.fromstring(junit_of(judged(findings=(FINDING,))))  # noqa: S314 -- our own text
     assert refused.get("failures") == "1"
     failure = next(refused.iter("failure"))
     assert failure.get("type") == "wrong-data-of-another"
     rules = Rules(known=known(FINDING.fingerprint))
-    accepted = junit_kernel_certificate(judged(rules, findings=(FINDING,)))
+    accepted = junit_of(judged(rules, findings=(FINDING,)))
     assert ET.fromstring(accepted).get("failures") == "0"  # noqa: S314 -- our own text
     assert "known, does not fail the run" in accepted
 
@@ -253,7 +257,7 @@ def test_junit_has_what_was_left_out_and_what_was_missed():
         CheckLine(name="dense", sentence="", result="not run"),
     ]
     made = judged(findings=(FINDING,), lines=tuple(lines), canaries_missed=("S2: the scale",))
-    root = ET.fromstring(junit_kernel_certificate(made))  # noqa: S314 -- our own text
+    root = ET.fromstring(junit_of(made))  # noqa: S314 -- our own text
     assert (root.get("errors"), root.get("skipped")) == ("2", "1")
 
 
@@ -262,7 +266,7 @@ def test_every_form_is_written_into_a_folder(tmp_path):
     outputs.check()
     made = judged(Rules(baseline=BEFORE), findings=(FINDING,))
     assert outputs.write(made) == tmp_path / "r" / "report.json"
-    names = {"report.json", "report.md", "report.txt", "junit.xml", "errors.svg"}
+    names = {"report.json", "report.md", "report.html", "report.txt", "junit.xml", "errors.svg"}
     assert {path.name for path in (tmp_path / "r").iterdir()} == names
     markdown = (tmp_path / "one.md").read_text()
     assert markdown.startswith("# HOLDS: 0 new, 1 baseline")

@@ -11,13 +11,25 @@ from poolproof.certification.certificate import Certificate, FindingStatus, Stag
 from poolproof.certification.verdict import Rules, judge
 from poolproof.contract.trace import read_trace
 from poolproof.contract.violation import Severity
+from poolproof.report.certificate_document import (
+    CERTIFICATE,
+    certificate_document,
+    verdict_line,
+)
 from poolproof.report.certificate_outputs import Outputs
-from poolproof.report.finding_report import plain_text
-from poolproof.report.html_trace import html_trace
-from poolproof.report.junit_certificate import junit_certificate
-from poolproof.report.markdown_certificate import markdown_certificate
+from poolproof.report.finding_report import trace_report
+from poolproof.report.forms import Form
+from poolproof.report.html_form import html_page
 from poolproof.report.output_files import OutputError, check_file, check_folder, write_file
-from poolproof.report.text_certificate import text_certificate, verdict_line
+from poolproof.report.text_form import plain_text
+
+
+def markdown_certificate(certificate):
+    return CERTIFICATE.written(certificate, Form.MARKDOWN)
+
+
+def junit_certificate(certificate):
+    return CERTIFICATE.written(certificate, Form.JUNIT)
 
 
 def parsed(text):
@@ -35,12 +47,12 @@ def held(samples):
 
 
 def test_the_text_is_at_most_a_hundred_columns_wide(refused):
-    lines = plain_text(text_certificate(refused)).splitlines()
+    lines = plain_text(certificate_document(refused)).splitlines()
     assert max(map(len, lines)) <= 100
 
 
 def test_the_text_says_what_was_certified_and_how(held):
-    text = plain_text(text_certificate(held))
+    text = plain_text(certificate_document(held))
     for words in (
         "poolproof 0.1.0, contract 1, depth quick, seed 7, 2 workers",
         "target        pool.py:Pool pool 2.0 (native), pool.py (sha256 0123456789ab)",
@@ -58,7 +70,7 @@ def test_the_text_says_what_was_certified_and_how(held):
 
 
 def test_the_text_of_a_refusal_draws_the_finding_and_says_what_is_next(refused):
-    text = plain_text(text_certificate(refused, {"f-7d3f0a11": "out/f-7d3f0a11.jsonl"}))
+    text = plain_text(certificate_document(refused, {"f-7d3f0a11": "out/f-7d3f0a11.jsonl"}))
     assert "REFUSED f-7d3f0a11 (IDX)" in text
     assert "> 5  lookup(a)" in text
     assert "verdict       REFUSED: 1 new  (14 s)" in text
@@ -67,7 +79,7 @@ def test_the_text_of_a_refusal_draws_the_finding_and_says_what_is_next(refused):
 
 def test_commands_to_paste_stand_on_one_line_however_long_their_file_names(refused):
     long = f"{'folder/' * 30}f-7d3f0a11.jsonl"
-    lines = plain_text(text_certificate(refused, {"f-7d3f0a11": long})).splitlines()
+    lines = plain_text(certificate_document(refused, {"f-7d3f0a11": long})).splitlines()
     assert f"  replay     poolproof replay {long}" in lines
     assert f"  as a test  poolproof show {long} --as pytest" in lines
     assert lines[-1] == f"next          poolproof show {long}"
@@ -122,7 +134,7 @@ def test_every_form_of_a_finding_is_listed_in_all_outputs(samples, tmp_path):
     form = samples.of_severity(Severity.LEAK, "f-00000002")
     judged = judge(samples.certificate(samples.finding(forms=(form,))), Rules())
     line = "also met   f-00000002  IDX, leak of blocks, lookup, 5 commands: lookup of hash"
-    text = plain_text(text_certificate(judged))
+    text = plain_text(certificate_document(judged))
     assert line in text
     assert "REFUSED f-7d3f0a11 (IDX, 2 forms)" in text
     assert line in markdown_certificate(judged)
@@ -179,7 +191,7 @@ def test_every_form_can_be_written_whatever_a_target_says_of_itself(samples, tmp
         text = path.read_text(encoding="utf-8")
         assert not {"\x1b", "\u202e", "\x00", "\r"} & set(text)
         assert path.suffix != ".xml" or "<script>" not in text
-    page = html_trace(trace)
+    page = html_page(trace_report(trace))
     assert not {"\x1b", "\u202e", "\x00", "\r", "\ud83d"} & set(page)
     assert "<script>" not in page
 
@@ -198,6 +210,7 @@ def test_a_report_folder_gets_every_form(refused, tmp_path):
     assert {path.name for path in out.iterdir()} == {
         "certificate.json",
         "certificate.md",
+        "certificate.html",
         "certificate.txt",
         "known.toml",
         "junit.xml",

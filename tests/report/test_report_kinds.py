@@ -1,0 +1,210 @@
+"""Every kind of report in every form: what it is about and what follows, whatever a target says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from poolproof.certification.kernel_certificate import KernelCertificate
+from poolproof.certification.verdict import Rules, judge, judge_kernel
+from poolproof.contract.violation import Severity
+from poolproof.fuzz.coverage_record import CodeCoverage, CoveragePoint, FileCoverage
+from poolproof.fuzz.status import WaitingLine
+from poolproof.kernels.findings import CheckLine, KernelFinding, KernelRun
+from poolproof.kill_matrix.matrix import Column, Matrix, MatrixCell, MatrixRow
+from poolproof.power.mutation import Mutation
+from poolproof.power.own_tests import OwnVerdict
+from poolproof.power.power_jobs import Judged
+from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport
+from poolproof.report.campaign_record import CampaignRecord
+from poolproof.report.forms import Form
+from poolproof.report_kinds import REPORT_KINDS
+
+HOSTILE = "\x1b[2J \u202eback \x00 </td></main> | <script>alert(1) \r&amp; a.py"
+OBEYED = {"\x1b", "\u202e", "\x00", "\r"}
+
+
+def certificate(samples, name):
+    found = samples.finding(remark=name)
+    violation = replace(found.violation, sentence=name, frames=(name,))
+    trace = replace(found.trace, target=name, violation=violation)
+    found = replace(found, violation=violation, trace=trace)
+    return judge(samples.certificate(found, target=name, notes=(name,)), Rules())
+
+
+def kernel(name):
+    finding = KernelFinding(
+        check="value tail", severity=Severity.CRASH, sentence=name, case={"sequences": [[1, 1]]},
+        words=name, example=2, frames=(name,),
+    )  # fmt: skip
+    run = KernelRun(
+        target=name, device="cpu", device_name=name, torch="2.13.0", depth="quick",
+        declaration={"tail": "any"}, findings=(finding,), ratios={"float32": [0.5]},
+        lines=(CheckLine(name="dense", sentence="is dense", result="holds", examples=3),),
+        canaries_caught=("S1: no softmax",), not_covered=(name,),
+    )  # fmt: skip
+    return judge_kernel(KernelCertificate.of(run, name, version="0.1.0"), Rules())
+
+
+def campaign(campaigns, name):
+    line = campaigns.finding_line(sentence=name, forms=("f-1",))
+    waiting = WaitingLine("p-1", "OWN", "leak", name, 5, 100, 3.0)
+    status = campaigns.status(target=name, findings=(line,), waiting=(waiting,), num_pending=1)
+    file = FileCoverage(name, 10, 4, (3, 4), ((3, 4),))
+    coverage = CodeCoverage((file,), (CoveragePoint(1, 5, 2, 10),), 1)
+    settings = replace(campaigns.SETTINGS, target=name)
+    return CampaignRecord(settings, status, (line,), (waiting,), coverage, (name,))
+
+
+def matrix(name):
+    hit, miss = MatrixCell(1, 1, 10, 0.1, 3, ("I1",), name), MatrixCell(0, 1)
+    columns = (Column("plain", name, False, False), Column("I1", "free", True, False))
+    cells = {"plain": hit, "I1": MatrixCell(why_not=name)}
+    return Matrix("0.1.0", "c0de", "CPython 3", (0, 1), columns, (
+        MatrixRow("A1", name, "pool", False, ("vllm#1", name), "leak", True, cells),
+        MatrixRow("A2", "missed", "index", False, (), "leak", True, cells | {"plain": miss}),
+        MatrixRow("O1", "right", "pool", True, (), "", False, cells | {"plain": miss}),
+    ))  # fmt: skip
+
+
+def power(name):
+    mutation = Mutation(
+        module="m", path=Path("right.py"), function=name, operator="off by one", lines=(3, 3),
+        start=0, end=1, text="x", before=name, after="y",
+    )  # fmt: skip
+    own = OwnVerdict(True, name)
+    return PowerReport(
+        target=name, target_version=None, depth="quick", seed=3,
+        modules=(MutatedModule("m", "a/right.py", 2, ("f",), 20),), num_candidates=20,
+        num_equivalent=1, stages=("plain",), own=OwnRun(name, 1.0, ()), seconds=2.0,
+        mutants=(
+            Mutant(mutation, True, Judged("plain", "IDX", name, 3), own),
+            Mutant(mutation, True, Judged(), OwnVerdict(False)),
+        ),
+    )  # fmt: skip
+
+
+MAKERS = {
+    "certificate": lambda samples, campaigns, name: certificate(samples, name),
+    "kernel": lambda samples, campaigns, name: kernel(name),
+    "campaign": lambda samples, campaigns, name: campaign(campaigns, name),
+    "matrix": lambda samples, campaigns, name: matrix(name),
+    "power": lambda samples, campaigns, name: power(name),
+}
+
+SAID = {
+    "certificate": ("REFUSED: 1 new", "f-7d3f0a11", "plain driver"),
+    "kernel": ("REFUSED: 1 new", "value tail", "dense"),
+    "campaign": ("1 finding", "f-0123abcd", "1,000 states"),
+    "matrix": ("1 of 2 specimens are caught", "A1", "missed"),
+    "power": ("1 of 2", "right.py:3", "off by one"),
+}
+"""What text, Markdown and page of each kind have to say."""
+
+
+@pytest.fixture(params=MAKERS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def made(kind, samples, campaigns):
+    def make(name="pool.py:Pool"):
+        return MAKERS[kind](samples, campaigns, name)
+
+    return make
+
+
+def written(subject, form):
+    return REPORT_KINDS[type(subject)].written(subject, form)
+
+
+def test_there_is_a_sample_of_every_kind(samples, campaigns):
+    types = {type(maker(samples, campaigns, "x")) for maker in MAKERS.values()}
+    assert types == set(REPORT_KINDS)
+
+
+@pytest.mark.parametrize("form", [Form.TEXT, Form.MARKDOWN, Form.HTML])
+def test_people_are_told_the_verdict_and_what_it_rests_on(made, kind, form):
+    text = written(made(), form)
+    for words in SAID[kind]:
+        assert words in text
+
+
+@pytest.mark.parametrize("form", Form)
+def test_whatever_a_target_says_is_shown_and_not_obeyed(made, form):
+    text = written(made(HOSTILE), form)
+    assert not OBEYED & set(text)
+    assert text.endswith("\n")
+    if form in {Form.HTML, Form.JUNIT, Form.MARKDOWN}:
+        outside = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
+        assert "<script>" not in outside.replace("\\<script", "")
+
+
+def test_json_is_an_object_with_the_name_in_it(made, kind):
+    value = json.loads(written(made("odd name"), Form.JSON))
+    assert isinstance(value, dict)
+    assert "odd name" in json.dumps(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts"),
+    [
+        # tests, failures, errors, skipped
+        ("certificate", ("5", "1", "0", "1")),
+        ("kernel", ("3", "1", "0", "0")),
+        ("campaign", ("3", "2", "1", "0")),
+        ("matrix", ("3", "1", "0", "0")),
+        ("power", ("2", "0", "0", "1")),
+    ],
+)
+def test_junit_counts_what_failed(made, counts):
+    root = ET.fromstring(written(made(), Form.JUNIT))  # noqa: S314 -- it is our own
+    found = tuple(root.get(name) for name in ("tests", "failures", "errors", "skipped"))
+    assert found == counts
+
+
+def test_no_line_of_a_text_that_wraps_is_longer_than_a_hundred_columns(made, kind):
+    if kind == "campaign":
+        pytest.skip("its lines are for programs, and whole")
+    lines = written(made("word " * 100), Form.TEXT).splitlines()
+    assert max(len(line) for line in lines if "poolproof kernels" not in line) <= 100
+
+
+def test_a_page_of_the_matrix_has_every_level_and_links_threads(samples, campaigns):
+    page = written(matrix("x"), Form.HTML)
+    for level in ("pool", "index", "oddities, which are right"):
+        assert f"<h2>{level}</h2>" in page
+    assert '<a href="https://github.com/vllm-project/vllm/issues/1">vllm#1</a>' in page
+    assert 'title="plain: caught from 1 of 1 seeds; named by I1; 0.1 s; shortest trace 3' in page
+
+
+def test_a_missed_bug_and_an_accused_oddity_fail_in_junit():
+    whole = matrix("x")
+    accused = replace(whole.rows[2], cells=whole.rows[0].cells)
+    unknown = MatrixCell(why_not="no events")
+    unspoken = replace(whole.rows[1], cells={"plain": unknown, "I1": unknown})
+    text = written(replace(whole, rows=(*whole.rows[:2], accused, unspoken)), Form.JUNIT)
+    assert "missed by every detector" in text
+    assert "is right, and accused by plain" in text
+    assert "no detector could speak of it" in text
+
+
+def test_a_campaign_that_never_began_is_an_error_and_no_failure(campaigns):
+    text = written(CampaignRecord(campaigns.SETTINGS, None, ()), Form.JUNIT)
+    root = ET.fromstring(text)  # noqa: S314 -- it is our own
+    assert (root.get("failures"), root.get("errors")) == ("0", "1")
+
+
+def test_a_campaign_that_lost_a_failure_fails(campaigns):
+    lost = CampaignRecord(
+        campaigns.SETTINGS, campaigns.status(activity="done"), (), damage=("x",),
+        is_failure_lost=True,
+    )  # fmt: skip
+    for record, failures in ((lost, "1"), (replace(lost, damage=(), is_failure_lost=False), "0")):
+        root = ET.fromstring(written(record, Form.JUNIT))  # noqa: S314 -- it is our own
+        assert (root.get("failures"), root.get("errors")) == (failures, "0")
