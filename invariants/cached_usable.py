@@ -47,10 +47,22 @@ def cached_free_blocks_revivable(seen: PoolObservation, known: PoolLedger) -> Vi
     return None
 
 
-def reports_all_that_is_cached(command: Command, reported: int, known: int) -> Violation | None:
-    """A violation of I4 in the number of tokens that are reported as cached, or None."""
+def reports_all_that_is_cached(
+    command: Command, reported: int, known: int, *, is_promised: bool = True
+) -> Violation | None:
+    """A violation of I4 in the number of tokens that are reported as cached, or None.
+
+    Where it was not promised that everything is found, it is only bookkeeping.
+    """
     if reported >= known:
         return None
+    if not is_promised:
+        return Violation(
+            "I4",
+            Severity.BOOKKEEPING,
+            f"{command} reports {reported} tokens as cached, although the KV of {known} is there: "
+            "the index says less than it could",
+        )
     return Violation(
         "I4",
         Severity.LOST_HIT,

@@ -14,7 +14,7 @@ from poolproof.contract.observation import (
     QueueLedger,
     QueueObservation,
 )
-from poolproof.contract.violation import Violation
+from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.cached_usable import cached_free_blocks_revivable
 from poolproof.invariants.free_iff_unheld import free_iff_unheld
 from poolproof.invariants.full_blocks import null_block_unhashed
@@ -27,6 +27,7 @@ __all__ = [
     "QUEUE_INVARIANTS",
     "STATEMENTS",
     "STATE_INVARIANTS",
+    "WITHOUT_A_READ",
     "broken_in_queue",
     "broken_in_state",
     "seen_as_pool",
@@ -50,6 +51,29 @@ STATEMENTS = {
     "MISUSE": "what the profile promises about misuse holds",
     "CRASH": "legal calls return; nothing raises, exits, hangs or exceeds its limits",
 }
+
+WITHOUT_A_READ = {
+    # A held block stands in the queue, and nobody was seen to be given it.
+    "I1": Severity.BOOKKEEPING,
+    # Two requests name one block, or a table names another: what each reads was its own.
+    "I2": Severity.BOOKKEEPING,
+    # The null block can be found, and nobody was seen to find it.
+    "I3": Severity.BOOKKEEPING,
+    # A count is wrong, and nothing was seen to follow from it.
+    "OWN": Severity.BOOKKEEPING,
+    # The index says more than it should, and who asked it read what is right.
+    "IDX": Severity.BOOKKEEPING,
+    # A table lacks slots that were granted: an answer that cannot be used, whoever writes first.
+    "ADM": Severity.CRASH,
+    # A refused command changed something that nobody was seen to read.
+    "ATOM": Severity.BOOKKEEPING,
+    # The counter says more than there is.
+    "LEAK": Severity.BOOKKEEPING,
+}
+"""For each invariant that fears wrong data of a manager: what is left of it without such a read.
+
+Not that it is harmless: no read was seen, and the continuations that were tried are few.
+"""
 
 STATE_INVARIANTS: dict[str, Callable[[PoolObservation, PoolLedger], Violation | None]] = {
     "I1": free_iff_unheld,

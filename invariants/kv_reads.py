@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.violation import Severity, Violation
-from poolproof.invariants.wording import copy_list, sequence_name
+from poolproof.invariants.wording import copy_list, number_of_blocks, sequence_name
 
-__all__ = ["copies_what_was_written", "reads_own_prefix"]
+__all__ = ["copies_what_was_written", "reads_own_prefix", "reads_within_table"]
 
 
 def reads_own_prefix(
@@ -78,3 +78,18 @@ def copies_what_was_written(
                 (source,),
             )
     return None
+
+
+def reads_within_table(reader: int, last: int, entries: int, size: int) -> Violation | None:
+    """A violation of DATA where a sequence reads up to a position that its table lacks, or None.
+
+    `last` is the last position that is read, -1 for none; each of the `entries` has `size` slots.
+    """
+    if last < entries * size:
+        return None
+    return Violation(
+        "DATA",
+        Severity.WRONG_DATA_OF_ONES_OWN,
+        f"{sequence_name(reader)} reads up to position {last} beyond its table, which has "
+        f"{number_of_blocks(entries)} of {size}: what stands there is not its own",
+    )

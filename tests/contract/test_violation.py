@@ -3,11 +3,11 @@
 from poolproof.contract.violation import Severity, Violation, ViolationError
 
 
-def test_wrong_data_of_another_is_worst_and_events_are_last():
+def test_wrong_data_of_another_is_worst_and_bookkeeping_is_last():
     ranks = [severity.rank for severity in Severity]
-    assert ranks == list(range(9))
+    assert ranks == list(range(10))
     assert Severity.WRONG_DATA_OF_ANOTHER.rank == 0
-    assert Severity.EVENTS.rank == 8
+    assert Severity.BOOKKEEPING.rank == 9
 
 
 def test_an_error_carries_its_violation():
