@@ -21,9 +21,11 @@ BUILT = ROOT / "build" / "examples"
 PROGRAMS = {
     "c": (str(BUILT / "lru_pool_c"), "touch-keeps-queued"),
     "rust": (str(BUILT / "rust" / "release" / "lru-pool"), "drop-all-copies"),
+    "manager in C++": (str(BUILT / "lru_manager_cpp"), "parent-left-out"),
+    "manager in Rust": (str(BUILT / "rust" / "release" / "lru-manager"), "keep-old-names"),
     "javascript": (f"node {ROOT / 'examples' / 'javascript' / 'lru_pool.mjs'}", "two-loops"),
 }
-"""For each language the program, and the bug that it can be told to have."""
+"""For each example the program, and the bug that it can be told to have."""
 
 
 def available() -> dict[str, tuple[str, str]]:

@@ -35,6 +35,7 @@ from poolproof.contract.outside import shown
 
 __all__ = [
     "PROTOCOL_VERSION",
+    "SPOKEN_VERSIONS",
     "Hello",
     "ProtocolError",
     "SkippedError",
@@ -51,7 +52,10 @@ __all__ = [
     "texts_of",
 ]
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+"""The newest version, which managers need."""
+
+SPOKEN_VERSIONS = (1, PROTOCOL_VERSION)
 
 _SHOWN = 120
 """Characters of a bad line that an error quotes."""
@@ -75,6 +79,7 @@ class Hello:
     verbs: frozenset[str]
     observers: frozenset[str]
     profile: Mapping[str, Any] = field(default_factory=dict)
+    protocol: int = PROTOCOL_VERSION
 
     @property
     def is_queue(self) -> bool:
@@ -119,18 +124,25 @@ def named_hashes(command: Command) -> Sequence[bytes]:
     return ()
 
 
-def start_text(seq: int) -> str:
+def start_text(seq: int, version: int = PROTOCOL_VERSION) -> str:
     """The first message."""
-    return f'{{"seq":{seq},"do":"start","protocol":{PROTOCOL_VERSION}}}'
+    return f'{{"seq":{seq},"do":"start","protocol":{version}}}'
 
 
 def run_text(
-    seq: int, num_blocks: int, enable_caching: bool, show: str, commands: Sequence[str]
+    seq: int,
+    num_blocks: int,
+    enable_caching: bool,
+    show: str,
+    commands: Sequence[str],
+    *,
+    block_size: int | None = None,
 ) -> str:
-    """A run of these commands on a fresh instance."""
+    """A run of these commands on a fresh instance; only managers have a block size."""
     caching = "true" if enable_caching else "false"
+    size = "" if block_size is None else f'"block_size":{block_size},'
     return (
-        f'{{"seq":{seq},"do":"run","num_blocks":{num_blocks},"enable_caching":{caching},'
+        f'{{"seq":{seq},"do":"run","num_blocks":{num_blocks},{size}"enable_caching":{caching},'
         f'"show":"{show}","commands":[{",".join(commands)}]}}'
     )
 
@@ -178,10 +190,10 @@ def hello_in(message: Mapping[str, Any]) -> Hello:
     if "error" in message:
         raise ProtocolError(f"it answered start with the error {short(message['error'])}")
     version = message.get("protocol")
-    if version != PROTOCOL_VERSION or type(version) is not int:
+    if version not in SPOKEN_VERSIONS or type(version) is not int:
         raise ProtocolError(
-            f"it speaks version {short(version)} of the protocol, this Poolproof speaks version "
-            f"{PROTOCOL_VERSION}; docs/protocol.md has it"
+            f"it speaks version {short(version)} of the protocol, this Poolproof speaks versions "
+            f"{' and '.join(map(str, SPOKEN_VERSIONS))}; docs/protocol.md has them"
         )
     for key in ("name", "level"):
         if not isinstance(message.get(key), str):
@@ -201,6 +213,7 @@ def hello_in(message: Mapping[str, Any]) -> Hello:
         verbs=frozenset(message["verbs"]),
         observers=frozenset(message["observers"]),
         profile=profile,
+        protocol=version,
     )
 
 

@@ -33,6 +33,7 @@ from typing import Any, BinaryIO
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.targets.command_messages import (
+    PROTOCOL_VERSION,
     Hello,
     ProtocolError,
     SkippedError,
@@ -45,7 +46,14 @@ from poolproof.targets.command_messages import (
     stop_text,
 )
 
-__all__ = ["CommandProcess", "CommandSession", "ProcessEndedError", "words_of"]
+__all__ = [
+    "CommandProcess",
+    "CommandSession",
+    "LiveAnswers",
+    "ProcessEndedError",
+    "broken",
+    "words_of",
+]
 
 
 LONGEST_LINE_BYTES = 1 << 26
@@ -58,6 +66,11 @@ _PATIENCE_S = 2.0
 _LEAVING_S = 0.5
 _LOOK_EVERY_S = 0.05
 _LOOK_EVERY_EXCHANGES = 256
+
+
+def broken(what: str) -> ViolationError:
+    """The finding that a program does not say what it has to."""
+    return ViolationError(Violation("CRASH", Severity.CRASH, what))
 
 
 class ProcessEndedError(Exception):
@@ -276,6 +289,24 @@ Heard = Callable[[str, str], object]
 """Hears each line: "sent" or "received", and the line."""
 
 
+class LiveAnswers:
+    """A program that is asked command by command."""
+
+    def __init__(self, session: CommandSession) -> None:
+        self._session = session
+        self._run = session.run_number
+
+    def ask(self, command: str) -> Mapping[str, Any]:
+        """The program's answer. Raises ViolationError."""
+        if self._session.run_number != self._run:
+            raise RuntimeError("this instance has gone: its program was given another run")
+        return self._session.go_on([command])[0]
+
+    def abandon(self) -> None:
+        """The next instance gets a program of its own."""
+        self._session.close()
+
+
 class CommandSession:
     """Talks to a program. `heard` gets each line; with `timeout_s` a late answer is an error."""
 
@@ -292,6 +323,7 @@ class CommandSession:
         self._process: CommandProcess | None = None
         self._owner = 0
         self._seq = 0
+        self._version = PROTOCOL_VERSION
         self.run_number = 0
         self.num_lost = 0
 
@@ -301,30 +333,46 @@ class CommandSession:
         Raises TargetError for one that cannot be started, ProcessEndedError and ProtocolError for
         one that does not introduce itself.
         """
+        message = self._start(timeout_s)
+        if "error" in message and self._version != 1:
+            # One that was written for version 1 may not take any other.
+            self._version = 1
+            message = self._start(timeout_s)
+        return hello_in(message)
+
+    def _start(self, timeout_s: float | None) -> dict[str, Any]:
         self.close()
         self._process = CommandProcess(self._words)
         self._owner, self._seq = os.getpid(), 0
-        return hello_in(self._ask(start_text, timeout_s=timeout_s))
+        version = self._version
+        return self._ask(lambda seq: start_text(seq, version), timeout_s=timeout_s)
 
     def begin(
-        self, num_blocks: int, enable_caching: bool, commands: Sequence[str] = ()
+        self,
+        num_blocks: int,
+        enable_caching: bool,
+        commands: Sequence[str] = (),
+        *,
+        block_size: int | None = None,
     ) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
         """Give commands to a fresh instance; return the state before the first, and the answers.
 
-        Raises ViolationError; TargetError for a run that the program skips.
+        Only managers have a `block_size`. Raises ViolationError; TargetError for a run that the
+        program skips.
         """
         show = STATE if num_blocks <= _MOST_BLOCKS_SHOWN else NOTHING
         self.run_number += 1
 
         def text(seq: int) -> str:
-            return run_text(seq, num_blocks, enable_caching, show, commands)
+            return run_text(seq, num_blocks, enable_caching, show, commands, block_size=block_size)
 
         try:
             message, answers = self._run(text, len(commands))
         except SkippedError as error:
+            size = "" if block_size is None else f" of {block_size} tokens"
             caching = "" if enable_caching else ", caching off"
             raise TargetError(
-                f"{self.name}, asked for {num_blocks} blocks{caching}: {error}"
+                f"{self.name}, asked for {num_blocks} blocks{size}{caching}: {error}"
             ) from error
         state = message.get("state", {})
         if not isinstance(state, dict):
@@ -391,4 +439,4 @@ class CommandSession:
         """The finding that the program cannot be talked to; the next run starts another."""
         self.close()
         self.num_lost += 1
-        return ViolationError(Violation("CRASH", Severity.CRASH, f"{self.name}: {what}"))
+        return broken(f"{self.name}: {what}")

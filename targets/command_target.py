@@ -1,7 +1,7 @@
 """The `Target` of a program in any language: `cmd:./program arguments`.
 
 The program introduces itself once, when the target is loaded; what it says there is checked here.
-Pools and queues are driven; managers are not.
+Managers are seen through `command_manager.py`, pools and queues through what follows here.
 
 An instance in another process appears as a native one, `CommandPool`. Its verbs send the command
 and return the answer; its observers return what was shown with the last answer, so that looking
@@ -22,8 +22,9 @@ from typing import Any, Protocol
 from poolproof.contract.commands import Cache, Command, Lookup
 from poolproof.contract.content import Key
 from poolproof.contract.level import Level
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.outside import shown
-from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.profile import ProfileError
 from poolproof.contract.tapes import PlayedTape, TapeDivergedError, TapeLostError
 from poolproof.contract.target import (
     POOL_OBSERVERS,
@@ -34,7 +35,14 @@ from poolproof.contract.target import (
     Capabilities,
     TargetError,
 )
-from poolproof.contract.violation import Severity, Violation, ViolationError
+from poolproof.contract.violation import ViolationError
+from poolproof.targets.command_manager import (
+    MANAGER_REQUIRED,
+    MANAGER_SHOWN,
+    MANAGER_VERBS,
+    MANAGERS_SINCE,
+    manager_layout,
+)
 from poolproof.targets.command_messages import (
     Hello,
     ProtocolError,
@@ -43,10 +51,18 @@ from poolproof.targets.command_messages import (
     short,
     texts_of,
 )
-from poolproof.targets.command_process import CommandSession, ProcessEndedError, words_of
+from poolproof.targets.command_process import (
+    CommandSession,
+    LiveAnswers,
+    ProcessEndedError,
+    broken,
+    words_of,
+)
+from poolproof.targets.manager_target import manager_target
+from poolproof.targets.native_target import usual_block_size
 from poolproof.targets.target import Target
 
-__all__ = ["PREFIX", "CommandPool", "CommandTapes", "LiveAnswers", "check_hello", "command_target"]
+__all__ = ["PREFIX", "CommandPool", "CommandTapes", "check_hello", "command_target"]
 
 
 _PARTS = ("free_order", "ref_counts", "block_hashes", "neighbours")
@@ -101,7 +117,7 @@ class CommandPool:
         if state is not None:
             missing = (self._lists | {"num_free"}) - state.keys()
             if missing:
-                raise _broken(f"the state before the first command lacks {_listed(missing)}")
+                raise broken(f"the state before the first command lacks {_listed(missing)}")
             self._see(state)
 
     def _methods(self) -> dict[str, Callable[..., Any]]:
@@ -137,9 +153,9 @@ class CommandPool:
             if "refused" in answer:
                 raise ValueError(short(answer["refused"]))
             if "error" in answer:
-                raise _broken(f"the program says that it failed: {short(answer['error'])}")
+                raise broken(f"the program says that it failed: {short(answer['error'])}")
             if "skipped" in answer:
-                raise _broken(
+                raise broken(
                     f"the program skips this command ({short(answer['skipped'])}), although "
                     "its answer to start has the verb; leave it out there"
                 )
@@ -154,7 +170,7 @@ class CommandPool:
         if "lookups" in answer:
             carriers = answer["lookups"]
             if not isinstance(carriers, list) or len(carriers) != len(self._named):
-                raise _broken(
+                raise broken(
                     f'"lookups" is {shown(carriers)}; it has an entry for each of the '
                     f"{len(self._named)} hashes named in this run"
                 )
@@ -164,11 +180,11 @@ class CommandPool:
 
     def _see_list(self, part: str, shown: Any) -> None:
         if not isinstance(shown, list):
-            raise _broken(f'"{part}" is no list but {shown(shown)}')
+            raise broken(f'"{part}" is no list but {shown(shown)}')
         if part == "free_order":
             return
         if len(shown) != self._num_blocks:
-            raise _broken(f'"{part}" has {len(shown)} entries for {self._num_blocks} blocks')
+            raise broken(f'"{part}" has {len(shown)} entries for {self._num_blocks} blocks')
         if part == "block_hashes":
             self._hashes = [_hash_in(value) for value in shown]
         elif part == "neighbours":
@@ -223,24 +239,6 @@ class CommandPool:
         return events
 
 
-class LiveAnswers:
-    """A program that is asked command by command."""
-
-    def __init__(self, session: CommandSession) -> None:
-        self._session = session
-        self._run = session.run_number
-
-    def ask(self, command: str) -> Mapping[str, Any]:
-        """The program's answer. Raises ViolationError."""
-        if self._session.run_number != self._run:
-            raise RuntimeError("this instance has gone: its program was given another run")
-        return self._session.go_on([command])[0]
-
-    def abandon(self) -> None:
-        """The next instance gets a program of its own."""
-        self._session.close()
-
-
 class PlayedAnswers:
     """The answers of a tape, given again to just its commands."""
 
@@ -286,20 +284,16 @@ def _hash_in(value: Any) -> bytes | None:
                 _KNOWN.clear()
             known = _KNOWN[value] = bytes.fromhex(value)
     except (TypeError, ValueError) as error:
-        raise _broken(f"a hash is hexadecimal text or null, not {shown(value)}") from error
+        raise broken(f"a hash is hexadecimal text or null, not {shown(value)}") from error
     return known
 
 
 def _event(event: Any) -> dict[str, Any]:
     if not isinstance(event, dict) or not isinstance(event.get("hashes", []), list):
-        raise _broken(
+        raise broken(
             f'an event is {{"type": ..., "hashes": [...], "group": 0}}, not {shown(event)}'
         )
     return {**event, "hashes": [_hash_in(value) for value in event.get("hashes", [])]}
-
-
-def _broken(what: str) -> ViolationError:
-    return ViolationError(Violation("CRASH", Severity.CRASH, what))
 
 
 def _listed(names: set[str]) -> str:
@@ -399,11 +393,24 @@ def command_target(name: str, base: str, overrides: Mapping[str, Any]) -> Target
         ) from error
     finally:
         session.close()
+    level, declared, block_size = Level(hello.level), hello.profile, 1
+    if level is Level.MANAGER:
+        block_size, declared, overrides = usual_block_size(session.name, declared, overrides)
+    rows = level.profile_class
     try:
-        Profile.from_mapping(hello.profile)
-        profile = Profile.from_mapping({**hello.profile, **overrides})
+        rows.from_mapping(declared)
+        profile = rows.from_mapping({**declared, **overrides})
     except ProfileError as error:
         raise TargetError(f"{session.name}: {short(str(error), 600)}") from error
+    if isinstance(profile, ManagerProfile):
+        return manager_target(
+            name,
+            "command",
+            [manager_layout(session, hello, profile, block_size)],
+            version=_version(hello),
+            source=_source(words[0]),
+            notes=_notes(hello),
+        )
 
     def make(num_blocks: int, enable_caching: bool) -> CommandPool:
         state, _ = session.begin(num_blocks, enable_caching)
@@ -414,7 +421,7 @@ def command_target(name: str, base: str, overrides: Mapping[str, Any]) -> Target
         level=Level(hello.level),
         shape="command",
         profile=profile,
-        version=f"{hello.name} {hello.version}" if hello.version else hello.name,
+        version=_version(hello),
         source=_source(words[0]),
         make=make,
         notes=_notes(hello),
@@ -424,18 +431,18 @@ def command_target(name: str, base: str, overrides: Mapping[str, Any]) -> Target
 
 def check_hello(hello: Hello) -> None:
     """Raises ProtocolError for an introduction of something that cannot be driven."""
-    if hello.level == Level.MANAGER:
-        raise ProtocolError(
-            "it is a manager; programs are driven at the levels pool and queue, so let it serve "
-            "the pool below its manager"
-        )
     spoken = _SPOKEN.get(hello.level)
     if spoken is None:
-        raise ProtocolError(f'its "level" is {hello.level!r}; it is "pool" or "queue"')
+        raise ProtocolError(f'its "level" is {hello.level!r}; it is "pool", "queue" or "manager"')
+    if hello.level == Level.MANAGER and hello.protocol < MANAGERS_SINCE:
+        raise ProtocolError(
+            f"it is a manager that speaks version {hello.protocol} of the protocol; managers have "
+            f"been in it since version {MANAGERS_SINCE}"
+        )
     _check_names("verbs", hello.verbs, spoken.verbs)
     _check_names("observers", hello.observers, spoken.observers)
     required = set(spoken.verbs) & spoken.required
-    if not hello.is_queue and "acquire" not in hello.verbs:
+    if hello.level == Level.POOL and "acquire" not in hello.verbs:
         required |= {"lookup", "touch"}
     missing = sorted(required - hello.verbs)
     if missing:
@@ -454,6 +461,7 @@ class _Spoken:
 _SPOKEN: Mapping[str, _Spoken] = {
     Level.QUEUE: _Spoken(QUEUE_VERBS, _QUEUE_OBSERVERS, frozenset(QUEUE_REQUIRED)),
     Level.POOL: _Spoken(_POOL_VERBS, POOL_OBSERVERS, frozenset(POOL_REQUIRED)),
+    Level.MANAGER: _Spoken(MANAGER_VERBS, MANAGER_SHOWN, frozenset(MANAGER_REQUIRED)),
 }
 
 
@@ -463,6 +471,10 @@ def _check_names(key: str, names: frozenset[str], known: tuple[str, ...]) -> Non
         raise ProtocolError(
             f'its "{key}" name {short(", ".join(unknown))}; known are {", ".join(sorted(known))}'
         )
+
+
+def _version(hello: Hello) -> str:
+    return f"{hello.name} {hello.version}" if hello.version else hello.name
 
 
 def _notes(hello: Hello) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
-"""Serves a native Python pool or queue over standard input and output, as a `cmd:` target speaks.
+"""Serves a native Python target over standard input and output, as a `cmd:` target speaks.
 
 The reference implementation of the protocol (docs/protocol.md), written to be read and copied into
 other languages: a loop over lines, a method for each message, a list of what is shown. It is slow
-and holds no state beyond the run. What the target prints goes to standard error.
+and holds no state beyond the run. What the target prints goes to standard error. Pools and queues
+are served here, managers by `serve_manager.py`.
 
 Usage: python -m poolproof.targets.serve TARGET      as in `poolproof certify TARGET`
 """
@@ -24,11 +25,14 @@ from poolproof.contract.target import (
     capabilities_of,
 )
 from poolproof.targets.load import load_target
+from poolproof.targets.serve_manager import ManagerServer
 from poolproof.targets.target import Target
 
 __all__ = ["TargetServer", "main"]
 
-_PROTOCOL = 1
+_PROTOCOL = 2
+"""The newest version that is served; version 1 has the same messages, but no managers."""
+
 _QUESTIONS = ("num_free", "free_order", "ref_count", "block_hash", "free_neighbours", "take_events")
 _CHAINS = ("cache_chain", "lookup_chain", "cache_partial", "usage")
 
@@ -60,12 +64,11 @@ class TargetServer:
         return {"seq": message.get("seq"), **found}
 
     def _start(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        if message["protocol"] != _PROTOCOL:
-            return {"error": f"this program speaks protocol {_PROTOCOL}", "protocol": _PROTOCOL}
+        version = min(message["protocol"], _PROTOCOL)
         profile = self._target.profile
         can = capabilities_of(self._target.make(4 + (profile.null_block or 0), True))
         return {
-            "protocol": _PROTOCOL,
+            "protocol": version,
             "name": self._target.name,
             "version": self._target.version,
             "level": can.level,
@@ -145,7 +148,8 @@ class TargetServer:
 
 def serve(target: Target, lines: TextIO, answers: TextIO) -> None:
     """Answer line after line until the other side says stop or goes away."""
-    server = TargetServer(target)
+    is_manager = target.level is Level.MANAGER
+    server = ManagerServer(target) if is_manager else TargetServer(target)
     for line in lines:
         message = json.loads(line)
         answers.write(json.dumps(server.answer(message), separators=(",", ":")) + "\n")

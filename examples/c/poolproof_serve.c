@@ -144,7 +144,7 @@ static void introduce(server *s, const message *m) {
     const pp_allocator *a = s->allocator;
     json_put(&s->out, ",\"protocol\":");
     json_put_integer(&s->out, PROTOCOL);
-    if (m->protocol != PROTOCOL) {
+    if (m->protocol < PROTOCOL) { /* who speaks a later version understands this one, too */
         json_put(&s->out, ",\"error\":\"this program speaks protocol 1\"");
         return;
     }

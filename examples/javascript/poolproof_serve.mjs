@@ -98,7 +98,8 @@ export function serve(description, create) {
   const messages = {
     start: (message) => ({
       protocol: PROTOCOL,
-      ...(message.protocol === PROTOCOL
+      // Whoever speaks a later version understands this one, too.
+      ...(message.protocol >= PROTOCOL
         ? {
             level: "pool",
             verbs: Object.keys(VERBS),

@@ -30,25 +30,40 @@ from poolproof.contract.commands import (
     Remove,
     Touch,
 )
+from poolproof.contract.content import TokenChain
+from poolproof.contract.level import Level
+from poolproof.contract.manager_commands import (
+    Abort,
+    Admit,
+    AppendTokens,
+    Finish,
+    Preempt,
+    Step,
+)
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.outside import printable
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import ViolationError
 from poolproof.harness.isolation.process_tree import nobody_left_behind
+from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.queue_session import QueueSession
-from poolproof.harness.random_driver import PoolCampaign
+from poolproof.harness.random_driver import PoolCampaign, RunResult
 from poolproof.harness.tape_driver import taped
+from poolproof.targets.command_manager import manager_layout
 from poolproof.targets.command_messages import Hello, ProtocolError, command_text
-from poolproof.targets.command_process import CommandSession, ProcessEndedError, words_of
-from poolproof.targets.command_target import (
-    PREFIX,
-    CommandPool,
-    CommandTapes,
+from poolproof.targets.command_process import (
+    CommandSession,
     LiveAnswers,
-    check_hello,
+    ProcessEndedError,
+    words_of,
 )
+from poolproof.targets.command_target import PREFIX, CommandPool, CommandTapes, check_hello
+from poolproof.targets.native_target import usual_block_size
+from poolproof.targets.target import ManagerLayout
 from poolproof.targets.target_spec import TargetSpec
 
 __all__ = ["SchemaChecker", "schema_text", "smoke", "validate"]
@@ -96,9 +111,13 @@ def _converse(session: CommandSession, rows: Mapping[str, Any], timeout_s: float
     try:
         hello = session.hello(timeout_s)
         check_hello(hello)
-        profile = Profile.from_mapping({**hello.profile, **rows})
-        is_queue = hello.is_queue
-        wrong = _drive_queue(session, hello) if is_queue else _drive_pool(session, hello, profile)
+        if hello.level == Level.MANAGER:
+            wrong = _drive_manager(session, hello, rows)
+        elif hello.is_queue:
+            wrong = _drive_queue(session, hello)
+        else:
+            profile = Profile.from_mapping({**hello.profile, **rows})
+            wrong = _drive_pool(session, hello, profile)
     except (ProcessEndedError, ProtocolError, ProfileError) as error:
         return str(error)
     except ViolationError as error:
@@ -156,6 +175,50 @@ def _drive_queue(session: CommandSession, hello: Hello) -> str | None:
     if found is not None:
         return found.sentence
     session.begin(_BLOCKS, True, [command_text(command) for command in given])
+    return None
+
+
+def _manager_layout(
+    session: CommandSession, hello: Hello, rows: Mapping[str, Any]
+) -> ManagerLayout:
+    """How a program that is a manager is built. Raises ProfileError, TargetError."""
+    block_size, declared, rows = usual_block_size(session.name, hello.profile, rows)
+    profile = ManagerProfile.from_mapping({**declared, **rows})
+    return manager_layout(session, hello, profile, block_size)
+
+
+_MANAGER_BLOCKS = 8
+"""Enough for two short sequences in two cache groups."""
+
+
+def _drive_manager(session: CommandSession, hello: Hello, rows: Mapping[str, Any]) -> str | None:
+    """The life of a sequence, command by command, and a second one that begins like it."""
+    layout = _manager_layout(session, hello, rows)
+    assert layout.make is not None
+    profile, size = layout.profile, layout.block_size
+    assert isinstance(profile, ManagerProfile)
+    num_blocks = _MANAGER_BLOCKS + (profile.null_block or 0)
+    manager = ManagerSession(layout.make(num_blocks, True), profile, num_blocks, size)
+    found = manager.first_look()
+    prompt = TokenChain(tuple(range(1, size + 2)))
+    given: tuple[Command, ...] = (
+        Admit(0, prompt, 0),
+        Step(),
+        AppendTokens(0, (7,)),
+        Step(),
+        Admit(1, prompt, 0),
+        Step(),
+        Preempt(1),
+        Finish(0),
+        Admit(2, TokenChain(tuple(range(num_blocks * size + 1))), 0),
+        Abort(1),
+    )
+    if found is not None:
+        return f"the fresh manager: {found.sentence}"
+    for command in given:
+        found = manager.step(command) if manager.is_defined(command) else None
+        if found is not None:
+            return f"{command}: {found.sentence}"
     return None
 
 
@@ -242,14 +305,12 @@ def _converse_checked(
     try:
         hello = session.hello(timeout_s)
         check_hello(hello)
-        profile = Profile.from_mapping({**hello.profile, **rows})
+        campaign, on_tapes = _campaigns(session, hello, rows)
     except (ProcessEndedError, ProtocolError, ProfileError) as error:
         return str(error)
-    campaign = _campaign(session, hello, profile)
-    on_tapes = taped(campaign, CommandTapes(hello, session))
     for number in range(num_tapes):
         try:
-            result = (on_tapes if number % 2 == 0 else campaign).run(number)
+            result: RunResult = (on_tapes if number % 2 == 0 else campaign).run(number)
         except ViolationError as error:
             return error.violation.sentence
         if result.trace is not None and result.trace.violation is not None:
@@ -258,6 +319,18 @@ def _converse_checked(
             if violation.invariant == "CRASH":
                 return violation.sentence
     return session.stop()
+
+
+def _campaigns(session: CommandSession, hello: Hello, rows: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Runs command by command, and on tapes; those of a manager know none. Raises ProfileError."""
+    if hello.level == Level.MANAGER:
+        layout = _manager_layout(session, hello, rows)
+        assert layout.make is not None
+        assert isinstance(layout.profile, ManagerProfile)
+        campaign: Any = ManagerCampaign(hello.name, layout.make, layout.profile, layout.block_size)
+        return campaign, campaign
+    campaign = _campaign(session, hello, Profile.from_mapping({**hello.profile, **rows}))
+    return campaign, taped(campaign, CommandTapes(hello, session))
 
 
 def _campaign(session: CommandSession, hello: Hello, profile: Profile) -> Any:

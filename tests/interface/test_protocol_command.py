@@ -30,8 +30,8 @@ def test_smoke_shows_each_line_of_a_right_program():
     result = run("smoke", f"{SERVE} impl")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert lines[0] == 'sent      {"seq":1,"do":"start","protocol":1}'
-    assert lines[1].startswith('received  {"seq":1,"protocol":1,')
+    assert lines[0] == 'sent      {"seq":1,"do":"start","protocol":2}'
+    assert lines[1].startswith('received  {"seq":1,"protocol":2,')
     assert any('"refused"' in line for line in lines)
     assert lines[-1].startswith("fine")
 
@@ -50,6 +50,23 @@ def test_a_row_in_brackets_counts_where_the_program_does_not_say_it(how):
     assert result.exit_code == 0, result.output
 
 
+def test_a_program_that_refuses_every_version_but_the_first_is_asked_again():
+    result = run("smoke", hostile("strict-version-1"))
+    starts = [line for line in result.output.splitlines() if '"do":"start"' in line]
+    assert [line[-2] for line in starts] == ["2", "1"]
+    assert '"do":"run"' in result.output
+
+
+@pytest.mark.parametrize("name", ["impl-manager", "reference-manager"])
+def test_managers_converse_and_both_sides_keep_to_the_schema(name):
+    result = run("smoke", f"{SERVE} {name}")
+    assert result.exit_code == 0, result.output
+    assert '"do":"admit"' in result.output
+    assert any(f'"result":"{word}"' in result.output for word in ("later", "never"))
+    result = run("validate", f"{SERVE} {name}", "--tapes", "6")
+    assert result.exit_code == 0, result.output
+
+
 def test_smoke_converses_with_a_queue():
     result = run("smoke", f"{SERVE} impl-queue")
     assert result.exit_code == 0, result.output
@@ -59,7 +76,7 @@ def test_smoke_converses_with_a_queue():
 @pytest.mark.parametrize(
     ("how", "wrong"),
     [
-        ("other-version", "it speaks version 2 of the protocol"),
+        ("other-version", "it speaks version 3 of the protocol"),
         ("garbage", "is not JSON"),
         ("exits", "it ended with exit status 3; its last words: giving up"),
         ("refuses", "allocate(2)"),

@@ -29,10 +29,10 @@ def write(message: object) -> None:
     sys.stdout.flush()
 
 
-def answer_start(how: str, seq: int) -> None:
+def answer_start(how: str, seq: int, version: int) -> None:
     """The introduction, right or wrong."""
     changed = {
-        "other-version": {"protocol": 2},
+        "other-version": {"protocol": 3},
         "manager": {"level": "manager"},
         "unknown-verb": {"verbs": [*HELLO["verbs"], "defragment"]},
         "no-free": {"verbs": ["allocate", "touch", "cache", "lookup"]},
@@ -43,6 +43,9 @@ def answer_start(how: str, seq: int) -> None:
         "long-row": {"profile": {LONG: LONG}},
         "long-level": {"level": LONG},
     }.get(how, {})
+    if how == "strict-version-1" and version != 1:
+        write({"seq": seq, "protocol": 1, "error": "this program speaks protocol 1"})
+        return
     if how == "chatty":
         print("loading weights ...")
     if how == "ends-at-once":
@@ -113,7 +116,7 @@ def main() -> None:
         message = json.loads(line)
         seq = message["seq"]
         if message["do"] == "start":
-            answer_start(how, seq)
+            answer_start(how, seq, message["protocol"])
         elif message["do"] == "run":
             answer_run(how, seq, message)
         elif message["do"] == "stop":

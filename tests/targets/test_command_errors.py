@@ -84,7 +84,7 @@ def test_a_program_needs_no_api():
 
 
 def test_another_version_of_the_protocol():
-    assert "speaks version 2 of the protocol, this Poolproof speaks version 1" in (
+    assert "speaks version 3 of the protocol, this Poolproof speaks versions 1" in (
         what_is_wrong_at_start("other-version")
     )
 
@@ -103,7 +103,10 @@ def test_a_program_that_ends_at_once():
 @pytest.mark.parametrize(
     ("how", "wrong"),
     [
-        ("manager", "programs are driven at the levels pool and queue"),
+        (
+            "manager",
+            "a manager that speaks version 1 of the protocol; managers have been in it since",
+        ),
         ("unknown-verb", 'its "verbs" name defragment; known are'),
         ("no-free", 'its "verbs" lack free, which a pool needs'),
         ("unknown-row", "unknown profile key 'colour'"),

@@ -12,6 +12,7 @@ from poolproof.exploration.exhaustive_run import check_part, parts_of, scope_und
 from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.exploration.scope import Scope
 from poolproof.exploration.watch import Watch
+from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.tape_driver import taped
 from poolproof.targets.load import load_target
@@ -42,7 +43,7 @@ def works(*command):
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-def compiled_rust():
+def compiled_rust(name="lru-pool"):
     cargo = shutil.which("cargo")
     if cargo is None or shutil.which("cc") is None or not works(cargo, "--version"):
         pytest.skip("there is no cargo here, or no linker (cc)")
@@ -53,7 +54,18 @@ def compiled_rust():
          "--manifest-path", manifest, "--target-dir", folder],
         check=True,
     )  # fmt: skip
-    return shlex.quote(str(folder / "release" / "lru-pool"))
+    return shlex.quote(str(folder / "release" / name))
+
+
+def compiled_cpp(folder, *flags):
+    compiler = shutil.which("c++")
+    if compiler is None or not works(compiler, "--version"):
+        pytest.skip("there is no C++ compiler (c++) here")
+    program = folder / "lru_manager"
+    sources = sorted((ROOT / "examples" / "cpp").glob("*.cpp"))
+    strict = ["-std=c++17", *STRICT[1:]]
+    subprocess.run([compiler, *strict, *flags, *sources, "-o", program], check=True)
+    return shlex.quote(str(program))
 
 
 @pytest.fixture(scope="module", params=["c", "rust", "javascript"])
@@ -103,6 +115,39 @@ def test_the_planted_bug_of_an_example_is_found(example):
 def test_an_example_names_the_bugs_that_it_can_have(example):
     with pytest.raises(Exception, match=r"usage: .*--bug"):
         load_target(f"cmd:{example[1]} --bug other")
+
+
+@pytest.fixture(scope="module", params=["C++", "Rust"])
+def manager(request, tmp_path_factory):
+    """The command line of a manager, and the bug that it can be told to have."""
+    if request.param == "C++":
+        return compiled_cpp(tmp_path_factory.mktemp("cpp")), "parent-left-out"
+    return compiled_rust("lru-manager"), "keep-old-names"
+
+
+def first_of_managers(program, runs, block_size=4):
+    (layout,) = load_target(f"cmd:{program}").layouts
+    make = layout.make_with(block_size)
+    campaign = ManagerCampaign(program, make, layout.profile, block_size)
+    traces = (campaign.run(number).trace for number in range(runs))
+    return next((trace.violation for trace in traces if trace is not None), None)
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_a_manager_holds(manager, block_size):
+    assert first_of_managers(manager[0], 12, block_size) is None
+
+
+def test_the_planted_bug_of_a_manager_is_found(manager):
+    program, bug = manager
+    found = first_of_managers(f"{program} --bug {bug}", 12)
+    assert found is not None
+    assert found.invariant in {"DATA", "IDX", "I4"}
+
+
+def test_a_manager_names_the_bugs_that_it_can_have(manager):
+    with pytest.raises(Exception, match=r"usage: .*--bug"):
+        load_target(f"cmd:{manager[0]} --bug other")
 
 
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover")

@@ -1,15 +1,17 @@
 //! Serves a KV-cache block allocator to `poolproof certify 'cmd:./program'`.
 //!
-//! Implement [`Allocator`], call [`serve`] from `main`: commands are read from standard input and
-//! answered on standard output, one JSON object a line (docs/protocol.md). What the allocator
-//! itself wants to say belongs on standard error. A panic is told as an error of the command that
-//! brought it about.
+//! Implement [`Allocator`] and call [`serve`] from `main`, or [`Manager`] and [`serve_manager`]:
+//! commands are read from standard input and answered on standard output, one JSON object a line
+//! (docs/protocol.md). What the allocator itself wants to say belongs on standard error. A panic is
+//! told as an error of the command that brought it about.
 //!
 //! Not covered: queues without a pool, events, and allocators whose `acquire` looks up and pins.
 
 mod json;
+mod manager;
 mod server;
 
+pub use manager::{serve_manager, Admission, ExtraKey, Manager};
 pub use server::serve;
 
 /// A block id as it comes over the line: it may be one that does not exist.

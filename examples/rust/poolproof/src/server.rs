@@ -47,7 +47,8 @@ pub fn serve<A: Allocator>(create: impl Fn(usize, bool) -> A) -> io::Result<()> 
 }
 
 fn introduce<A: Allocator>(message: &Json) -> String {
-    if message.get("protocol").and_then(Json::integer) != Some(PROTOCOL) {
+    // Whoever speaks a later version understands this one, too.
+    if message.get("protocol").and_then(Json::integer) < Some(PROTOCOL) {
         return format!(
             r#""protocol":{PROTOCOL},"error":"this program speaks protocol {PROTOCOL}""#
         );

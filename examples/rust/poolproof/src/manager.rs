@@ -1,0 +1,265 @@
+//! Serves a manager of sequences: version 2 of the protocol.
+//!
+//! Not covered: several cache groups, copies, and the verbs that `lru-manager` does not have.
+
+use crate::json::{list, quoted, read, Json};
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+const PROTOCOL: i64 = 2;
+const VERBS: &str = r#"["admit","append","step","finish","abort","preempt"]"#;
+const OBSERVERS: &str = r#"["num_free","free_order","ref_count","is_cached"]"#;
+
+/// What the KV from position `first` to `end` - 1 (`None`: to the end) depends on besides the
+/// tokens: an adapter, a salt, an image.
+#[derive(Clone)]
+pub struct ExtraKey {
+    pub kind: String,
+    pub value: String,
+    pub first: usize,
+    pub end: Option<usize>,
+}
+
+/// How an admission ends.
+pub enum Admission {
+    /// So many tokens at the head of the sequence are cached.
+    Cached(usize),
+    /// It does not fit now; nothing has changed.
+    Later,
+    /// It never will.
+    Never,
+}
+
+/// A manager; docs/managers.md says what each operation means.
+pub trait Manager {
+    /// How the program introduces itself.
+    const NAME: &'static str;
+    const VERSION: &'static str;
+    /// The rows of the profile, as a JSON object.
+    const PROFILE: &'static str;
+
+    fn admit(&mut self, seq_id: i64, tokens: &[i64], extra_keys: &[ExtraKey]) -> Admission;
+    /// False where it has to wait; then nothing has changed.
+    fn append(&mut self, seq_id: i64, tokens: &[i64]) -> bool;
+    /// Sequences, with how many of their tokens are computed.
+    fn step(&mut self, batch: &[(i64, usize)]);
+    /// Also `abort` and `preempt`.
+    fn finish(&mut self, seq_id: i64);
+
+    fn sequences(&self) -> Vec<i64>;
+    fn block_table(&self, seq_id: i64) -> &[usize];
+    fn num_free(&self) -> usize;
+    /// The free blocks, head first.
+    fn free_order(&self) -> Vec<usize>;
+    fn ref_count(&self, block_id: usize) -> usize;
+    fn is_cached(&self, block_id: usize) -> bool;
+}
+
+/// Serves managers that `create(num_blocks, block_size, enable_caching)` makes, until the other
+/// side is done.
+///
+/// # Errors
+/// Standard input or output that fails, and a line that is not JSON.
+pub fn serve_manager<M: Manager>(create: impl Fn(usize, usize, bool) -> M) -> io::Result<()> {
+    let mut run: Option<Run<M>> = None;
+    let mut out = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let message = read(&line?).map_err(io::Error::other)?;
+        let what = message.get("do").and_then(Json::text).unwrap_or("");
+        let answer = match what {
+            "start" => introduce::<M>(&message),
+            "run" => {
+                run = begin(&create, &message);
+                run.as_mut().map_or_else(
+                    || r#""error":"the manager panicked while it was built""#.to_string(),
+                    |run| format!("{}{}", run.state(), run.answers(&message)),
+                )
+            }
+            "continue" => run.as_mut().map_or_else(
+                || r#""error":"no run has begun""#.to_string(),
+                |run| run.answers(&message),
+            ),
+            "stop" => String::new(),
+            _ => format!(r#""error":{}"#, quoted(&format!("unknown message {what}"))),
+        };
+        let seq = message.get("seq").and_then(Json::integer).unwrap_or(0);
+        let comma = if answer.is_empty() { "" } else { "," };
+        writeln!(out, r#"{{"seq":{seq}{comma}{answer}}}"#)?;
+        out.flush()?;
+        if what == "stop" {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn introduce<M: Manager>(message: &Json) -> String {
+    if number(message, "protocol") < PROTOCOL {
+        return format!(r#""protocol":{PROTOCOL},"error":"managers need version {PROTOCOL}""#);
+    }
+    format!(
+        r#""protocol":{PROTOCOL},"name":{},"version":{},"level":"manager","verbs":{VERBS},"observers":{OBSERVERS},"profile":{}"#,
+        quoted(M::NAME),
+        quoted(M::VERSION),
+        M::PROFILE,
+    )
+}
+
+fn begin<M: Manager>(create: &impl Fn(usize, usize, bool) -> M, message: &Json) -> Option<Run<M>> {
+    let num_blocks = size(number(message, "num_blocks"));
+    let block_size = size(number(message, "block_size"));
+    let caching = message.get("enable_caching") == Some(&Json::Boolean(true));
+    let manager =
+        catch_unwind(AssertUnwindSafe(|| create(num_blocks, block_size, caching))).ok()?;
+    Some(Run {
+        manager,
+        num_blocks,
+        shows_state: message.get("show").and_then(Json::text) == Some("state"),
+        shown: HashMap::new(),
+    })
+}
+
+/// One instance, with what was shown of it last.
+struct Run<M: Manager> {
+    manager: M,
+    num_blocks: usize,
+    shows_state: bool,
+    shown: HashMap<String, String>,
+}
+
+impl<M: Manager> Run<M> {
+    fn state(&mut self) -> String {
+        if !self.shows_state {
+            return String::new();
+        }
+        format!(r#""state":{{{}}},"#, self.changes().join(","))
+    }
+
+    fn answers(&mut self, message: &Json) -> String {
+        let mut answers = Vec::new();
+        for command in message.get("commands").map_or(&[][..], Json::list) {
+            let answer = catch_unwind(AssertUnwindSafe(|| self.answer(command)));
+            if let Ok(answer) = answer {
+                answers.push(format!("{{{answer}}}"));
+            } else {
+                answers.push(r#"{"error":"it panicked"}"#.to_string());
+                break; // what it does from here on means nothing
+            }
+        }
+        format!(r#""answers":{}"#, list(answers))
+    }
+
+    fn answer(&mut self, command: &Json) -> String {
+        let is_look = command.get("do").and_then(Json::text) == Some("show");
+        let result = if is_look { None } else { self.result(command) };
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(result.map(|value| format!(r#""result":{value}"#)));
+        if self.shows_state || is_look {
+            parts.extend(self.changes());
+        }
+        parts.join(",")
+    }
+
+    /// Do a command: its result as JSON, if it has one.
+    fn result(&mut self, command: &Json) -> Option<String> {
+        let manager = &mut self.manager;
+        let seq_id = number(command, "seq_id");
+        let tokens = || integers(command.get("tokens"));
+        match command.get("do").and_then(Json::text).unwrap_or("") {
+            "admit" => {
+                let keys = extra_keys(command.get("extra_keys").map_or(&[][..], Json::list));
+                return Some(match manager.admit(seq_id, &tokens(), &keys) {
+                    Admission::Cached(count) => count.to_string(),
+                    Admission::Later => quoted("later"),
+                    Admission::Never => quoted("never"),
+                });
+            }
+            "append" if !manager.append(seq_id, &tokens()) => return Some(quoted("later")),
+            "append" => {}
+            "step" => {
+                let batch = command.get("batch").map_or(&[][..], Json::list).iter();
+                let batch: Vec<_> = batch
+                    .map(|entry| integers(Some(entry)))
+                    .map(|entry| (entry[0], size(entry[1])))
+                    .collect();
+                manager.step(&batch);
+            }
+            "finish" | "abort" | "preempt" => manager.finish(seq_id),
+            // A list for each cache group, and there is one.
+            "block_table" => return Some(format!("[{}]", numbers(manager.block_table(seq_id)))),
+            "num_free" => return Some(manager.num_free().to_string()),
+            _ => return Some("null".to_string()),
+        }
+        None
+    }
+
+    /// The parts of the state that are not as they were when they were shown last.
+    fn changes(&mut self) -> Vec<String> {
+        let manager = &self.manager;
+        let blocks = 0..self.num_blocks;
+        let parts = [
+            ("num_free", manager.num_free().to_string()),
+            ("free_order", numbers(&manager.free_order())),
+            (
+                "ref_counts",
+                list(blocks.clone().map(|id| manager.ref_count(id).to_string())),
+            ),
+            (
+                "cached",
+                list(blocks.map(|id| manager.is_cached(id).to_string())),
+            ),
+        ];
+        let mut changed = Vec::new();
+        for (name, value) in parts {
+            if self.shown.get(name) != Some(&value) {
+                changed.push(format!(r#""{name}":{value}"#));
+                self.shown.insert(name.to_string(), value);
+            }
+        }
+        let mut tables = Vec::new();
+        for seq_id in manager.sequences() {
+            let table = format!("[{}]", numbers(manager.block_table(seq_id)));
+            let name = seq_id.to_string();
+            if self.shown.get(&name) != Some(&table) {
+                tables.push(format!(r#""{name}":{table}"#));
+                self.shown.insert(name, table);
+            }
+        }
+        if !tables.is_empty() {
+            changed.push(format!(r#""tables":{{{}}}"#, tables.join(",")));
+        }
+        changed
+    }
+}
+
+fn number(message: &Json, key: &str) -> i64 {
+    message.get(key).and_then(Json::integer).unwrap_or(0)
+}
+
+fn size(number: i64) -> usize {
+    usize::try_from(number).unwrap_or(0)
+}
+
+fn integers(values: Option<&Json>) -> Vec<i64> {
+    let values = values.map_or(&[][..], Json::list);
+    values.iter().filter_map(Json::integer).collect()
+}
+
+fn numbers(values: &[usize]) -> String {
+    list(values.iter().map(usize::to_string))
+}
+
+fn extra_keys(keys: &[Json]) -> Vec<ExtraKey> {
+    keys.iter()
+        .map(|key| {
+            let parts = key.list();
+            ExtraKey {
+                kind: parts[0].text().unwrap_or("").to_string(),
+                value: format!("{:?}", parts[1]),
+                first: size(parts[2].integer().unwrap_or(0)),
+                end: parts[3].integer().map(size),
+            }
+        })
+        .collect()
+}
