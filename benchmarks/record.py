@@ -56,15 +56,21 @@ def surroundings() -> dict[str, Any]:
     }
 
 
-def write_record(path: Path, record: Mapping[str, Any] | list[Any], indent: int | None = 2) -> bool:
-    """Write the figures, whole or not at all; a file that cannot be written is told in a line."""
+def write_record(
+    path: Path, record: Mapping[str, Any] | list[Any], indent: int | None = 2, *, tells: bool = True
+) -> bool:
+    """Write the figures, whole or not at all; a file that cannot be written is told in a line.
+
+    So is where they are, unless more of them follow.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(record, indent=indent) + "\n")
     except OSError as error:
         print(f"cannot write {path}: {error.strerror or error}", file=sys.stderr)
         return False
-    tell_destination(path)
+    if tells:
+        tell_destination(path)
     return True
 
 

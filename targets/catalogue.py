@@ -10,13 +10,25 @@ from dataclasses import dataclass
 
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import engine_folder, how_to_get
+from poolproof.targets.gllm_manager import GLLM
 from poolproof.targets.installed_sglang import SGLANG
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM
+from poolproof.targets.lightllm_manager import LIGHTLLM
+from poolproof.targets.lmdeploy_manager import LMDEPLOY
+from poolproof.targets.mini_sglang_manager import MINI_SGLANG
+from poolproof.targets.mini_vllm_manager import MINI_VLLM
 from poolproof.targets.nano_manager import NANO_VLLM_PORT
+from poolproof.targets.source_engines import fetched_folder
 from poolproof.targets.transformers_manager import HOW_TO_GET_TRANSFORMERS
 from poolproof.targets.v0_manager import VLLM_V0
 
-__all__ = ["CatalogueRow", "catalogue"]
+__all__ = ["SOURCE_ENGINES", "CatalogueRow", "catalogue"]
+
+
+SOURCE_ENGINES = {
+    engine.name: engine for engine in (GLLM, LIGHTLLM, LMDEPLOY, MINI_SGLANG, MINI_VLLM)
+}
+"""What `poolproof engines` fetches, by the name of the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +75,32 @@ _UNPACKED = (
 
 def _unpacked_row(name: str, what: str, folder: str, needs: tuple[str, ...]) -> CatalogueRow:
     """An engine whose sources are read without being installed."""
-    missing = [module for module in needs if importlib.util.find_spec(module) is None]
-    how = f"install {' and '.join(missing)}" if missing else ""
+    how = _missing(needs)
     try:
         engine_folder(folder)
     except TargetError:
         how = how_to_get(folder)
     return CatalogueRow(name, what, "manager", not how, how)
+
+
+def _missing(needs: tuple[str, ...]) -> str:
+    """What has to be installed of the modules that an engine needs, as half a sentence."""
+    missing = [module for module in needs if importlib.util.find_spec(module) is None]
+    return f"install {' and '.join(missing)}" if missing else ""
+
+
+def _fetched_rows() -> list[CatalogueRow]:
+    """The engines that `poolproof engines` fetches."""
+    rows = []
+    for engine in SOURCE_ENGINES.values():
+        what = f"{engine.what} at {engine.commit[:7]}, or {engine.name}:PATH"
+        how = _missing(engine.needs)
+        try:
+            fetched_folder(engine)
+        except TargetError:
+            how = f"run `poolproof engines {engine.name}`"
+        rows.append(CatalogueRow(engine.name, what, "manager", not how, how))
+    return rows
 
 
 def catalogue() -> list[CatalogueRow]:
@@ -83,6 +114,7 @@ def catalogue() -> list[CatalogueRow]:
             for name, what, level in _VLLM
         ]
         + [_unpacked_row(*row) for row in _UNPACKED]
+        + _fetched_rows()
         + [
             CatalogueRow(
                 "transformers",

@@ -1,7 +1,8 @@
 """Engines that are read from their sources, without being installed.
 
 `make engine-sources` in a checkout of Poolproof fetches pinned wheels and unpacks them below
-`build/engines`. They are looked for in the folder that `POOLPROOF_ENGINES` names, else in
+`build/engines`; `poolproof engines` fetches those that are on no package index
+(`source_engines.py`). They are looked for in the folder that `POOLPROOF_ENGINES` names, else in
 `build/engines` below the current folder, else beside Poolproof's own checkout.
 
 An engine's `__init__` loads its kernels, its models and its server. The few modules that do the
@@ -10,11 +11,12 @@ imports. They see each other under the names that they import, but are stored un
 prefix, so that an installed engine of the same name, or another version of the same source, is not
 touched. Imports that they do not need (compiled extensions, large libraries that are only mentioned
 in annotations) are stubs. Everything that was put in `sys.modules` under a public name is removed
-again, so a module that imports lazily cannot be loaded this way.
+again; a function of theirs that imports when it is called finds the same modules, and no others.
 """
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import importlib.util
 import os
@@ -28,7 +30,14 @@ from typing import Any
 
 from poolproof.contract.target import TargetError
 
-__all__ = ["engine_folder", "how_to_get", "import_from_source", "stub_module"]
+__all__ = [
+    "BlankModule",
+    "engine_folder",
+    "fetch_folder",
+    "how_to_get",
+    "import_from_source",
+    "stub_module",
+]
 
 
 ENGINES_VARIABLE = "POOLPROOF_ENGINES"
@@ -37,13 +46,22 @@ ENGINES_VARIABLE = "POOLPROOF_ENGINES"
 _BESIDE = Path("build") / "engines"
 
 
-def engine_folder(name: str) -> Path:
-    """The folder of one engine, as `vllm-0.2.7`. Raises TargetError, which says how to get it."""
+def engine_folder(name: str, how: str = "") -> Path:
+    """The folder of one engine, as `vllm-0.2.7`. Raises TargetError, which says how to get it.
+
+    `how` is the next step for a user who lacks it, where it is not `make engine-sources`.
+    """
     looked_at = _places()
     for place in looked_at:
         if (place / name).is_dir():
             return (place / name).resolve()
-    raise TargetError(f"{name} is not in {' or '.join(map(str, looked_at))}; {how_to_get(name)}")
+    next_step = how or how_to_get(name)
+    raise TargetError(f"{name} is not in {' or '.join(map(str, looked_at))}; {next_step}")
+
+
+def fetch_folder() -> Path:
+    """The folder that engines are fetched into: the first that is looked at."""
+    return _places()[0]
 
 
 def how_to_get(name: str) -> str:
@@ -74,7 +92,8 @@ def import_from_source(
     Args:
         root: the folder that holds the package's folder.
         package: its name, as its own modules import it.
-        modules: names below the package, at most one folder deep, each after those it imports.
+        modules: names below the package, each after those it imports. A name of a folder stands
+            for its `__init__`, which is run only if it is named.
         stubs: modules by the full names under which the sources import them; a stub is used even
             where the real one is installed.
 
@@ -93,8 +112,12 @@ def import_from_source(
         for name, stub in stubs.items():
             public(name, stub)
         _register(package, private, root / package, public)
+        shown: dict[str, ModuleType] = {**stubs, package: sys.modules[private]}
+        for name, stub in stubs.items():
+            if name.startswith(f"{package}."):  # relative imports look under the private name
+                sys.modules[f"{private}{name.removeprefix(package)}"] = stub
         for name in modules:
-            _import_one(root, package, private, name, public)
+            _import_one(root, (package, private), name, public, shown)
     return {name: sys.modules[f"{private}.{name}"] for name in modules}
 
 
@@ -105,18 +128,56 @@ def stub_module(name: str, **contents: Any) -> ModuleType:
     return module
 
 
-def _import_one(root: Path, package: str, private: str, name: str, public: Any) -> None:
-    path = root.joinpath(package, *name.split(".")).with_suffix(".py")
+class _Nothing:
+    """Falsy; calling it and asking for an attribute give it again."""
+
+    def __init__(self, *_arguments: object, **_options: object) -> None: ...
+
+    def __call__(self, *_arguments: object, **_options: object) -> _Nothing:
+        return self
+
+    def __getattr__(self, name: str) -> _Nothing:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class BlankModule(ModuleType):
+    """Has every name: a class where the name is written like one, else what does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (_Nothing,), {}) if name[:1].isupper() else _Nothing()
+
+
+def _import_one(
+    root: Path, names: tuple[str, str], name: str, public: Any, shown: dict[str, ModuleType]
+) -> None:
+    package, private = names
+    folder = root.joinpath(package, *name.split("."))
+    is_package = (folder / "__init__.py").is_file()
+    path = folder / "__init__.py" if is_package else folder.with_suffix(".py")
     if not path.is_file():
         raise TargetError(f"{path} does not exist; {root} is not a folder with {package}'s sources")
-    above, dot, _ = name.rpartition(".")
-    if dot:
-        _register(f"{package}.{above}", f"{private}.{above}", path.parent, public)
+    *folders, _ = name.split(".")
+    for depth in range(1, len(folders) + 1):
+        above, inside = ".".join(folders[:depth]), root.joinpath(package, *folders[:depth])
+        shown.setdefault(
+            f"{package}.{above}",
+            _register(f"{package}.{above}", f"{private}.{above}", inside, public),
+        )
     loader = SourceFileLoader(f"{private}.{name}", str(path))
-    spec = ModuleSpec(loader.name, loader, origin=loader.path)
+    spec = ModuleSpec(loader.name, loader, origin=loader.path, is_package=is_package)
     spec.has_location = True
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    if is_package:
+        module.__path__ = [str(folder)]
+    vars(module)["__builtins__"] = {**vars(builtins), "__import__": _importing(shown)}
+    sys.modules[spec.name] = shown[f"{package}.{name}"] = module
     public(f"{package}.{name}", module)
     try:
         loader.exec_module(module)
@@ -129,7 +190,22 @@ def _import_one(root: Path, package: str, private: str, name: str, public: Any) 
         raise TargetError(f"{path} cannot be imported: {what}") from error
 
 
-def _register(shown: str, kept: str, folder: Path, public: Any) -> None:
+def _importing(shown: Mapping[str, ModuleType]) -> Any:
+    """An `__import__` to which the modules are there under their public names."""
+    tops = {name.partition(".")[0] for name in shown}
+
+    def import_(name: str, *arguments: Any) -> Any:
+        if name.partition(".")[0] not in tops:
+            return builtins.__import__(name, *arguments)
+        with _public_names() as public:
+            for public_name, module in shown.items():
+                public(public_name, module)
+            return builtins.__import__(name, *arguments)
+
+    return import_
+
+
+def _register(shown: str, kept: str, folder: Path, public: Any) -> ModuleType:
     """A package that has its folder and nothing of what its `__init__` would do."""
     module = sys.modules.get(kept)
     if module is None:
@@ -137,6 +213,7 @@ def _register(shown: str, kept: str, folder: Path, public: Any) -> None:
         module.__path__ = [str(folder)]
         sys.modules[kept] = module
     public(shown, module)
+    return module
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import Any
 
 from poolproof.contract.target import TargetError
-from poolproof.targets.engine_sources import engine_folder
+from poolproof.targets.engine_sources import BlankModule, engine_folder
 
 __all__ = ["SGLANG", "SGLANG_STUBS", "Sglang", "sglang_parts"]
 
@@ -90,7 +90,7 @@ def sglang_parts() -> Sglang:
     folder = _place_package()
     lent = None
     if "orjson" not in sys.modules and importlib.util.find_spec("orjson") is None:
-        lent = sys.modules["orjson"] = _Stub("orjson")
+        lent = sys.modules["orjson"] = BlankModule("orjson")
     parts: dict[str, Any] = {}
     try:
         for module, name in _WANTED:
@@ -127,32 +127,6 @@ def _place_package() -> Path:
     return folder
 
 
-class _Nothing:
-    """Falsy; calling it and asking for an attribute give it again."""
-
-    def __init__(self, *_arguments: object, **_options: object) -> None: ...
-
-    def __call__(self, *_arguments: object, **_options: object) -> _Nothing:
-        return self
-
-    def __getattr__(self, name: str) -> _Nothing:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __bool__(self) -> bool:
-        return False
-
-
-class _Stub(ModuleType):
-    """Has every name: a class where the name is written like one, else a `_Nothing`."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (_Nothing,), {}) if name[:1].isupper() else _Nothing()
-
-
 class _StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Answers for the stubbed packages and everything below them."""
 
@@ -165,7 +139,7 @@ class _StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return _Stub(spec.name)
+        return BlankModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing to run."""

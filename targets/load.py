@@ -18,6 +18,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -26,6 +27,7 @@ from typing import Any
 from poolproof.contract.level import Level
 from poolproof.contract.outside import class_name, said_by, shown
 from poolproof.contract.target import TargetError
+from poolproof.targets.catalogue import SOURCE_ENGINES
 from poolproof.targets.command_target import PREFIX, command_target
 from poolproof.targets.impl_pool import impl_index, impl_pool, impl_queue
 from poolproof.targets.installed_vllm import (
@@ -43,6 +45,7 @@ from poolproof.targets.reference_targets import (
     reference_queue,
 )
 from poolproof.targets.sglang_manager import sglang_manager
+from poolproof.targets.source_engines import source_target
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.transformers_manager import transformers_manager
@@ -54,6 +57,7 @@ from poolproof.targets.vllm_pool_parts import (
     vllm_index_target,
     vllm_queue_target,
 )
+from poolproof.targets.vllm_release import RELEASES
 from poolproof.targets.vllm_requests import prepare_vllm
 from poolproof.targets.vllm_target import vllm_target
 
@@ -225,9 +229,10 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "nano-vllm": nano_vllm_manager,
     "sglang": sglang_manager,
     "transformers": transformers_manager,
+    **{name: partial(source_target, engine) for name, engine in SOURCE_ENGINES.items()},
 }
 
-_WITH_A_PATH = ("nano-vllm",)
+_WITH_A_PATH = ("nano-vllm", *SOURCE_ENGINES)
 """Built-in names behind which `:PATH` may name a checkout."""
 
 _VLLM_SHAPE = ("get_new_blocks", "free_blocks", "touch", "cache_full_blocks")
@@ -262,6 +267,9 @@ def load_target(target: str | type | TargetSpec, *, api: str | None = None) -> T
         return command_target(text, base, overrides)
     engine, colon, _ = base.partition(":")
     build = BUILT_INS.get(engine if colon and engine in _WITH_A_PATH else base)
+    engine, at, _ = base.partition("@")
+    if at and engine in RELEASES:
+        build = RELEASES[engine]
     if build is not None:
         built = build(text, overrides)
         if api not in {None, built.shape}:

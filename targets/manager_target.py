@@ -50,7 +50,11 @@ def manager_target(
         (layout for layout in layouts if layout.make is not None), None
     )
     if first is None:
-        reasons = "; ".join(f"{layout.name}: {layout.why_not}" for layout in layouts)
+        # Many layouts fail for one reason, which is said once.
+        names: dict[str, list[str]] = {}
+        for layout in layouts:
+            names.setdefault(layout.why_not, []).append(layout.name)
+        reasons = "; ".join(f"{', '.join(each)}: {why_not}" for why_not, each in names.items())
         raise TargetError(f"{name} has no layout that can be run: {reasons or 'none is known'}")
     make: Make | None = first.make
     assert make is not None

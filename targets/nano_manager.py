@@ -35,16 +35,20 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedOver
 from poolproof.contract.manager_profile import FULL, ManagerProfile
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.impl.nano_block_manager import BlockManager, Sequence
+from poolproof.targets.adapter_fit import Call, require_fit, tried
 from poolproof.targets.engine_sources import engine_folder, import_from_source
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
-from poolproof.targets.target import ManagerLayout, Target, source_of
+from poolproof.targets.target import Make, ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import TargetSpec, builtin_profile
 from poolproof.targets.token_names import TokenNames
 
@@ -108,7 +112,7 @@ def _package_in(root: Path) -> Path:
     )
 
 
-class StandInSequence:
+class StandInSequence(HandedOver):
     """One request; `block_size` is set on a subclass."""
 
     block_size = 0
@@ -158,19 +162,62 @@ def sequence_maker(manager_class: type, block_size: int) -> Callable[[list[int]]
     """From tokens to a sequence that managers of this class take, of blocks of `block_size`.
 
     nano-vLLM keeps the block size on the class, for all managers of a process; a subclass has its
-    own, so that nothing of the engine is changed. A constructor that also wants sampling
-    parameters (nano-vLLM before cde3fc2) gets those that its module names.
+    own, so that nothing of the engine is changed. What a constructor wants beside the tokens is
+    looked up by its name. Raises TargetError for an argument that has no known meaning.
     """
     found = _in_module_of(manager_class, "Sequence")
     base = found if isinstance(found, type) else StandInSequence
-    sequence_class = type("Sequence", (base,), {"block_size": block_size})
+    # A class with slots, or with a property of that name, keeps it for each sequence.
+    own = {} if "block_size" in _slots_of(base) else {"block_size": block_size}
+    sequence_class: Any = type(base.__name__, (base,), own)
+    numbers = count()
+    known: dict[str, Callable[[], Any]] = {
+        "sampling_params": lambda: _sampling_params(manager_class, base),
+        "block_size": lambda: block_size,
+        "seq_id": lambda: next(numbers),
+        "request_id": lambda: next(numbers),
+    }
     parameters = list(inspect.signature(base).parameters.values())
-    required = [p for p in parameters[1:] if p.default is inspect.Parameter.empty]
-    if required:
-        module: Any = sys.modules[base.__module__]
-        sampling_params = module.SamplingParams
-        return lambda tokens: sequence_class(tokens, sampling_params())
-    return sequence_class
+    named = [p.name for p in parameters[1:] if p.name in known and _is_wanted(p)]
+    unknown = [p.name for p in parameters[1:] if p.name not in known and _is_required(p)]
+    if unknown:
+        raise TargetError(
+            f"{manager_class.__name__} is not driven, because {base.__name__}() beside it needs "
+            f"{', '.join(map(repr, unknown))}, which the adapter for nano-vLLM's shape does not "
+            "know; write a native target (`poolproof new --manager FILE`)"
+        )
+
+    def new_sequence(tokens: list[int]) -> Any:
+        return sequence_class(tokens, **{name: known[name]() for name in named})
+
+    return new_sequence if named else sequence_class
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    is_star = parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+    return parameter.default is parameter.empty and not is_star
+
+
+def _is_wanted(parameter: inspect.Parameter) -> bool:
+    """Block sizes are told wherever they can be, since defaults are those of a model."""
+    return _is_required(parameter) or parameter.name == "block_size"
+
+
+def _slots_of(cls: type) -> set[str]:
+    slots = (vars(base).get("__slots__", ()) for base in cls.__mro__)
+    return {name for each in slots for name in ([each] if isinstance(each, str) else each)}
+
+
+def _sampling_params(manager_class: type, sequence_class: type) -> Any:
+    """The parameters at rest, of the class that the sequence's or the manager's module names."""
+    for cls in (sequence_class, manager_class):
+        found = _in_module_of(cls, "SamplingParams")
+        if callable(found):
+            return found()
+    raise TargetError(
+        f"{sequence_class.__name__}() wants sampling_params, and its module names no "
+        "SamplingParams; import it there"
+    )
 
 
 def _in_module_of(cls: type, name: str) -> object:
@@ -239,6 +286,11 @@ class NanoManager:
             if not answer:
                 return "later"
             self._manager.allocate(sequence)
+        elif not isinstance(answer, int):
+            raise TargetError(
+                f"`can_allocate` answered {shown(answer)}; the adapter for nano-vLLM's shape knows "
+                "a bool and a number of cached blocks"
+            )
         elif answer < 0:
             return "later"
         else:
@@ -410,13 +462,46 @@ def _class_in_this_shape(
 MANAGER_SHAPES["nano"] = ManagerShape(NANO_METHODS, _class_in_this_shape)
 
 
+def _calls_of(cls: type) -> list[Call]:
+    """The calls that do not depend on an answer."""
+    calls = [
+        Call("__init__", ("num_blocks", "block_size")),
+        Call("can_allocate", ("seq",)),
+        Call("deallocate", ("seq",)),
+        Call("can_append", ("seq",)),
+        Call("may_append", ("seq",)),
+    ]
+    if hasattr(cls, "hash_blocks"):
+        calls.append(Call("hash_blocks", ("seq",)))
+    return calls
+
+
+def _a_few_calls(make: Make) -> None:
+    """A prompt that is computed, found again, longer than a block, and given back."""
+    manager = make(8, True)
+    for seq_id in range(2):
+        manager.admit(seq_id, list(range(2 * _BLOCK_SIZE + 1)))
+        manager.step([(seq_id, _BLOCK_SIZE)])
+        manager.append(seq_id, [7])
+        manager.block_table(seq_id)
+    manager.preempt(0)
+    manager.finish(1)
+
+
 def _target(name: str, cls: type, profile: ManagerProfile, version: str | None) -> Target:
+    require_fit(cls, "nano-vLLM's shape", _calls_of(cls))
     new_sequence = Sequence if cls is BlockManager else sequence_maker(cls, _BLOCK_SIZE)
 
     def make(num_blocks: int, enable_caching: bool) -> NanoManager:
         manager = cls(num_blocks, _BLOCK_SIZE)
         return NanoManager(manager, new_sequence, _BLOCK_SIZE, enable_caching=enable_caching)
 
+    what = None if cls is BlockManager else tried(lambda: _a_few_calls(make))
+    if what is not None:
+        raise TargetError(
+            f"{name} is not driven, because it does not fit the adapter for nano-vLLM's shape: "
+            f"{what}; write a native target (`poolproof new --manager FILE`)"
+        )
     notes = list(_NOTES)
     if not hasattr(cls, "hash_blocks"):
         notes.append("chunked prefill: this generation publishes a prompt whole, at admission")

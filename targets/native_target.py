@@ -16,18 +16,25 @@ from typing import Any, TypeVar
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import ProfileError
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.target import Make, ManagerLayout, Target, source_of
 
-__all__ = ["ask_instance", "declared_profile", "native_target"]
+__all__ = ["ask_instance", "declared_profile", "native_target", "usual_block_size"]
 
 _Answer = TypeVar("_Answer")
 
 _BLOCK_SIZE = 4
-"""Tokens a block that a native manager is built with, but for runs with other sizes."""
+"""Tokens a block that a native manager is built with, unless it or the target string says others.
+
+Runs with other sizes are a stage of their own.
+"""
+
+_MOST_BLOCK_SIZE = 256
+"""Runs have a few blocks of tokens, and beyond this they would take minutes."""
 
 
 def native_target(
@@ -42,6 +49,9 @@ def native_target(
     _check_methods(cls, level)
     declared = declared_profile(cls, level)
     rows = level.profile_class
+    block_size = _BLOCK_SIZE
+    if level is Level.MANAGER and isinstance(declared, Mapping):
+        block_size, declared, overrides = usual_block_size(name, declared, overrides)
     try:
         rows.from_mapping(declared)
         profile = rows.from_mapping({**declared, **overrides})
@@ -51,8 +61,8 @@ def native_target(
         layout = ManagerLayout(
             profile.layout_name,
             profile,
-            _manager_maker(cls, _BLOCK_SIZE),
-            _BLOCK_SIZE,
+            _manager_maker(cls, block_size),
+            block_size,
             make_of=partial(_manager_maker, cls),
         )
         return manager_target(
@@ -68,6 +78,20 @@ def native_target(
         make=NATIVE_AT[level].maker(cls),
         real_class=cls,
     )
+
+
+def usual_block_size(
+    name: str, declared: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """The usual tokens a block that were asked for, and the mappings without that key."""
+    size = overrides.get("block_size", declared.get("block_size", _BLOCK_SIZE))
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= _MOST_BLOCK_SIZE:
+        raise TargetError(
+            f"{name}: block_size is a number of tokens from 1 to {_MOST_BLOCK_SIZE}, not "
+            f"{shown(size)}"
+        )
+    rest = [{k: v for k, v in rows.items() if k != "block_size"} for rows in (declared, overrides)]
+    return size, rest[0], rest[1]
 
 
 def declared_profile(cls: type, level: Level = Level.POOL) -> Mapping[str, Any]:

@@ -390,6 +390,7 @@ _PUBLISHED = {
     "duplicates": "first",
     "retention": "may-drop",
     "misuse": "undefined",
+    "index": "exact",
     "publishes": "prompts",
     "never": "untold",
     "tables": "merged",

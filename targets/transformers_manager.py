@@ -365,6 +365,7 @@ _SHARED = {
     "duplicates": "first",
     "retention": "may-drop",
     "misuse": "undefined",
+    "index": "exact",
     "never": "untold",
     "release_order": "unspecified",
     "window_blocks": "reused",

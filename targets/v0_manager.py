@@ -45,9 +45,10 @@ from poolproof.contract.profile import ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.impl import sequence_group
 from poolproof.impl.block_space_manager import BlockSpaceManager
+from poolproof.targets.adapter_fit import Call, misfit, require_fit, tried
 from poolproof.targets.engine_sources import engine_folder, import_from_source, stub_module
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
-from poolproof.targets.target import ManagerLayout, Target, source_of
+from poolproof.targets.target import Make, ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import builtin_profile
 
 __all__ = [
@@ -120,10 +121,24 @@ class V0Parts:
     one_slot_a_call: bool
 
 
+_PARTS = ("Sequence", "SequenceGroup", "SequenceStatus")
+_STATUS = ("WAITING", "RUNNING", "SWAPPED")
+
+
 def v0_parts(manager_class: type, block_size: int) -> V0Parts:
-    """The parts of one manager class, for blocks of `block_size` tokens."""
+    """The parts of one manager class, for blocks of `block_size` tokens.
+
+    Raises TargetError where one of them is missing.
+    """
     classes = _classes_of(manager_class)
-    status = classes.SequenceStatus
+    status: Any = getattr(classes, "SequenceStatus", None)
+    missing = [f"no {name}" for name in _PARTS if not hasattr(classes, name)]
+    missing += [f"no SequenceStatus.{name}" for name in _STATUS if not hasattr(status, name)]
+    if missing:
+        raise TargetError(
+            f"{manager_class.__name__} is not driven, because {classes.__name__} has "
+            f"{', '.join(missing)}, which a manager in vLLM V0's shape stands beside"
+        )
     finished = getattr(status, "FINISHED", None) or getattr(status, "FINISHED_STOPPED", None)
     is_published = "prompt" in inspect.signature(classes.Sequence).parameters
 
@@ -425,6 +440,7 @@ def _class_in_this_shape(
             f"{cls.__name__} lacks {', '.join(f'{method}()' for method in missing)}, which a "
             "manager in vLLM V0's shape has"
         )
+    require_fit(cls, "vLLM V0's shape", _CALLS)
     declared = getattr(cls, "profile", {})
 
     def profile_of(rows: Mapping[str, Any]) -> ManagerProfile:
@@ -435,9 +451,53 @@ def _class_in_this_shape(
             raise TargetError(f"{name}: {error}") from error
 
     layouts = _layouts(name, cls, overrides, profile_of)
+    notes = [
+        f"not driven: {what}, because {'; '.join(found)}"
+        for what, calls in (("forks", _FORKS), ("swapping", _SWAPS))
+        if (found := _misfits(cls, calls))
+    ]
     return manager_target(
-        name, "v0", layouts, version=version, source=source_of(cls), real_class=cls, notes=_NOTES
-    )
+        name, "v0", layouts, version=version, source=source_of(cls), real_class=cls,
+        notes=(*notes, *_NOTES),
+    )  # fmt: skip
+
+
+_CALLS = (
+    Call("__init__", ("block_size", "num_gpu_blocks", "num_cpu_blocks"), ("watermark",)),
+    Call("can_allocate", ("seq_group",)),
+    Call("allocate", ("seq_group",)),
+    Call("can_append_slot", ("seq_group",)),
+    Call("append_slot", ("seq",)),
+    Call("free", ("seq",)),
+    Call("get_block_table", ("seq",)),
+    Call("get_num_free_gpu_blocks"),
+)
+"""What every layout calls; a fork and swapping are left out where theirs do not fit."""
+
+_FORKS = (Call("fork", ("parent_seq", "child_seq")),)
+_SWAPS = (
+    Call("can_swap_out", ("seq_group",)),
+    Call("swap_out", ("seq_group",)),
+    Call("can_swap_in", ("seq_group",)),
+    Call("swap_in", ("seq_group",)),
+    Call("get_num_free_cpu_blocks"),
+)
+
+
+def _misfits(cls: type, calls: Sequence[Call]) -> list[str]:
+    return [what for call in calls if (what := misfit(cls, call)) is not None]
+
+
+def _a_few_calls(make: Make) -> None:
+    """A prompt that grows past a block, waits, and ends."""
+    manager = make(12, True)
+    manager.admit(0, list(range(_BLOCK_SIZE)))
+    manager.step([(0, _BLOCK_SIZE)])
+    manager.append(0, [7])
+    manager.block_table(0)
+    manager.preempt(0)
+    manager.admit(0, list(range(_BLOCK_SIZE)))
+    manager.finish(0)
 
 
 # For `--api v0`, and for classes that have all these methods.
@@ -476,8 +536,8 @@ def _layout(name: str, layout: str, cls: type, profile: ManagerProfile) -> Manag
     parts = v0_parts(cls, _BLOCK_SIZE)
     options = {
         "mirrored": profile.eviction != "unspecified",
-        "forks": layout != "sliding-single",
-        "swaps": profile.host_blocks > 0,
+        "forks": layout != "sliding-single" and not _misfits(cls, _FORKS),
+        "swaps": profile.host_blocks > 0 and not _misfits(cls, _SWAPS),
     }
 
     def make(num_blocks: int, enable_caching: bool) -> V0Manager:  # noqa: ARG001 - see Target.make
@@ -487,4 +547,5 @@ def _layout(name: str, layout: str, cls: type, profile: ManagerProfile) -> Manag
         manager = cls(_BLOCK_SIZE, num_blocks, profile.host_blocks, watermark=watermark, **named)
         return V0Manager(manager, parts, num_blocks, _BLOCK_SIZE, **options)
 
-    return ManagerLayout(layout, profile, make, _BLOCK_SIZE)
+    what = None if cls is BlockSpaceManager else tried(lambda: _a_few_calls(make))
+    return ManagerLayout(layout, profile, None if what else make, _BLOCK_SIZE, what or "")

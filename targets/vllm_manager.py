@@ -27,6 +27,8 @@ from typing import Any, Protocol
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import CacheGroup
+from poolproof.contract.outside import shown
+from poolproof.contract.target import TargetError
 from poolproof.targets.vllm_manager_layouts import BLOCK_SIZE, MAX_MODEL_LEN, NamedLayout
 from poolproof.targets.vllm_pool_parts import LinkedBlocks
 from poolproof.targets.vllm_requests import vllm_requests
@@ -217,7 +219,9 @@ class ManagerAdapter:
             assert count == sequence.num_scheduled + len(sequence.drafts)
             sequence.request.num_computed_tokens += count
             sequence.num_scheduled = 0
-        self._manager.new_step_starts()
+        # Managers before recurrent states are told of no step.
+        if hasattr(self._manager, "new_step_starts"):
+            self._manager.new_step_starts()
 
     # How it loses its blocks.
 
@@ -283,7 +287,13 @@ class ManagerAdapter:
         return request
 
     def _look_up(self, request: Any) -> tuple[Any, int]:
-        blocks, cached, *junction = self._manager.get_computed_blocks(request)
+        answer = self._manager.get_computed_blocks(request)
+        if not isinstance(answer, tuple) or len(answer) < 2:
+            raise TargetError(
+                f"`get_computed_blocks` answered {shown(answer)}; the adapter for managers in vLLM "
+                "V1's shape knows a tuple of blocks and a number of tokens"
+            )
+        blocks, cached, *junction = answer
         if junction:
             request.shared_prefix_boundary = junction[0]
         return blocks, cached
@@ -320,16 +330,22 @@ class ManagerAdapter:
 class VllmParts:
     """The parts of one manager class in one layout, of which `layout` is what the version knows."""
 
-    def __init__(self, cls: type, layout: NamedLayout) -> None:
+    def __init__(
+        self,
+        cls: type,
+        layout: NamedLayout,
+        modules: Callable[[str], Any] = importlib.import_module,
+    ) -> None:
         self._cls = cls
-        config = importlib.import_module("vllm.v1.kv_cache_interface").KVCacheConfig
+        self._modules = modules
+        config = modules("vllm.v1.kv_cache_interface").KVCacheConfig
         if "prefix_cache_retention_interval" not in {each.name for each in fields(config)}:
             layout = replace(layout, retention_tokens=None)  # an older version keeps them all
         self.layout = layout
         self._hash_block_size = layout.hash_block_size or min(layout.sizes())
-        self._request_of = vllm_requests(self._hash_block_size)
-        self._status = importlib.import_module("vllm.v1.request").RequestStatus
-        _register_specs()
+        self._request_of = vllm_requests(self._hash_block_size, modules=modules)
+        self._status = modules("vllm.v1.request").RequestStatus
+        _register_specs(modules)
 
     def make_manager(self, num_blocks: int, enable_caching: bool, /) -> Any:
         arguments = {
@@ -340,7 +356,7 @@ class VllmParts:
             "use_eagle": self.layout.use_eagle,
         }
         known = {parameter.name for parameter in parameters_of(self._cls, "__init__")}
-        config = _config(num_blocks, self.layout)
+        config = _config(self._modules, num_blocks, self.layout)
         return self._cls(config, **{k: v for k, v in arguments.items() if k in known})
 
     def make_request(self, request_id: str, chain: TokenChain, /) -> Any:
@@ -380,10 +396,11 @@ class VllmParts:
         return found
 
 
-def _config(num_blocks: int, layout: NamedLayout) -> Any:
-    interface = importlib.import_module("vllm.v1.kv_cache_interface")
+def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout) -> Any:
+    interface = modules("vllm.v1.kv_cache_interface")
+    float32 = modules("torch").float32
     groups = [
-        interface.KVCacheGroupSpec([f"layer{place}"], _spec(interface, group))
+        interface.KVCacheGroupSpec([f"layer{place}"], _spec(interface, float32, group))
         for place, group in enumerate(layout.groups)
     ]
     config = interface.KVCacheConfig(
@@ -394,15 +411,16 @@ def _config(num_blocks: int, layout: NamedLayout) -> Any:
     return config
 
 
-def _spec(interface: Any, group: CacheGroup) -> Any:
+def _spec(interface: Any, float32: Any, group: CacheGroup) -> Any:
     """What vLLM calls a group of layers that read alike."""
-    float32 = importlib.import_module("torch").float32
     size = group.block_size or BLOCK_SIZE
     if group.kind == "state":
         return interface.MambaSpec(
             block_size=size, shapes=((1,),), dtypes=(float32,), mamba_cache_mode="align"
         )
     common = {"block_size": size, "num_kv_heads": 1, "head_size": 1, "dtype": float32}
+    if "use_mla" in {each.name for each in fields(interface.FullAttentionSpec)}:
+        common["use_mla"] = False  # up to 0.10 it had to be said
     if group.kind == "sliding":
         return interface.SlidingWindowSpec(**common, sliding_window=group.window)
     if group.kind == "chunked":
@@ -411,9 +429,9 @@ def _spec(interface: Any, group: CacheGroup) -> Any:
 
 
 @cache
-def _register_specs() -> None:
+def _register_specs(modules: Callable[[str], Any]) -> None:
     """Once a process: which manager class is for which group; older versions need no call."""
-    managers = importlib.import_module("vllm.v1.core.single_type_kv_cache_manager")
+    managers = modules("vllm.v1.core.single_type_kv_cache_manager")
     register = getattr(managers, "register_all_kvcache_specs", None)
     if register is not None:
         register(None)

@@ -35,6 +35,7 @@ _PUBLISHED = {
     "same_step_hit": "allowed",
     "publishes": "scheduled",
     "hits": "exact",
+    "index": "exact",
     "full_hit": "recompute-token",
     "reserves": "scheduled",
     "admission": "exact",

@@ -25,6 +25,7 @@ from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
 from poolproof.impl.kv_cache_group import ChunkedLocal, FullAttention, RecurrentState, SlidingWindow
 from poolproof.impl.kv_cache_manager import KVCacheManager
 from poolproof.impl.kv_cache_request import Image, Request
+from poolproof.targets.adapter_fit import Call, misfit, require_fit, tried
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM, import_of_vllm, version_of_vllm
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
 from poolproof.targets.target import Make, ManagerLayout, Target, source_of
@@ -38,7 +39,7 @@ from poolproof.targets.vllm_manager_layouts import (
 )
 from poolproof.targets.vllm_shape import parameters_of
 
-__all__ = ["impl_kv_cache_manager", "installed_vllm_manager"]
+__all__ = ["impl_kv_cache_manager", "installed_vllm_manager", "vllm_manager_target"]
 
 
 _WHY_NOT = {
@@ -132,10 +133,69 @@ _SHAPE = "vllm-v1-manager"
 _METHODS = ("get_computed_blocks", "allocate_slots", "free", "get_block_ids")
 
 
+_LOOKAHEAD = ("num_lookahead_tokens",)
+_CALLS = (
+    Call("get_computed_blocks", ("request",)),
+    Call(
+        "allocate_slots",
+        ("request", "num_new_tokens", "num_new_computed_tokens", "new_computed_blocks"),
+        _LOOKAHEAD,
+    ),
+    Call("allocate_slots", ("request", "num_new_tokens"), _LOOKAHEAD),
+    Call("free", ("request",)),
+    Call("get_block_ids", ("request_id",)),
+    Call("reset_prefix_cache"),
+)
+_TRANSFERS = (
+    Call(
+        "allocate_slots",
+        ("request", "num_new_tokens", "num_new_computed_tokens", "new_computed_blocks"),
+        ("num_external_computed_tokens", "delay_cache_blocks"),
+    ),
+    Call("cache_blocks", ("request", "num_computed_tokens")),
+)
+"""What a transfer calls beside; where it does not fit, transfers are left out."""
+
+
+def _why_no_transfers(cls: type) -> str | None:
+    if not callable(getattr(cls, "cache_blocks", None)):
+        return f"{cls.__name__} has no cache_blocks()"
+    found = [what for call in _TRANSFERS if (what := misfit(cls, call)) is not None]
+    return "; ".join(found) or None
+
+
+def _a_few_calls(make: Make) -> None:
+    """A prompt in two chunks, a token, a wait, a hit and an end."""
+    manager: Any = make(24, True)
+    prompt = list(range(4 * BLOCK_SIZE + 1))
+    manager.admit(0, prompt, num_tokens=2 * BLOCK_SIZE)
+    manager.step([(0, 2 * BLOCK_SIZE)])
+    manager.schedule(0, 2 * BLOCK_SIZE + 1)
+    manager.step([(0, 2 * BLOCK_SIZE + 1)])
+    manager.append(0, [7])
+    manager.block_table(0)
+    manager.take_table_update(0, 0)
+    manager.preempt(0)
+    manager.admit(1, prompt)
+    manager.finish(1)
+    manager.reset()
+
+
 def installed_vllm_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     """The real `KVCacheManager`. Raises TargetError where vLLM cannot be imported."""
     cls = import_of_vllm("vllm.v1.core.kv_cache_manager", "KVCacheManager")
     return _target(name, cls, LAYOUTS, overrides, version_of_vllm())
+
+
+def vllm_manager_target(
+    name: str,
+    cls: type,
+    overrides: Mapping[str, Any],
+    version: str,
+    modules: Callable[[str], Any],
+) -> Target:
+    """The class of a vLLM that is not installed, whose modules `modules` gives."""
+    return _target(name, cls, LAYOUTS, overrides, version, modules=modules)
 
 
 def impl_kv_cache_manager(name: str, overrides: Mapping[str, Any]) -> Target:
@@ -183,12 +243,23 @@ def _target(
     layouts: Sequence[NamedLayout],
     overrides: Mapping[str, Any],
     version: str | None,
+    *,
+    modules: Callable[[str], Any] | None = None,
 ) -> Target:
     notes = [f"{layout.name}: {note}" for layout in layouts for note in layout.notes]
+    why_no_transfers = _why_no_transfers(cls)
+    if why_no_transfers is not None:
+        notes.append(f"not driven: transfers, because {why_no_transfers}")
+        layouts = [
+            replace(layout, without=tuple({*layout.without, "load", "loaded"}))
+            for layout in layouts
+        ]
+    made = [_layout(name, cls, layout, overrides, modules) for layout in layouts]
+    require_fit(cls, "a manager in vLLM V1's shape", _CALLS)
     return manager_target(
         name,
         _SHAPE,
-        [_layout(name, cls, layout, overrides) for layout in layouts],
+        made,
         version=version,
         source=source_of(cls),
         real_class=cls,
@@ -197,9 +268,18 @@ def _target(
 
 
 def _layout(
-    name: str, cls: type, layout: NamedLayout, overrides: Mapping[str, Any]
+    name: str,
+    cls: type,
+    layout: NamedLayout,
+    overrides: Mapping[str, Any],
+    modules: Callable[[str], Any] | None,
 ) -> ManagerLayout:
-    parts = None if layout.why_not else _parts(cls, layout)
+    why_not, parts = layout.why_not, None
+    if not why_not:
+        try:
+            parts = _parts(cls, layout, modules)
+        except (AttributeError, ImportError, TypeError) as error:
+            why_not = str(error)
     if isinstance(parts, VllmParts):
         layout = parts.layout
     try:
@@ -207,11 +287,15 @@ def _layout(
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
     if parts is None:
-        return ManagerLayout(layout.name, profile, None, BLOCK_SIZE, layout.why_not)
-    return ManagerLayout(layout.name, profile, make_of(parts, layout, profile), BLOCK_SIZE)
+        return ManagerLayout(layout.name, profile, None, BLOCK_SIZE, why_not)
+    make = make_of(parts, layout, profile)
+    what = tried(lambda: _a_few_calls(make)) if isinstance(parts, VllmParts) else None
+    if what is not None:
+        return ManagerLayout(layout.name, profile, None, BLOCK_SIZE, what)
+    return ManagerLayout(layout.name, profile, make, BLOCK_SIZE)
 
 
-def _parts(cls: type, layout: NamedLayout) -> EngineParts:
+def _parts(cls: type, layout: NamedLayout, modules: Callable[[str], Any] | None) -> EngineParts:
     if issubclass(cls, KVCacheManager):
         return ImplParts(cls, layout)
     first = next((parameter.name for parameter in parameters_of(cls, "__init__")), "")
@@ -220,6 +304,8 @@ def _parts(cls: type, layout: NamedLayout) -> EngineParts:
             f"{cls.__name__}() takes {first or 'no argument'} first, and a manager in vLLM V1's "
             "shape a KVCacheConfig; write a native target (`poolproof new --manager FILE`)"
         )
+    if modules is not None:
+        return VllmParts(cls, layout, modules)
     try:
         importlib.import_module("vllm")
     except ModuleNotFoundError as error:

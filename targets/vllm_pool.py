@@ -23,7 +23,7 @@ from typing import Any
 from poolproof.contract.content import ContentKey, Key, TokenChain
 from poolproof.contract.target import TargetError
 from poolproof.targets.hash_book import HashBook
-from poolproof.targets.vllm_pool_parts import LinkedBlocks
+from poolproof.targets.vllm_pool_parts import LinkedBlocks, ids_of
 from poolproof.targets.vllm_requests import RequestOf
 from poolproof.targets.vllm_shape import VllmShape
 
@@ -142,7 +142,7 @@ class VllmPool:
         blocks = self._pool.get_new_blocks(n)
         if blocks is None:
             return None
-        ids = [block.block_id for block in blocks]
+        ids = ids_of(f"get_new_blocks({n})", blocks)
         self._own(f"get_new_blocks({n})", blocks)
         return ids
 
@@ -185,7 +185,7 @@ class VllmPool:
         real = self._book.real(key)
         if real is None:
             return None
-        found = self._find(real[0], [real[1]])
+        found = self._find(self._shape.wrapped(real[0]), [real[1]])
         return None if found is None else found[0]
 
     def evict(self, block_ids: list[int], /) -> None:
@@ -251,9 +251,12 @@ class VllmPool:
             ("usage", "get_usage"),
             ("take_events", "take_events"),
         ):
-            if not callable(getattr(self._pool, theirs, None)):
+            if theirs in self._shape.without or not callable(getattr(self._pool, theirs, None)):
                 setattr(self, ours, hidden)
-        if not callable(getattr(self._pool, "get_num_free_blocks", None)):
+        if self._shape.cache_partial is None:
+            self.cache_partial = hidden  # type: ignore[method-assign]  # absent, as the contract writes it
+        counter = "get_num_free_blocks"
+        if counter in self._shape.without or not callable(getattr(self._pool, counter, None)):
             queue: Any = getattr(self._pool, "free_block_queue", None)
             if not hasattr(queue, "num_free_blocks"):
                 raise TargetError(
@@ -292,7 +295,7 @@ class VllmPool:
             return None
         if not isinstance(blocks, list | tuple):
             blocks = [blocks]
-        return [block.block_id for block in blocks] or None
+        return ids_of("get_cached_block()", blocks) or None
 
     def _request(self, chain: TokenChain) -> Any:
         request = self._requests.get(chain)
@@ -310,7 +313,9 @@ class VllmPool:
             if key is None:
                 key = self._book.key(shown, 0)
         elif isinstance(shown, tuple) and len(shown) == 2:
-            key = self._book.key(*shown)
+            key = self._book.key(self._shape.unwrapped(shown[0]), shown[1])
+        elif isinstance(self._shape.unwrapped(shown), bytes):
+            key = self._book.key(self._shape.unwrapped(shown), 0)
         if key is None:
             return shown
         self._shown[shown] = key

@@ -20,6 +20,7 @@ from typing import Any
 
 from poolproof.contract.level import Level
 from poolproof.contract.observation import Neighbours
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
@@ -29,6 +30,7 @@ __all__ = [
     "LinkedBlocks",
     "has_index_shape",
     "has_queue_shape",
+    "ids_of",
     "index_beside",
     "queue_beside",
     "vllm_index_target",
@@ -93,6 +95,32 @@ def _id_of(block: Any, wrong_end: Any) -> int:
     return block_id
 
 
+def ids_of(call: str, answer: Any) -> list[Any]:
+    """The ids of the blocks that a call answered. Raises ViolationError for what has none."""
+    try:
+        return [block.block_id for block in answer]
+    except (AttributeError, TypeError) as error:
+        raise ViolationError(
+            Violation(
+                "CRASH",
+                Severity.CRASH,
+                f"{call} answered {shown(answer)}; it must answer a list of blocks",
+            )
+        ) from error
+
+
+def id_of(call: str, answer: Any) -> Any:
+    """The id of the one block that a call answered. Raises ViolationError for what has none."""
+    try:
+        return answer.block_id
+    except AttributeError as error:
+        raise ViolationError(
+            Violation(
+                "CRASH", Severity.CRASH, f"{call} answered {shown(answer)}; it must answer a block"
+            )
+        ) from error
+
+
 _QUEUE_SHAPE = ("popleft", "remove", "append", "get_all_free_blocks")
 
 
@@ -126,11 +154,11 @@ class VllmQueue:
             self.free_neighbours = links.free_neighbours
 
     def popleft(self) -> int:
-        block_id: int = self._queue.popleft().block_id
+        block_id: int = id_of("popleft()", self._queue.popleft())
         return block_id
 
     def popleft_n(self, count: int, /) -> list[int]:
-        return [block.block_id for block in self._queue.popleft_n(count)]
+        return ids_of(f"popleft_n({count})", self._queue.popleft_n(count))
 
     def remove(self, block_id: int, /) -> None:
         self._queue.remove(self._blocks[block_id])
@@ -148,7 +176,7 @@ class VllmQueue:
         return self._queue.num_free_blocks
 
     def _all_free(self) -> list[int]:
-        return [block.block_id for block in self._queue.get_all_free_blocks()]
+        return ids_of("get_all_free_blocks()", self._queue.get_all_free_blocks())
 
 
 def has_queue_shape(cls: type) -> bool:
@@ -230,9 +258,9 @@ class VllmIndex:
         self._block_class = block_class
         self._blocks: dict[int, Any] = {}
         hidden: Any = None
-        for shown, method in (("contains", "contain"), ("num_keys", "__len__")):
+        for ours, method in (("contains", "contain"), ("num_keys", "__len__")):
             if not callable(getattr(self._index, method, None)):
-                setattr(self, shown, hidden)
+                setattr(self, ours, hidden)
 
     def insert(self, key: Any, block_id: int, /) -> None:
         self._index.insert(key, self._block(block_id))

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedOver
 from poolproof.contract.content import TokenChain
 
 __all__ = [
@@ -36,7 +38,7 @@ RequestOf = Callable[[TokenChain], Any]
 """A request for a chain, with `block_hashes` at the grain of the hash block size."""
 
 
-class StandInRequest:
+class StandInRequest(HandedOver):
     """What the caching methods read of a request; everything but hashes and tokens is at rest."""
 
     def __init__(self, block_hashes: list[bytes], tokens: Sequence[int]) -> None:
@@ -73,19 +75,33 @@ def stand_in_requests(hash_block_size: int, hash_bytes: int | None = None) -> Re
     return request_of
 
 
-def vllm_requests(hash_block_size: int, *, grow: bool = False) -> RequestOf:
-    """Requests of the vLLM that is installed here, hashed by it with SHA-256.
+def vllm_requests(
+    hash_block_size: int,
+    *,
+    grow: bool = False,
+    modules: Callable[[str], Any] = importlib.import_module,
+) -> RequestOf:
+    """Requests of vLLM's own class, hashed by it with SHA-256; `modules` gives its modules.
 
     With `grow`, requests of an odd sum of tokens have only the first of them as their prompt and
     get the others as output: their hashes are computed piece by piece, and must be the same.
     """
-    utilities = importlib.import_module("vllm.v1.core.kv_cache_utils")
-    request_class = importlib.import_module("vllm.v1.request").Request
-    lora_class = importlib.import_module("vllm.lora.request").LoRARequest
-    inputs = importlib.import_module("vllm.multimodal.inputs")
-    sha256 = importlib.import_module("vllm.utils.hashing").sha256
-    sampling = importlib.import_module("vllm.sampling_params").SamplingParams(max_tokens=1)
+    utilities = modules("vllm.v1.core.kv_cache_utils")
+    request_class = modules("vllm.v1.request").Request
+    lora_class = modules("vllm.lora.request").LoRARequest
+    inputs = modules("vllm.multimodal.inputs")
+    sha256 = _sha256_of(modules)
+    sampling = modules("vllm.sampling_params").SamplingParams(max_tokens=1)
+    for needed in ("init_none_hash", "get_request_block_hasher"):
+        if not hasattr(utilities, needed):
+            raise AttributeError(f"this vLLM has no {needed}(), with which it hashes a request")
     utilities.init_none_hash(sha256)
+    # Releases up to 0.18 want more, none of which matters to a cache: the end-of-text token.
+    further = {
+        parameter.name: None
+        for parameter in inspect.signature(request_class).parameters.values()
+        if parameter.default is parameter.empty and parameter.name not in _ARGUMENTS
+    }
     hasher = utilities.get_request_block_hasher(hash_block_size, sha256)
     # vLLM wants one number for each adapter, and the adapter is its name and path.
     adapters: dict[tuple[str, str], int] = {}
@@ -116,6 +132,7 @@ def vllm_requests(hash_block_size: int, *, grow: bool = False) -> RequestOf:
             lora_request=lora,
             cache_salt=chain.salt,
             block_hasher=hasher,
+            **further,
         )
         if prompt < len(tokens):
             request.append_output_token_ids(tokens[prompt])
@@ -123,6 +140,20 @@ def vllm_requests(hash_block_size: int, *, grow: bool = False) -> RequestOf:
         return request
 
     return request_of
+
+
+_ARGUMENTS = ("request_id", "prompt_token_ids", "sampling_params", "pooling_params")
+
+
+def _sha256_of(modules: Callable[[str], Any]) -> Any:
+    """The engine's hash function, which stood in `vllm.utils` until 0.11."""
+    try:
+        hashing = modules("vllm.utils.hashing")
+        if callable(vars(hashing).get("sha256")):
+            return hashing.sha256
+    except ModuleNotFoundError:
+        pass
+    return modules("vllm.utils").sha256
 
 
 def _prompt_length(chain: TokenChain) -> int:

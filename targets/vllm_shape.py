@@ -8,11 +8,13 @@ that the adapter leaves at their defaults become notes. What an instance does is
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from poolproof.contract.target import TargetError
+from poolproof.targets.adapter_fit import Call, misfit, require_fit
 from poolproof.targets.vllm_requests import StandInRequest
 
 __all__ = ["VLLM_REQUIRED", "VllmShape", "parameters_of", "shape_of"]
@@ -34,6 +36,20 @@ _NOT_DRIVEN = {
     "replace_existing_hashes": "used when a block's content is overwritten in place",
 }
 
+_CALLS = (
+    Call("get_new_blocks", ("num_blocks",)),
+    Call("free_blocks", ("ordered_blocks",)),
+    Call("touch", ("blocks",)),
+)
+_OPTIONAL_CALLS = (
+    Call("get_num_free_blocks"),
+    Call("evict_blocks", ("block_ids",)),
+    Call("reset_prefix_cache"),
+    Call("get_usage"),
+    Call("take_events"),
+)
+"""What is left out, and named, where it does not fit."""
+
 
 @dataclass(frozen=True)
 class VllmShape:
@@ -42,6 +58,8 @@ class VllmShape:
     `constructor` names the constructor's parameters after the first, which takes the number of
     blocks; `cache_full` and `cache_partial` those of the two caching methods (None: no such
     method). `block_size` is that of full blocks, `hash_block_size` the grain of partial entries.
+    `without` names optional methods that take other arguments, and are not called. Where hashes
+    are tuples of a `hash_class`, as vLLM's were up to 0.10.1, each is wrapped into one.
     """
 
     cls: type
@@ -53,6 +71,9 @@ class VllmShape:
     block_size: int
     hash_block_size: int
     notes: tuple[str, ...]
+    without: frozenset[str] = frozenset()
+    hash_class: Any = None
+    with_events: bool = True
 
     def build(self, num_blocks: int, *, enable_caching: bool) -> Any:
         """A fresh instance. What its constructor raises passes through."""
@@ -60,7 +81,7 @@ class VllmShape:
             "enable_caching": enable_caching,
             "hash_block_size": self.hash_block_size,
             "block_size": self.block_size,
-            "enable_kv_cache_events": True,
+            "enable_kv_cache_events": self.with_events,
         }
         return self.cls(num_blocks, **{k: v for k, v in values.items() if k in self.constructor})
 
@@ -97,8 +118,33 @@ class VllmShape:
     def opaque_request(self, hashes: Sequence[bytes]) -> StandInRequest:
         """A stand-in request whose full blocks have these hashes."""
         # A full block's hash is the last of the finer hashes within it.
-        fine = [h for h in hashes for _ in range(self.block_size // self.hash_block_size)]
+        fine = [
+            self.wrapped(h) for h in hashes for _ in range(self.block_size // self.hash_block_size)
+        ]
         return StandInRequest(fine, range(len(hashes) * self.block_size))
+
+    def wrapped(self, block_hash: bytes) -> Any:
+        """A hash in the form in which the class takes it."""
+        return block_hash if self.hash_class is None else self.hash_class(block_hash, ())
+
+    def unwrapped(self, shown: Any) -> Any:
+        """The hash that the class shows, as it was before it was wrapped."""
+        is_wrapped = self.hash_class is not None and isinstance(shown, self.hash_class)
+        return shown.hash_value if is_wrapped else shown
+
+
+def _hash_class_beside(cls: type) -> Any:
+    """The tuple of a hash and its contents that the module of the class names; None if none."""
+    for base in cls.__mro__:
+        module = sys.modules.get(base.__module__)
+        for value in vars(module).values() if module else ():
+            is_tuple = isinstance(value, type) and issubclass(value, tuple)
+            if is_tuple and tuple(getattr(value, "_fields", ()))[:2] == _HASH_FIELDS:
+                return value
+    return None
+
+
+_HASH_FIELDS = ("hash_value", "token_ids")
 
 
 def shape_of(cls: type) -> VllmShape:
@@ -107,6 +153,7 @@ def shape_of(cls: type) -> VllmShape:
     Raises TargetError where a method needs an argument that the adapter does not know.
     """
     notes: list[str] = []
+    require_fit(cls, "vLLM V1's shape", _CALLS)
     constructor = parameters_of(cls, "__init__")[1:]
     _check(cls, "__init__", constructor, _CONSTRUCTOR_KNOWN, notes)
     names = frozenset(parameter.name for parameter in constructor)
@@ -122,6 +169,12 @@ def shape_of(cls: type) -> VllmShape:
     full_names = frozenset(parameter.name for parameter in full)
     lookup = parameters_of(cls, "get_cached_block")
     has_groups = "kv_cache_group_id" in full_names and len(lookup) > 1
+    asked = ("block_hash", "kv_cache_group_ids")[: 1 + has_groups]
+    require_fit(cls, "vLLM V1's shape", [Call("get_cached_block", asked)])
+    left_out = {
+        call.method: what for call in _OPTIONAL_CALLS if (what := misfit(cls, call)) is not None
+    }
+    notes += [f"{method}() is not driven, because {what}" for method, what in left_out.items()]
     if not has_groups:
         notes.append("the class knows no cache groups: token chains are not driven")
     if not has_partial:
@@ -136,6 +189,8 @@ def shape_of(cls: type) -> VllmShape:
         block_size=4,
         hash_block_size=2 if has_partial else 4,
         notes=tuple(notes),
+        without=frozenset(left_out),
+        hash_class=_hash_class_beside(cls),
     )
 
 

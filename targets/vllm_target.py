@@ -8,13 +8,16 @@ raises there is left for the run itself to report.
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.level import Level
+from poolproof.contract.outside import shown
 from poolproof.contract.profile import FEWEST_BYTES_OF_CONTENTS, Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.targets.apart import NoAnswerError, apart
@@ -55,8 +58,14 @@ _PUBLISHED: dict[str, Any] = {
 }
 
 
-def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str | None) -> Target:
-    """The target of a class in this shape.
+def vllm_target(
+    name: str,
+    cls: type,
+    declared: Mapping[str, Any],
+    version: str | None,
+    modules: Callable[[str], Any] | None = None,
+) -> Target:
+    """The target of a class in this shape; `modules` gives those of a vLLM that is not installed.
 
     `declared` are the rows that the class or the user states. Raises TargetError for a missing
     method or an argument that the adapter does not know, and for a profile that does not exist.
@@ -68,10 +77,14 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
             "vLLM V1's shape has; add it, or write a native target (`poolproof new FILE`)"
         )
     shape = shape_of(cls)
-    is_real = _uses_vllm(cls)
+    is_real = modules is not None or _uses_vllm(cls)
     if is_real:
         prepare_vllm()
     notes = list(shape.notes)
+    why_no_partial = _why_no_partial(shape)
+    if why_no_partial is not None:
+        notes.append(why_no_partial)
+        shape = replace(shape, cache_partial=None, hash_block_size=shape.block_size)
     try:
         length = Profile.from_mapping(declared).usual_hash_bytes
         rows = {**_PUBLISHED, **_observed(shape, declared, notes, length), **declared}
@@ -80,6 +93,9 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
         profile = Profile.from_mapping(rows)
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
+    # Events that nobody reads are not asked for: to announce one, releases up to 0.13 want the hash
+    # of the block before, which caching itself does not need.
+    shape = replace(shape, with_events=profile.events != "none")
     if not is_real:
         # Of vLLM itself these rows are known; of a class in its shape they are taken over.
         assumed = tuple(row for row in profile.to_json() if row not in declared)
@@ -90,20 +106,27 @@ def vllm_target(name: str, cls: type, declared: Mapping[str, Any], version: str 
         by = "SHA-256" if profile.fixed_hash_bytes is None else "SHAKE256"
         notes.append(f"written without vLLM: token chains are hashed by {by}, not by an engine")
 
-    why_no_chains = _why_no_chains(profile, is_real=is_real)
-    if why_no_chains is not None:
-        notes.append(why_no_chains)
-
     @cache
     def requests() -> RequestOf:
         if is_real:
-            return vllm_requests(shape.hash_block_size, grow=True)
+            importing = modules or importlib.import_module
+            return vllm_requests(shape.hash_block_size, grow=True, modules=importing)
         return stand_in_requests(shape.hash_block_size, profile.fixed_hash_bytes)
+
+    def request_of(chain: TokenChain) -> Any:
+        # Made late: of a release without chains no request can be made, and none is asked for.
+        return requests()(chain)
+
+    why_no_chains = _why_no_chains(profile, is_real=is_real)
+    if why_no_chains is None and is_real and shape.has_groups:
+        why_no_chains = _why_no_requests(requests)
+    if why_no_chains is not None:
+        notes.append(why_no_chains)
 
     def make(num_blocks: int, enable_caching: bool) -> VllmPool:
         return VllmPool(
             shape,
-            requests(),
+            request_of,
             num_blocks,
             enable_caching=enable_caching,
             with_events=profile.events != "none",
@@ -149,6 +172,49 @@ def _why_no_chains(profile: Profile, *, is_real: bool) -> str | None:
     return None
 
 
+_SOME_CONTENT = TokenChain((1, 2, 3, 4), ("a", "/a"), "salt", (Image("image", 0, 2),))
+
+
+def _why_no_requests(requests: Callable[[], RequestOf]) -> str | None:
+    """Why the engine's own requests cannot be made as the adapter makes them; None if they can."""
+    try:
+        requests()(_SOME_CONTENT)
+    except Exception as error:
+        lines = str(error).splitlines() or [""]
+        what = (
+            lines[0] if isinstance(error, AttributeError) else f"{type(error).__name__}: {lines[0]}"
+        )
+        return f"token chains are not driven, because no request can be made of them: {what}"
+    return None
+
+
+def _why_no_partial(shape: VllmShape) -> str | None:
+    """Why partial entries are not driven: some releases have a narrower domain, by an assertion."""
+    if shape.cache_partial is None:
+        return None
+
+    def ends_with_a_block() -> bool:
+        pool: Any = shape.build(6, enable_caching=True)
+        blocks = pool.get_new_blocks(1)
+        request = shape.opaque_request([bytes(BYTES_OF_VLLM_HASHES)])
+        try:
+            shape.call_cache_partial(pool, request, blocks[0], shape.block_size, 0)
+        except AssertionError:
+            return False
+        return True
+
+    try:
+        is_allowed = apart(ends_with_a_block)
+    except NoAnswerError:
+        return None
+    if is_allowed:
+        return None
+    return (
+        "partial entries are not driven, because cache_partial_block() forbids a prefix that ends "
+        "with its block, which later releases allow and the adapter asks for"
+    )
+
+
 def _rows_of_index(shape: VllmShape, profile: Profile, index_class: type) -> dict[str, Any]:
     """What the pool's profile says of the index beside it: how long its keys are."""
     length = profile.fixed_hash_bytes
@@ -161,8 +227,9 @@ def _rows_of_index(shape: VllmShape, profile: Profile, index_class: type) -> dic
 def _part_name(name: str, level: str, part: type) -> str:
     """A target string that finds the pool's queue or index again."""
     base = name.rsplit("[", 1)[0] if name.endswith("]") else name
-    if base == "vllm":
-        return f"vllm-{level}"
+    engine, at, release = base.partition("@")
+    if engine == "vllm":
+        return f"vllm-{level}{at}{release}"
     if part.__module__.startswith("vllm."):
         return f"{part.__module__}:{part.__qualname__}"
     return f"{base.rsplit(':', 1)[0]}:{part.__qualname__}"
@@ -220,7 +287,14 @@ def _look(shape: VllmShape, hash_bytes: int) -> dict[str, Any]:
 def _eviction_of(shape: VllmShape, has_null: bool) -> str | None:
     """Where two freed blocks without a hash go: ahead of two others, in which order, or behind."""
     pool: Any = shape.build(4 + has_null, enable_caching=True)
-    first, second = pool.get_new_blocks(2)
+    answer = pool.get_new_blocks(2)
+    if isinstance(answer, list | tuple) and not all(hasattr(each, "block_id") for each in answer):
+        raise TargetError(
+            f"{shape.cls.__name__} is not driven, because `get_new_blocks` answers "
+            f"{shown(answer)}, and the adapter for vLLM V1's shape knows a list of block objects; "
+            "write a native target (`poolproof new FILE`)"
+        )
+    first, second = answer
     pool.free_blocks([first, second])
     order = [block.block_id for block in pool.get_new_blocks(4)]
     freed = [first.block_id, second.block_id]

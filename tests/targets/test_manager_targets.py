@@ -50,6 +50,26 @@ def test_a_native_manager_is_detected_and_built_with_a_block_size(write):
     assert "hits" in target.profile.assumed
 
 
+@pytest.mark.parametrize(
+    ("declares", "brackets", "size"),
+    [("16", "", 16), ("16", "[block_size=8]", 8), ("4", "[block_size=256,eviction=lru]", 256)],
+)
+def test_a_manager_may_ask_for_another_block_size(write, declares, brackets, size):
+    own = MANAGER.replace("profile = {", f'profile = {{"block_size": {declares}, ')
+    assert own != MANAGER
+    target = load_target(write(own) + brackets)
+    assert target.block_size == size
+    assert target.make(7, True).built == (7, size, True)
+    assert target.profile == load_target(write(MANAGER)).profile or brackets
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "257", "many"])
+def test_a_block_size_that_cannot_be_driven_is_refused(write, size):
+    found = message(f"{write(MANAGER)}[block_size={size}]")
+    assert "block_size is a number of tokens from 1 to 256, not" in found
+    assert size in found
+
+
 def test_rows_in_brackets_take_the_place_of_the_managers_own(write):
     rows = "publishes=computed,groups=full+sliding:6:8,null_block=0"
     target = load_target(f"{write(MANAGER)}[{rows}]")

@@ -1,0 +1,57 @@
+"""`poolproof engines`: fetches the sources of engines that are built-in targets.
+
+Each comes by git from its own repository, at the commit that its adapter was written for, and only
+the files of its bookkeeping; releases of vLLM come from a package index. Nothing is installed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["engines_command"]
+
+
+@click.command("engines")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--all", "every", is_flag=True, help="All of them.")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder that gets a folder for each; else that which POOLPROOF_ENGINES names, or "
+    "build/engines.",
+)
+def engines_command(*, names: tuple[str, ...], every: bool, folder: Path | None) -> None:
+    """Fetch the sources of the engines NAME; without a name, list them.
+
+    Afterwards each is a target: `poolproof certify NAME`. vllm==VERSION fetches the V1 core of a
+    release of vLLM from the package index that pip uses; it is the targets vllm@VERSION,
+    vllm-queue@VERSION, vllm-index@VERSION and vllm-manager@VERSION.
+    """
+    from poolproof.targets.catalogue import SOURCE_ENGINES
+    from poolproof.targets.source_engines import fetch_engine
+    from poolproof.targets.vllm_release import fetch_vllm
+
+    releases = [name for name in names if name.startswith("vllm==")]
+    unknown = [name for name in names if name not in SOURCE_ENGINES and name not in releases]
+    if unknown:
+        raise click.UsageError(
+            f"no engine {', '.join(unknown)}; there are {', '.join(SOURCE_ENGINES)}, and "
+            "vllm==VERSION"
+        )
+    if every and names:
+        raise click.UsageError("--all fetches every engine; leave the names out")
+    if not (every or names):
+        for engine in SOURCE_ENGINES.values():
+            click.echo(f"{engine.name:<14}{engine.address} {engine.commit[:7]}")
+        click.echo("\n`poolproof engines NAME` fetches one, `poolproof engines --all` each of them")
+        click.echo("`poolproof engines vllm==VERSION` fetches a release of vLLM")
+        return
+    for name in dict.fromkeys(names) or SOURCE_ENGINES:
+        if name in releases:
+            place, is_new = fetch_vllm(name.removeprefix("vllm=="), folder)
+        else:
+            place, is_new = fetch_engine(SOURCE_ENGINES[name], folder)
+        click.echo(f"{name}: {'fetched to' if is_new else 'is in'} {place}")

@@ -1,0 +1,464 @@
+"""Adapters of engines that are fetched, over small managers in the engines' shapes.
+
+The managers here are right, but for the one fault that a test plants. The engines themselves are
+driven where they have been fetched.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.target import TargetError
+from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.targets.catalogue import SOURCE_ENGINES
+from poolproof.targets.gllm_manager import GLLM, GllmManager
+from poolproof.targets.lightllm_manager import LIGHTLLM, LightllmManager
+from poolproof.targets.lmdeploy_manager import LMDEPLOY, LmdeployManager
+from poolproof.targets.load import load_target
+from poolproof.targets.mini_vllm_manager import MINI_VLLM, MiniVllmManager
+from poolproof.targets.torch_stand_in import Tensor
+
+
+class GllmSequence:
+    """gLLM's sequence: tokens, pages, how many tokens are computed and about to be."""
+
+    def __init__(self, seq_id: int, token_ids: list[int], finish_tokens: list[int]) -> None:
+        self.seq_id, self.token_ids, self.finish_tokens = seq_id, token_ids, finish_tokens
+        self.page_table: list[int] = []
+        self.computed_token_num = self.to_compute_token_num = 0
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def seq_len(self) -> int:
+        return self.computed_token_num + self.to_compute_token_num
+
+    def append(self, token: int) -> None:
+        self.token_ids.append(token)
+
+    def preempt(self) -> None:
+        self.computed_token_num, self.page_table = 0, []
+
+
+class GllmMemory:
+    """gLLM's manager; a page has its key once all of its tokens have a place in a step."""
+
+    def __init__(self, num_pages: int, page_size: int, *, early: bool = False) -> None:
+        self.page_size, self.early = page_size, early
+        self.free_pages = list(range(num_pages))
+        self.references = [0] * num_pages
+        self.page_of: dict[tuple[int, ...], int] = {}
+
+    def get_num_free_pages(self) -> int:
+        return len(self.free_pages)
+
+    def pre_allocate_computed_page(self, sequences: list[GllmSequence]) -> None:
+        for sequence in sequences:
+            for end in range(self.page_size, len(sequence), self.page_size):
+                page = self.page_of.get(tuple(sequence.token_ids[:end]))
+                if page is None:
+                    break
+                self._take(page)
+                sequence.page_table.append(page)
+                sequence.computed_token_num += self.page_size
+
+    def pre_allocate_page(self, sequences: list[GllmSequence]) -> None:
+        for sequence in sequences:
+            while len(sequence.page_table) * self.page_size < sequence.seq_len:
+                page = self.free_pages[0]
+                self._take(page)
+                self.page_of = {key: old for key, old in self.page_of.items() if old != page}
+                sequence.page_table.append(page)
+            first = sequence.computed_token_num // self.page_size
+            self._publish(sequence, first, len(sequence) if self.early else sequence.seq_len)
+
+    def register_decode_boundary(self, sequence: GllmSequence, position: int) -> None:
+        assert position == len(sequence) - 1
+
+    def free(self, sequence: GllmSequence) -> None:
+        for page in sequence.page_table:
+            self.references[page] -= 1
+            if not self.references[page]:
+                self.free_pages.append(page)
+
+    def _take(self, page: int) -> None:
+        if not self.references[page]:
+            self.free_pages.remove(page)
+        self.references[page] += 1
+
+    def _publish(self, sequence: GllmSequence, first: int, end: int) -> None:
+        for number, page in enumerate(sequence.page_table, start=1):
+            if first < number <= end // self.page_size:
+                self.page_of[tuple(sequence.token_ids[: number * self.page_size])] = page
+
+
+class MiniVllmRequest:
+    """mini-vllm's request."""
+
+    WAITING, RUNNING, FINISHED = range(3)
+
+    def __init__(self, tokens: list[int]) -> None:
+        self.tokens, self.blocks = list(tokens), []
+        self.state, self.num_cached_tokens = self.WAITING, 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def append_output_token(self, token: int) -> None:
+        self.tokens.append(token)
+
+
+class MiniVllmBlocks:
+    """mini-vllm's manager; with `stale` a recycled block is still found under its old key."""
+
+    def __init__(
+        self, num_blocks: int, block_size: int, *, caching: bool, stale: bool = False
+    ) -> None:
+        self.block_size, self.caching, self.stale = block_size, caching, stale
+        self.free_block_ids = list(range(num_blocks))
+        self.block_table = [SimpleNamespace(refcount=0, tokens=[]) for _ in range(num_blocks)]
+        self.block_of: dict[tuple[int, ...], int] = {}
+
+    def can_allocate_new_block(self, request: MiniVllmRequest) -> bool:
+        return self._missing(request) <= len(self.free_block_ids)
+
+    def allocate_blocks_for_prefill(self, request: MiniVllmRequest) -> None:
+        is_hit = self.caching
+        for first in range(0, len(request), self.block_size):
+            end = first + self.block_size
+            block = self.block_of.get(tuple(request.tokens[:end]))
+            same = block is not None and self.block_table[block].tokens == request.tokens[first:end]
+            is_hit = is_hit and same
+            if is_hit:
+                request.num_cached_tokens += self.block_size
+            self._take(block if is_hit else None, request)
+            if end <= len(request):
+                self._publish(request, end)
+
+    def cache_block_if_needed(self, request: MiniVllmRequest) -> None:
+        if len(request) % self.block_size == 0:
+            self._publish(request, len(request))
+
+    def allocate_block_for_decode(self, request: MiniVllmRequest) -> None:
+        if self._missing(request):
+            self._take(None, request)
+
+    def deallocate(self, request: MiniVllmRequest) -> None:
+        for block in reversed(request.blocks):
+            self.block_table[block].refcount -= 1
+            if not self.block_table[block].refcount:
+                self.free_block_ids.append(block)
+        request.blocks, request.num_cached_tokens = [], 0
+
+    def _missing(self, request: MiniVllmRequest) -> int:
+        return -(-len(request) // self.block_size) - len(request.blocks)
+
+    def _take(self, block: int | None, request: MiniVllmRequest) -> None:
+        if block is None:
+            block = self.free_block_ids[-1]
+            self.block_table[block].tokens = []
+            if not self.stale:
+                self.block_of = {key: old for key, old in self.block_of.items() if old != block}
+        if not self.block_table[block].refcount:
+            self.free_block_ids.remove(block)
+        self.block_table[block].refcount += 1
+        request.blocks.append(block)
+
+    def _publish(self, request: MiniVllmRequest, end: int) -> None:
+        block = request.blocks[end // self.block_size - 1]
+        self.block_table[block].tokens = request.tokens[end - self.block_size : end]
+        self.block_of[tuple(request.tokens[:end])] = block
+
+
+def findings(engine, make, runs=60, **rows):
+    """What a campaign finds under the engine's own profile, or under one with other rows."""
+    profile = ManagerProfile.from_mapping({**engine.rows, **rows})
+    campaign = ManagerCampaign(engine.name, make, profile, engine.block_size)
+    traces = [campaign.run(number).trace for number in range(runs)]
+    return {trace.violation.invariant for trace in traces if trace is not None}
+
+
+def gllm(**bug):
+    def make(num_blocks, enable_caching):
+        memory = GllmMemory(num_blocks, 4, **bug)
+        return GllmManager(memory, GllmSequence, enable_caching=enable_caching)
+
+    return make
+
+
+def test_a_right_manager_in_the_shape_of_gllm_holds():
+    assert findings(GLLM, gllm()) == set()
+
+
+def test_a_key_for_a_page_whose_chunk_ends_inside_it_is_found():
+    assert findings(GLLM, gllm(early=True))
+
+
+def mini_vllm(**bug):
+    def make(num_blocks, enable_caching):
+        blocks = MiniVllmBlocks(num_blocks, 4, caching=enable_caching, **bug)
+        return MiniVllmManager(blocks, MiniVllmRequest)
+
+    return make
+
+
+def test_a_right_manager_in_the_shape_of_mini_vllm_holds():
+    assert findings(MINI_VLLM, mini_vllm()) == set()
+
+
+def test_a_recycled_block_that_is_still_found_is_found_out():
+    assert "DATA" in findings(MINI_VLLM, mini_vllm(stale=True), 400)
+
+
+class LightllmMemory:
+    """LightLLM's free slots."""
+
+    def __init__(self, size: int) -> None:
+        self.slots = list(range(size))
+
+    @property
+    def can_use_mem_size(self) -> int:
+        return len(self.slots)
+
+    def alloc(self, need_size: int) -> Tensor:
+        taken, self.slots = self.slots[:need_size], self.slots[need_size:]
+        return Tensor(taken)
+
+    def free(self, slots: Tensor) -> None:
+        self.slots += slots.tolist()
+
+
+class LightllmNode:
+    """A prefix of the cache; whoever uses it holds it."""
+
+    def __init__(self, slots: list[int]) -> None:
+        self.slots = slots
+        self.holders = 0
+
+    @property
+    def node_prefix_total_len(self) -> int:
+        return len(self.slots)
+
+
+class LightllmCache:
+    """LightLLM's cache with a node for each prefix; a fault forgets who holds them."""
+
+    def __init__(self, memory: LightllmMemory, *, forgets_holders: bool = False) -> None:
+        self.memory, self.forgets_holders = memory, forgets_holders
+        self.nodes: dict[tuple[int, ...], LightllmNode] = {}
+
+    def match_prefix(self, key: Tensor, update_refs: bool) -> tuple:
+        assert update_refs
+        tokens = key.tolist()
+        for end in range(len(tokens), 0, -1):
+            node = self.nodes.get(tuple(tokens[:end]))
+            if node is not None:
+                node.holders += not self.forgets_holders
+                return node, end, Tensor(node.slots)
+        return None, 0, None
+
+    def insert(self, key: Tensor, value: Tensor) -> int:
+        tokens, slots = key.tolist(), value.tolist()
+        known, kept = 0, []
+        for end in range(1, len(tokens) + 1):
+            node = self.nodes.get(tuple(tokens[:end]))
+            kept.append(slots[end - 1] if node is None else node.slots[-1])
+            known += node is not None
+            self.nodes.setdefault(tuple(tokens[:end]), LightllmNode(list(kept)))
+        return known
+
+    def dec_node_ref_counter(self, node: LightllmNode) -> None:
+        node.holders -= not self.forgets_holders
+
+    def get_refed_tokens_num(self) -> int:
+        return len({slot for node in self.nodes.values() if node.holders for slot in node.slots})
+
+    def get_tree_total_tokens_num(self) -> int:
+        return len(self.nodes)
+
+    def free_radix_cache_to_get_enough_token(self, need_token_num: int) -> None:
+        while need_token_num > self.memory.can_use_mem_size:
+            held = {slot for node in self.nodes.values() if node.holders for slot in node.slots}
+            inner = {key[:-1] for key in self.nodes}
+            leaf = next(
+                key
+                for key, node in self.nodes.items()
+                if key not in inner and node.slots[-1] not in held
+            )
+            self.memory.free(Tensor(self.nodes.pop(leaf).slots[-1:]))
+
+
+def lightllm(**bug):
+    def make(num_blocks, enable_caching):
+        memory = LightllmMemory(num_blocks)
+        cache = LightllmCache(memory, **bug) if enable_caching else None
+        return LightllmManager(cache, memory)
+
+    return make
+
+
+def test_a_right_manager_in_the_shape_of_lightllm_holds():
+    assert findings(LIGHTLLM, lightllm()) == set()
+
+
+def test_slots_that_are_evicted_under_their_reader_are_found():
+    assert findings(LIGHTLLM, lightllm(forgets_holders=True), 200)
+
+
+class LmdeploySequence:
+    """LMDeploy's sequence; what it holds is in `logical_blocks`, and `state.free` gives it back."""
+
+    def __init__(self, blocks: LmdeployBlocks, adapter_name: object) -> None:
+        self.blocks, self.adapter_name = blocks, adapter_name
+        self.state = self.logical_blocks = self
+        self.tokens: list[int] = []
+        self.images: list = []
+        self.held: list[int] = []
+        self.num_history_ids, self.kv_token_limit = 0, None
+
+    @property
+    def num_all_ids(self) -> int:
+        return len(self.tokens)
+
+    def get_real_blocks(self) -> Tensor:
+        return Tensor(self.held)
+
+    def update_token_ids(self, token_ids, multimodals=None, mode="inputs") -> None:
+        if mode == "decode":
+            self.num_history_ids = len(self.tokens)
+        self.tokens += token_ids
+        self.images += (multimodals or {}).get("image", ())
+
+    def set_step(self, step: int) -> None:
+        self.num_history_ids = step
+
+    def free(self) -> None:
+        self.blocks.give_back(self.held)
+        self.held, self.num_history_ids, self.kv_token_limit = [], 0, None
+
+    def key(self, end: int) -> tuple:
+        """What the KV up to a position is computed from."""
+        images = [(i.content_hash, i.start, i.end) for i in self.images if i.start < end]
+        return (self.adapter_name, tuple(self.tokens[:end]), tuple(images))
+
+
+class LmdeployBlocks:
+    """LMDeploy's block manager, which is its own allocator here."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self.allocator = self
+        self.free_blocks = list(range(num_blocks))
+        self.references = [0] * num_blocks
+
+    def get_ref_count(self, blocks: slice) -> Tensor:
+        return Tensor(self.references[blocks])
+
+    def get_num_free_gpu_blocks(self) -> int:
+        return len(self.free_blocks)
+
+    def num_required_blocks(self, sequence: LmdeploySequence, prealloc_size: int = 0) -> int:
+        end = sequence.kv_token_limit or sequence.num_all_ids
+        return max(0, -(-(end + prealloc_size) // 4) - len(sequence.held))
+
+    def allocate(self, sequence: LmdeploySequence) -> None:
+        for _ in range(self.num_required_blocks(sequence)):
+            self.references[self.free_blocks[0]] = 1
+            sequence.held.append(self.free_blocks.pop(0))
+
+    def get_block_table(self, sequence: LmdeploySequence) -> Tensor:
+        return sequence.get_real_blocks()
+
+    def give_back(self, blocks: list[int]) -> None:
+        for block in blocks:
+            self.references[block] -= 1
+            if not self.references[block]:
+                self.free_blocks.insert(0, block)
+
+
+class LmdeployTrie:
+    """LMDeploy's trie, which holds a block for each prefix; with a fault it forgets adapters."""
+
+    def __init__(self, blocks: LmdeployBlocks, *, caching: bool, one_root: bool = False) -> None:
+        self.blocks, self.caching, self.one_root = blocks, caching, one_root
+        self.block_of: dict[tuple, int] = {}
+
+    def match(self, sequence: LmdeploySequence) -> None:
+        sequence.num_history_ids = 0
+        for end in range(4, sequence.num_all_ids, 4):
+            block = self.block_of.get(self._key(sequence, end)) if self.caching else None
+            if block is None:
+                break
+            self.blocks.references[block] += 1
+            sequence.held.append(block)
+            sequence.num_history_ids = end
+
+    def allocate(self, sequence: LmdeploySequence) -> None:
+        end = sequence.kv_token_limit or sequence.num_all_ids
+        for entry in range(end // 4 if self.caching else 0):
+            key, mine = self._key(sequence, entry * 4 + 4), sequence.held[entry]
+            block = self.block_of.get(key)
+            if block is None:
+                self.block_of[key] = mine
+                self.blocks.references[mine] += 1
+            elif block != mine:
+                self.blocks.references[block] += 1
+                sequence.held[entry] = block
+                self.blocks.give_back([mine])
+
+    def evict(self, max_num_blocks: int) -> None:
+        for _ in range(max_num_blocks):
+            lone = [key for key, block in self.block_of.items() if self._is_lone(block)]
+            if lone:
+                self.blocks.give_back([self.block_of.pop(max(lone, key=lambda key: len(key[1])))])
+
+    def _is_lone(self, block: int) -> bool:
+        return self.blocks.references[block] == 1
+
+    def _key(self, sequence: LmdeploySequence, end: int) -> tuple:
+        key = sequence.key(end)
+        return (None, *key[1:]) if self.one_root else key
+
+
+def lmdeploy(**bug):
+    def make(num_blocks, enable_caching):
+        blocks = LmdeployBlocks(num_blocks)
+        trie = LmdeployTrie(blocks, caching=enable_caching, **bug)
+
+        def new_sequence(_seq_id, adapter_name):
+            return LmdeploySequence(blocks, adapter_name)
+
+        return LmdeployManager(blocks, trie, new_sequence, "decode", enable_caching=enable_caching)
+
+    return make
+
+
+def test_a_right_manager_in_the_shape_of_lmdeploy_holds():
+    assert findings(LMDEPLOY, lmdeploy()) == set()
+
+
+def test_a_block_that_is_merged_while_its_last_token_is_computed_is_a_bug_under_other_rows():
+    assert "I2" in findings(LMDEPLOY, lmdeploy(), tables="append-only")
+
+
+def test_a_shared_block_that_is_written_again_is_a_bug_under_other_rows():
+    assert "I2" in findings(LMDEPLOY, lmdeploy(), index="exact")
+
+
+def test_a_prefix_that_is_found_under_another_adapter_is_found_out():
+    assert "DATA" in findings(LMDEPLOY, lmdeploy(one_root=True))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", SOURCE_ENGINES)
+def test_the_engine_itself_gets_the_verdict_that_is_true(name):
+    refused = {"gllm": "DATA", "mini-sglang": "OWN", "mini-vllm": "DATA"}
+    try:
+        target = load_target(name)
+    except TargetError as error:
+        pytest.skip(str(error))
+    found = findings(SOURCE_ENGINES[name], target.make, 400)
+    assert refused[name] in found if name in refused else found == set()

@@ -1,0 +1,154 @@
+"""Engines are fetched by git as they are, and become targets."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from poolproof.cli.command_line import main
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.target import TargetError
+from poolproof.targets import catalogue
+from poolproof.targets.catalogue import SOURCE_ENGINES
+from poolproof.targets.gllm_manager import GLLM
+from poolproof.targets.load import load_target
+from poolproof.targets.source_engines import SourceEngine, fetch_engine, source_target
+
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
+    command = ["git", "-C", str(folder), *who, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def upstream(tmp_path) -> SourceEngine:
+    """A repository of an engine with one class, and more files than anybody needs."""
+    folder = tmp_path / "upstream"
+    (folder / "toy" / "core").mkdir(parents=True)
+    (folder / "toy" / "core" / "blocks.py").write_text("import torch\nclass Blocks: pass\n")
+    (folder / "toy" / "server.py").write_text("raise RuntimeError\n")
+    (folder / "LICENSE").write_text("as you like\n")
+    git(folder, "init", "--quiet")
+    git(folder, "config", "uploadpack.allowAnySHA1InWant", "true")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "one")
+    return SourceEngine(
+        name="toy",
+        what="a toy",
+        address=str(folder),
+        commit=git(folder, "rev-parse", "HEAD"),
+        files=("toy/core/blocks.py", "LICENSE"),
+        package="toy",
+        modules=("core.blocks",),
+        stubs=lambda: {"torch": SimpleNamespace()},
+        manager=lambda modules, num_blocks, block_size, caching: (num_blocks, block_size, caching),
+        real_class=lambda modules: modules["core.blocks"].Blocks,
+        rows={"publishes": "scheduled"},
+    )
+
+
+@needs_git
+def test_only_the_wanted_files_are_fetched(upstream, tmp_path):
+    place, is_new = fetch_engine(upstream, tmp_path / "engines")
+    found = sorted(str(p.relative_to(place)) for p in place.rglob("*") if p.is_file())
+    assert is_new
+    assert found == [".complete", "LICENSE", "toy/core/blocks.py"]
+    assert [p.name for p in (tmp_path / "engines").iterdir()] == [upstream.folder]
+
+
+@needs_git
+def test_what_is_there_is_not_fetched_again(upstream, tmp_path):
+    fetch_engine(upstream, tmp_path)
+    assert fetch_engine(replace(upstream, address="nowhere"), tmp_path)[1] is False
+
+
+@needs_git
+def test_a_commit_that_is_not_upstream_is_one_line(upstream, tmp_path):
+    with pytest.raises(TargetError) as caught:
+        fetch_engine(replace(upstream, commit="0" * 40), tmp_path / "engines")
+    assert str(caught.value).startswith(f"toy could not be fetched from {upstream.address}: ")
+    assert "toy:path/to/checkout" in str(caught.value)
+    assert list((tmp_path / "engines").iterdir()) == []
+
+
+@needs_git
+def test_a_file_that_upstream_lacks_is_named(upstream, tmp_path):
+    with pytest.raises(TargetError, match=r"toy/gone\.py"):
+        fetch_engine(replace(upstream, files=("toy/gone.py",)), tmp_path / "engines")
+
+
+@needs_git
+def test_a_fetched_engine_is_a_target(upstream, tmp_path, monkeypatch):
+    monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path / "engines"))
+    fetch_engine(upstream)
+    target = source_target(upstream, "toy", {"hits": "sound"})
+    assert target.version == f"toy {upstream.commit[:7]}"
+    assert (target.profile.publishes, target.profile.hits) == ("scheduled", "sound")
+    assert target.make(3, True) == (3, 4, True)
+
+
+def test_a_checkout_may_be_named_instead(tmp_path, monkeypatch):
+    monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path))
+    with pytest.raises(TargetError, match=r"is no checkout of .*/gLLM: it has no folder"):
+        load_target(f"gllm:{tmp_path}")
+
+
+@pytest.mark.parametrize("name", SOURCE_ENGINES)
+def test_an_engine_that_was_not_fetched_says_how_to_get_it(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path))
+    with pytest.raises(TargetError, match=f"is not in .*; run `poolproof engines {name}`"):
+        load_target(name)
+
+
+@needs_git
+def test_a_checkout_that_lacks_the_class_names_the_commit_of_the_adapter(upstream):
+    wrong = replace(upstream, real_class=lambda modules: modules["core.blocks"].Other)
+    with pytest.raises(TargetError, match="'Other'; the adapter was written for commit"):
+        source_target(wrong, f"toy:{upstream.address}", {})
+
+
+@pytest.mark.parametrize("engine", SOURCE_ENGINES.values(), ids=list(SOURCE_ENGINES))
+def test_every_engine_is_pinned_to_one_commit_of_its_own_repository(engine):
+    assert len(engine.commit) == 40
+    assert engine.address.startswith("https://github.com/")
+    for name in engine.modules:
+        path = f"{engine.package}/{name.replace('.', '/')}"
+        assert {f"{path}.py", f"{path}/__init__.py"} & set(engine.files), name
+
+
+@pytest.mark.parametrize("engine", SOURCE_ENGINES.values(), ids=list(SOURCE_ENGINES))
+def test_the_rows_of_every_engine_are_a_profile(engine):
+    ManagerProfile.from_mapping(engine.rows)
+
+
+def test_without_a_name_the_command_lists_what_there_is():
+    said = CliRunner().invoke(main, ["engines"])
+    assert said.exit_code == 0
+    assert all(f"{engine.address} {engine.commit[:7]}" in said.output for engine in (GLLM,))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["nothing"], "no engine nothing; there are gllm, "), (["gllm", "--all"], "leave the names")],
+)
+def test_what_the_command_cannot_do_is_status_2(arguments, message):
+    said = CliRunner().invoke(main, ["engines", *arguments])
+    assert (said.exit_code, message in said.output) == (2, True)
+
+
+@needs_git
+def test_the_command_fetches(upstream, tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "SOURCE_ENGINES", {"toy": upstream})
+    arguments = ["engines", "toy", "--to", str(tmp_path)]
+    said = [CliRunner().invoke(main, arguments).output for _ in range(2)]
+    place = tmp_path / upstream.folder
+    assert said == [f"toy: fetched to {place}\n", f"toy: is in {place}\n"]

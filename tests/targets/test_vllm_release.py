@@ -1,0 +1,84 @@
+"""Releases of vLLM are targets by their sources: here a small one in their shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poolproof.contract.target import TargetError, capabilities_of
+from poolproof.harness.random_driver import PoolCampaign
+from poolproof.targets.load import load_target
+from poolproof.targets.vllm_release import fetch_vllm
+
+POOL = Path(__file__).with_name("toy_pool.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def engines(tmp_path, monkeypatch):
+    """The folder of the engines, with a release 0.99.0 that has a pool and no manager."""
+    core = tmp_path / "vllm-0.99.0" / "vllm" / "v1" / "core"
+    core.mkdir(parents=True)
+    imports = "import torch\nfrom vllm.logger import init_logger\nfrom vllm.config import Config\n"
+    text = POOL.replace("from typing import Any\n", f"from typing import Any\n{imports}")
+    assert imports in text
+    (core / "block_pool.py").write_text(text, encoding="utf-8")
+    (core / "kv_cache_utils.py").write_text(
+        "from vllm.v1.core.block_pool import FreeQueue as FreeKVCacheBlockQueue\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path))
+    return tmp_path
+
+
+def test_a_pool_is_driven_without_the_engine(engines):
+    target = load_target("vllm@0.99.0")
+    assert (target.level, target.shape, target.version) == ("pool", "vllm-v1", "vllm 0.99.0")
+    assert any("token chains are not driven, because" in note for note in target.notes)
+    assert target.companion_queue.name == "vllm-queue@0.99.0"
+    campaign = PoolCampaign(name=target.name, make=target.make, profile=target.profile)
+    assert all(campaign.run(number).trace is None for number in range(40))
+
+
+def test_a_queue_is_driven(engines):
+    target = load_target("vllm-queue@0.99.0")
+    assert (target.level, target.version) == ("queue", "vllm 0.99.0")
+    assert "popleft_n" in capabilities_of(target.make(4, True)).verbs
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("vllm-index@0.99.0", "this release has no vllm.v1.core.block_pool.BlockHashToBlockMap"),
+        ("vllm-manager@0.99.0", "this release has no vllm.v1.core.kv_cache_manager.KVCacheManager"),
+        ("vllm@0.98.0", "run `poolproof engines vllm==0.98.0`"),
+        ("vllm@", "write the version of a release, as vllm@0.28.0"),
+    ],
+)
+def test_what_a_release_lacks_is_said(engines, text, why):
+    with pytest.raises(TargetError) as refusal:
+        load_target(text)
+    assert why in str(refusal.value)
+
+
+def test_rows_that_ask_more_of_a_caller_are_stated_and_can_be_taken_back(engines):
+    path = engines / "vllm-0.99.0" / "vllm" / "v1" / "core" / "block_pool.py"
+    text = path.read_text(encoding="utf-8").replace(
+        "            if not block.is_null:\n", "            if True:\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    target = load_target("vllm@0.99.0")
+    assert (target.profile.null_in_lists, target.profile.repeats_in_free) == ("uncached", "allowed")
+    assert any(note.startswith("null_in_lists=uncached: ") for note in target.notes)
+    assert load_target("vllm@0.99.0[null_in_lists=ignored]").profile.null_in_lists == "ignored"
+
+
+def test_releases_before_the_v1_core_are_refused(engines):
+    with pytest.raises(TargetError, match=r"begins with 0\.8\.0"):
+        fetch_vllm("0.7.3")
+
+
+def test_the_command_says_one_line(poolproof, engines):
+    result = poolproof("certify", "vllm@0.98.0")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert poolproof("engines", "vllm==0.7.3").exit_code == 2
