@@ -82,6 +82,7 @@ class CleanRingManager(CleanManager):
     def serves(cls, profile: ManagerProfile) -> bool:
         is_ring = profile.window_blocks == "reused" and profile.publishes == "never"
         is_single = len(profile.groups) == 1 and profile.groups[0].kind == "sliding"
+        is_ring &= not profile.generation_tokens
         return is_ring and is_single and cls._knows(replace(profile, window_blocks="freed"))
 
     @property
@@ -175,6 +176,8 @@ class CleanHybridManager:
             self.parts.append(part)
             part.leaving = self.parts[0].leaving
         self.alignment = lcm(*(part.block_size for part in self.parts))
+        reverses = self.rules.group_order == "last-to-first"
+        self.giving_back = self.parts[::-1] if reverses else self.parts
 
     @classmethod
     def serves(cls, profile: ManagerProfile) -> bool:
@@ -205,7 +208,7 @@ class CleanHybridManager:
         return self._admit(seq_id, tokens, extra_keys, num_tokens, loads=True)
 
     def loaded(self, seq_id: int) -> None:
-        for part in self.parts:
+        for part in self.giving_back:  # it may have ended meanwhile
             part.loaded(seq_id)
 
     def append(self, seq_id: int, tokens: list[int]) -> Copies | str:
@@ -233,22 +236,23 @@ class CleanHybridManager:
         return []
 
     def truncate(self, seq_id: int, num_tokens: int) -> Copies | str:
-        pairs = [(part, part.sequences[seq_id]) for part in self.parts]
+        pairs = [(part, part.sequences[seq_id]) for part in self.giving_back]
         needed = sum(part._num_cut(sequence, num_tokens) for part, sequence in pairs)
         if needed > self.pool.num_free():
             return "later"
         return [copy for part, s in pairs for copy in part._truncate(s, num_tokens)]
 
     def preempt(self, seq_id: int) -> None:
-        for part in self.parts:
+        for part in self.giving_back:
             part.preempt(seq_id)
 
     def finish(self, seq_id: int) -> None:
-        for part in self.parts:
+        for part in self.giving_back:
             part.finish(seq_id)
 
     def abort(self, seq_id: int) -> None:
-        self.finish(seq_id)
+        for part in self.giving_back:
+            part.abort(seq_id)
 
     def lookup_prefix(self, tokens: list[int], *, extra_keys: tuple[Any, ...] | None = None) -> int:
         sequences = [CleanSequence(-1, list(tokens), extra_keys) for _ in self.parts]
@@ -330,8 +334,8 @@ class CleanHybridManager:
     def _grow(self, seq_id: int, further: int, grow: Grow) -> Copies | str:
         """The groups grow together or not at all."""
         pairs = [(part, part.sequences[seq_id]) for part in self.parts]
-        for part, sequence in pairs:
-            part._slide(sequence)
+        for part in self.giving_back:
+            part._slide(part.sequences[seq_id])
         needed = sum(part._new_blocks_for(s, s.num_scheduled + further) for part, s in pairs)
         if needed > self.pool.num_free():
             return "later"

@@ -44,6 +44,7 @@ class CleanSequence:
     keys: list[bytes] = field(default_factory=list)
     num_computed: int = 0
     num_scheduled: int = 0
+    num_reserved: int = 0
     num_published: int = 0
     drafts: list[int] = field(default_factory=list)
     loading: int = 0
@@ -100,6 +101,9 @@ class ManagerSteps:
         self.pool = pool or self.pool_class(
             num_blocks, enable_caching=self.enable_caching, rules=self.rules
         )
+        self.release_order = self.rules.release_order
+        if not enable_caching and self.rules.uncached_order != "same":
+            self.release_order = self.rules.uncached_order
         self.num_usable = self.pool.num_free()
         self.sequences: dict[int, CleanSequence] = {}
         self.leaving: list[list[int]] = []
@@ -127,6 +131,8 @@ class ManagerSteps:
         known = self.sequences.get(seq_id)
         sequence = CleanSequence(seq_id, list(tokens), extra_keys)
         sequence.family = seq_id if known is None else known.family
+        if self.rules.generation_tokens:
+            sequence.num_reserved = len(tokens) + self.rules.generation_tokens
         return sequence
 
     # Admission.
@@ -248,6 +254,7 @@ class ManagerSteps:
 
     def _truncate(self, sequence: CleanSequence, num_tokens: int) -> Copies:
         del sequence.tokens[num_tokens:]
+        sequence.num_reserved = 0
         sequence.num_computed = min(sequence.num_computed, num_tokens)
         sequence.num_offered = min(sequence.num_offered, num_tokens)
         self._forget_keys(sequence, num_tokens // self.block_size)
@@ -273,7 +280,8 @@ class ManagerSteps:
         covered = sequence.num_computed + sequence.num_scheduled
         if self.rules.reserves == "sequence":
             covered = len(sequence.tokens)
-        slots = covered + len(sequence.drafts) + self.rules.lookahead_tokens
+        lookahead = self.rules.lookahead_tokens if sequence.num_scheduled else 0
+        slots = max(covered + len(sequence.drafts) + lookahead, sequence.num_reserved)
         return -(-self._within_row(slots) // self.block_size)
 
     def _within_row(self, slots: int) -> int:
@@ -285,7 +293,7 @@ class ManagerSteps:
         slots = sequence.num_computed + num_uncomputed
         if self.rules.reserves == "sequence":
             slots = max(slots, len(sequence.tokens))
-        slots += self.rules.lookahead_tokens
+        slots = max(slots + self.rules.lookahead_tokens, sequence.num_reserved)
         needed = -(-self._within_row(slots) // self.block_size) - len(sequence.table)
         first_new = sequence.num_computed + sequence.num_scheduled
         return max(needed, 0) + self._is_shared(sequence, first_new)
@@ -328,6 +336,8 @@ class ManagerSteps:
             self._publish_up_to(sequence, covered)
 
     def _publish(self, sequence: CleanSequence) -> None:
+        if self.rules.publishes == "finish":
+            return
         covered = min(sequence.num_computed, len(sequence.tokens))
         if self.rules.publishes == "prompts":
             covered = min(covered, sequence.num_offered)
@@ -338,8 +348,15 @@ class ManagerSteps:
         if not self.enable_caching or sequence.loading:
             return
         for entry in range(sequence.num_published, full):
-            self.pool.cache([sequence.table[entry]], [self._key(sequence, entry)])
+            block = sequence.table[entry]
+            if block != self.pool.null_block:  # it slid out of the window before it was published
+                self.pool.cache([block], [self._key(sequence, entry)])
         sequence.num_published = max(sequence.num_published, full)
+
+    def _publish_at_end(self, sequence: CleanSequence) -> None:
+        """What is computed can be found once the blocks go back, where nothing is found before."""
+        if self.rules.publishes == "finish" and sequence.place == "device":
+            self._publish_up_to(sequence, min(sequence.num_computed, len(sequence.tokens)))
 
     def _forget_keys(self, sequence: CleanSequence, full: int) -> None:
         """Blocks from entry `full` on may be written again: nobody may find them any more."""
@@ -359,6 +376,7 @@ class ManagerSteps:
         if self.rules.publishes == "prompts" and is_settled and not sequence.is_aborted:
             sequence.num_offered = sequence.num_computed
             self._publish(sequence)
+        self._publish_at_end(sequence)
         self._release(sequence)
         del self.sequences[sequence.seq_id]
 
@@ -370,7 +388,7 @@ class ManagerSteps:
 
     def _give_back(self, sequence: CleanSequence) -> None:
         """The tail of the chain goes first, so that it is evicted first, or as the profile says."""
-        head_first = self.rules.release_order == "head-first"
+        head_first = self.release_order == "head-first"
         blocks = sequence.table[:] if head_first else sequence.table[::-1]
         if self.rules.frees == "after-step":
             self.leaving.append(blocks)
@@ -491,6 +509,7 @@ class CleanManager(ManagerSteps):
 
     def preempt(self, seq_id: int) -> None:
         sequence = self.sequences[seq_id]
+        self._publish_at_end(sequence)
         self._release(sequence)
         sequence.place = "nowhere"
 

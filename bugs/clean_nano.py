@@ -59,8 +59,10 @@ class CleanNanoManager:
         rows = profile.to_json()
         own = {"duplicates": "last", "eviction": "lru", "reserves": "scheduled", "frees": "at-once",
                "watermark_blocks": 0, "lookahead_tokens": 0, "proof_blocks": 0, "null_block": None,
-               "release_order": "tail-first"}  # fmt: skip
+               "release_order": "tail-first", "uncached_order": "same",
+               "generation_tokens": 0}  # fmt: skip
         is_own = all(rows[row] == value for row, value in own.items())
+        is_own &= profile.publishes != "finish" and profile.retention != "while-held"
         return is_own and len(profile.groups) == 1 and profile.groups[0].kind == "full"
 
     def admit(

@@ -107,7 +107,10 @@ class CleanPool:
     def free(self, block_ids: list[int]) -> None:
         """One reference less for each entry, in eviction order."""
         if not self._refuses(self._misuse_of_free(block_ids)):
-            self._queue_freed(self._release(block_ids))
+            freed = self._release(block_ids)
+            if self.rules.retention == "while-held":
+                self._forget_freed(freed)
+            self._queue_freed(freed)
 
     def cache(self, block_ids: list[int], hashes: list[Key]) -> None:
         """Held, full blocks get their hashes and enter the index."""
@@ -181,12 +184,19 @@ class CleanPool:
                 freed.append(block_id)
         return freed
 
+    def _forget_freed(self, freed: Sequence[int]) -> None:
+        """What was cached in a block dies with its last owner."""
+        for block_id in freed:
+            self._drop_hash(block_id)
+
     def _queue_freed(self, freed: list[int]) -> None:
         """Blocks that one call freed join the queue, in the order that the profile declares."""
         if self.rules.eviction == "lifo":
             self.queue.prepend_n(freed[::-1])
-        elif self.rules.eviction == "unhashed-first":
-            self.queue.prepend_n([b for b in freed if not self._is_worth_keeping(b)])
+        elif self.rules.eviction in ("unhashed-first", "unhashed-lifo"):
+            useless = [b for b in freed if not self._is_worth_keeping(b)]
+            one_by_one = self.rules.eviction == "unhashed-lifo"
+            self.queue.prepend_n(useless[::-1] if one_by_one else useless)
             self.queue.append_n([b for b in freed if self._is_worth_keeping(b)])
         else:
             self.queue.append_n(freed)

@@ -15,7 +15,7 @@ from poolproof.bugs.clean_queue import CleanQueue
 from poolproof.bugs.manager_index_bugs import HeadGoesFirst
 from poolproof.bugs.manager_reference_bugs import ForkTakesNoReference
 from poolproof.bugs.oddities import MergingPool
-from poolproof.bugs.specimen import ManagerSection, Section
+from poolproof.bugs.specimen import ManagerSection, Section, caches_what_is_free
 from poolproof.contract.content import Key
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
@@ -319,6 +319,7 @@ class SwapsInToOldPlaces(CleanSwappingManager):
 @plant_in_manager(
     "L26", "a cached block that nobody holds is shown as not cached",
     thread="", invariants=("I4",), severity=Severity.LOST_HIT,
+    is_bug_under=caches_what_is_free,
 )  # fmt: skip
 class FreeBlocksShownAsGone(CleanManager):
     """A router sends the next request elsewhere, though it would hit here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from poolproof.bugs.clean_manager import CleanManager, CleanSequence, Copies
-from poolproof.bugs.specimen import ManagerSection
+from poolproof.bugs.specimen import ManagerSection, caches_what_is_free
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.violation import Severity
 
@@ -45,7 +45,9 @@ class TouchBeforeCheck(CleanManager):
 @plant(
     "E8-manager", "the references of a refused admission are given back at the tail of the queue",
     thread="inference-sim#354", invariants=("ATOM",), severity=Severity.ORDER,
-    is_bug_under=lambda p: _has_cache(p) and p.eviction in ("lru", "unhashed-first"),
+    is_bug_under=lambda p: (
+        caches_what_is_free(p) and _has_cache(p) and p.eviction not in ("lifo", "unspecified")
+    ),
 )  # fmt: skip
 class UndoReordersQueue(CleanManager):
     """Counts are right again, the eviction order is not."""
@@ -61,8 +63,8 @@ class UndoReordersQueue(CleanManager):
 @plant(
     "B2", "hits that wait in the free queue are counted as free and as theirs",
     thread="vllm#11565", also=("ATOM#902 (B4)", "vllm#6849 (B9)"), invariants=("CRASH",),
-    severity=Severity.CRASH, silent=False, is_bug_under=_has_cache,
-
+    severity=Severity.CRASH, silent=False,
+    is_bug_under=lambda p: _has_cache(p) and caches_what_is_free(p),
 )  # fmt: skip
 class HitsCountedTwice(CleanManager):
     """Granted, and then there are too few blocks."""
@@ -183,7 +185,8 @@ class SizedWithoutLookahead(CleanManager):
 @plant(
     "B21-single", "new blocks are taken before the hits leave the free queue",
     thread="vllm#44409", invariants=("I2", "OWN", "I1", "DATA", "CRASH"),
-    severity=Severity.WRONG_DATA_OF_ANOTHER, is_bug_under=_has_cache,
+    severity=Severity.WRONG_DATA_OF_ANOTHER,
+    is_bug_under=lambda p: _has_cache(p) and caches_what_is_free(p),
 )  # fmt: skip
 class AllocatesBeforeTouch(CleanManager):
     """A hit is handed out as a fresh block of the same table."""

@@ -19,7 +19,7 @@ from poolproof.bugs.prefix_index_bugs import (
     StaleBlockHash,
     StaleIndexEntry,
 )
-from poolproof.bugs.specimen import ManagerSection
+from poolproof.bugs.specimen import ManagerSection, caches_what_is_free
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.violation import Severity
 
@@ -257,7 +257,8 @@ class PublishesTooEarly(CleanManager):
 @plant(
     "D14", "an abort leaves a prefix in the index that was never computed",
     thread="text-generation-inference#2489", invariants=("IDX", "DATA"),
-    severity=Severity.WRONG_DATA_OF_ANOTHER, is_bug_under=_has_cache,
+    severity=Severity.WRONG_DATA_OF_ANOTHER,
+    is_bug_under=lambda p: _has_cache(p) and caches_what_is_free(p),
 )  # fmt: skip
 class AbortPublishes(CleanManager):
     """The end of a request caches its tokens, whatever became of them."""
@@ -341,7 +342,8 @@ class ResetsWhileRunning(CleanManager):
 @plant(
     "J9-manager", "a reset forgets the index and not the blocks",
     thread="kvcached#363", invariants=("IDX", "CRASH"), severity=Severity.WRONG_DATA_OF_ANOTHER,
-    verbs=("reset",), is_bug_under=_has_cache,
+    verbs=("reset",),
+    is_bug_under=lambda p: _has_cache(p) and caches_what_is_free(p),
 )  # fmt: skip
 class ResetsHalf(CleanManager):
     """Blocks go on carrying keys that nobody finds."""

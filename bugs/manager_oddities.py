@@ -20,6 +20,7 @@ from poolproof.bugs.clean_manager import (
     extra_keys_within,
 )
 from poolproof.bugs.clean_nano import CleanNanoManager
+from poolproof.contract.content import Key
 
 __all__ = ["MANAGER_ODDITIES", "ContentCheckedManager", "ReportingManager"]
 
@@ -139,6 +140,118 @@ class EarlyPublisher(CleanManager):
     """Keys are found from the moment that the blocks are taken, also in the same step."""
 
     profile: ClassVar[dict[str, Any]] = {"publishes": "scheduled", "same_step_hit": "allowed"}
+
+
+class RewritingManager(CleanManager):
+    """Of a prompt that is cached to its end the last token is computed again, in its old place."""
+
+    profile: ClassVar[dict[str, Any]] = {}
+
+    def _most_cached(self, sequence: CleanSequence) -> int:
+        return len(sequence.tokens)
+
+    def _plan(self, sequence: CleanSequence, cached: int, num_tokens: int | None) -> None:
+        super()._plan(sequence, min(cached, len(sequence.tokens) - 1), num_tokens)
+
+    def _admit(self, sequence: CleanSequence, num_tokens: int | None) -> int | str:
+        answer = super()._admit(sequence, num_tokens)
+        return answer if isinstance(answer, str) else sequence.num_computed
+
+    def _enter(self, sequence: CleanSequence) -> None:
+        sequence.num_published = len(sequence.table)
+        sequence.num_offered = sequence.num_computed
+        # From behind the hits on: the block that is written anew stays shared.
+        self._grow(sequence, len(sequence.table) * self.block_size)
+        self.sequences[sequence.seq_id] = sequence
+        self._publish_scheduled(sequence)
+
+    def lookup_prefix(self, tokens: list[int], *, extra_keys: tuple[Any, ...] | None = None) -> int:
+        return min(super().lookup_prefix(tokens, extra_keys=extra_keys), len(tokens) - 1)
+
+
+class RegainingManager(CleanManager):
+    """A block that was taken and given back before anything was written is found as before."""
+
+    profile: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.former_keys: dict[int, Key] = {}
+
+    def _grow(self, sequence: CleanSequence, first_new: int) -> Copies:
+        keys = {block: self.pool.block_hash(block) for block in self.pool.free_order()}
+        before = len(sequence.table)
+        copies = super()._grow(sequence, first_new)
+        for block in sequence.table[before:]:
+            key = keys[block]
+            if key is not None:
+                self.former_keys[block] = key
+        return copies
+
+    def step(self, batch: list[tuple[int, int]]) -> None:
+        for seq_id, _ in batch:
+            self._written(self.sequences[seq_id])
+        super().step(batch)
+
+    def loaded(self, seq_id: int) -> None:
+        self._written(self.sequences[seq_id])
+        super().loaded(seq_id)
+
+    def _written(self, sequence: CleanSequence) -> None:
+        """What the blocks held is gone, as far as anybody knows."""
+        for block in sequence.table:
+            self.former_keys.pop(block, None)
+
+    def _free(self, blocks: Sequence[int]) -> None:
+        for block in blocks:
+            key = self.former_keys.pop(block, None)
+            if key is not None and self.pool.ref_count(block) == 1:
+                self.pool.cache([block], [key])
+        super()._free(blocks)
+
+
+class LatePublisher(CleanManager):
+    """Keys are found once the sequence that computed their blocks has ended."""
+
+    profile: ClassVar[dict[str, Any]] = {"hits": "sound"}
+
+    def _publish(self, sequence: CleanSequence) -> None:
+        """Not yet."""
+
+    def _release(self, sequence: CleanSequence) -> None:
+        if sequence.place == "device" and not sequence.loading:
+            super()._publish(sequence)
+        super()._release(sequence)
+
+
+class EarlyShower(CleanManager):
+    """Full blocks are shown as cached from the moment they are taken, and found once computed."""
+
+    profile: ClassVar[dict[str, Any]] = {}
+
+    def is_cached(self, block_id: int) -> bool:
+        is_full = any(
+            block_id in sequence.table[: len(sequence.tokens) // self.block_size]
+            for sequence in self.sequences.values()
+        )
+        return (is_full and self.enable_caching) or super().is_cached(block_id)
+
+
+class StepEndSlider(CleanWindowManager):
+    """What no later token reads is given back at the end of a step, not when more is taken."""
+
+    profile: ClassVar[dict[str, Any]] = {"null_block": 0, "groups": [SLIDING]}
+
+    def step(self, batch: list[tuple[int, int]]) -> None:
+        super().step(batch)
+        for seq_id, _ in batch:
+            self._slide(self.sequences[seq_id])
+
+
+class QuietMerger(MergingManager):
+    """Duplicates are merged, and the profile does not say so."""
+
+    profile: ClassVar[dict[str, Any]] = {"duplicates": "first"}
 
 
 class CachelessManager(CleanManager):
@@ -334,6 +447,12 @@ MANAGER_ODDITIES: tuple[type, ...] = (
     ReservingManager,
     WatchfulManager,
     EarlyPublisher,
+    RewritingManager,
+    RegainingManager,
+    LatePublisher,
+    EarlyShower,
+    StepEndSlider,
+    QuietMerger,
     CachelessManager,
     ShyManager,
     EagerForker,

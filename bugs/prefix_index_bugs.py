@@ -11,7 +11,7 @@ from typing import Any
 
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_queue import CleanQueue, Node
-from poolproof.bugs.specimen import Section
+from poolproof.bugs.specimen import Section, caches_what_is_free
 from poolproof.contract.content import Key
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity
@@ -81,6 +81,7 @@ class RevivalLosesHash(CleanPool):
 @plant(
     "D4", "an allocation takes a cached block and leaves hash and index as they were",
     thread="vllm#4764", invariants=("IDX",), severity=Severity.WRONG_DATA_OF_ANOTHER,
+    is_bug_under=caches_what_is_free,
 )  # fmt: skip
 class RecycledWithItsHash(CleanPool):
     """A hit returns a block that is being written by its new owner."""
@@ -174,6 +175,7 @@ class NullBlockCached(CleanPool):
 @plant(
     "J9", "reset clears the index and leaves the blocks' own hashes",
     thread="kvcached#363", invariants=("IDX", "CRASH"), severity=Severity.LOST_HIT,
+    is_bug_under=caches_what_is_free,
 )  # fmt: skip
 class ResetKeepsHashes(CleanPool):
     """Caching such a block again looks like a repetition and is skipped."""
@@ -185,6 +187,7 @@ class ResetKeepsHashes(CleanPool):
 @plant(
     "J9b", "reset clears the blocks' hashes and leaves the index",
     thread="kvcached#363", invariants=("IDX",), severity=Severity.WRONG_DATA_OF_ANOTHER,
+    is_bug_under=caches_what_is_free,
 )  # fmt: skip
 class ResetKeepsIndex(CleanPool):
     """Hits go on after the reset, on KV of old weights."""
@@ -212,6 +215,7 @@ def _keeps_an_order(profile: Profile) -> bool:
     "A15", "reset queues blocks that are queued already",
     thread="LMCache#993", invariants=("I1", "OWN", "LINK"),
     severity=Severity.WRONG_DATA_OF_ANOTHER,
+    is_bug_under=caches_what_is_free,
 )  # fmt: skip
 class ResetQueuesAgain(CleanPool):
     """`clear` frees every entry of the index, also those that eviction order already holds."""
@@ -249,7 +253,7 @@ class FifoForLifo(CleanPool):
     "E4", "blocks without a hash wait behind cached ones",
     thread="vllm#42656", invariants=("ORD",), severity=Severity.ORDER,
     profile=Profile(eviction="unhashed-first"),
-    is_bug_under=lambda profile: profile.eviction == "unhashed-first",
+    is_bug_under=lambda profile: profile.eviction in ("unhashed-first", "unhashed-lifo"),
 )  # fmt: skip
 class AppendsAll(CleanPool):
     """Real entries of the cache are evicted while worthless blocks are free."""
@@ -281,7 +285,9 @@ class OldPlaces(CleanQueue):
 @plant(
     "E7", "a hit does not move a block: it goes back to its old place in the order",
     thread="FlexKV#195", invariants=("ORD",), severity=Severity.ORDER,
-    is_bug_under=lambda profile: profile.eviction in ("lru", "unhashed-first"),
+    is_bug_under=lambda p: (
+        caches_what_is_free(p) and p.eviction in ("lru", "unhashed-first", "unhashed-lifo")
+    ),
 )  # fmt: skip
 class HitDoesNotPromote(CleanPool):
     """What was used a moment ago is evicted as if it had not been."""
@@ -308,7 +314,9 @@ class EvictsEverything(CleanPool):
     "E13", "a duplicate without an index entry waits among the cached blocks",
     thread="TensorRT-LLM#11685", invariants=("ORD",), severity=Severity.ORDER,
     profile=Profile(eviction="unhashed-first", duplicates="first"),
-    is_bug_under=lambda p: p.eviction == "unhashed-first" and p.duplicates != "kept",
+    is_bug_under=lambda p: (
+        p.eviction in ("unhashed-first", "unhashed-lifo") and p.duplicates != "kept"
+    ),
 )  # fmt: skip
 class UselessBlocksKept(CleanPool):
     """Whoever was given to `cache` counts as cached, also the loser of two duplicates."""
@@ -347,7 +355,9 @@ class EvictsOneMore(CleanPool):
 @plant(
     "E11", "what can be evicted is counted up by keys and down by blocks",
     thread="sglang#10637", invariants=("OWN",), severity=Severity.FALSE_REFUSAL,
-    is_bug_under=lambda profile: profile.duplicates == "kept",
+    is_bug_under=lambda profile: (
+        caches_what_is_free(profile) and profile.duplicates == "kept"
+    ),
 )  # fmt: skip
 class SizesFromDifferentFields(CleanPool):
     """The counter drifts away from the queue, by one at each duplicate that is freed."""

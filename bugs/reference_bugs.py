@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_queue import CleanQueue, Node
-from poolproof.bugs.specimen import Section
+from poolproof.bugs.specimen import Section, caches_what_is_free, repeats_in_free
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity
 
@@ -28,6 +28,7 @@ def _defines_misuse(profile: Profile) -> bool:
 @plant(
     "A1", "free counts down in one loop and queues in a second",
     thread="vllm#42571", invariants=("I1", "OWN"), severity=Severity.WRONG_DATA_OF_ANOTHER,
+    is_bug_under=repeats_in_free,
 )  # fmt: skip
 class TwoLoopFree(CleanPool):
     """A block that stands twice in the list has count 0 at both of its entries."""
@@ -52,6 +53,7 @@ class NoReferenceOnAllocate(CleanPool):
 @plant(
     "A8", "touch counts every entry, free counts every block once",
     thread="vllm#3347", invariants=("I1", "OWN"), severity=Severity.LEAK,
+    is_bug_under=repeats_in_free,
 )  # fmt: skip
 class FreeOverASet(CleanPool):
     """A table that names a block several times never gives all of its references back."""
@@ -140,7 +142,7 @@ class LastBlockNotTouched(CleanPool):
 
 
 def _null_in_lists(profile: Profile) -> bool:
-    return profile.null_block is not None and profile.null_in_lists == "ignored"
+    return profile.null_block is not None and profile.null_in_lists != "misuse"
 
 
 @plant(
@@ -195,6 +197,7 @@ class PoolWithStaleLinks(CleanPool):
 @plant(
     "A12", "touch leaves the block in the free queue",
     thread="TensorRT-LLM#12667", invariants=("I1",), severity=Severity.WRONG_DATA_OF_ANOTHER,
+    is_bug_under=caches_what_is_free,
 )  # fmt: skip
 class TouchWithoutUnlink(CleanPool):
     """A block with an owner stays queued, and the next allocation hands it out again."""

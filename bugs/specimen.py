@@ -24,7 +24,14 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Severity
 
-__all__ = ["ManagerSection", "ManagerSpecimen", "Section", "Specimen"]
+__all__ = [
+    "ManagerSection",
+    "ManagerSpecimen",
+    "Section",
+    "Specimen",
+    "caches_what_is_free",
+    "repeats_in_free",
+]
 
 
 Base = type[CleanPool] | type[CleanQueue] | type[CleanIndex]
@@ -35,6 +42,16 @@ Planted = TypeVar("Planted", bound=Base)
 def always(_profile: Profile) -> bool:
     """The bug is one under every profile."""
     return True
+
+
+def caches_what_is_free(profile: Profile) -> bool:
+    """The bug needs a cached block that nobody holds."""
+    return profile.retention != "while-held"
+
+
+def repeats_in_free(profile: Profile) -> bool:
+    """The bug needs a block that stands twice in one `free`."""
+    return profile.repeats_in_free == "allowed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from poolproof.certification.certificate import Certificate, CertificateError, F
 from poolproof.certification.finding import Identity
 from poolproof.certification.kernel_certificate import FORMAT as KERNEL_FORMAT
 from poolproof.contract.errors import PoolproofError
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.kernels.findings import KernelFinding
@@ -47,7 +48,9 @@ class Baseline:
 
     def accepts(self, target: str, identity: Identity, promises: Profile | None = None) -> bool:
         """Whether `target` had this form of a finding before."""
-        return target == self.target and promises in self.forms.get(identity, ())
+        return target == self.target and any(
+            known.covers(identity) and promises in under for known, under in self.forms.items()
+        )
 
     def notes(self, target: str) -> tuple[str, ...]:
         """What to say if the baseline does not fit the run."""
@@ -113,5 +116,9 @@ def baseline_of(certificate: Certificate, *, renamed: bool = False) -> Baseline:
 
 
 def promises_of(finding: Finding) -> Profile:
-    """The profile that the finding was judged under; assumed rows count as declared."""
-    return replace(finding.trace.profile, assumed=())
+    """The profile that the finding was judged under; assumed rows count as declared.
+
+    What an index is judged by is no promise: one finding is the same under both values.
+    """
+    profile = replace(finding.trace.profile, assumed=())
+    return replace(profile, index="exact") if isinstance(profile, ManagerProfile) else profile

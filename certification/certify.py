@@ -32,6 +32,7 @@ from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.ruler import check_ruler
 from poolproof.certification.run_kinds import POOL, Chunk, RunKind, manager_kind
+from poolproof.contract.profile_costs import alternatives, with_changes
 from poolproof.contract.target import CONTRACT_VERSION
 from poolproof.contract.trace import Trace
 from poolproof.harness.extent import Extent
@@ -264,13 +265,11 @@ class _Certification:
         layout = next((f.trace.options.get("layout") for f in findings), None)
         kind = POOL if layout is None else manager_kind(str(layout))
         profile = getattr(about.layout_of_kind(kind), "profile", about.profile)
-        for eviction in ("lru", "unhashed-first", "lifo", "unspecified"):
-            if eviction == profile.eviction:
-                continue
-            other = replace(profile, eviction=eviction)
-            self._progress.begin(f"trying eviction={eviction}")
+        for change in alternatives(profile, ("eviction",)):
+            other = with_changes(profile, (change,))
+            self._progress.begin(f"trying {change}")
             if not any(result.num_failing_runs for result in driving.chunks(kind, 3, other)):
-                return f"eviction={eviction}"
+                return str(change)
         return None
 
     def _harden(self, about: Description, driving: Driving) -> FindingCollector:

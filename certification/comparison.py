@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from poolproof.certification.description import Description, describe
 from poolproof.certification.driving import Driving, kinds_of, value_of
@@ -18,6 +18,7 @@ from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import RunKind
 from poolproof.contract.profile import Profile
+from poolproof.contract.profile_costs import alternatives, with_changes
 from poolproof.harness.isolation import Executor, ImporterError, Isolation
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.paired import paired_target
@@ -29,12 +30,8 @@ R = TypeVar("R")
 
 _CHUNKS_ALONE = 4
 
-_ALTERNATIVES = {
-    "eviction": ("lru", "unhashed-first", "lifo", "unspecified"),
-    "duplicates": ("kept", "first", "last"),
-    "retention": ("exact", "may-drop"),
-    "misuse": ("raises", "ignores", "undefined"),
-}
+_ROWS = ("eviction", "duplicates", "retention", "misuse")
+"""The rows in which a target may behave as another profile says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +156,10 @@ def _behaves_as(
         about = value_of(executor, describe, None)
         driving = Driving(executor, about, options, progress)
         kinds = kinds_of(about, options)
-        for row, values in _ALTERNATIVES.items():
-            for value in values:
-                if value == getattr(profile, row):
-                    continue
-                progress.begin(f"trying {row}={value}")
-                changed: dict[str, Any] = {row: value}
-                if _first_broken(driving, kinds, replace(profile, **changed)) is None:
-                    return f"{row}={value}"
+        for change in alternatives(profile, _ROWS):
+            progress.begin(f"trying {change}")
+            if _first_broken(driving, kinds, with_changes(profile, (change,))) is None:
+                return str(change)
         return None
 
     return _isolated(load, options, job)

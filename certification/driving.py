@@ -174,9 +174,10 @@ class Driving:
         """The results of `count` chunks in order; a lost worker becomes a failing run."""
         seed = self._options.seed
         firsts = range(0, count * RUNS_PER_CHUNK, RUNS_PER_CHUNK)
-        return self._run([Chunk(kind, seed, first, RUNS_PER_CHUNK, profile) for first in firsts])
+        return self.run([Chunk(kind, seed, first, RUNS_PER_CHUNK, profile) for first in firsts])
 
-    def _run(self, arguments: Sequence[Chunk]) -> Iterator[ChunkResult]:
+    def run(self, arguments: Sequence[Chunk]) -> Iterator[ChunkResult]:
+        """The results of these chunks in order; a lost worker becomes a failing run."""
         for chunk, ended in zip(arguments, self._executor.map(run_chunk, arguments), strict=True):
             outcome = raise_if_ours(ended)
             if isinstance(outcome, Finished):
@@ -277,7 +278,7 @@ class Driving:
         began = time.monotonic()
         total = Tally(self._options.accepted)
         left = len(chunks)
-        for result in self._run(chunks):
+        for result in self.run(chunks):
             self._progress.advance(result.num_steps)
             total.add(result)
             left -= 1

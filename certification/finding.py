@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from poolproof.certification.consequence import Consequence
 from poolproof.certification.json_fields import FieldError, Fields
 from poolproof.contract.trace import Trace, TraceError
 from poolproof.contract.violation import Severity, Violation
@@ -39,10 +40,21 @@ class PublicBug:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a finding is recognised again: by its name and its kind of failure."""
+    """How a finding is recognised again: by its name, its kind of failure, and what was shown.
+
+    `kind` has the severity that the broken invariant fears, `shown` the one that a consequence
+    showed; None where nobody looked, and then it is taken for what is feared.
+    """
 
     fingerprint: str
     kind: FailureKind
+    shown: Severity | None = None
+
+    def covers(self, other: Identity) -> bool:
+        """Whether the other is the same and was shown to be no worse."""
+        worst, its_worst = (one.shown or one.kind.severity for one in (self, other))
+        is_same = (self.fingerprint, self.kind) == (other.fingerprint, other.kind)
+        return is_same and its_worst.rank >= worst.rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +64,9 @@ class Finding:
     `fingerprint` is "f-" and 8 hexadecimal digits. `trace` is minimised and ends in `violation`;
     `first_seen_steps` counts the commands before it was minimised, `runs_seen` the runs that
     showed it, `stages` names the stages that did. `shortest_known` says how short the trace is
-    known to be; `ruled_out` names the legal look-alikes that it is not. `forms` have no forms of
-    their own, and none is worse than the finding.
+    known to be; `ruled_out` names the legal look-alikes that it is not. `consequence` is what a
+    manager's finding leads to, if wrong data was feared. `forms` have no forms of their own, and
+    none is worse than the finding.
     """
 
     fingerprint: str
@@ -67,6 +80,7 @@ class Finding:
     ruled_out: tuple[str, ...] = ()
     status: FindingStatus = FindingStatus.NEW
     remark: str = ""
+    consequence: Consequence | None = None
     forms: tuple[Finding, ...] = ()
 
     @property
@@ -77,7 +91,8 @@ class Finding:
     @property
     def identity(self) -> Identity:
         """How it is recognised again."""
-        return Identity(self.fingerprint, self.kind)
+        shown = None if self.consequence is None else self.consequence.severity
+        return Identity(self.fingerprint, self.kind, shown)
 
     @property
     def identities(self) -> frozenset[Identity]:
@@ -85,9 +100,14 @@ class Finding:
         return frozenset(form.identity for form in self.each_form)
 
     @property
+    def severity(self) -> Severity:
+        """How bad it was shown to be, or where nobody looked, what the broken invariant fears."""
+        return self.violation.severity if self.consequence is None else self.consequence.severity
+
+    @property
     def severities(self) -> frozenset[Severity]:
         """How bad it is in each of its forms."""
-        return frozenset(form.violation.severity for form in self.each_form)
+        return frozenset(form.severity for form in self.each_form)
 
     @property
     def each_form(self) -> tuple[Finding, ...]:
@@ -110,7 +130,7 @@ class Finding:
             "fingerprint": self.fingerprint,
             "status": self.status.value,
             "invariant": self.violation.invariant,
-            "severity": self.violation.severity.value,
+            "severity": self.severity.value,
             "operation": self.kind.operation,
             "misuse": None if self.kind.misuse is None else str(self.kind.misuse),
             "sentence": self.violation.sentence,
@@ -123,6 +143,7 @@ class Finding:
             "similar": [[s.specimen_id, s.thread] for s in self.similar],
             "ruled_out": list(self.ruled_out),
             "remark": self.remark,
+            "consequence": None if self.consequence is None else self.consequence.to_json(),
             "trace": [json.loads(line) for line in self.whole_trace().lines()],
             "forms": [form.to_json() for form in self.forms],
         }
@@ -160,9 +181,17 @@ class Finding:
             ruled_out=read.texts("ruled_out"),
             status=read.one_of("status", FindingStatus),
             remark=read.text("remark"),
+            consequence=_consequence(read, what),
             # Certificates of version 1 list every form as a finding of its own.
             forms=_forms(read.items("forms"), what) if read.has("forms") else (),
         )
+
+
+def _consequence(read: Fields, what: str) -> Consequence | None:
+    """What was looked for; older certificates say nothing of it. Raises FieldError."""
+    if not read.has("consequence"):
+        return None
+    return Consequence.from_json(read.mapping("consequence"), what)
 
 
 def _forms(values: list[Any], what: str) -> tuple[Finding, ...]:

@@ -22,8 +22,17 @@ from typing import Any, Protocol, TypeVar
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.bugs.specimen import ManagerSpecimen, Specimen
+from poolproof.certification.consequence import (
+    Consequence,
+    ReadSearch,
+    consequence_of,
+    fears_wrong_data,
+    read_name,
+    search_read,
+    shorten_read,
+)
 from poolproof.certification.finding import Finding, PublicBug
-from poolproof.certification.finding_groups import grouped
+from poolproof.certification.finding_groups import are_one_bug, grouped
 from poolproof.certification.jobs import (
     Shrink,
     make_for,
@@ -252,7 +261,7 @@ class FindingCollector:
         if fingerprint in self._findings:
             self._seen_again(fingerprint, stage, runs_seen)
             return
-        self._findings[fingerprint] = Finding(
+        finding = Finding(
             fingerprint=fingerprint,
             violation=minimal.violation,
             trace=self._finished(self._watched(minimal), fingerprint),
@@ -264,6 +273,8 @@ class FindingCollector:
             ruled_out=_ruled_out(minimal),
             remark=_remark(minimal) or self._about_hash_lengths(minimal),
         )
+        consequence = self._consequence(finding, minimal, trace)
+        self._findings[fingerprint] = replace(finding, consequence=consequence)
 
     def add_lost(self, stage: str, trace: Trace) -> None:
         """Add a trace that cost its worker and has been minimised as far as is affordable."""
@@ -298,6 +309,24 @@ class FindingCollector:
             return trace
         outcome = self._run(watch_trace, trace)
         return replace(trace, shown=outcome.value.shown) if isinstance(outcome, Finished) else trace
+
+    def _consequence(self, finding: Finding, minimal: Trace, found: Trace) -> Consequence | None:
+        """What a manager's finding leads to; None for what fears no wrong data, or is its read."""
+        if not (minimal.level.has_sequences and fears_wrong_data(minimal)):
+            return None
+        is_further = any(are_one_bug(finding, other) for other in self._findings.values())
+        task = ReadSearch(minimal, found, is_further)
+        consequence = consequence_of(task, self._run(search_read, task))
+        if consequence.trace is None:
+            return consequence
+        shorter = self._run(shorten_read, (minimal, consequence.trace))
+        trace = shorter.value if isinstance(shorter, Finished) else consequence.trace
+        assert trace.violation is not None
+        return replace(
+            consequence,
+            severity=trace.violation.severity,
+            trace=self._finished(trace, read_name(finding.fingerprint)),
+        )
 
     def _minimised(self, trace: Trace) -> Trace:
         outcome = self._run(shrink_trace, Shrink(trace))

@@ -15,7 +15,7 @@ from poolproof.certification.finding import Finding
 from poolproof.contract.violation import Severity
 from poolproof.fuzz.symptom import shape_of, sort_of_operation
 
-__all__ = ["grouped", "worst_first"]
+__all__ = ["are_one_bug", "grouped", "worst_first"]
 
 _QUEUE_SORTS = {
     "append": "joins the queue",
@@ -35,8 +35,7 @@ _OF_THE_INDEX = frozenset({"IDX", "DATA", "I4"})
 def worst_first(finding: Finding) -> tuple[bool, int, int, str]:
     """The place of a finding among others: misuse last, then by severity and length."""
     is_misuse = finding.violation.invariant == "MISUSE"
-    rank = finding.violation.severity.rank
-    return is_misuse, rank, finding.num_commands, finding.fingerprint
+    return is_misuse, finding.severity.rank, finding.num_commands, finding.fingerprint
 
 
 def grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -46,7 +45,7 @@ def grouped(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for finding in sorted(alone, key=worst_first):
         apart, joined = [], [finding]
         for group in groups:
-            if any(_are_one_bug(finding, other) for other in group):
+            if any(are_one_bug(finding, other) for other in group):
                 joined = [*group, *joined]
             else:
                 apart.append(group)
@@ -59,7 +58,8 @@ def _with_forms(group: Sequence[Finding]) -> Finding:
     return replace(group[0], forms=tuple(group[1:]))
 
 
-def _are_one_bug(one: Finding, other: Finding) -> bool:
+def are_one_bug(one: Finding, other: Finding) -> bool:
+    """Whether one fix would probably repair both."""
     if one.level != other.level:
         return False
     first, second = one.kind, other.kind

@@ -57,7 +57,7 @@ __all__ = [
 ENTRIES_FILE = "known.toml"
 """Beside the traces of a run: the entries that would accept what failed it."""
 
-_OF_A_FORM = ("fingerprint", "invariant", "severity", "operation", "misuse")
+_OF_A_FORM = ("fingerprint", "invariant", "severity", "operation", "misuse", "shown")
 _OF_AN_ENTRY = (*_OF_A_FORM, "link", "reason", "until", "target", "forms")
 _MUST_AGREE = ("invariant", "severity", "operation")
 
@@ -75,6 +75,10 @@ class KnownFinding:
     reason: str
     until: dt.date
     target: str | None = None
+
+    def accepts(self, identity: Identity) -> bool:
+        """Whether one of its forms is this one, and was shown to be no better."""
+        return any(accepted.covers(identity) for accepted in self.accepted)
 
     @property
     def fingerprint(self) -> str:
@@ -158,6 +162,8 @@ def _identity_lines(identity: Identity) -> Iterator[str]:
     yield f"operation = {_quoted(kind.operation)}"
     if kind.misuse is not None:
         yield f"misuse = {_quoted(str(kind.misuse))}"
+    if identity.shown is not None:
+        yield f"shown = {_quoted(identity.shown.value)}"
 
 
 def _quoted(text: str) -> str:
@@ -213,7 +219,8 @@ def _identity(table: Mapping[str, Any], what: str) -> Identity:
             '"block not held: raised another error"'
         )
     kind = FailureKind(invariant, read.one_of("severity", Severity), read.text("operation"), misuse)
-    return Identity(fingerprint, kind)
+    shown = read.one_of("shown", Severity) if read.has("shown") else None
+    return Identity(fingerprint, kind, shown)
 
 
 def _misuse(read: Fields, what: str) -> MisuseFailure | None:

@@ -111,10 +111,10 @@ def judge_kernel(certificate: KernelCertificate, rules: Rules) -> KernelCertific
 def _status(rules: Rules, target: str, identity: Identity, *, is_old: bool) -> FindingStatus:
     """Whether one form of a finding is accepted; `is_old` says that the baseline has it."""
     known, expired = rules.known.valid_for(target), rules.known.expired_for(target)
-    if any(identity in entry.accepted for entry in known):
+    if any(entry.accepts(identity) for entry in known):
         return FindingStatus.KNOWN
     # Its entry has a last day; an older certificate does not postpone that.
-    is_over = any(identity in entry.accepted for entry in expired)
+    is_over = any(entry.accepts(identity) for entry in expired)
     return FindingStatus.BASELINE if is_old and not is_over else FindingStatus.NEW
 
 
@@ -122,7 +122,7 @@ def _concluded(certificate: AnyCertificate, rules: Rules, target: str) -> AnyCer
     """The certificate, whose findings have their status, with all that follows from these."""
     found = frozenset[Identity]().union(*(f.identities for f in certificate.findings))
     known = rules.known
-    fixed = (e.fingerprint for e in known.valid_for(target) if not found.intersection(e.accepted))
+    fixed = (e.fingerprint for e in known.valid_for(target) if not any(map(e.accepts, found)))
     judged = replace(
         certificate,
         # A run that could not see everything cannot say that something is gone.

@@ -7,24 +7,30 @@ values are errors. docs/managers.md has the table with what each value means.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile, ProfileError
 
-__all__ = ["FULL", "CacheGroup", "ManagerProfile"]
+__all__ = ["FULL", "CacheGroup", "ManagerProfile", "slots_ahead"]
 
 KINDS = ("full", "sliding", "chunked", "state")
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "publishes": ("computed", "scheduled", "prompts", "never"),
+    "publishes": ("computed", "scheduled", "prompts", "finish", "never"),
     "hits": ("exact", "sound"),
+    "index": ("content", "exact"),
     "full_hit": ("recompute-token", "allowed"),
     "reserves": ("scheduled", "sequence"),
     "admission": ("exact", "exact-at-admission", "sound"),
     "never": ("told", "untold"),
     "release_order": ("tail-first", "head-first", "unspecified"),
+    "uncached_order": ("same", "tail-first", "head-first", "unspecified"),
+    "group_order": ("first-to-last", "last-to-first", "unspecified"),
     "frees": ("at-once", "after-step"),
     "finish_again": ("ignored", "undefined"),
     "window_blocks": ("freed", "reused"),
@@ -36,6 +42,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _NUMBERS = (
     "watermark_blocks",
     "lookahead_tokens",
+    "generation_tokens",
     "proof_blocks",
     "host_blocks",
     "max_tokens",
@@ -80,14 +87,22 @@ FULL = (CacheGroup(),)
 class ManagerProfile(Profile):
     """One value for each row, those of `Profile` included.
 
+    A profile that is built from a target's mapping judges by content unless the mapping says
+    `index`; one that is written out in full, as our own are, is exact.
+
     publishes: when the key of a full block can be found. "computed": once the step that computed
         its tokens is over; "scheduled": as soon as space for its tokens is taken, so that whatever
         is scheduled is computed by the next step (what accepted drafts fill: when the next space
         is taken); "prompts": as "computed", but a token that was appended alone, as sampled ones
         are, waits until a step computes more than one or the sequence finishes with nothing left
-        to compute; "never": there is no prefix cache.
+        to compute; "finish": when the sequence gives its blocks back, because it ended, was aborted
+        or preempted, as far as it was computed; "never": there is no prefix cache.
     hits: "exact": the longest prefix that is in the index; "sound": whatever is reported is right,
         and may be less.
+    index: what decides whether a hit, a shared block or a shown key is right: "content", what is
+        read of it, so that keys may come early or late, a block may keep or regain its content,
+        be shared while it is written with what it holds, and slide out of a window at any time;
+        "exact", the keys that follow from the other rows.
     full_hit: "recompute-token": at least one token of a sequence is left to compute;
         "allowed": a whole prompt may be cached.
     reserves: what a sequence has blocks for: the tokens "scheduled" so far, or all of the
@@ -97,6 +112,10 @@ class ManagerProfile(Profile):
     never: whether a sequence that can never fit is told apart from one that has to wait.
     release_order: in which order a sequence's blocks go back; "tail-first": the last first;
         "head-first": the first first, which is right where the block freed last is used first.
+    uncached_order: the release order of a target that is built with `enable_caching=False`, where
+        it is not the "same".
+    group_order: in which order the groups give back what one command takes from a sequence:
+        "first-to-last" as `groups` lists them, or "last-to-first".
     frees: "at-once", or "after-step": what is given back is free once the next step is over.
     finish_again: whether ending a sequence a second time, or one that was never admitted, is
         ignored.
@@ -118,6 +137,8 @@ class ManagerProfile(Profile):
     collisions: "checked": a hit is compared by content; "trusted": the hash decides.
     watermark_blocks: how many blocks an admission has to leave free.
     lookahead_tokens: slots that are taken beyond the scheduled tokens.
+    generation_tokens: slots that an admission takes beyond the tokens that it is given, for the
+        whole generation; a fork's child and a sequence that was cut have no such slots.
     proof_blocks: how many cached blocks must follow a hit, which are computed again all the same.
     host_blocks: blocks in host memory for swapping.
     max_tokens: the width of a row: no sequence is given more tokens, drafts included, and beyond
@@ -130,11 +151,14 @@ class ManagerProfile(Profile):
 
     publishes: str = "computed"
     hits: str = "exact"
+    index: str = "exact"
     full_hit: str = "recompute-token"
     reserves: str = "scheduled"
     admission: str = "exact"
     never: str = "told"
     release_order: str = "tail-first"
+    uncached_order: str = "same"
+    group_order: str = "first-to-last"
     frees: str = "at-once"
     finish_again: str = "ignored"
     window_blocks: str = "freed"
@@ -144,12 +168,32 @@ class ManagerProfile(Profile):
     collisions: str = "checked"
     watermark_blocks: int = 0
     lookahead_tokens: int = 0
+    generation_tokens: int = 0
     proof_blocks: int = 0
     host_blocks: int = 0
     max_tokens: int = 0
     max_sequences: int = 0
     checkpoint_tokens: int = 0
     groups: tuple[CacheGroup, ...] = FULL
+
+    @classmethod
+    def choices(cls) -> Mapping[str, tuple[str, ...]]:
+        return {**Profile.choices(), **_CHOICES}
+
+    @classmethod
+    def from_mapping(cls, declared: Mapping[str, Any]) -> Self:
+        """The profile that a target declared. Raises ProfileError."""
+        profile = super(ManagerProfile, cls).from_mapping(declared)
+        return replace(profile, index="content") if "index" in profile.assumed else profile
+
+    @property
+    def by_content(self) -> bool:
+        """Whether what is read decides, and not which keys the other rows give."""
+        return self.index == "content"
+
+    def declares(self, row: str) -> bool:
+        """Whether the target said so itself, and the first value was not assumed."""
+        return row not in self.assumed
 
     @classmethod
     def check_value(cls, key: str, value: Any) -> Any:
@@ -185,6 +229,11 @@ class ManagerProfile(Profile):
         rows = Profile.to_json(self)
         rows["groups"] = [group.to_json() for group in self.groups]
         return rows
+
+
+def slots_ahead(profile: ManagerProfile) -> int:
+    """The most slots that an admitted sequence holds beyond its tokens."""
+    return max(profile.lookahead_tokens, profile.generation_tokens)
 
 
 def _groups(value: Any) -> tuple[CacheGroup, ...]:

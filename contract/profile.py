@@ -24,21 +24,25 @@ __all__ = [
     "USUAL_HASH_BYTES",
     "Profile",
     "ProfileError",
+    "joins_head",
 ]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "eviction": ("lru", "unhashed-first", "lifo", "unspecified"),
+    "eviction": ("lru", "unhashed-first", "unhashed-lifo", "lifo", "unspecified"),
     "duplicates": ("kept", "first", "last"),
     "recache": ("replace", "forbidden"),
-    "null_in_lists": ("misuse", "ignored"),
+    "null_in_lists": ("misuse", "ignored", "uncached"),
+    "repeats_in_free": ("allowed", "forbidden"),
     "keys": ("block", "partial"),
-    "retention": ("exact", "may-drop"),
+    "retention": ("exact", "may-drop", "while-held"),
     "events": ("none", "per-copy", "per-hash"),
     "misuse": ("raises", "ignores", "undefined"),
     "same_step_hit": ("forbidden", "allowed"),
     "hash_bytes": ("any",),
 }
 
+
+_UNHASHED_TO_HEAD = ("unhashed-first", "unhashed-lifo")
 
 USUAL_HASH_BYTES = 16
 """How long most hashes are that a pool is driven with which takes any length."""
@@ -50,6 +54,11 @@ a million blocks two have the same 64 bits with a chance of one in 37 million.""
 MOST_HASH_BYTES = 256
 """Four times the longest digest in use; traces write each hash out, two digits a byte. One byte is
 the least: that is 256 different hashes, and runs that want more do with those."""
+
+
+def joins_head(eviction: str, has_hash: bool) -> bool:
+    """Whether a block that becomes free is put at the head of the queue, not at its tail."""
+    return eviction == "lifo" or (eviction in _UNHASHED_TO_HEAD and not has_hash)
 
 
 class ProfileError(PoolproofError, ValueError):
@@ -70,6 +79,7 @@ class Profile:
     duplicates: str = "kept"
     recache: str = "replace"
     null_in_lists: str = "misuse"
+    repeats_in_free: str = "allowed"
     keys: str | int = "block"
     retention: str = "exact"
     events: str = "none"
@@ -95,6 +105,11 @@ class Profile:
             rows[key] = cls.check_value(key, value)
         missing = tuple(key for key in known if key not in declared)
         return cls(**rows, assumed=missing)
+
+    @classmethod
+    def choices(cls) -> Mapping[str, tuple[str, ...]]:
+        """The words that each row can have; rows that only have numbers are not there."""
+        return _CHOICES
 
     @classmethod
     def check_value(cls, key: str, value: Any) -> Any:

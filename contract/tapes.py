@@ -77,7 +77,7 @@ def is_predictable(profile: Profile, can: Capabilities) -> bool:
     return (
         can.level is Level.POOL
         and profile.eviction != "unspecified"
-        and profile.retention == "exact"
+        and profile.retention != "may-drop"
         and "acquire" not in can.verbs
         and {"touch", "lookup"} <= can.verbs
     )

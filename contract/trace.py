@@ -170,7 +170,7 @@ def _header(name: str, record: dict[str, Any]) -> Trace:
         )
     try:
         level = _level(name, record["level"])
-        profile: Profile = level.profile_class.from_mapping(record["profile"])
+        profile: Profile = level.profile_class.from_mapping(_every_row(level, record["profile"]))
         assumed = record.get("assumed", [])
         num_blocks = record["num_blocks"]
         target, options = record["target"], record.get("options", {})
@@ -202,6 +202,12 @@ def _header(name: str, record: dict[str, Any]) -> Trace:
         target, level, replace(profile, assumed=tuple(assumed)), num_blocks, caching, (),
         target_version=record.get("target_version"), options=options,
     )  # fmt: skip
+
+
+def _every_row(level: Level, rows: Any) -> Any:
+    """The rows of a header; one from before managers were judged by content was exact."""
+    is_old = level is Level.MANAGER and isinstance(rows, dict) and "index" not in rows
+    return {**rows, "index": "exact"} if is_old else rows
 
 
 def _level(name: str, given: Any) -> Level:

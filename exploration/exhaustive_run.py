@@ -97,6 +97,8 @@ def why_not(profile: Profile, can: Capabilities, num_blocks: int) -> str | None:
         return "the target has no touch(), so references cannot be taken one by one"
     if profile.retention == "may-drop":
         return "retention=may-drop: a state has no one successor when entries vanish at any time"
+    if profile.retention == "while-held":
+        return "retention=while-held: the states that are listed have free blocks with hashes"
     if profile.null_block is not None and profile.null_block > num_blocks:
         return f"null_block={profile.null_block} does not exist in a pool of {num_blocks + 1}"
     return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from poolproof.contract.content import Key
 from poolproof.contract.observation import Neighbours
-from poolproof.contract.profile import Profile
+from poolproof.contract.profile import Profile, joins_head
 from poolproof.contract.target import Capabilities, capabilities_of
 from poolproof.exploration.representative import Representative
 from poolproof.exploration.scope import Scope
@@ -36,7 +36,8 @@ class FastCheck:
         self._make = make
         self._scope = scope
         self._null = profile.null_block
-        self._null_is_ignored = profile.null_in_lists == "ignored"
+        self._null_is_listed = profile.null_in_lists != "misuse"
+        self._null_is_cached = profile.null_in_lists == "ignored"
         self._can: Capabilities | None = None
         self._all = range(self.num_blocks)
         self._one_copy = profile.events == "per-hash"
@@ -140,12 +141,13 @@ class FastCheck:
         unhashed = state.first_unhashed()
         if unhashed is not None:
             target.evict([unhashed])
-        if self._null is not None and self._null_is_ignored:
+        if self._null is not None and self._null_is_listed:
             target.touch([self._null])
             target.free([self._null])
-            for key in self._keys:
+            keys = self._keys if self._null_is_cached else ()
+            for key in keys:
                 target.cache([self._null], [key])
-            self.num_commands += 2 + len(self._keys)
+            self.num_commands += 2 + len(keys)
         self.num_commands += 1 + bool(state.references) + (unhashed is not None)
         return self._shows(self._counts, self._order, self._hashes)
 
@@ -229,8 +231,7 @@ class FastCheck:
         return True
 
     def _joined(self, block: int, own: Key | None) -> list[int]:
-        eviction = self._scope.eviction
-        if eviction == "lifo" or (eviction == "unhashed-first" and own is None):
+        if joins_head(self._scope.eviction, own is not None):
             return [block, *self._order]
         return [*self._order, block]
 

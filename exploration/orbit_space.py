@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from itertools import groupby, permutations
 from math import factorial
 
+from poolproof.contract.profile import joins_head
 from poolproof.exploration.scope import ALL_VERBS, Scope
 
 __all__ = ["OrbitSpace", "Transition"]
@@ -136,7 +137,7 @@ class OrbitSpace:
         if references > 1:
             found.append((FREE, _smallest(queue, rest + codes[code - radix], tables)))
         else:
-            to_head = scope.eviction == "lifo" or (scope.eviction == "unhashed-first" and not label)
+            to_head = joins_head(scope.eviction, bool(label))
             joined = codes[label] + queue if to_head else queue + codes[label]
             found.append((FREE, self.canonical(joined, rest)))
         if label and self._can_evict:

@@ -14,7 +14,7 @@ from random import Random
 
 from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Touch
 from poolproof.contract.content import Key
-from poolproof.contract.profile import USUAL_HASH_BYTES
+from poolproof.contract.profile import USUAL_HASH_BYTES, joins_head
 from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.exploration.state_space import StateSpace
 from poolproof.harness.pool_workload import different_hashes
@@ -96,15 +96,28 @@ class Representative:
             ids, keys = zip(*hashed, strict=True)
             commands.append(Cache(ids, keys))
         if self.free:
-            commands.append(Free(self.free[::-1] if self.eviction == "lifo" else self.free))
+            commands.append(Free(self._order_to_free(has_passing=bool(passing))))
         if passing:
             commands.append(Evict(passing))
         return tuple(commands)
 
+    def _order_to_free(self, *, has_passing: bool) -> tuple[int, ...]:
+        """In which order one `free` names what shall be free; all have hashes if `has_passing`."""
+        if self.eviction == "lifo":
+            return self.free[::-1]
+        if self.eviction != "unhashed-lifo" or has_passing:
+            return self.free
+        useless = [block for block in self.free if not self.label_of[block]]
+        return (*useless[::-1], *self.free[len(useless) :])
+
     def _needing_a_passing_hash(self) -> tuple[int, ...]:
-        """Under `unhashed-first` a block gets behind one with a hash only while it has one too."""
+        """A block without a hash gets behind one with a hash only while it has one too.
+
+        That is so where blocks without one go to the head and the others to the tail.
+        """
         labels = [bool(self.label_of[block]) for block in self.free]
-        if self.eviction != "unhashed-first" or labels == sorted(labels):
+        splits = joins_head(self.eviction, False) and not joins_head(self.eviction, True)
+        if not splits or labels == sorted(labels):
             return ()
         return tuple(block for block in self.free if not self.label_of[block])
 

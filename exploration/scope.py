@@ -17,7 +17,7 @@ from math import comb, factorial, prod
 from pathlib import Path
 
 from poolproof.contract.errors import PoolproofError
-from poolproof.contract.profile import Profile
+from poolproof.contract.profile import Profile, joins_head
 
 __all__ = [
     "ALL_VERBS",
@@ -113,7 +113,8 @@ class Scope:
         Not where one hash has one carrier. Not where nothing takes a hash away in the queue and
         its order depends on the hashes: then no block without a hash can stand behind one with.
         """
-        sorted_by_hash = self.eviction == "unhashed-first" and "evict" not in self.verbs
+        splits = joins_head(self.eviction, False) and not joins_head(self.eviction, True)
+        sorted_by_hash = splits and "evict" not in self.verbs
         return (
             self.duplicates == "kept"
             and {"allocate", "touch", "free", "cache"} <= set(self.verbs)

@@ -173,8 +173,8 @@ class StateCheck:
 
     def _tries(self, state: Representative) -> Iterator[Try]:
         null = self._profile.null_block
-        ignored = self._profile.null_in_lists == "ignored"
-        yield from narrow_tries(self._scope, state, null if ignored else None)
+        listed = self._profile.null_in_lists != "misuse"
+        yield from narrow_tries(self._scope, state, null if listed else None)
         if self._wide:
             yield from wide_tries(state, null, self._profile.usual_hash_bytes)
 

@@ -7,6 +7,7 @@ on the assumption that an allocator treats all ids and all hashes alike.
 
 from __future__ import annotations
 
+from poolproof.contract.profile import joins_head
 from poolproof.exploration.orbit_space import (
     ALLOCATE,
     CACHE,
@@ -86,8 +87,7 @@ class StateSpace:
         return found, len(found)
 
     def _queued(self, queue: bytes, block: int, label: int) -> bytes:
-        eviction = self.scope.eviction
-        to_head = eviction == "lifo" or (eviction == "unhashed-first" and not label)
+        to_head = joins_head(self.scope.eviction, bool(label))
         return bytes([block]) + queue if to_head else queue + bytes([block])
 
     def _cached(self, codes: bytes, block: int) -> list[bytes]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from poolproof.contract.profile import Profile
+from poolproof.contract.profile import Profile, joins_head
 from poolproof.contract.target import Capabilities
 from poolproof.exploration.scope import Scope
 from poolproof.fuzz.state_keys import StateKeys
@@ -129,8 +129,7 @@ class OneBlockRules:
 
     def joins_head(self, label: int) -> bool:
         """Whether a block with this label that becomes free is the next to be handed out."""
-        eviction = self.scope.eviction
-        return eviction == "lifo" or (eviction == "unhashed-first" and not label)
+        return joins_head(self.scope.eviction, bool(label))
 
     def _learn_queue(self, queue: bytes) -> _Queue:
         if len(self._queues) > _MOST_KEPT:

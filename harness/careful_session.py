@@ -318,6 +318,9 @@ class CarefulManagerSession(ManagerSession):
         found = super().first_look()
         if found is not None:
             return found
+        if getattr(self.target, "poolproof_one_at_a_time", False):
+            self.remarks.add(ONE_AT_A_TIME)
+            return None
         try:
             neighbour = self._make_other()
         except (Exception, SystemExit) as error:

@@ -140,7 +140,7 @@ class ChainWorkload(PoolWorkload):
         while self._most_blocks and self.references:
             taken = self.references[-_MOST_FREED:]
             del self.references[-_MOST_FREED:]
-            yield Free(tuple(taken))
+            yield Free(tuple(self._each_once(taken)))
         yield from super().give_everything_back()
 
     def around_a_reset(self) -> Iterator[Command]:

@@ -31,7 +31,7 @@ class EventMirror:
 
     def __init__(self, profile: Profile) -> None:
         self._per_hash = profile.events == "per-hash"
-        self._skips_blocks = profile.null_in_lists == "ignored"
+        self._skips_blocks = profile.null_in_lists != "misuse"
         self._copies: dict[Any, int] = {}
 
     def replay(self, events: Any) -> None:

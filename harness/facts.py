@@ -84,34 +84,40 @@ class PoolFacts(set[str]):
 
 def required_facts(profile: Profile, can: Capabilities) -> list[str]:
     """The facts that a campaign with opaque hashes must reach under this profile."""
+    keeps = profile.retention != "while-held"
     facts = [
         "several blocks were allocated at once",
         "zero blocks were allocated",
         "the queue was emptied",
         "an allocation was refused",
-        "an allocation evicted a cached block",
-        "a free cached block was touched",
-        "a block left the middle of the queue",
         "a shared block was freed by one owner",
         "a lookup hit",
         "a lookup missed",
-        "hashed and unhashed blocks were freed in one call",
         "two blocks came under one hash",
         "everything was freed at the end",
     ]
+    if keeps:
+        facts += [
+            "an allocation evicted a cached block",
+            "a free cached block was touched",
+            "a block left the middle of the queue",
+            "hashed and unhashed blocks were freed in one call",
+        ]
     if "touch" in can.verbs:
         facts += [
             "a block had two owners or more",
             "a block stood twice in one touch",
-            "a block stood twice in one free",
         ]
+        if profile.repeats_in_free == "allowed":
+            facts.append("a block stood twice in one free")
     if profile.recache == "replace":
         facts += ["a block was cached again under its own hash", "a block's hash was replaced"]
     if "evict" in can.verbs:
-        facts += ["a free block was evicted", "a held block was evicted"]
+        facts += ["a free block was evicted"] if keeps else []
+        facts.append("a held block was evicted")
     if "reset" in can.verbs:
         facts += ["a reset was done", "a reset was refused"]
-    if profile.null_block is not None and profile.null_in_lists == "ignored":
+    if profile.null_block is not None and profile.null_in_lists != "misuse":
         facts.append("the null block stood in a list")
     if profile.misuse != "undefined":
         facts.append("misuse was tried")
@@ -125,9 +131,9 @@ def required_chain_facts(profile: Profile, can: Capabilities) -> list[str]:
         "a chain was cached behind cached blocks",
         "a lookup over several groups hit",
         "a lookup over groups missed",
-        "an allocation evicted a cached block",
-        "a free cached block was touched",
     ]
+    if profile.retention != "while-held":
+        facts += ["an allocation evicted a cached block", "a free cached block was touched"]
     if "cache_partial" in can.verbs and profile.keys == "partial" and profile.duplicates == "kept":
         facts += [
             "a partial entry was made",

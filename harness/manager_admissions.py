@@ -6,6 +6,7 @@ the new table by `manager_tables.py`, the cached KV by `manager_memory.py` (DATA
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -21,7 +22,7 @@ from poolproof.contract.manager_commands import (
 from poolproof.contract.violation import ViolationError
 from poolproof.harness.every_invariant import EveryInvariant
 from poolproof.harness.manager_cache import CacheJudge
-from poolproof.harness.manager_calls import ManagerCalls
+from poolproof.harness.manager_calls import HeadCopies, ManagerCalls
 from poolproof.harness.manager_facts import ManagerFacts
 from poolproof.harness.manager_memory import ManagerMemory
 from poolproof.harness.manager_tables import TableJudge
@@ -36,7 +37,7 @@ from poolproof.invariants.cached_usable import reports_all_that_is_cached
 from poolproof.invariants.index_answers import reports_no_more_than_indexed
 from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.reference.recurrent_states import waits_for_state
-from poolproof.reference.sequence_model import SequenceModel, SequenceState
+from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 
 __all__ = ["AdmissionJudge"]
 
@@ -89,23 +90,37 @@ class AdmissionJudge:
         if isinstance(answer, str):
             self._judge_refusal(command, sequence, expected, answer)
             return False
-        cached = self._judge_cached(command, sequence, answer)
+        found, copies = self.calls.admission(command, answer, max(self.model.block_sizes))
+        cached = self._judge_cached(command, sequence, found)
         if cached != expected:
             self._schedule_head(sequence, cached, num_tokens)
         tables = self.tables.shown(sequence)
-        self.tables.judge_admission(command, sequence, cached, tables)
+        shared = self._num_shared(cached, tables, copies)
+        told = self._num_told(cached, shared) if copies else cached
+        alike = self.tables.judge_admission(command, sequence, cached, tables, shared)
+        if copies:
+            self.memory.copy_heads(copies)
+            self.facts.add("a part of a block was copied at admission")
         if cached:
-            self.memory.judge_hit(sequence, cached, tables)
-            self._judge_count(command, sequence, cached, expected)
-            self.tables.judge_hits(sequence, cached, tables)
+            is_right = self.memory.judge_hit(sequence, cached, tables) and self._by_content()
+            told = min(told, expected) if is_right else told
+            self._judge_count(command, sequence, cached, expected, told)
+            if not is_right:
+                self.tables.judge_hits(sequence, cached, tables, shared)
         elif expected:
-            self._judge_count(command, sequence, cached, expected)
+            self._judge_count(command, sequence, cached, expected, told)
         watermark = self.model.profile.watermark_blocks
-        self.facts.after_admission(self.model, sequence, cached, tables)
-        self.model.admit(sequence, cached, tables)
+        self.facts.after_admission(self.model, sequence, cached, tables, shared)
+        self.model.admit(sequence, cached, tables, shared, alike)
+        if self._by_content() and not self.memory.is_waiting(sequence):
+            self.model.regain(sequence, cached, shared)
         self.invariants.report(keeps_watermark(command, len(self.model.pool.free), watermark))
         self.cache.publish(sequence)
         return True
+
+    def _by_content(self) -> bool:
+        """Whether a hit is right if what is read of it is, whichever keys the model has."""
+        return self.model.profile.by_content and self.model.enable_caching
 
     def _schedule_head(self, sequence: SequenceState, cached: int, num_tokens: int) -> None:
         left = sequence.num_tokens - cached
@@ -126,14 +141,37 @@ class AdmissionJudge:
         self.invariants.report(leaves_a_token_to_compute(command, cached, most))
         return cached
 
+    def _num_shared(self, cached: int, tables: Tables, copies: HeadCopies) -> list[int]:
+        """How many entries of each table are hits: the cached ones in front of the first copied."""
+        copied = {destination for _, destination, _ in copies}
+        shared = []
+        for table, size in zip(tables, self.model.block_sizes, strict=True):
+            entries = table[: cached // size]
+            own = [entry for entry, block in enumerate(entries) if block in copied]
+            shared.append(own[0] if own else len(entries))
+        return shared
+
+    def _num_told(self, cached: int, shared: Sequence[int]) -> int:
+        """How many tokens of a hit are said to be in the index, where the others are copied."""
+        hits = zip(shared, self.model.block_sizes, strict=True)
+        return min(cached, *(count * size for count, size in hits))
+
     def _judge_count(
-        self, command: Command, sequence: SequenceState, cached: int, expected: int
+        self, command: Command, sequence: SequenceState, cached: int, expected: int, told: int
     ) -> None:
-        self.invariants.report(reports_no_more_than_indexed(command, cached, expected))
-        if cached >= expected or self.model.profile.hits == "sound":
+        """No more is `told` to be in the index than is; what is copied beyond, the reads judge.
+
+        So they do of all where contents decide.
+        """
+        profile = self.model.profile
+        self.invariants.report(reports_no_more_than_indexed(command, told, expected))
+        if cached >= expected or profile.hits == "sound":
             return
         if not self.cache.may_have_dropped(sequence, cached, expected):
-            self.invariants.report(reports_all_that_is_cached(command, cached, expected))
+            is_promised = not profile.by_content or profile.declares("hits")
+            self.invariants.report(
+                reports_all_that_is_cached(command, cached, expected, is_promised=is_promised)
+            )
 
     def _judge_refusal(
         self, command: Command, sequence: SequenceState, cached: int, answer: str
@@ -146,11 +184,12 @@ class AdmissionJudge:
         self.facts.add("an admission was refused")
         profile, pool = self.model.profile, self.model.pool
         needed = self.model.most_blocks_needed(sequence, cached)
-        if profile.hits == "sound":
-            # It may have found less, and then needs more.
-            for found in range(0, cached, self.model.block_size):
-                self._schedule_head(sequence, found, getattr(command, "num_tokens", 0))
-                needed = max(needed, self.model.most_blocks_needed(sequence, found))
+        if self._by_content():
+            needed += self.memory.num_revivable(sequence, cached)
+        for found in self._other_hits(sequence, cached):
+            self._schedule_head(sequence, found, getattr(command, "num_tokens", 0))
+            unknown = self.model.num_unknown(sequence, found)
+            needed = max(needed, self.model.most_blocks_needed(sequence, found) + unknown)
         sequence.num_computed = sequence.num_scheduled = 0
         if profile.admission == "sound" or waits_for_state(self.model, sequence, cached):
             return
@@ -178,6 +217,19 @@ class AdmissionJudge:
             )
         )
 
+    def _other_hits(self, sequence: SequenceState, cached: int) -> Iterator[int]:
+        """How many tokens the target may have found in place of `cached`, and then needs more."""
+        profile, size = self.model.profile, self.model.block_size
+        finds_less = profile.by_content and not profile.declares("hits")
+        if profile.hits == "sound" or (finds_less and not self.cache.shows(sequence, cached)):
+            yield from range(0, cached, size)
+        if self._by_content():
+            # With more found a chunk may end in a further block.
+            for found in range(cached - cached % size + size, sequence.num_tokens, size):
+                if not self.memory.holds_hit(sequence, found):
+                    return
+                yield found
+
     def _needed_alone(self, sequence: SequenceState, command: Any) -> int:
         """Blocks that the sequence would need in an empty pool."""
         self._schedule_head(sequence, 0, command.num_tokens)
@@ -191,7 +243,10 @@ class AdmissionJudge:
         extra = chain.extra_keys()
         answer = self.calls.call(command, list(chain.tokens), extra_keys=extra)
         cached = self._judge_cached(command, sequence, answer)
-        self._judge_count(command, sequence, cached, self.model.cached_prefix(sequence))
+        expected = self.model.cached_prefix(sequence)
+        finds_more = cached > expected and self._by_content()
+        told = expected if finds_more and self.memory.holds_hit(sequence, cached) else cached
+        self._judge_count(command, sequence, cached, expected, told)
         self.facts.add("a prefix was looked up and not used")
 
     def loaded(self, command: Loaded) -> None:

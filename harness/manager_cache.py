@@ -46,7 +46,8 @@ class CacheJudge:
         self._report = invariants.report
         self._is_cached = target.is_cached if can.sees("is_cached") else _unseen
         self._merges = profile.tables == "merged"
-        self._may_drop = profile.retention != "exact"
+        self._may_drop = profile.retention == "may-drop"
+        self._by_content = profile.by_content
         self._compares = can.sees("is_cached") and profile.hits == "exact" and model.enable_caching
         self.follows_drops = self._compares and profile.retention == "may-drop"
 
@@ -73,6 +74,9 @@ class CacheJudge:
         # By their truth values: an answer of another type may compare as it likes.
         if list(map(bool, map(is_cached, keys_of))) == list(map(bool, keys_of.values())):
             return
+        if self._by_content:
+            self._compare_contents()
+            return
         for block, keys in keys_of.items():
             known = {
                 "is_cached": bool(is_cached(block)),
@@ -81,6 +85,32 @@ class CacheJudge:
             }
             self._report(computed_block_is_cached(block, **known))
             self._report(cached_block_is_computed(block, **known))
+
+    def _compare_contents(self) -> None:
+        """Reports a block that is shown as cached and is not full of the KV of one prefix.
+
+        It may be shown before it is computed, if its holder's tokens fill it.
+        """
+        pool, profile = self._model.pool, self._model.profile
+        if profile.keys != "block":
+            return
+        for block, keys in pool.keys.items():
+            is_shown = bool(self._is_cached(block))
+            if is_shown == bool(keys):
+                continue
+            known = {"is_cached": is_shown, "is_held": bool(pool.holders[block])}
+            if is_shown and not (self._memory.holds_whole_block(block) or self._fills(block)):
+                self._report(cached_block_is_computed(block, is_computed=False, **known))
+            if not is_shown and not pool.holders[block] and profile.declares("hits"):
+                self._report(computed_block_is_cached(block, is_computed=True, **known))
+
+    def _fills(self, block: int) -> bool:
+        """Whether the tokens of a sequence fill a block that it holds."""
+        return any(
+            block in table[: sequence.num_tokens // size]
+            for sequence in self._model.sequences.values()
+            for table, size in zip(sequence.tables, self._model.block_sizes, strict=True)
+        )
 
     def follow_drops(self, sequence: SequenceState | None = None) -> None:
         """The target has dropped free cached blocks; let the model follow.
@@ -99,6 +129,15 @@ class CacheJudge:
         keys, free, is_cached = model.pool.keys, model.pool.free, self._is_cached
         dropped = [b for b in blocks if keys[b] and b in free and not is_cached(b)]
         model.pool.forget_keys(dropped)
+
+    def shows(self, sequence: SequenceState, cached: int) -> bool:
+        """Whether some carrier of each key of a hit is shown as cached."""
+        model = self._model
+        return all(
+            any(map(self._is_cached, model.pool.lookup(model.key(sequence, group, entry))))
+            for group in range(len(model.groups))
+            for entry in model.hit_entries(group, cached)
+        )
 
     def may_have_dropped(self, sequence: SequenceState, cached: int, expected: int) -> bool:
         """Whether something that was not found was free, and may just have been dropped."""

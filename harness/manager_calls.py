@@ -16,9 +16,12 @@ from poolproof.contract.violation import ViolationError
 from poolproof.harness.target_call import crash
 from poolproof.invariants.legal_calls import meaningless_answer
 
-__all__ = ["ManagerCalls", "Pairs", "is_later"]
+__all__ = ["HeadCopies", "ManagerCalls", "Pairs", "is_later"]
 
 Pairs = list[tuple[int, int]]
+
+HeadCopies = list[tuple[int, int, int]]
+"""(source, destination, number of tokens): the head of one block is copied to that of another."""
 
 
 def is_later(answer: Any) -> bool:
@@ -66,3 +69,27 @@ class ManagerCalls:
         if type(answer) is list:
             answer.clear()  # it is ours, and nothing of the target may change with it
         return pairs
+
+    def admission(self, command: Command, answer: Any, most_tokens: int) -> tuple[Any, HeadCopies]:
+        """What an admission found, and the copies that it orders; contract 1 knows none.
+
+        A copy is of at most `most_tokens`, the slots of a block. Raises ViolationError for an
+        answer that is neither form.
+        """
+        if not isinstance(answer, tuple):
+            return answer, []
+        try:
+            found, copies = answer
+            heads = [(index(a), index(b), index(n)) for a, b, n in copies or ()]
+            is_whole = all(0 <= count <= most_tokens for _, _, count in heads)
+        except (TypeError, ValueError):
+            is_whole = False
+        if not is_whole:
+            expected = (
+                "(num_cached, copies), the copies a list of (source, destination, num_tokens) with "
+                f"up to {most_tokens} tokens each"
+            )
+            raise ViolationError(meaningless_answer(command, answer, expected))
+        if type(copies) is list:
+            copies.clear()  # as in `pairs`
+        return found, heads

@@ -13,7 +13,7 @@ from typing import Any
 
 from poolproof.contract.commands import Command, Reset
 from poolproof.contract.level import Level
-from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_profile import ManagerProfile, slots_ahead
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
@@ -101,7 +101,7 @@ class ManagerCampaign:
         profile = self.profile
         sizes = [group.block_size or self.block_size for group in profile.groups]
         hit = lcm(*sizes) + profile.proof_blocks * max(sizes)
-        tokens = hit + (profile.full_hit == "recompute-token") + profile.lookahead_tokens
+        tokens = hit + (profile.full_hit == "recompute-token") + slots_ahead(profile)
         wanted = 2 * sum(-(-tokens // size) for size in sizes)
         return max(_USUAL_MOST, 6 * len(sizes), wanted)
 

@@ -113,4 +113,6 @@ class EndingJudge:
         answer = self.calls.call(command)
         expected = self.model.pool.reset()
         self.invariants.report(reset_iff_nobody_holds(answer, nobody_holds=expected))
+        if expected and self.model.profile.by_content:
+            self.memory.void()
         self.facts.add("the cache was reset" if expected else "a reset was refused")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import Capabilities
 from poolproof.reference.recurrent_states import has_state
@@ -17,9 +19,17 @@ class ManagerFacts(set[str]):
     """The facts that one session has seen."""
 
     def after_admission(
-        self, model: SequenceModel, sequence: SequenceState, cached: int, tables: Tables
+        self,
+        model: SequenceModel,
+        sequence: SequenceState,
+        cached: int,
+        tables: Tables,
+        num_shared: Sequence[int],
     ) -> None:
-        """Before the model follows: which hits are used, which wait in the free queue."""
+        """Before the model follows: which hits are used, which wait in the free queue.
+
+        In each group `num_shared` entries are hits.
+        """
         self.add("a sequence was admitted")
         pool = model.pool
         if cached:
@@ -28,6 +38,7 @@ class ManagerFacts(set[str]):
                 table[entry]
                 for group, table in enumerate(tables)
                 for entry in model.hit_entries(group, cached)
+                if entry < num_shared[group]
             ]
             free = [block for block in hits if block in pool.free]
             if free:
@@ -39,7 +50,7 @@ class ManagerFacts(set[str]):
         size = model.block_sizes[0]
         if "an admission evicted a cached block" not in self:
             for group, table in enumerate(tables):
-                end = cached // model.block_sizes[group]
+                end = num_shared[group]
                 if any(pool.keys[block] for block in table[end:] if block != pool.null_block):
                     self.add("an admission evicted a cached block")
         remainder = sequence.num_tokens % size
@@ -85,13 +96,11 @@ def required_manager_facts(profile: ManagerProfile, can: Capabilities) -> list[s
         "everything was freed at the end",
     ]
     if profile.publishes != "never":
-        facts += [
-            "a prefix was found in the cache",
-            "a free cached block was revived",
-            "a block was shared with a running sequence",
-            "an admission evicted a cached block",
-        ]
-        if profile.same_step_hit == "allowed" and not has_state(profile.groups):
+        facts += ["a prefix was found in the cache", "a block was shared with a running sequence"]
+        if profile.retention != "while-held":
+            facts += ["a free cached block was revived", "an admission evicted a cached block"]
+        finds_early = profile.same_step_hit == "allowed" and profile.publishes != "finish"
+        if finds_early and not has_state(profile.groups):
             facts.append(SAME_STEP_HIT)
     if profile.finish_again == "ignored":
         facts.append("a sequence was ended a second time or before it was admitted")

@@ -54,6 +54,7 @@ class GrowthJudge:
             if sequence.num_scheduled:
                 self.model.computed(sequence)
                 self.cache.publish(sequence)
+        self.tables.follow_slides()
         self.model.drain()
 
     def append(self, command: AppendTokens) -> None:
@@ -106,9 +107,9 @@ class GrowthJudge:
             return False
         pairs = self.calls.pairs(command, answer)
         tables = self.tables.shown(sequence)
-        self.tables.judge_growth(command, sequence, tables, pairs)
+        alike = self.tables.judge_growth(command, sequence, tables, pairs)
         self._note_window(sequence, tables)
-        model.follow(sequence, tables)
+        model.follow(sequence, tables, alike)
         self.memory.copy(pairs)
         if pairs:
             self.facts.add("a block was copied on write")
@@ -146,8 +147,8 @@ class GrowthJudge:
         self.calls.call(command, sequence.seq_id, command.num_tokens)
         self.model.accept(sequence, tokens)
         tables = self._unmerged(sequence, self.tables.shown(sequence))
-        self.tables.judge_growth(command, sequence, tables, shrinks=True)
-        self.model.follow(sequence, tables)
+        alike = self.tables.judge_growth(command, sequence, tables, shrinks=True)
+        self.model.follow(sequence, tables, alike)
         if self.model.profile.publishes != "scheduled":
             self.cache.publish(sequence)
 
@@ -171,8 +172,8 @@ class GrowthJudge:
         pairs = self.calls.pairs(command, answer)
         tables = self.tables.shown(sequence)
         self.model.truncate(sequence, command.num_tokens)
-        self.tables.judge_growth(command, sequence, tables, pairs, shrinks=True)
-        self.model.follow(sequence, tables)
+        alike = self.tables.judge_growth(command, sequence, tables, pairs, shrinks=True)
+        self.model.follow(sequence, tables, alike)
         self.memory.copy(pairs)
         self.facts.add("a tail was cut off")
 
@@ -190,8 +191,8 @@ class GrowthJudge:
         pairs = self.calls.pairs(command, answer)
         self.model.share(parent, child)
         tables = self.tables.shown(child)
-        self.tables.judge_growth(command, child, tables, pairs, shrinks=True)
-        self.model.follow(child, tables)
+        alike = self.tables.judge_growth(command, child, tables, pairs, shrinks=True)
+        self.model.follow(child, tables, alike)
         self.memory.copy(pairs)
         if pairs:
             self.facts.add("a block was copied on write")

@@ -9,6 +9,7 @@ that the harness builds from the reports (vllm#42273).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from poolproof.contract.target import Capabilities
@@ -18,6 +19,7 @@ from poolproof.harness.reading import read
 from poolproof.invariants.kv_reads import copies_what_was_written, reads_own_prefix
 from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.invariants.stable_ids import copies_name_blocks, worker_table_suffices
+from poolproof.reference.content_names import Content
 from poolproof.reference.recurrent_states import has_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
@@ -26,7 +28,10 @@ __all__ = ["ManagerMemory"]
 
 
 class ManagerMemory:
-    """Device and host memory of a manager under test; `command_number` is set before each step."""
+    """Device and host memory of a manager under test; `command_number` is set before each step.
+
+    Where it `finds_unwritten`, a hit may be on what a sequence of the same step is going to write.
+    """
 
     def __init__(
         self,
@@ -50,6 +55,10 @@ class ManagerMemory:
         self._verified: dict[tuple[int, int], tuple[list[int], int]] = {}
         self._reuses = model.profile.window_blocks == "reused"
         self._has_state = has_state(model.groups)
+        profile = model.profile
+        self.finds_unwritten = profile.same_step_hit == "allowed" or (
+            profile.by_content and not profile.declares("same_step_hit")
+        )
         self._groups = [
             (group, kind, size)
             for group, (kind, size) in enumerate(zip(model.groups, model.block_sizes, strict=True))
@@ -154,11 +163,12 @@ class ManagerMemory:
             if sequence.seq_id not in self._waiting:
                 self.read(sequence)
 
-    def judge_hit(self, sequence: SequenceState, cached: int, tables: Tables) -> None:
-        """The cached positions of a new table hold the right KV, or will by the end of this step.
+    def judge_hit(self, sequence: SequenceState, cached: int, tables: Tables) -> bool:
+        """Whether the cached positions of a new table hold the right KV, or will after this step.
 
-        Only what a sequence of this step is going to write may still be missing.
+        Only what a sequence of this step is going to write may still be missing. Reports a misread.
         """
+        is_right = True
         for group, kind, size in self._groups:
             wanted = sequence.contents[group]
             if kind.kind == "state":
@@ -168,8 +178,92 @@ class ManagerMemory:
                 misread = self.device.misread(tables[group], size, wanted, first, cached)
             if misread is not None:
                 if not self._is_pending(group, misread):
+                    is_right = False
                     self._report(self._violation(sequence, misread))
                 self._waiting.add(sequence.seq_id)
+        return is_right
+
+    def is_waiting(self, sequence: SequenceState) -> bool:
+        """Whether what the sequence found is only written in this step."""
+        return sequence.seq_id in self._waiting
+
+    def holds_hit(self, sequence: SequenceState, cached: int) -> bool:
+        """Whether for each entry that a hit of `cached` tokens needs some block holds its KV."""
+        for group, kind, size in self._groups:
+            is_state = kind.kind == "state"
+            first = max(0, cached - 1) if is_state else kind.first_read(cached)
+            holders: dict[int, dict[Content, list[int]]] = {}
+            for entry in range(first // size, -(-cached // size)):
+                last = min((entry + 1) * size, cached) - 1
+                slot = 0 if is_state else last % size
+                if slot not in holders:
+                    holders[slot] = self._holders(group, slot)
+                blocks = holders[slot].get(sequence.contents[group][last], ())
+                if not any(self.holds_entry(sequence, group, entry, b, cached) for b in blocks):
+                    return False
+        return True
+
+    def num_revivable(self, sequence: SequenceState, cached: int) -> int:
+        """How many entries of a hit a free block holds that has lost its key, as far as is known.
+
+        If that one is taken in place of a carrier that is shared, a free block more is needed.
+        """
+        pool, count = self._model.pool, 0
+        for group, kind, size in self._groups:
+            holders = self._holders(group, 0 if kind.kind == "state" else size - 1)
+            for entry in self._model.hit_entries(group, cached):
+                key = self._model.key(sequence, group, entry)
+                if not any(block in pool.free for block in pool.lookup(key)):
+                    count += any(block in pool.free for block in holders.get(key, ()))
+        return count
+
+    def _holders(self, group: int, slot: int) -> dict[Content, list[int]]:
+        """For each content the blocks that hold it in a slot, or will after this step."""
+        holders: dict[Content, list[int]] = {}
+        for block, slots in enumerate(self.device.slots):
+            content = slots[slot]
+            if content is not None:
+                holders.setdefault(content, []).append(block)
+        size = self._model.block_sizes[group]
+        for sequence in self._model.sequences.values():
+            first, table = sequence.num_computed, sequence.tables[group]
+            end = min(first + sequence.num_scheduled, len(table) * size)
+            for position in range(first + (slot - first) % size, end, size):
+                content = sequence.contents[group][position]
+                holders.setdefault(content, []).append(table[position // size])
+        return holders
+
+    def holds_entry(
+        self, sequence: SequenceState, group: int, entry: int, block: int, end: int
+    ) -> bool:
+        """Whether a block holds what a sequence needs of an entry, as far as position `end` - 1.
+
+        What a sequence of this step is going to write counts. At least one position is compared.
+        """
+        _, kind, size = self._groups[group]
+        wanted, slots = sequence.contents[group], self.device.slots[block]
+        first, end = entry * size, min((entry + 1) * size, end)
+        if kind.kind == "state":
+            return slots[0] == wanted[end - 1]
+        return first < end and all(
+            slots[position - first] == wanted[position]
+            or self._will_hold(group, block, position - first, wanted[position])
+            for position in range(first, end)
+        )
+
+    def holds_whole_block(self, block: int) -> bool:
+        """Whether a block is full of the KV of one prefix, in blocks of some group's size."""
+        parent = self._model.names.parent
+        for _, kind, size in self._groups:
+            slots = self.device.slots[block][: 1 if kind.kind == "state" else size]
+            pairs = pairwise(slots)
+            if slots[0] is not None and all(b is not None and parent(b) == a for a, b in pairs):
+                return True
+        return False
+
+    def void(self) -> None:
+        """The cache was reset: what it held may not be found any more, whatever it was."""
+        self.device.void()
 
     def forget(self, sequence: SequenceState) -> None:
         """Send the worker a whole new table when the sequence comes back."""
@@ -188,6 +282,14 @@ class ManagerMemory:
             self._report(copies_what_was_written(pairs, self.device.slots))
             self.device.copy(pairs)
             self.has_changed = True
+
+    def copy_heads(self, copies: Sequence[tuple[int, int, int]]) -> None:
+        """Copy the first tokens of blocks within the device, as an admission has ordered."""
+        pairs = [(source, destination) for source, destination, count in copies if count]
+        _require_blocks(pairs, self.device, self.device)
+        self._report(copies_what_was_written(pairs, self.device.slots))
+        self.device.copy_heads(copies)
+        self.has_changed = True
 
     def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy from the device to the host, including blocks that only wait for tokens."""
@@ -255,17 +357,22 @@ class ManagerMemory:
 
     def _is_pending(self, group: int, misread: Misread) -> bool:
         """Whether a sequence that is scheduled now will write what was missing."""
+        return self._will_hold(group, misread.block, misread.slot, misread.wanted)
+
+    def _will_hold(self, group: int, block: int, slot: int, content: Content) -> bool:
+        """Whether a sequence that is scheduled now will write that content there."""
         _, kind, size = self._groups[group]
-        if self._model.profile.same_step_hit != "allowed" or kind.kind == "state":
+        if not self.finds_unwritten or kind.kind == "state":
             return False
         for sequence in self._model.sequences.values():
             if sequence.place != "device":
                 continue
-            first, end = sequence.num_computed, sequence.num_computed + sequence.num_scheduled
-            for position in range(first, end):
-                block = sequence.tables[group][position // size]
-                content = sequence.contents[group][position]
-                if block == misread.block and content == misread.wanted:
+            table, first = sequence.tables[group], sequence.num_computed
+            # While a sequence grows, its table may be shorter than what is scheduled.
+            end = min(first + sequence.num_scheduled, len(table) * size)
+            for position in range(first + (slot - first) % size, end, size):
+                is_there = table[position // size] == block
+                if is_there and sequence.contents[group][position] == content:
                     return True
         return False
 

@@ -35,7 +35,7 @@ from poolproof.contract.manager_commands import (
     SwapOut,
     Truncate,
 )
-from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_profile import ManagerProfile, slots_ahead
 from poolproof.contract.target import Capabilities
 from poolproof.harness.choices import Choices, SeededChoices
 from poolproof.harness.manager_workload import ManagerWorkload
@@ -155,7 +155,7 @@ class ManagerScript:
         """The longest prompt that fits into an empty pool."""
         model = self.model
         entries = self.num_usable // len(model.groups)
-        fits = entries * min(model.block_sizes) - model.profile.lookahead_tokens
+        fits = entries * min(model.block_sizes) - slots_ahead(model.profile)
         return min(fits, model.profile.max_tokens or fits)
 
     # Small parts of scripts.
@@ -475,7 +475,11 @@ def many_references(run: ManagerScript) -> Iterator[Command]:
             yield Fork(latest if is_deeper else parent.seq_id, child)
             latest = child if is_deeper else latest
     else:
-        for _ in range(count - 1):
+        num_more = count - 1
+        if run.model.profile.publishes == "finish":
+            yield Finish(parent.seq_id)  # before that nobody finds its blocks
+            num_more = count
+        for _ in range(num_more):
             yield run.admit(TokenChain((*parent.chain.tokens[:-1], *run.tokens(1))))
     holders = run.model.pool.holders.values()
     if max(map(len, holders)) >= count:

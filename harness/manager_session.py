@@ -118,8 +118,8 @@ class ManagerSession:
         """Appoint the judge that applies each command and judges its answer."""
         target, can, model, invariants = self.target, self.can, self.model, self.invariants
         self.calls = ManagerCalls(target, can)
-        self.tables = TableJudge(target, model, invariants)
         self.memory = ManagerMemory(target, model, can, invariants)
+        self.tables = TableJudge(target, model, self.memory, self.facts, invariants)
         self.cache = CacheJudge(
             target, can, model, self.tables, self.memory, facts=self.facts, invariants=invariants
         )
@@ -167,15 +167,19 @@ class ManagerSession:
             elif self._num_free is not None:
                 self._check_count(command, self._num_free)
         except ViolationError as found:
-            return replace(found.violation, command_index=self.num_commands - 1)
+            return self._numbered(found.violation)
         except (Exception, SystemExit) as error:
             if is_our_own_bug(error):
                 raise
-            return replace(
-                crash(f"reading the manager after {command}", error),
-                command_index=self.num_commands - 1,
-            )
+            return self._numbered(crash(f"reading the manager after {command}", error))
         return None
+
+    def _numbered(self, violation: Violation) -> Violation:
+        # A program that serves many instances may be broken for the next one by now.
+        abandon = getattr(self.target, "poolproof_abandon", None)
+        if callable(abandon):
+            abandon()
+        return replace(violation, command_index=self.num_commands - 1)
 
     step_any = step
 

@@ -13,6 +13,8 @@ from typing import Any
 from poolproof.contract.commands import Command
 from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.every_invariant import EveryInvariant
+from poolproof.harness.manager_facts import ManagerFacts
+from poolproof.harness.manager_memory import ManagerMemory
 from poolproof.harness.reading import read, read_blocks
 from poolproof.invariants.admission import covers_its_tokens, holds_no_more_than_needed
 from poolproof.invariants.index_answers import hit_carries_key
@@ -31,14 +33,26 @@ from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tab
 
 __all__ = ["TableJudge"]
 
+NewEntry = tuple[int, int, int]
+"""A group, the number of an entry of its table, and the block that it names."""
+
 _INTEGERS = frozenset({int})
 
 
 class TableJudge:
     """The tables that a target shows, compared with those that the model knows."""
 
-    def __init__(self, target: Any, model: SequenceModel, invariants: EveryInvariant) -> None:
+    def __init__(
+        self,
+        target: Any,
+        model: SequenceModel,
+        memory: ManagerMemory,
+        facts: ManagerFacts,
+        invariants: EveryInvariant,
+    ) -> None:
         self._report = invariants.report
+        self._memory = memory
+        self._facts = facts
         self._block_table = target.block_table
         self._model = model
         self._groups = range(len(model.groups))
@@ -46,6 +60,12 @@ class TableJudge:
         self._ordered = model.pool.profile.eviction != "unspecified"
         self._reuses = model.profile.window_blocks == "reused"
         self._null = model.pool.null_block
+        profile = model.profile
+        self._slides_any_time = profile.by_content and self._null is not None and not self._reuses
+        self._shares = profile.by_content and model.enable_caching and not self._reuses
+        self._merges = self._shares and (
+            profile.tables == "merged" or not profile.declares("tables")
+        )
         self._is_exact = model.profile.admission != "sound"
 
     def shown(self, sequence: SequenceState) -> Tables:
@@ -89,6 +109,8 @@ class TableJudge:
                 continue
             if not self._is_unchanged(sequence):
                 shown = self.shown(sequence)
+                if self._follows(sequence, shown):
+                    continue
                 for group, (table, now) in enumerate(zip(sequence.tables, shown, strict=True)):
                     if now != table:
                         why = self._let_go(sequence, group, now)
@@ -110,16 +132,123 @@ class TableJudge:
         except (Exception, SystemExit):
             return False
 
+    def follow_slides(self) -> None:
+        """Lets the model follow windows that slid by themselves, at the end of a step say."""
+        if not (self._slides_any_time and self._model.has_windows):
+            return
+        for sequence in self._model.sequences.values():
+            if sequence.place == "device" and not sequence.ended:
+                shown = self.shown(sequence)
+                if shown != sequence.tables and self._has_only_slid(sequence, shown):
+                    self._follows(sequence, shown)
+
+    def _follows(self, sequence: SequenceState, shown: Tables) -> bool:
+        """Follow changed tables that are read as before, and tell whether that is so.
+
+        What slid out of the window is not read any more, and a duplicate holds the same.
+        """
+        merged: set[int] = set()
+        for group, (old, new) in enumerate(zip(sequence.tables, shown, strict=True)):
+            if len(old) != len(new):
+                return False
+            for entry, (was, now) in enumerate(zip(old, new, strict=True)):
+                if was == now or self._is_slid(sequence, group, entry, now):
+                    continue
+                if not self._is_merged_rightly(sequence, group, entry, now):
+                    return False
+                merged.add(now)
+        if self._null is not None and any(self._null in table for table in shown):
+            self._facts.add("a block slid out of the window")
+        if merged:
+            self._facts.add("a duplicate was merged")
+            self._memory.has_changed = True
+            self._model.merge(sequence, self._only_merged(sequence, shown))
+        self._model.follow(sequence, shown)
+        return True
+
+    def _only_merged(self, sequence: SequenceState, shown: Tables) -> Tables:
+        """The tables as they were, but for the duplicates that were merged."""
+        pairs = zip(sequence.tables, shown, strict=True)
+        return [
+            [was if now == self._null else now for was, now in zip(old, new, strict=True)]
+            for old, new in pairs
+        ]
+
+    def _has_only_slid(self, sequence: SequenceState, shown: Tables) -> bool:
+        return all(
+            len(old) == len(new)
+            and all(
+                was == now or self._is_slid(sequence, group, entry, now)
+                for entry, (was, now) in enumerate(zip(old, new, strict=True))
+            )
+            for group, (old, new) in enumerate(zip(sequence.tables, shown, strict=True))
+        )
+
+    def _is_slid(self, sequence: SequenceState, group: int, entry: int, now: int) -> bool:
+        """Whether the null block stands where the sequence reads nothing any more."""
+        first = self._model.groups[group].first_read(sequence.num_computed)
+        is_unread = entry < first // self._model.block_sizes[group]
+        return self._slides_any_time and now == self._null and is_unread
+
+    def _is_merged_rightly(self, sequence: SequenceState, group: int, entry: int, now: int) -> bool:
+        """Whether another block took the place of a full one and holds just the same.
+
+        What is not computed yet is written there with the content that it has.
+        """
+        if not self._merges or now == self._null or now in sequence.tables[group]:
+            return False
+        end = (entry + 1) * self._model.block_sizes[group]
+        is_full = end <= sequence.num_tokens
+        return is_full and self._memory.holds_entry(sequence, group, entry, now, end)
+
+    def _alike(
+        self, sequence: SequenceState, new: Sequence[NewEntry], hits: Collection[int]
+    ) -> set[int]:
+        """New blocks that hold what the sequence is going to write there: nobody sees a change.
+
+        Either others hold them, or they are cached and free, and are taken as they are; a whole
+        block may have kept a key that the model has dropped.
+        """
+        pool, sizes, full = self._model.pool, self._model.block_sizes, sequence.num_tokens
+        blocks = [block for _, _, block in new]
+        if not self._shares or self._is_fresh(blocks, hits):
+            return set()
+        return {
+            block
+            for group, entry, block in new
+            if (pool.holders[block] or pool.keys[block] or (entry + 1) * sizes[group] <= full)
+            and block not in hits
+            and blocks.count(block) == 1
+            and self._memory.holds_entry(sequence, group, entry, block, full)
+        }
+
+    def _is_fresh(self, blocks: Sequence[int], hits: Collection[int]) -> bool:
+        """Whether new blocks are what any allocation may give."""
+        pool = self._model.pool
+        if not all(block in pool.free for block in blocks):
+            return False
+        left = (block for block in pool.free if block not in hits)
+        return not self._ordered or list(islice(left, len(blocks))) == list(blocks)
+
     def judge_admission(
-        self, command: Command, sequence: SequenceState, cached: int, tables: Tables
-    ) -> None:
-        """The tables of a sequence that was admitted with `cached` tokens; lengths, then blocks."""
+        self,
+        command: Command,
+        sequence: SequenceState,
+        cached: int,
+        tables: Tables,
+        num_shared: Sequence[int],
+    ) -> set[int]:
+        """The tables of a sequence that was admitted with `cached` tokens; lengths, then blocks.
+
+        In each group `num_shared` entries are hits, and the others new blocks. Returns those new
+        ones that others may see, since they hold what will be written to them.
+        """
         model = self._model
         self._judge_lengths(command, sequence, tables, [0] * len(tables))
         hits: set[int] = set()
-        new: list[int] = []
+        new: list[NewEntry] = []
         for group, table in enumerate(tables):
-            end = cached // model.block_sizes[group]
+            end = num_shared[group]
             needed = model.hit_entries(group, cached)
             for entry in range(end):
                 block = table[entry]
@@ -128,14 +257,16 @@ class TableJudge:
                 if block == self._null or block in hits:  # neither carries this key
                     self._report(hit_carries_key(sequence.seq_id, block, entry, ()))
                 hits.add(block)
-            new += self._distinct(table[end:])
-        self._judge_new(sequence, new, hits)
+            new += self._distinct(group, end, table[end:])
+        return self._judge_new(sequence, new, hits)
 
-    def judge_hits(self, sequence: SequenceState, cached: int, tables: Tables) -> None:
+    def judge_hits(
+        self, sequence: SequenceState, cached: int, tables: Tables, num_shared: Sequence[int]
+    ) -> None:
         """The blocks of the cached prefix carry its keys."""
         model = self._model
         for group, table in enumerate(tables):
-            for entry in range(cached // model.block_sizes[group]):
+            for entry in range(num_shared[group]):
                 block = table[entry]
                 if block == self._null and entry not in model.hit_entries(group, cached):
                     continue
@@ -150,22 +281,23 @@ class TableJudge:
         copies: Sequence[tuple[int, int]] = (),
         *,
         shrinks: bool = False,
-    ) -> None:
+    ) -> set[int]:
         """The tables of an admitted sequence after it has changed.
 
         What was there stays, but for blocks that slid out of the window, destinations of copies,
-        and, where it `shrinks`, the tail.
+        and, where it `shrinks`, the tail. Returns the new blocks that it rightly shares.
         """
         model = self._model
         old_tables = sequence.tables
         self._judge_lengths(command, sequence, tables, [*map(len, old_tables)])
         if tables == old_tables:
-            return
+            return set()
         copied = set(copies)
-        new: list[int] = []
+        new: list[NewEntry] = []
+        merged: set[int] = set()
         for group, (old, shown) in enumerate(zip(sequence.tables, tables, strict=True)):
             if shown[: len(old)] == old:
-                new += self._distinct(shown[len(old) :])
+                new += self._distinct(group, len(old), shown[len(old) :])
                 continue
             size = model.block_sizes[group]
             if len(shown) < len(old) and not shrinks:
@@ -176,16 +308,21 @@ class TableJudge:
                 if was == now or (now == self._null and entry < unread):
                     continue
                 if (was, now) not in copied:
+                    if self._is_merged_rightly(sequence, group, entry, now):
+                        merged.add(now)
+                        continue
                     why = self._let_go(sequence, group, shown)
                     why = why or copied_elsewhere(entry, was, now, copies)
                     self._report(self._changed(sequence, group, shown, why))
-                new.append(now)
-            new += self._distinct(shown[len(old) :])
+                new.append((group, entry, now))
+            new += self._distinct(group, len(old), shown[len(old) :])
         if self._reuses:
             held = {block for table in sequence.tables for block in table}
-            new = [block for block in dict.fromkeys(new) if block not in held]
-        if new:
-            self._judge_new(sequence, new, (), self._given_back(sequence, tables))
+            first = {block: (group, entry, block) for group, entry, block in reversed(new)}
+            new = [first[b] for b in dict.fromkeys(b for _, _, b in new) if b not in held]
+        if not new:
+            return merged
+        return merged | self._judge_new(sequence, new, merged, self._given_back(sequence, tables))
 
     def judge_merge(self, sequence: SequenceState, tables: Tables) -> None:
         """Every entry that changed names a carrier of the key that its block has."""
@@ -196,6 +333,8 @@ class TableJudge:
                 self._report(self._changed(sequence, group, shown, why))
             for entry, (was, now) in enumerate(zip(old, shown, strict=True)):
                 if was == now:
+                    continue
+                if self._is_merged_rightly(sequence, group, entry, now):
                     continue
                 if entry >= sequence.num_keyed[group]:
                     why = f"entry {entry} has no key yet, so block {was} is nobody's duplicate"
@@ -229,11 +368,13 @@ class TableJudge:
         ]
         return tails + self._model.sliding_out(sequence)
 
-    def _distinct(self, blocks: Sequence[int]) -> list[int]:
-        """New entries without null blocks; a ring may name a block several times."""
+    def _distinct(self, group: int, first: int, blocks: Sequence[int]) -> list[NewEntry]:
+        """New entries from `first` on, no null blocks; a ring may name a block several times."""
         null = self._null
-        real = [block for block in blocks if block != null]
-        return list(dict.fromkeys(real)) if self._reuses else real
+        real = [(group, entry, b) for entry, b in enumerate(blocks, first) if b != null]
+        if not self._reuses:
+            return real
+        return [entry for entry in real if entry[2] not in blocks[: entry[1] - first]]
 
     def _judge_lengths(
         self, command: Command, sequence: SequenceState, tables: Tables, least: Sequence[int]
@@ -249,20 +390,27 @@ class TableJudge:
     def _judge_new(
         self,
         sequence: SequenceState,
-        new: Sequence[int],
+        entries: Sequence[NewEntry],
         hits: Collection[int],
         given_back: Sequence[int] = (),
-    ) -> None:
+    ) -> set[int]:
         """Each new block was free, is there once, and came from the head of the queue.
 
         Blocks that the same command gave back count as free; where they stand is not judged.
+        Returns those that need not be free, because nobody sees what is written to them.
         """
         pool = self._model.pool
+        if self._slides_any_time and not all(block in pool.free for _, _, block in entries):
+            self.follow_slides()
+        shared = self._alike(sequence, entries, hits)
+        new = [block for _, _, block in entries if block not in shared]
+        hits = {*hits, *shared} if shared else hits
         free: Any = {*pool.free, *given_back} if given_back else pool.free
         holders_of = pool.holders.__getitem__
         self._report(new_entries_were_free(sequence.seq_id, new, free, holders_of, hits))
         if self._ordered and new and free is pool.free:
             self._judge_order(sequence, new, hits, pool)
+        return shared
 
     def _judge_order(
         self, sequence: SequenceState, new: Sequence[int], hits: Collection[int], pool: DictPool

@@ -205,6 +205,10 @@ class BlockJudge:
     answers: AnswerJudge
     revivals: Revivals
     invariants: EveryInvariant
+    _keys_die: bool = False
+
+    def __post_init__(self) -> None:
+        self._keys_die = self.reference.profile.retention == "while-held"
 
     def allocate(self, command: Allocate) -> None:
         """So many blocks, from the head of the queue."""
@@ -294,8 +298,12 @@ class BlockJudge:
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
         given.clear()
+        if self._keys_die:
+            effect.touched_keys = [key for block in ids for key in pool.keys[block]]
+        else:
+            effect.touched_keys = ()
         freed = pool.release(ids)
-        effect.touched, effect.touched_keys = ids, ()
+        effect.touched = ids
         if len(ids) > 1:
             self.facts.after_free_of_several(ids, freed, pool)
         elif ids and not freed:

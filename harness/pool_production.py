@@ -455,7 +455,7 @@ class ProductionWorkload(PoolWorkload):
         else:
             ids = references[len(references) - count :][::-1]
             del references[len(references) - count :]
-        return Free(tuple(ids))
+        return Free(tuple(self._each_once(ids)))
 
 
 def required_production_facts(profile: Profile, can: Capabilities) -> list[str]:
@@ -464,11 +464,13 @@ def required_production_facts(profile: Profile, can: Capabilities) -> list[str]:
         "several blocks were allocated at once",
         "the queue was emptied",
         "an allocation was refused",
-        "an allocation evicted a cached block",
         "everything was freed at the end",
     ]
+    keeps = profile.retention != "while-held"
+    facts += ["an allocation evicted a cached block"] if keeps else []
     if "touch" in can.verbs:
-        facts += ["a free cached block was touched", "a block had more than 255 owners"]
+        facts += ["a free cached block was touched"] if keeps else []
+        facts.append("a block had more than 255 owners")
     if profile.duplicates == "kept":
         facts.append("two blocks came under one hash")
     return facts

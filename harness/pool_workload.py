@@ -76,8 +76,9 @@ class PoolWorkload:
         self.profile: Profile = pool.profile
         self.hashes = hashes
         self.references: list[int] = []
-        ignored = self.profile.null_in_lists == "ignored"
-        self._null_allowed = pool.null_block if ignored else None
+        listed = self.profile.null_in_lists != "misuse"
+        self._null_allowed = pool.null_block if listed else None
+        self._caches_null = listed and self.profile.null_in_lists != "uncached"
         self.verbs: dict[str, Callable[[], Command | None]] = {
             "allocate": self.allocate,
             "touch": self.touch,
@@ -151,7 +152,7 @@ class PoolWorkload:
             return None
         kind = self.below(32)
         wanted = count if kind > 28 and count <= 12 else min(count, LENGTHS[kind & 7])
-        ids = self._draw_references(wanted)
+        ids = self._each_once(self._draw_references(wanted))
         return Free(tuple(ids) if self._null_allowed is None else self._with_null(ids))
 
     def cache(self) -> Command | None:
@@ -161,7 +162,7 @@ class PoolWorkload:
             ids = [block for block in ids if not self.pool.keys[block]]
         if not ids:
             return None
-        blocks = tuple(ids) if self._null_allowed is None else self._with_null(ids)
+        blocks = self._with_null(ids) if self._caches_null else tuple(ids)
         hashes, below = self.hashes, self.below
         return Cache(blocks, tuple([hashes[below(len(hashes))] for _ in blocks]))
 
@@ -268,7 +269,7 @@ class PoolWorkload:
         count = len(self.references)
         if not count:
             return None
-        return Free(tuple(self._draw_references(min(count, 1 + self.below(4)))))
+        return Free(tuple(self._each_once(self._draw_references(min(count, 1 + self.below(4))))))
 
     def give_everything_back(self) -> Iterator[Command]:
         """Give every reference back, then empty the index."""
@@ -317,6 +318,17 @@ class PoolWorkload:
             if position < len(references):
                 references[position] = last
         return ids
+
+    def _each_once(self, drawn: list[int]) -> list[int]:
+        """The ids for one `free`: where none may stand twice, the others stay outstanding."""
+        if self.profile.repeats_in_free == "allowed":
+            return drawn
+        once: dict[int, None] = {}
+        for block in drawn:
+            if block in once:
+                self.references.append(block)
+            once[block] = None
+        return list(once)
 
     def _distinct_held(self, count: int) -> list[int]:
         references, below = self.references, self.below

@@ -21,6 +21,7 @@ from poolproof.harness.index_session import IndexSession
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_session import QueueSession
+from poolproof.harness.single_invariant import ONLY_READS, ReadingManagerSession
 from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["SESSIONS", "Replay", "replay", "start_session"]
@@ -58,6 +59,7 @@ def _pool_session(setup: Trace, make: Make) -> PoolSession:
 
 def _manager_session(setup: Trace, make: Make) -> ManagerSession:
     assert isinstance(setup.profile, ManagerProfile)
+    only_reads = bool(setup.options.get(ONLY_READS))
     return open_manager_session(
         make,
         setup.profile,
@@ -65,6 +67,7 @@ def _manager_session(setup: Trace, make: Make) -> ManagerSession:
         int(setup.options["block_size"]),
         enable_caching=setup.enable_caching,
         options=setup.options,
+        session_class=ReadingManagerSession if only_reads else ManagerSession,
     )
 
 

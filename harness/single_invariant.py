@@ -15,6 +15,7 @@ from typing import Any
 
 from poolproof.contract.commands import Command
 from poolproof.contract.level import Level
+from poolproof.contract.manager_commands import Step
 from poolproof.contract.misuse import Misuse
 from poolproof.contract.observation import (
     PoolLedger,
@@ -33,11 +34,14 @@ from poolproof.invariants.catalogue import (
     STATEMENTS,
     seen_as_pool,
 )
+from poolproof.invariants.kv_reads import reads_within_table
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_model import SequenceModel
 
 __all__ = [
+    "ONLY_READS",
     "STATED_AT",
+    "ReadingManagerSession",
     "SingleManagerSession",
     "SinglePoolSession",
     "SingleQueueSession",
@@ -223,5 +227,69 @@ class SingleManagerSession(ManagerSession):
         self.tables.all_unchanged(command, refused=refused)
         self.invariants.report(self.diagnose())
         self.cache.compare()
+        if self.memory.has_changed:
+            self.memory.read_all()
+
+
+ONLY_READS = "only_reads"
+"""The option of a trace in whose run only what is read is judged, see `ReadingManagerSession`."""
+
+
+class ReadingManagerSession(SingleManagerSession):
+    """A manager of which only what is read is judged, to learn what some other fault leads to.
+
+    Nothing else is compared, so that a run goes on behind whatever was broken on the way. Where the
+    model was led to where it cannot follow, nothing more is defined: the run has no verdict. A hit
+    on what this step is going to write is judged when the step has written it.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._has_lost_track = False
+        super().__init__(*arguments, only="DATA", **options)
+
+    def _appoint(self) -> None:
+        super()._appoint()
+        self.memory.finds_unwritten = True
+
+    def first_look(self) -> Violation | None:
+        """Nothing has been read yet."""
+        return None
+
+    def step(self, command: Command) -> Violation | None:
+        """Apply a legal command; return the wrong read that it shows, or what ends the run."""
+        try:
+            return self._reads_beyond(command) or super().step(command)
+        except Exception:
+            # What the target raises is a violation by now; the model was led where it cannot go.
+            self._has_lost_track = True
+            return None
+
+    def _reads_beyond(self, command: Command) -> Violation | None:
+        """A read of this step for which the reader's table has no block, or None."""
+        if not isinstance(command, Step):
+            return None
+        for sequence in self.model.sequences.values():
+            if sequence.place != "device" or sequence.ended or sequence.loading:
+                continue
+            last = sequence.num_computed + sequence.num_scheduled + sequence.num_drafts - 1
+            for table, size in zip(sequence.tables, self.model.block_sizes, strict=True):
+                found = reads_within_table(sequence.seq_id, last, len(table), size)
+                if found is not None:
+                    self.num_commands += 1
+                    return self._numbered(found)
+        return None
+
+    step_any = step
+
+    def is_defined(self, command: Command) -> bool:
+        """Whether the command is legal in this state, as far as the state is known."""
+        return not self._has_lost_track and super().is_defined(command)
+
+    def end(self) -> Violation | None:
+        """Nobody reads anything any more."""
+        return None
+
+    def _check(self, command: Command) -> None:
+        self.tables.all_unchanged(command, refused=self.calls.refused)
         if self.memory.has_changed:
             self.memory.read_all()

@@ -1,7 +1,8 @@
 """Calling the target: what it raises becomes a violation, what we raise stays our own bug.
 
 A legal call must return. Whatever else comes out of the target (an exception of any type, an
-attempt to exit the process) is reported as a crash with the target's own stack frames.
+attempt to exit the process) is reported as a crash with the target's own stack frames. Where one of
+our adapters does not fit its engine, nothing is reported of the engine: the run ends.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import traceback
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from poolproof.contract.adapter_fault import adapters_fault
 from poolproof.contract.outside import class_name, said_by
+from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
 
 __all__ = ["constructing", "crash", "is_our_own_bug", "raised", "target_frames"]
@@ -53,9 +56,19 @@ def crash(what: str, error: BaseException) -> Violation:
     """The violation that a legal call raised.
 
     An adapter that sees something wrong itself (two contents under one hash) raises the finding.
+    Raises TargetError where the adapter is at fault, and the one that an adapter raised.
     """
     if isinstance(error, ViolationError):
         return error.violation
+    if isinstance(error, TargetError):
+        raise error
+    fault = adapters_fault(error)
+    if fault is not None:
+        raise TargetError(
+            f"{what}: Poolproof's adapter does not fit this target, of which nothing is said: "
+            f"{fault}; write a native target (`poolproof new FILE`), or take a release that the "
+            "adapter knows"
+        ) from error
     verb = "tried to exit the process with" if isinstance(error, SystemExit) else "raised"
     return Violation(
         "CRASH", Severity.CRASH, f"{what} is legal here but {verb} {raised(error)}",

@@ -96,7 +96,8 @@ class UniformPoolWorkload(PoolWorkload):
         count = len(self.references)
         if not count:
             return None
-        return Free(self._with_null(self._draw_references(min(count, self._length()))))
+        drawn = self._draw_references(min(count, self._length()))
+        return Free(self._with_null(self._each_once(drawn)))
 
     def cache(self) -> Command | None:
         held = list(dict.fromkeys(self.references))
@@ -105,7 +106,7 @@ class UniformPoolWorkload(PoolWorkload):
         if not held:
             return None
         ids = [held.pop(self.below(len(held))) for _ in range(min(len(held), self._length()))]
-        blocks = self._with_null(ids)
+        blocks = self._with_null(ids) if self._caches_null else tuple(ids)
         return Cache(blocks, tuple(self.hashes[self.below(len(self.hashes))] for _ in blocks))
 
     def evict(self) -> Command:

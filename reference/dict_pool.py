@@ -82,6 +82,8 @@ class DictPool:
                 holders.pop(0 if holder is None else holders.index(holder))
                 if not self.holders[block_id]:
                     freed.append(block_id)
+        if self.profile.retention == "while-held":
+            self.forget_keys(freed)
         self._queue(freed)
         return freed
 
@@ -166,9 +168,11 @@ class DictPool:
         to_head, to_tail = [], freed
         if self.profile.eviction == "lifo":
             to_head, to_tail = freed[::-1], []
-        elif self.profile.eviction == "unhashed-first":
+        elif self.profile.eviction in ("unhashed-first", "unhashed-lifo"):
             to_head = [b for b in freed if not self.keys[b]]
             to_tail = [b for b in freed if self.keys[b]]
+            if self.profile.eviction == "unhashed-lifo":
+                to_head.reverse()
         for block_id in to_tail:
             self.free[block_id] = None
         for block_id in reversed(to_head):

@@ -62,7 +62,7 @@ def misuse_of(pool: DictPool, command: Command) -> Misuse | None:
             return _negative(count) if count < 0 else None
         case Touch(block_ids=ids):
             return _bad_id(pool, ids)
-        case Free(block_ids=ids):
+        case Free(block_ids=ids) if _forbidden_repeat(pool, ids) is None:
             return _bad_id(pool, ids) or _too_many_frees(pool, ids)
         case Cache() | CacheChain() | CachePartial() | Evict() if pool.enable_caching:
             return _misuse_of_cache(pool, command)
@@ -77,7 +77,11 @@ def undefined_in(pool: DictPool, command: Command) -> str | None:
     # Without caching these calls do nothing, and promise nothing about what they are given.
     if not pool.enable_caching and (misuse := _misuse_of_cache(pool, command)):
         return misuse.words
+    if _caches_null(pool, command):
+        return f"block {pool.null_block} is the null block, which is never cached"
     match command:
+        case Free(block_ids=ids):
+            return _forbidden_repeat(pool, ids)
         case Touch(block_ids=ids) if _bad_id(pool, ids) is None:
             for block_id in ids:
                 if block_id != pool.null_block and not _touchable(pool, block_id):
@@ -172,6 +176,32 @@ def _bad_id(pool: DictPool, ids: Iterable[int]) -> Misuse | None:
         if block_id == pool.null_block and pool.profile.null_in_lists == "misuse":
             return Misuse(MisuseKind.NULL_BLOCK, f"block {block_id} is the null block")
     return None
+
+
+def _forbidden_repeat(pool: DictPool, ids: Iterable[int]) -> str | None:
+    """Which block stands twice in a `free`, where the profile wants each of them once."""
+    if pool.profile.repeats_in_free == "allowed":
+        return None
+    for block_id, times in Counter(ids).items():
+        if times > 1 and block_id != pool.null_block:
+            says = "and the profile says repeats_in_free=forbidden"
+            return f"block {block_id} stands {times} times in one call, {says}"
+    return None
+
+
+def _caches_null(pool: DictPool, command: Command) -> bool:
+    """Whether the null block is given a hash, where it may stand in other lists alone."""
+    if pool.null_block is None or pool.profile.null_in_lists != "uncached":
+        return False
+    match command:
+        case Cache(block_ids=ids):
+            return pool.null_block in ids
+        case CacheChain(block_ids=ids, num_cached=num_cached):
+            return pool.null_block in ids[max(num_cached, 0) :]
+        case CachePartial(block_id=block_id):
+            return block_id == pool.null_block
+        case _:
+            return False
 
 
 def _too_many_frees(pool: DictPool, ids: Iterable[int]) -> Misuse | None:

@@ -11,7 +11,7 @@ KV contents are not covered here, but in `shadow_memory.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from poolproof.contract.content import TokenChain
 from poolproof.reference.dict_pool import DictPool
@@ -24,32 +24,59 @@ __all__ = ["SequenceModel", "SequenceState", "Tables"]
 class SequenceModel(SequenceNeeds):
     """Sequences and what they hold, as the target has shown it."""
 
-    def admit(self, sequence: SequenceState, cached: int, tables: Tables) -> None:
-        """The sequence was admitted with `cached` tokens and these tables."""
+    def admit(
+        self,
+        sequence: SequenceState,
+        cached: int,
+        tables: Tables,
+        num_shared: Sequence[int] | None = None,
+        alike: Collection[int] = (),
+    ) -> None:
+        """The sequence was admitted with `cached` tokens and these tables.
+
+        In each group the first `num_shared` entries are hits, by default all full cached blocks;
+        the other blocks are its own, also those to which cached tokens were copied. Those that are
+        `alike` keep their holders and keys: they hold what will be written to them.
+        """
+        if num_shared is None:
+            num_shared = [cached // size for size in self.block_sizes]
         if self.profile.keyed == "checkpoints":
             longest = self.longest_of_full(sequence)
             sequence.junction = longest if longest > cached else 0
         sequence.num_computed = sequence.num_offered = cached
         for group, table in enumerate(tables):
             self.pool.command_number = sequence.seq_id
-            self.pool.touch(table[: cached // self.block_sizes[group]])
+            self.pool.touch(table[: num_shared[group]])
         for group, table in enumerate(tables):
-            size = self.block_sizes[group]
-            self._take(sequence, table[cached // size :])
-            sequence.num_keyed[group] = cached // size
+            self._take(sequence, table[num_shared[group] :], alike)
+            sequence.num_keyed[group] = num_shared[group]
         sequence.tables = tables
         sequence.place = "device"
         self.sequences[sequence.seq_id] = sequence
 
-    def follow(self, sequence: SequenceState, tables: Tables) -> None:
+    def regain(self, sequence: SequenceState, cached: int, num_shared: Sequence[int]) -> None:
+        """What an admission was right to find has its keys, if it had lost them.
+
+        In each group `num_shared` entries were found, the others copied.
+        """
+        for group in range(len(self.groups)):
+            for entry in self.hit_entries(group, cached):
+                if entry >= num_shared[group]:
+                    break
+                block, key = sequence.tables[group][entry], self.key(sequence, group, entry)
+                if key not in self.pool.keys[block]:
+                    self.pool.cache([block], [key])
+
+    def follow(self, sequence: SequenceState, tables: Tables, alike: Collection[int] = ()) -> None:
         """The tables of an admitted sequence are these now: take and give back what differs.
 
-        A block that left its place and stands at another was given back and taken again.
+        A block that left its place and stands at another was given back and taken again. New ones
+        that are `alike` keep their holders and keys.
         """
         if tables == sequence.tables:
             return
         taken: list[int] = []
-        for old, new in zip(sequence.tables, tables):
+        for old, new in self.in_group_order(list(zip(sequence.tables, tables))):
             if new[: len(old)] == old:
                 taken += [b for b in new[len(old) :] if b not in old]
             elif old != new:
@@ -57,7 +84,7 @@ class SequenceModel(SequenceNeeds):
                 given_back = [b for b in dict.fromkeys(reversed(old)) if b not in stay]
                 self.pool.release(given_back, sequence.seq_id)
                 taken += [b for b in new if b not in stay]
-        self._take(sequence, taken)
+        self._take(sequence, taken, alike)
         sequence.tables = tables
 
     def merge(self, sequence: SequenceState, tables: Tables) -> None:
@@ -79,6 +106,7 @@ class SequenceModel(SequenceNeeds):
         child.num_computed = parent.num_computed
         child.num_offered = parent.num_offered
         child.num_keyed = list(parent.num_keyed)
+        child.num_reserved = 0
         child.family = parent.family
         self.sequences[child.seq_id] = child
 
@@ -88,8 +116,10 @@ class SequenceModel(SequenceNeeds):
 
     def release(self, sequence: SequenceState) -> None:
         """Everything that the sequence holds goes back, mostly the tail of each chain first."""
-        null, head_first = self.pool.null_block, self.profile.release_order == "head-first"
-        for table in sequence.tables:
+        # Host memory has no null block: the block of that number is one like the others there.
+        null = None if sequence.place == "host" else self.pool.null_block
+        head_first = self.release_order == "head-first"
+        for table in self.in_group_order(sequence.tables):
             ordered = table if head_first else reversed(table)
             blocks = [b for b in dict.fromkeys(ordered) if b != null]
             if sequence.place == "host":
@@ -103,9 +133,11 @@ class SequenceModel(SequenceNeeds):
 
     def preempt(self, sequence: SequenceState) -> None:
         """The sequence lost its blocks, and with them all that was computed."""
+        self._publish_at_end(sequence)
         self.release(sequence)
         self.drop_drafts(sequence)
         sequence.num_computed = sequence.num_scheduled = 0
+        sequence.num_reserved = self._reserved(sequence.num_tokens)
         sequence.is_sampling = False
         sequence.place = "nowhere"
 
@@ -121,6 +153,7 @@ class SequenceModel(SequenceNeeds):
         if finished and not waits and self.profile.publishes == "prompts":
             sequence.num_offered = sequence.num_computed
             self.publish(sequence)
+        self._publish_at_end(sequence)
         self.release(sequence)
         del self.sequences[sequence.seq_id]
         self.ended_ids.add(sequence.seq_id)
@@ -142,13 +175,22 @@ class SequenceModel(SequenceNeeds):
 
     def publish(self, sequence: SequenceState) -> None:
         """Full blocks get their keys, as far as the profile lets their tokens be found."""
-        if not self.enable_caching or sequence.loading:
-            return
         covered, profile = sequence.num_computed, self.profile
         if profile.publishes == "scheduled":
             covered += sequence.num_scheduled
         elif profile.publishes == "prompts":
             covered = sequence.num_offered
+        if profile.publishes != "finish":
+            self._publish_up_to(sequence, covered)
+
+    def _publish_at_end(self, sequence: SequenceState) -> None:
+        """Where it is the row, what a sequence has computed is published as its blocks go back."""
+        if self.profile.publishes == "finish" and sequence.place == "device":
+            self._publish_up_to(sequence, sequence.num_computed)
+
+    def _publish_up_to(self, sequence: SequenceState, covered: int) -> None:
+        if not self.enable_caching or sequence.loading:
+            return
         covered = min(covered, sequence.num_tokens)
         for group, _, size in self._numbered:
             keyed, full = sequence.num_keyed[group], self._coverable(covered, size) // size
@@ -246,6 +288,7 @@ class SequenceModel(SequenceNeeds):
         chain = sequence.chain
         sequence.chain = TokenChain(chain.tokens[:num_tokens], chain.lora, chain.salt, chain.images)
         sequence.num_tokens = num_tokens
+        sequence.num_reserved = 0
         sequence.num_computed = min(sequence.num_computed, num_tokens)
         sequence.num_offered = min(sequence.num_offered, num_tokens)
         self.drop_drafts(sequence)
@@ -277,8 +320,13 @@ class SequenceModel(SequenceNeeds):
                 pool.touch(b for b in distinct if b not in free)
             sequence.tables = shown
 
-    def _take(self, sequence: SequenceState, blocks: Iterable[int]) -> None:
-        """The sequence was given these blocks, each of which was free."""
+    def _take(
+        self, sequence: SequenceState, blocks: Iterable[int], alike: Collection[int] = ()
+    ) -> None:
+        """The sequence was given these blocks, each of which was free or is `alike`."""
         new = [b for b in dict.fromkeys(blocks) if b != self.pool.null_block]
         self.pool.command_number = sequence.seq_id
+        if alike:
+            self.pool.touch([b for b in new if b in alike])
+            new = [b for b in new if b not in alike]
         self.pool.allocate(len(new), new)

@@ -6,8 +6,10 @@ here changes the state; `sequence_model.py` does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import lcm
+from typing import TypeVar
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
@@ -17,6 +19,8 @@ from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_state import SequenceState
 
 __all__ = ["SequenceNeeds"]
+
+T = TypeVar("T")
 
 
 class SequenceNeeds:
@@ -37,8 +41,12 @@ class SequenceNeeds:
         self.block_size = block_size
         self.enable_caching = enable_caching and profile.publishes != "never"
         self._caching_wanted = enable_caching
+        self.release_order = profile.release_order
+        if not enable_caching and profile.uncached_order != "same":
+            self.release_order = profile.uncached_order
         # Who frees in any order leaves none in the queue that could be known.
-        ordered = profile.release_order != "unspecified"
+        ordered = self.release_order != "unspecified"
+        ordered &= len(profile.groups) == 1 or profile.group_order != "unspecified"
         rows = profile if ordered else replace(profile, eviction="unspecified")
         self.pool = self.pool_class(num_blocks, rows, enable_caching=self.enable_caching)
         self.pool.owner_noun = "sequence"
@@ -53,7 +61,7 @@ class SequenceNeeds:
         """(blocks, sequence) of what was given back and is free only after the next step."""
         self._alignment = lcm(*self.block_sizes)
         self._numbered = list(zip(range(len(self.groups)), self.groups, self.block_sizes))
-        self._has_windows = any(group.kind != "full" for group in self.groups)
+        self.has_windows = any(group.kind != "full" for group in self.groups)
 
     def new_sequence(self, seq_id: int, chain: TokenChain) -> SequenceState:
         """A sequence that holds nothing yet; `admit` enters it."""
@@ -64,7 +72,17 @@ class SequenceNeeds:
             tables=[[] for _ in self.groups],
             num_tokens=len(chain.tokens),
             num_keyed=[0] * len(self.groups),
+            num_reserved=self._reserved(len(chain.tokens)),
         )
+
+    def _reserved(self, num_tokens: int) -> int:
+        """How many slots an admission with so many tokens takes at least."""
+        further = self.profile.generation_tokens
+        return num_tokens + further if further else 0
+
+    def in_group_order(self, of_groups: Sequence[T]) -> Sequence[T]:
+        """What there is for each group, in the order in which the groups give back."""
+        return of_groups[::-1] if self.profile.group_order == "last-to-first" else of_groups
 
     def cached_prefix(self, sequence: SequenceState) -> int:
         """The number of tokens at the head of the sequence that an admission finds cached.
@@ -110,7 +128,7 @@ class SequenceNeeds:
         if profile.reserves == "scheduled":
             covered = sequence.num_computed + sequence.num_scheduled
         lookahead = profile.lookahead_tokens if sequence.num_scheduled else 0
-        slots = covered + sequence.num_drafts + lookahead
+        slots = max(covered + sequence.num_drafts + lookahead, sequence.num_reserved)
         return min(slots, profile.max_tokens) if profile.max_tokens else slots
 
     def has_no_row(self) -> bool:
@@ -143,6 +161,14 @@ class SequenceNeeds:
                 needed += any(block in self.pool.free for block in carriers)
         return needed
 
+    def num_unknown(self, sequence: SequenceState, cached: int) -> int:
+        """How many entries of a hit have keys that no block carries, as far as is known here."""
+        return sum(
+            not self.pool.lookup(self.key(sequence, group, entry))
+            for group in range(len(self.groups))
+            for entry in self.hit_entries(group, cached)
+        )
+
     def num_new_entries(self, sequence: SequenceState) -> int:
         """Blocks that must be added to the tables of an admitted sequence for its slots."""
         needed = 0
@@ -161,7 +187,7 @@ class SequenceNeeds:
 
     def sliding_out(self, sequence: SequenceState) -> list[int]:
         """Blocks of the sequence alone that no later token reads: they can be had back."""
-        if self.profile.window_blocks == "reused" or not self._has_windows:
+        if self.profile.window_blocks == "reused" or not self.has_windows:
             return []
         return [
             block

@@ -44,6 +44,8 @@ class SequenceState:
     """Sequences that were forked from one another have one number; they swap together."""
     num_prompt: int = 0
     """Tokens that it came with."""
+    num_reserved: int = 0
+    """Slots that its admission took at least, those for what it will generate included."""
     junction: int = 0
     """Where the hit of its full groups ended, if another group had less; 0: nowhere."""
 

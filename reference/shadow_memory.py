@@ -72,6 +72,12 @@ class ShadowMemory:
             self.writers[block][slot:until] = [writer] * len(written)
             done, slot = done + len(written), 0
 
+    def void(self) -> None:
+        """Whatever was written counts as unwritten from now on."""
+        for slots, writers in zip(self.slots, self.writers):
+            slots[:] = [None] * len(slots)
+            writers[:] = [None] * len(writers)
+
     def copy(self, pairs: Iterable[tuple[int, int]], source: ShadowMemory | None = None) -> None:
         """Each destination block gets what its source block (here, or in `source`) holds.
 
@@ -87,6 +93,20 @@ class ShadowMemory:
             self.changed.add(destination)
             self.slots[destination] = slots
             self.writers[destination] = writers
+
+    def copy_heads(self, copies: Iterable[tuple[int, int, int]]) -> None:
+        """Each destination gets the first slots, so many, of its source; all at once, as `copy`.
+
+        An entry is (source, destination, number of slots). The other slots stay as they are.
+        """
+        read = [
+            (destination, self.slots[source][:count], self.writers[source][:count])
+            for source, destination, count in copies
+        ]
+        for destination, slots, writers in read:
+            self.changed.add(destination)
+            self.slots[destination][: len(slots)] = slots
+            self.writers[destination][: len(writers)] = writers
 
     def misread(
         self,

@@ -142,9 +142,11 @@ class PoolMachine(SessionMachine[PoolSession]):
             self.execute(command)
 
     def finish(self) -> None:
-        """Give every outstanding reference back, in one call, and look for leaks."""
+        """Give every outstanding reference back, in one call if it may be one, and find leaks."""
         holders = self.session.reference.holders
-        outstanding = tuple(block for block, held_by in holders.items() for _ in held_by)
-        if outstanding:
+        once = self.session.profile.repeats_in_free == "forbidden"
+        while outstanding := tuple(
+            block for block, held_by in holders.items() for _ in (held_by[:1] if once else held_by)
+        ):
             self.execute(Free(outstanding))
         self.fail_if(self.session.end())

@@ -37,6 +37,8 @@ PRODUCT = [
 REFERENCE_PROFILES = [
     *IMPL_PROFILES,
     "[eviction=unspecified]",
+    "[eviction=unhashed-lifo,repeats_in_free=forbidden]",
+    "[eviction=unhashed-lifo,null_block=0,null_in_lists=uncached,events=per-hash]",
     "[eviction=unspecified,retention=may-drop,events=per-copy]",
     "[retention=may-drop]",
     "[keys=3]",

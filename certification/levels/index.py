@@ -66,7 +66,7 @@ class CertifiedIndex(BlockLevel):
         return IndexCampaign(
             index.name,
             index.make,
-            index.profile,
+            chunk.profile or index.profile,
             chunk.seed,
             production=chunk.kind.production_of_blocks,
         )

@@ -258,7 +258,7 @@ def _promises_less(layout: LayoutDescription) -> Iterator[str]:
         yield "admission=sound, so that refusals of what would fit were not judged (ADM)"
     if profile.hits == "sound":
         yield "hits=sound, so that missed hits were not judged (I4)"
-    for row in ("eviction", "release_order"):
+    for row in ("eviction", "release_order", "uncached_order", "group_order"):
         if getattr(profile, row) == "unspecified":
             yield f"{row}=unspecified, so that no order was judged (ORD)"
     if profile.publishes == "never":

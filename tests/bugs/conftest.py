@@ -22,7 +22,7 @@ ALL_PROFILES = [
         null_in_lists=null_in_lists, events=events, misuse=misuse,
     )
     for eviction, duplicates, recache, (null_block, null_in_lists), events, misuse in product(
-        ("lru", "unhashed-first", "lifo", "unspecified"),
+        ("lru", "unhashed-first", "unhashed-lifo", "lifo", "unspecified"),
         ("kept", "first", "last"),
         ("replace", "forbidden"),
         ((None, "misuse"), (0, "ignored"), (0, "misuse")),
@@ -36,7 +36,7 @@ def name_of(profile: Profile) -> str:
     return ",".join(str(value) for value in list(profile.to_json().values())[:9])
 
 
-# 648 profiles; 61 has no factor in common with them, so that every value of every row comes up.
+# 810 profiles; 61 has no factor in common with them, so that every value of every row comes up.
 @pytest.fixture(params=ALL_PROFILES[::61], ids=name_of)
 def profile(request: pytest.FixtureRequest) -> Profile:
     """One of a few profiles that together have every value of every row."""

@@ -17,6 +17,8 @@ PROFILES = {
     "v0": ManagerProfile(publishes="never", eviction="lifo", watermark_blocks=1, host_blocks=4),
     "v0, ring": ManagerProfile(publishes="never", window_blocks="reused", groups=(SLIDING,)),
     "nano": ManagerProfile(duplicates="last"),
+    "published at the end": ManagerProfile(publishes="finish", duplicates="first"),
+    "cached while held": ManagerProfile(retention="while-held"),
     "sound": ManagerProfile(
         tables="merged", duplicates="first", eviction="unspecified", hits="sound",
         admission="sound", never="untold", finish_again="undefined",

@@ -24,6 +24,8 @@ class BlackBox(Good):
 class KeepsStaleKeys(Good):
     """Finds a block that was handed out again by its old key."""
 
+    profile: ClassVar[dict[str, Any]] = {"eviction": "lru", "index": "exact"}
+
     def __init__(self, num_blocks: int, block_size: int, **named: Any) -> None:
         super().__init__(num_blocks, block_size, **named)
         pool, allocate = self.pool, self.pool.allocate

@@ -8,12 +8,13 @@ from poolproof.contract.profile import Profile, ProfileError
 
 ROWS = {
     "null_block": (None, 0, 3),
-    "eviction": ("lru", "unhashed-first", "lifo", "unspecified"),
+    "eviction": ("lru", "unhashed-first", "unhashed-lifo", "lifo", "unspecified"),
     "duplicates": ("kept", "first", "last"),
     "recache": ("replace", "forbidden"),
-    "null_in_lists": ("misuse", "ignored"),
+    "null_in_lists": ("misuse", "ignored", "uncached"),
+    "repeats_in_free": ("allowed", "forbidden"),
     "keys": ("block", "partial", 0, 4),
-    "retention": ("exact", "may-drop"),
+    "retention": ("exact", "may-drop", "while-held"),
     "events": ("none", "per-copy", "per-hash"),
     "misuse": ("raises", "ignores", "undefined"),
     "same_step_hit": ("forbidden", "allowed"),
@@ -62,8 +63,8 @@ def test_an_unknown_value_is_named_beside_the_allowed_ones(value):
     with pytest.raises(ProfileError) as caught:
         Profile.from_mapping({"eviction": value})
     assert str(caught.value) == (
-        "profile key 'eviction' must be one of lru, unhashed-first, lifo, unspecified, "
-        f"not {value!r}"
+        "profile key 'eviction' must be one of lru, unhashed-first, unhashed-lifo, lifo, "
+        f"unspecified, not {value!r}"
     )
 
 

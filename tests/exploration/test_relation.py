@@ -23,6 +23,7 @@ PROFILES = [
 CASES = [(Scope(3), profile) for profile in PROFILES] + [
     (Scope(2, 3, 3), Profile()),
     (Scope(4, 1, 1), Profile(eviction="unhashed-first", duplicates="last")),
+    (Scope(3), Profile(eviction="unhashed-lifo")),
 ]
 
 

@@ -30,7 +30,7 @@ from poolproof.stateful_tests.profile_pairs import all_pairs
 
 DEAF = Watch(lambda _: None, lambda _: None)
 ROWS = {
-    "eviction": ("lru", "lifo", "unhashed-first"),
+    "eviction": ("lru", "lifo", "unhashed-first", "unhashed-lifo"),
     "duplicates": ("kept", "first"),
     "recache": ("replace", "forbidden"),
     "events": ("none", "per-copy"),
@@ -48,6 +48,7 @@ def rest_is_deep(profiles):
 PROFILES = [
     *rest_is_deep(PRODUCT),
     Profile(null_block=0, null_in_lists="ignored", events="per-hash"),
+    Profile(null_block=0, null_in_lists="uncached", repeats_in_free="forbidden"),
     Profile(null_block=2, misuse="ignores", duplicates="last"),
     Profile(eviction="unspecified"),
 ]  # fmt: skip
@@ -293,7 +294,7 @@ def test_a_target_without_evict_and_reset_is_explored_as_far_as_it_goes():
         evict = None
         reset = None
 
-    for eviction in ("lru", "lifo", "unhashed-first"):
+    for eviction in ("lru", "lifo", "unhashed-first", "unhashed-lifo"):
         profile = Profile(eviction=eviction)
         found = checked(
             lambda n, c=True, rules=profile: Plain(n, enable_caching=c, rules=rules),

@@ -25,7 +25,7 @@ from poolproof.targets.target import Target
 
 DEAF = Watch(lambda _: None, lambda _: None)
 ROWS = {
-    "eviction": ("lru", "lifo", "unhashed-first"),
+    "eviction": ("lru", "lifo", "unhashed-first", "unhashed-lifo"),
     "duplicates": ("kept", "first", "last"),
     "recache": ("replace", "forbidden"),
 }

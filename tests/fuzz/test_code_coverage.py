@@ -14,7 +14,9 @@ from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
 from poolproof.fuzz.target_files import files_of
 from poolproof.harness.isolation import Beacon
-from poolproof.report.campaign_words import coverage_lines, missing_words
+from poolproof.report.campaign_document import coverage_facts
+from poolproof.report.campaign_words import missing_words
+from poolproof.report.document import Fact
 from poolproof.targets.load import load_target
 
 SOURCE = """
@@ -121,8 +123,8 @@ def test_tapes_beyond_the_bound_are_counted(pool, monkeypatch):
 
 def test_a_target_without_python_source_says_so(pool):
     found = measured(replace(pool, real_class=None), b"")
-    assert list(coverage_lines(found)) == [
-        "code       the target has no Python source whose lines could be counted"
+    assert list(coverage_facts(found)) == [
+        Fact("code", "the target has no Python source whose lines could be counted")
     ]
 
 
@@ -136,12 +138,12 @@ def test_coverage_py_that_is_missing_is_named(monkeypatch):
 def test_figures_and_missing_lines_in_words():
     file = FileCoverage("pool.py", 240, 110, (3, 7, 8, 9), ((1, 2),))
     found = CodeCoverage((file,), (CoveragePoint(1, 200, 90, 5),), 1, 4)
-    code, *others = coverage_lines(found)
-    assert code.startswith("code       lines of the target: 236 of 240 (branches 109 of 110)")
-    assert code.endswith(", by 1 tape, 4 later ones left out")
+    code, *others = coverage_facts(found)
+    assert code.words.startswith("lines of the target: 236 of 240 (branches 109 of 110)")
+    assert code.words.endswith(", by 1 tape, 4 later ones left out")
     assert others == [
-        "curve      200 lines and 5 states by 1 tape",
-        "unreached  pool.py: 3, 7-9",
+        Fact("curve", "200 lines and 5 states by 1 tape"),
+        Fact("unreached", "pool.py: 3, 7-9"),
     ]
     assert missing_words(replace(file, missing_lines=())) == ""
 

@@ -24,8 +24,9 @@ from poolproof.fuzz.messages import CorpusTape
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
 from poolproof.fuzz.status import CampaignStatus, CurvePoint
-from poolproof.report.campaign_lines import campaign_summary
+from poolproof.report.campaign_document import campaign_document
 from poolproof.report.campaign_record import read_record
+from poolproof.report.text_form import plain_text
 
 SETTINGS = CampaignSettings("impl", "pool", 3)
 LEAK = Violation("OWN", Severity.LEAK, "block 1 has no owner")
@@ -81,7 +82,7 @@ def test_one_damaged_finding_hides_no_other(campaign, statement):
     assert [line.fingerprint for line in record.findings] == ["f-00000002"]
     (sentence,) = record.damage
     assert sentence.startswith("the finding f-00000001 cannot be read: ")
-    assert "damaged    the finding f-00000001" in campaign_summary(record)
+    assert "damaged    the finding f-00000001" in plain_text(campaign_document(record))
 
 
 def test_a_finding_that_cannot_be_read_counts_as_broken(campaign):

@@ -37,7 +37,7 @@ class Careless(Dropping):
 
 
 def session_of(cls, **rows):
-    profile = ManagerProfile.from_mapping(rows)
+    profile = ManagerProfile.from_mapping({"index": "exact", **rows})
     session = ManagerSession(cls(6, 2, rules=profile), profile, 6, 2)
     for command in (Admit(0, CHAIN, 0), Step()):
         assert session.step(command) is None

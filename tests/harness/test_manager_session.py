@@ -30,7 +30,7 @@ BLOCK_SIZE = 2
 
 
 def session_of(cls=CleanManager, num_blocks=6, *, caching=True, check_every=1, **rows):
-    profile = ManagerProfile.from_mapping(rows)
+    profile = ManagerProfile.from_mapping({"index": "exact", **rows})
     manager = cls(num_blocks, BLOCK_SIZE, enable_caching=caching, rules=profile)
     return ManagerSession(
         manager,

@@ -237,7 +237,8 @@ EVENTS = Profile(events="per-copy")
 def run(cls, profile=None, served=None, **options):
     profile = profile or Profile()
     rows = profile.to_json()
-    del rows["retention"], rows["same_step_hit"], rows["hash_bytes"]
+    for row in ("retention", "same_step_hit", "hash_bytes", "repeats_in_free"):
+        del rows[row]
 
     def make(num_blocks, enable_caching):
         if issubclass(cls, BlockPool):

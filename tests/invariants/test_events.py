@@ -1,9 +1,18 @@
-"""EVT over what a "stored" event tells beside its hashes: its parent, tokens and extra keys."""
+"""EVT over events one by one, and what a "stored" event tells beside its hashes.
+
+That is its parent, the size of its blocks, their tokens and their extra keys.
+"""
 
 import pytest
 
 from poolproof.contract.content import ContentKey, Image, TokenChain
-from poolproof.invariants.events import stored_tells_content
+from poolproof.contract.violation import Severity
+from poolproof.invariants.events import (
+    is_list_of_events,
+    malformed_event,
+    recaching_removes_nothing,
+    stored_tells_content,
+)
 
 CHAIN = TokenChain((1, 2, 3, 4, 5, 6), ("cat", "/a"), "salt", (Image("image", 1, 4),))
 FIRST, SECOND, THIRD = (CHAIN.prefix(length, 0) for length in (2, 4, 6))
@@ -119,3 +128,100 @@ def test_skipped_blocks_leave_gaps_only_where_lists_may_skip():
         assert told(event, *hashes, skips_blocks=True) is None
     odd = {**before, "parent": CHAIN.prefix(3, 0), "tokens": [4, 5, 6]}
     assert told(odd, THIRD, skips_blocks=True) is not None
+
+
+def test_a_block_of_one_token_is_a_block():
+    chain = TokenChain((1, 2))
+    event = {"parent": chain.prefix(1, 0), "tokens": [2], "block_size": 1, "extra_keys": [[]]}
+    assert told(event, chain.prefix(2, 0)) is None
+
+
+def test_an_image_that_begins_with_the_block_is_told():
+    chain = TokenChain((1, 2, 3, 4), images=(Image("cat", 2, 2),))
+    event = {"parent": chain.prefix(2, 0), "block_size": 2}
+    assert told({**event, "extra_keys": [[("image", "cat", 2)]]}, chain.prefix(4, 0)) is None
+    assert told({**event, "extra_keys": [[]]}, chain.prefix(4, 0)) == (
+        "an event stores the key of <1 2 3 4, image cat at token 2> in group 0 with the extra keys "
+        "[]; its block of 2 tokens has [('image', 'cat', 2)]"
+    )
+
+
+def test_a_parent_has_the_images_that_begin_in_it_alone():
+    chain = TokenChain((1, 2, 3, 4), images=(Image("cat", 2, 2),))
+    assert told({"parent": chain.prefix(2, 0), "block_size": 2}, chain.prefix(4, 0)) is None
+
+
+PLAIN = TokenChain((1, 2, 3, 4))
+LAST = PLAIN.prefix(4, 0)
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (
+            {"block_size": 2.0},
+            "an event stores the key of <1 2 3 4> in group 0 for a block of 2.0 tokens",
+        ),
+        (
+            {"block_size": 2, "parent": None},
+            (
+                "an event gives the key of <1 2 3 4> in group 0 no parent, but its block of 2 "
+                "tokens begins at token 2"
+            ),
+        ),
+        (
+            {"block_size": 2, "parent": PLAIN.prefix(1, 0)},
+            (
+                "an event gives the key of <1 2 3 4> in group 0 as parent the key of <1> in group "
+                "0, but its block of 2 tokens begins at token 2"
+            ),
+        ),
+        (
+            {"tokens": [1, 2]},
+            (
+                "an event that stores the key of <1 2 3 4> in group 0 tells the tokens [1, 2] from "
+                "position 0 on, which are [1, 2, 3, 4]"
+            ),
+        ),
+        (
+            {"block_size": 2, "extra_keys": [[], []]},
+            "an event stores 1 hashes and tells the extra keys of 2",
+        ),
+        (
+            {"block_size": 2, "extra_keys": [[SALT]]},
+            (
+                "an event stores the key of <1 2 3 4> in group 0 with the extra keys [('salt', "
+                "'salt')]; its block of 2 tokens has []"
+            ),
+        ),
+    ],
+)
+def test_what_is_told_wrongly_is_named(event, sentence):
+    found = stored_tells_content(event, [LAST], skips_blocks=False)
+    assert (found.invariant, found.severity, found.sentence) == ("EVT", Severity.EVENTS, sentence)
+
+
+def test_events_come_in_a_list():
+    assert is_list_of_events([]) is None
+    assert is_list_of_events(()) is None
+    assert is_list_of_events(7).sentence == (
+        "take_events() answered 7; it must answer a list of events"
+    )
+
+
+def test_an_event_is_a_mapping_with_a_type():
+    assert malformed_event(7).sentence == (
+        "take_events() gave 7; an event is a mapping with an entry 'type', and for \"stored\" and "
+        "\"removed\" with 'hashes', a list of hashes"
+    )
+
+
+def test_to_cache_again_removes_nothing():
+    again = {"type": "stored", "hashes": [FIRST]}
+    assert recaching_removes_nothing([]) is None
+    assert recaching_removes_nothing([again]) is None
+    removed = {"type": "removed", "hashes": [LAST, PLAIN.prefix(2, 0)]}
+    assert recaching_removes_nothing([again, removed]).sentence == (
+        "an event tells that the key of <1 2 3 4> in group 0 and the key of <1 2> in group 0 was "
+        "removed, although each block was cached again under the one hash that it had"
+    )

@@ -20,10 +20,15 @@ from poolproof.invariants.index_answers import (
     hit_carries_key,
     reports_no_more_than_indexed,
 )
-from poolproof.invariants.kv_reads import copies_what_was_written, reads_own_prefix
+from poolproof.invariants.kv_reads import (
+    copies_what_was_written,
+    reads_own_prefix,
+    reads_within_table,
+)
 from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.invariants.reuse_order import entries_from_head
 from poolproof.invariants.stable_ids import (
+    copied_elsewhere,
     copies_name_blocks,
     new_entries_were_free,
     table_names_blocks,
@@ -66,6 +71,35 @@ def test_a_misread_names_the_group_and_the_kind_where_there_are_several():
     )
 
 
+def test_a_misread_says_what_differs_where_the_prefixes_do_not_show_it():
+    def misread(wanted, found):
+        return reads_own_prefix(1, 4, 2, 0, wanted=wanted, found=found, writer=(2, 7)).sentence
+
+    assert misread(Prefix((5,), group=1), FIVE).endswith(
+        "wanted <5>, found <5>, written at command 7: only the cache group differs"
+    )
+    assert misread(Prefix((1,)), FIVE).endswith("wanted <1>, found <5>, written at command 7")
+
+
+def test_an_entry_is_changed_by_the_copy_of_its_block_alone():
+    assert copied_elsewhere(3, 4, 6, []) == (
+        "no copy was ordered from block 4 to block 6, which entry 3 names"
+    )
+    assert copied_elsewhere(3, 4, 6, [(1, 6), (2, 4)]) == (
+        "the copies 1->6, 2->4 take block 4 nowhere"
+    )
+    assert copied_elsewhere(3, 4, 6, [(4, 5), (1, 2), (4, 7)]) == (
+        "the copies 4->5, 1->2, 4->7 take block 4 to 5 and 7 and not to 6"
+    )
+
+
+def test_a_copy_of_a_copy_does_not_count_within_one_answer():
+    assert copied_elsewhere(3, 4, 6, [(4, 5), (5, 6)]) == (
+        "the copies 4->5, 5->6 take block 4 to 5 and not to 6, since copies of one answer happen "
+        "at once"
+    )
+
+
 def test_a_copy_of_nothing_is_named_with_its_list():
     slots = [[None, b"x"], [], [], [None, None], []]
     assert copies_what_was_written([(0, 4)], slots) is None
@@ -93,6 +127,11 @@ ANSWERS = [
     (table_names_blocks, (0, [1, 9], 4), ("I2", ANOTHER, ()),
      ("the table of A holds 9, which is no block (ids run from 0 to 3): the kernel reads outside "
      "of the cache")),
+    (table_names_blocks, (0, [0, 3, 4], 4), ("I2", ANOTHER, ()),
+     ("the table of A holds 4, which is no block (ids run from 0 to 3): the kernel reads outside "
+     "of the cache")),
+    (new_entries_were_free, (0, [3, 2], {3}, {2: [1, 2, 3]}.get), ("I2", ANOTHER, (2,)),
+     "A was given block 2, which B, C and D still hold: all of them write to it"),
     (new_entries_were_free, (0, [3, 2], {3}, {2: [1, 2, 1]}.get), ("I2", ANOTHER, (2,)),
      "A was given block 2, which B and C still hold: all of them write to it"),
     (new_entries_were_free, (0, [3, 2], {3}, {2: [1, 1]}.get), ("I2", ANOTHER, (2,)),
@@ -105,6 +144,8 @@ ANSWERS = [
      "A was given block 2, which nobody holds and which is not free"),
     (table_stays, (0, [1, 3], [2, 3]), ("I2", ANOTHER, (2,)),
      "the table of A was [1, 3] and is [2, 3] now"),
+    (table_stays, (0, [1, 3], [2, 3], "", 1), ("I2", ANOTHER, (2,)),
+     "the table of A in group 1 was [1, 3] and is [2, 3] now"),
     (table_stays, (0, [*range(20)], [9, *range(1, 20)], "step() may not change it"),
      ("I2", ANOTHER, ()),
      ("the table of A was [0, 1, 2, 3, ... (20 in all) ..., 16, 17, 18, 19] and is "
@@ -218,3 +259,14 @@ def test_an_answer_is_named_with_its_harm(say, arguments, verdict, sentence):
     violation = say(*arguments)
     assert (violation.invariant, violation.severity, violation.blocks) == verdict
     assert violation.sentence == sentence
+
+
+def test_a_read_ends_where_the_table_does():
+    assert reads_within_table(0, -1, 0, 4) is None
+    assert reads_within_table(0, 7, 2, 4) is None
+    violation = reads_within_table(0, 8, 2, 4)
+    assert violation.severity is Severity.WRONG_DATA_OF_ONES_OWN
+    assert violation.sentence == (
+        "A reads up to position 8 beyond its table, which has 2 blocks of 4: what stands "
+        "there is not its own"
+    )

@@ -22,11 +22,17 @@ from poolproof.contract.commands import (
     Touch,
 )
 from poolproof.contract.content import TokenChain
+from poolproof.contract.index_commands import Contains, Get, Insert, Pop
 from poolproof.contract.misuse import MisuseKind
 from poolproof.contract.profile import Profile
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
-from poolproof.reference.legality import misuse_of, queue_misuse_of, undefined_in
+from poolproof.reference.legality import (
+    hash_of_other_length,
+    misuse_of,
+    queue_misuse_of,
+    undefined_in,
+)
 
 A, B = b"a", b"b"
 CHAIN = TokenChain((1, 2, 3, 4, 5, 6, 7, 8))
@@ -97,6 +103,7 @@ def test_misuse_has_a_kind(command, kind):
     ("command", "kind"),
     [
         (PopLeftN(4), MisuseKind.TOO_FEW_QUEUED),
+        (Append(-1), MisuseKind.NEGATIVE_BLOCK),
         (PopLeftN(-1), MisuseKind.NEGATIVE_COUNT),
         (Remove(0), MisuseKind.BLOCK_NOT_QUEUED),
         (Append(1), MisuseKind.BLOCK_QUEUED_ALREADY),
@@ -317,7 +324,59 @@ def test_a_queue_has_preconditions(command, reason):
 
 
 def test_an_empty_queue_cannot_be_popped():
-    assert str(queue_misuse_of(DictQueue(0), PopLeft())) == "the queue is empty"
+    found = queue_misuse_of(DictQueue(0), PopLeft())
+    assert (found.kind, str(found)) == (MisuseKind.TOO_FEW_QUEUED, "the queue is empty")
+
+
+def test_the_first_block_of_an_empty_pool_lies_beyond_it():
+    assert queue_misuse_of(DictQueue(0), Append(0)).kind is MisuseKind.BLOCK_BEYOND_THE_POOL
+
+
+SHORT, LONG = b"ab", b"abc"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Cache((1, 2), (SHORT, LONG)),
+        Acquire((SHORT, LONG)),
+        Lookup(LONG),
+        Insert(LONG, 1),
+        Insert((LONG, 2), 1),
+        Pop(LONG, 1),
+        Get((LONG, 0)),
+        Contains(LONG, 1),
+    ],
+    ids=str,
+)
+def test_hashes_have_the_length_that_the_profile_says(command):
+    reason = "a hash has 3 bytes, and the profile says hash_bytes=2"
+    assert hash_of_other_length(Profile(hash_bytes=2), command) == reason
+    assert hash_of_other_length(Profile(), command) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Cache((1, 2), (SHORT, SHORT)),
+        Lookup(SHORT),
+        Insert((SHORT, 12345), 1),
+        Get(12345),
+        Allocate(1),
+        Reset(),
+    ],
+    ids=str,
+)
+def test_a_number_and_a_hash_of_the_right_length_are_taken(command):
+    assert hash_of_other_length(Profile(hash_bytes=2), command) is None
+
+
+def test_a_hash_of_another_length_is_undefined_in_a_pool():
+    pool = pool_with(hash_bytes=2)
+    assert undefined_in(pool, Lookup(SHORT)) is None
+    assert undefined_in(pool, Lookup(LONG)) == (
+        "a hash has 3 bytes, and the profile says hash_bytes=2"
+    )
 
 
 @pytest.mark.parametrize("duplicates", ["first", "last"])

@@ -218,3 +218,46 @@ def test_what_another_may_compute_later_is_not_waited_for():
     model = model_of(same_step_hit="allowed", publishes="scheduled")
     model.sequences[CHUNKED].tables[0][1] = model.sequences[SETTLED].tables[0][1]
     assert undefined_for_manager(model, Truncate(SETTLED, 1)) is None
+
+
+THREE_AND_ONE = TokenChain((1, 2, 3, 4))
+OF_THREE, OF_FOUR = Admit(NEW, CHAIN, 0), Admit(NEW, THREE_AND_ONE, 0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        OF_THREE,
+        Load(NEW, CHAIN, 1),
+        LookupPrefix(CHAIN),
+        Schedule(CHUNKED, 1),
+    ],
+    ids=str,
+)
+def test_a_sequence_may_fill_its_row(command):
+    assert undefined_for_manager(model_of(max_tokens=3), command) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        OF_FOUR,
+        Load(NEW, THREE_AND_ONE, 1),
+        LookupPrefix(THREE_AND_ONE),
+        AppendTokens(SETTLED, (1,)),
+        Draft(SCHEDULED, (1,)),
+    ],
+    ids=str,
+)
+def test_no_sequence_outgrows_its_row(command):
+    """The row of the model's profile; drafts need their places as well."""
+    assert undefined_for_manager(model_of(max_tokens=3), command) == (
+        "no sequence has more than 3 tokens (max_tokens), and this would be 4"
+    )
+    assert undefined_for_manager(model_of(max_tokens=4), command) is None
+
+
+def test_a_row_may_have_one_token():
+    model = SequenceModel(4, 2, ManagerProfile.from_mapping({"max_tokens": 1}))
+    assert undefined_for_manager(model, Admit(NEW, TokenChain((1,)), 0)) is None
+    assert undefined_for_manager(model, Admit(NEW, TokenChain((1, 2)), 0)) is not None

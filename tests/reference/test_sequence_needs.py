@@ -14,9 +14,10 @@ from poolproof.reference.sequence_model import SequenceModel
 RING = {"window_blocks": "reused", "publishes": "never"}
 
 
-def model_of(num_blocks=12, **rows):
+def model_of(num_blocks=12, *, caching=True, **rows):
     """Blocks of two tokens."""
-    return SequenceModel(num_blocks, 2, ManagerProfile.from_mapping(rows))
+    profile = ManagerProfile.from_mapping(rows)
+    return SequenceModel(num_blocks, 2, profile, enable_caching=caching)
 
 
 def asking(model, tokens):
@@ -149,3 +150,53 @@ def test_a_cut_window_needs_what_stands_before_its_end():
 def test_a_ring_has_room_for_whole_blocks():
     model = model_of(groups="sliding:3", **RING)
     assert lengths_gone(model, computed(model, 0, range(7), [0, 1])) == [1, 2, 3, 4]
+
+
+def test_a_row_ends_the_slots_beyond_it():
+    """Those of tokens to come, which an engine never computes there."""
+    for row, slots in ((0, 7), (4, 4), (9, 7)):
+        model = model_of(max_tokens=row, lookahead_tokens=4)
+        assert model.num_slots(asking(model, range(3))) == slots
+
+
+def test_there_is_a_row_for_each_sequence_that_holds_blocks():
+    model = model_of(max_sequences=2)
+    sequences = [computed(model, 0, [1, 2], [0])]
+    assert (model.num_rows(), model.has_no_row()) == (1, False)
+    sequences.append(computed(model, 1, [3, 4], [1]))
+    assert (model.num_rows(), model.has_no_row()) == (2, True)
+    model.preempt(sequences[0])
+    assert (model.num_rows(), model.has_no_row()) == (1, False)
+
+
+def test_one_row_is_a_limit_and_none_is_not():
+    for most, is_full in ((1, True), (0, False)):
+        model = model_of(max_sequences=most)
+        computed(model, 0, [1, 2], [0])
+        assert model.has_no_row() is is_full
+
+
+def test_the_full_groups_alone_may_find_more_than_all():
+    model = model_of(groups="full+sliding:2", null_block=0)
+    model.end(computed(model, 0, [1, 2, 3, 4, 5], [1, 2, 3], [4, 5, 6]))
+    model.pool.forget_keys([5])
+    again = asking(model, [1, 2, 3, 4, 6])
+    assert (model.cached_prefix(again), model.longest_of_full(again)) == (2, 4)
+
+
+def test_without_a_full_group_or_without_caching_nothing_is_found_by_full_groups():
+    windows = model_of(groups="sliding:2", null_block=0)
+    model = model_of(caching=False)
+    for one, tables in ((windows, [[1, 2]]), (model, [[0, 1]])):
+        computed(one, 0, [1, 2, 3], *tables)
+        assert one.longest_of_full(asking(one, [1, 2, 3])) == 0
+
+
+def test_a_hit_that_is_proved_by_the_next_block_needs_both():
+    model = model_of(proof_blocks=1)
+    model.end(computed(model, 0, [1, 2, 3, 4, 5, 6], [0, 1, 2]))
+    assert model.cached_prefix(asking(model, [1, 2, 3, 4, 5, 6, 7])) == 4
+    model.pool.forget_keys([2])
+    assert model.cached_prefix(asking(model, [1, 2, 3, 4, 5, 6, 7])) == 2
+    model.pool.forget_keys([1])
+    assert model.cached_prefix(asking(model, [1, 2, 3, 4, 5, 6, 7])) == 0

@@ -1,0 +1,325 @@
+"""Correct managers of random designs: rows of the profile and habits, mixed from a seed.
+
+The oddities were written one by one, each for one idea. Real engines mix ideas, and a judgement
+that is right for each alone may be wrong for two together. `composed(7)` is a manager class with
+its own profile, which can be imported as `poolproof.bugs.composed_managers:Composed7`: the same
+seed is the same design. None may be accused under its own profile. `contradiction` is a row with a
+value that the design does not have: under it the same class has to be accused.
+
+What designs consist of: a layout (full attention, a window, chunks, two groups, full attention with
+host memory), rows that the clean managers follow, and habits, which no row forbids: how forks copy,
+which carrier answers, in which entries new blocks stand, what types answers have, what is shown.
+Not mixed: recurrent states, rings, and the rows for single engines (`keyed`, `states`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from poolproof.bugs.clean_groups import CleanHybridManager, CleanWindowManager
+from poolproof.bugs.clean_manager import CleanManager, CleanSequence, CleanSwappingManager
+from poolproof.bugs.clean_pool import CleanPool
+from poolproof.bugs.manager_oddities import (
+    ArrayManager,
+    ContentCheckedManager,
+    EagerForker,
+    MergingManager,
+    ReportingManager,
+)
+from poolproof.contract.content import Key
+
+__all__ = ["Design", "composed", "design_of"]
+
+Row = tuple[str, Any]
+
+
+# Habits of pools.
+
+
+class _NewestCarrier(CleanPool):
+    """Of several carriers of a hash the one cached last answers."""
+
+    def lookup(self, block_hash: Key) -> int | None:
+        carriers = self.index.get(block_hash)
+        return carriers[-1] if carriers else None
+
+
+class _LastFirst(CleanPool):
+    """Of several blocks taken at once the last of the queue stands first."""
+
+    def allocate(self, n: int) -> list[int]:
+        return super().allocate(n)[::-1]
+
+
+class _Scattering(CleanPool):
+    """New blocks come from anywhere in the queue."""
+
+    def __init__(self, num_blocks: int, **options: Any) -> None:
+        super().__init__(num_blocks, **options)
+        self._random = Random(num_blocks)
+
+    def _take_from_queue(self, count: int) -> list[int]:
+        if count > self.num_free():
+            return super()._take_from_queue(count)  # which raises
+        taken = self._random.sample(self.free_order(), count)
+        for block_id in taken:
+            self.queue.remove(block_id)
+        return taken
+
+
+class _Forgetting(CleanPool):
+    """Now and then an allocation makes a cached block that nobody holds forget its content."""
+
+    _calls = 0
+
+    def allocate(self, n: int) -> list[int]:
+        taken = super().allocate(n)
+        self._calls += 1
+        if self._calls % 3 == 0:
+            for block_id in self.free_order()[-1:]:
+                self._drop_hash(block_id)
+        return taken
+
+
+# Habits of managers.
+
+
+class _HalfOfAHit(CleanManager):
+    """It uses the first half of what it finds."""
+
+    def _hits(self, sequence: CleanSequence) -> list[int]:
+        hits = super()._hits(sequence)
+        return hits[: -(-len(hits) // 2)]
+
+
+class _Cautious(CleanManager):
+    """A growth has to leave a block free."""
+
+    def _has_room(self, sequence: CleanSequence, further: int) -> bool:
+        return self.pool.num_free() > 1 and super()._has_room(sequence, further)
+
+
+class _AnyOrder(CleanManager):
+    """A sequence gives its blocks back in the order of their ids."""
+
+    def _give_back(self, sequence: CleanSequence) -> None:
+        sequence.table.sort()
+        super()._give_back(sequence)
+
+
+_OF_POOLS: Mapping[str, type[CleanPool]] = {
+    "newest carrier": _NewestCarrier,
+    "last first": _LastFirst,
+    "scattering": _Scattering,
+    "forgetting": _Forgetting,
+}
+_OF_MANAGERS: Mapping[str, type[CleanManager]] = {
+    "array answers": ArrayManager,
+    "compares contents": ContentCheckedManager,
+    "forks by copying": EagerForker,
+    "merges duplicates": MergingManager,
+    "reports changes": ReportingManager,
+    "half of a hit": _HalfOfAHit,
+    "cautious": _Cautious,
+    "any order": _AnyOrder,
+}
+_SHOWS_LITTLE = "shows its tables alone"
+_LAYOUTS: Mapping[str, tuple[type, str]] = {
+    "full": (CleanManager, "full"),
+    "swapping": (CleanSwappingManager, "full"),
+    "sliding": (CleanWindowManager, "sliding:{window}"),
+    "chunked": (CleanWindowManager, "chunked:{window}"),
+    "full+sliding": (CleanHybridManager, "full+sliding:{window}"),
+    "sliding+full": (CleanHybridManager, "sliding:{window}+full"),
+    "full+chunked": (CleanHybridManager, "full+chunked:{window}"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What the manager of a seed is; what `rows` do not name has its first value.
+
+    `contradiction` is a row and a value under which it must not hold.
+    """
+
+    seed: int
+    layout: str
+    rows: Mapping[str, Any]
+    habits: tuple[str, ...]
+    contradiction: Row = field(default=("", None))
+
+    @property
+    def name(self) -> str:
+        """The name of its class."""
+        return f"Composed{self.seed}"
+
+    @property
+    def target(self) -> str:
+        """The target as it stands on a command line."""
+        return f"{__name__}:{self.name}"
+
+    @property
+    def contradicted(self) -> str:
+        """The same class under a profile that contradicts it."""
+        row, value = self.contradiction
+        return f"{self.target}[{row}={value}]"
+
+
+def design_of(seed: int) -> Design:
+    """The design of a seed; every seed has one."""
+    random = Random(f"composed manager {seed}")
+    layout = random.choice(list(_LAYOUTS))
+    rows = _rows(random, layout)
+    design = Design(seed, layout, rows, _habits(random, layout, rows))
+    contradiction = random.choice(_contradictions(design))
+    return Design(seed, layout, design.rows, design.habits, contradiction)
+
+
+def composed(seed: int) -> type:
+    """The manager class of a seed, with its profile."""
+    design = design_of(seed)
+    base, _ = _LAYOUTS[design.layout]
+    of_pools = [_OF_POOLS[name] for name in design.habits if name in _OF_POOLS]
+    of_managers = [_OF_MANAGERS[name] for name in design.habits if name in _OF_MANAGERS]
+    members: dict[str, Any] = {
+        "__module__": __name__,
+        "__doc__": f"{design.layout}: {', '.join(design.habits) or 'no habits'}",
+        "profile": dict(design.rows),
+        "pool_class": type("Pool", (*of_pools, CleanPool), {}) if of_pools else CleanPool,
+    }
+    if base is CleanHybridManager and of_managers:
+        members["full_class"] = type("Full", (*of_managers, CleanManager), {})
+        members["window_class"] = type("Window", (*of_managers, CleanWindowManager), {})
+        of_managers = []
+    if _SHOWS_LITTLE in design.habits:
+        members |= dict.fromkeys(("num_free", "free_order", "ref_count", "is_cached"))
+    return type(design.name, (*of_managers, base), members)
+
+
+def __getattr__(name: str) -> type:
+    """`Composed7` is the manager of seed 7. Raises AttributeError for other names."""
+    found = re.fullmatch(r"Composed(0|[1-9]\d*)", name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return composed(int(found[1]))
+
+
+def _rows(random: Random, layout: str) -> dict[str, Any]:
+    """Rows that the clean managers follow, and that go together."""
+    is_plain = layout in ("full", "swapping")
+    window = random.choice((5, 8, 11))
+    rows: dict[str, Any] = {
+        "groups": _LAYOUTS[layout][1].format(window=window),
+        "publishes": random.choice(("computed", "computed", "scheduled", "prompts", "finish")),
+        "duplicates": random.choice(("kept", "kept", "first", "last")),
+        "retention": random.choice(("exact", "exact", "may-drop", "while-held")),
+        "eviction": random.choice(
+            ("lru", "lru", "unhashed-first", "unhashed-lifo", "lifo", "unspecified")
+        ),
+        "release_order": random.choice(("tail-first", "tail-first", "head-first", "unspecified")),
+        "frees": random.choice(("at-once", "at-once", "after-step")),
+        "reserves": random.choice(("scheduled", "scheduled", "sequence")),
+        "full_hit": random.choice(("recompute-token", "allowed")),
+        "never": random.choice(("told", "untold")),
+        "watermark_blocks": random.choice((0, 0, 1)),
+        "lookahead_tokens": random.choice((0, 0, 2)),
+        "null_block": random.choice((None, 0)) if is_plain else 0,
+        "index": "exact",
+        "generation_tokens": random.choice((0, 0, 0, 5)),
+        "uncached_order": random.choice(("same", "same", "tail-first", "head-first")),
+    }
+    if layout == "swapping":
+        rows["host_blocks"] = 6
+    if rows["release_order"] == "unspecified":
+        rows["uncached_order"] = "same"
+    if "+" in layout:
+        rows["group_order"] = random.choice(("first-to-last", "last-to-first"))
+    if rows["publishes"] == "scheduled":
+        rows["same_step_hit"] = "allowed"
+    if "+" in layout and rows["publishes"] == "scheduled":
+        # Whether a carrier is evicted before or after the other group publishes is left open.
+        rows["duplicates"] = "kept"
+    if rows["publishes"] == "finish" and rows["retention"] == "while-held":
+        rows["retention"] = "exact"  # the blocks of who ends are free: nothing would be found
+    if layout not in ("full", "swapping"):
+        # A hit of a whole prompt would read nothing of a window before the next token comes.
+        rows["full_hit"] = "recompute-token"
+    return rows
+
+
+def _habits(random: Random, layout: str, rows: dict[str, Any]) -> tuple[str, ...]:
+    """Habits that the rows leave room for; those that need a row of their own set it."""
+    is_plain, is_single = layout in ("full", "swapping"), "+" not in layout
+    habits = []
+    if rows["eviction"] == "unspecified":
+        habits.append("scattering")
+    if rows["retention"] == "may-drop":
+        habits.append("forgetting")
+    if rows["release_order"] == "unspecified":
+        habits.append("any order")
+    if rows["duplicates"] == "kept" and random.random() < 0.3:
+        habits.append("newest carrier")
+    if random.random() < 0.3:
+        habits.append("last first")
+    may_merge = layout == "full" and rows["publishes"] in ("computed", "prompts")
+    if may_merge and rows["duplicates"] == "first" and random.random() < 0.5:
+        habits.append("merges duplicates")
+        rows["tables"] = "merged"
+    if is_plain and random.random() < 0.2:
+        habits.append("half of a hit")
+        rows["hits"] = "sound"
+    if is_single and random.random() < 0.2:
+        habits.append("cautious")
+        rows["admission"] = "exact-at-admission"
+    if is_plain and random.random() < 0.2:
+        habits.append("forks by copying")
+    if is_plain and "merges duplicates" not in habits and random.random() < 0.2:
+        habits.append("compares contents")
+    if layout == "full" and random.random() < 0.2:
+        habits.append("reports changes")
+    if is_single and random.random() < 0.15:
+        habits.append("array answers")
+    if random.random() < 0.15:
+        habits.append(_SHOWS_LITTLE)
+    return tuple(habits)
+
+
+def _contradictions(design: Design) -> Sequence[Row]:
+    """Rows with a value that the design does not have, and whose difference it cannot hide."""
+    rows, found = design.rows, []
+    found.append(("watermark_blocks", rows["watermark_blocks"] + 1))
+    if rows["generation_tokens"]:
+        found.append(("generation_tokens", rows["generation_tokens"] + 4))
+    else:  # otherwise it holds more slots than these rows ask for
+        found.append(("lookahead_tokens", 3 if not rows["lookahead_tokens"] else 0))
+        found.append(("reserves", "sequence" if rows["reserves"] == "scheduled" else "scheduled"))
+    if rows["never"] == "untold":
+        found.append(("never", "told"))
+    if rows["full_hit"] == "allowed" and rows.get("hits", "exact") == "exact":
+        found.append(("full_hit", "recompute-token"))
+    found.append(("publishes", "never"))
+    if rows["publishes"] == "computed" and rows["retention"] != "while-held":
+        found.append(("publishes", "finish"))
+    is_exact = rows.get("hits", "exact") == "exact"
+    if is_exact and rows["publishes"] in ("finish", "prompts"):
+        found.append(("publishes", "computed"))
+    if rows["eviction"] != "unspecified" and rows["release_order"] != "unspecified":
+        found.append(("eviction", "lru" if rows["eviction"] != "lru" else "lifo"))
+        other = "tail-first" if rows["release_order"] == "head-first" else "head-first"
+        found.append(("release_order", other))
+        if "+" in design.layout:
+            is_first = rows["group_order"] == "first-to-last"
+            found.append(("group_order", "last-to-first" if is_first else "first-to-last"))
+    if rows["retention"] != "exact" and is_exact:
+        found.append(("retention", "exact"))
+    if rows["retention"] == "exact":
+        found.append(("retention", "while-held"))
+    if is_exact and _SHOWS_LITTLE not in design.habits:
+        kept = rows["duplicates"] == "kept"
+        found.append(("duplicates", "first" if kept else "kept"))
+        found.append(("frees", "after-step" if rows["frees"] == "at-once" else "at-once"))
+    return found

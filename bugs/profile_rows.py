@@ -1,0 +1,295 @@
+"""For rows of the profile: a correct oddity that needs the value, and what is refused under it.
+
+Other files show that every check finds bugs and that nothing correct is accused; this one, that a
+row means something. The oddity holds under the value and is accused under the others, so the row
+is needed. The specimen is refused under the value, so that stating the row excuses no more than
+the design it is for. Designs of public engines, told where the oddity is.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from poolproof.bugs.clean_groups import CleanHybridManager
+from poolproof.bugs.clean_manager import CleanManager, CleanSequence
+from poolproof.bugs.clean_pool import CleanPool
+from poolproof.contract.content import Key
+
+__all__ = ["MANAGER_ROWS", "POOL_ROWS", "RowExample"]
+
+
+@dataclass(frozen=True, slots=True)
+class RowExample:
+    """A value of a row, and two targets.
+
+    `right` declares the value and holds. `without` are rows that contradict it, under which the
+    same class is accused. `wrong` declares the value, too, and is refused, first by one of
+    `invariants`.
+    """
+
+    row: str
+    value: str | int
+    right: type
+    without: dict[str, Any]
+    wrong: type
+    invariants: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The row and its value as they stand on a command line."""
+        return f"{self.row}={self.value}"
+
+
+class PrependingPool:
+    """Blocks without a hash are put at the head one by one, as in the Jenga pool of MAX."""
+
+    profile: ClassVar[dict[str, Any]] = {"eviction": "unhashed-lifo", "misuse": "undefined"}
+
+    def __init__(self, num_blocks: int, *, enable_caching: bool = True) -> None:
+        self.enable_caching = enable_caching
+        self.waiting = OrderedDict.fromkeys(range(num_blocks))
+        self.owners = [0] * num_blocks
+        self.hashes: dict[int, Key] = {}
+
+    def allocate(self, n: int) -> list[int]:
+        if n > len(self.waiting):
+            raise MemoryError
+        taken = [self.waiting.popitem(last=False)[0] for _ in range(n)]
+        self.evict(taken)
+        for block_id in taken:
+            self.owners[block_id] = 1
+        return taken
+
+    def touch(self, block_ids: list[int]) -> None:
+        for block_id in block_ids:
+            self.waiting.pop(block_id, None)
+            self.owners[block_id] += 1
+
+    def free(self, block_ids: list[int]) -> None:
+        for block_id in block_ids:
+            self.owners[block_id] -= 1
+            if not self.owners[block_id]:
+                self._queue(block_id)
+
+    def cache(self, block_ids: list[int], hashes: list[Key]) -> None:
+        if self.enable_caching:
+            self.hashes.update(zip(block_ids, hashes, strict=True))
+
+    def lookup(self, block_hash: Key) -> int | None:
+        return next((b for b, known in self.hashes.items() if known == block_hash), None)
+
+    def evict(self, block_ids: list[int]) -> None:
+        for block_id in block_ids:
+            self.hashes.pop(block_id, None)
+
+    def num_free(self) -> int:
+        return len(self.waiting)
+
+    def free_order(self) -> list[int]:
+        return list(self.waiting)
+
+    def _queue(self, block_id: int) -> None:
+        self.waiting[block_id] = None
+        self.waiting.move_to_end(block_id, last=block_id in self.hashes)
+
+
+class WorstReusedLast(PrependingPool):
+    """What nobody can find goes to the tail, behind hashes that could still be hit."""
+
+    def _queue(self, block_id: int) -> None:
+        self.waiting[block_id] = None
+        self.waiting.move_to_end(block_id, last=block_id not in self.hashes)
+
+
+class CountsThenQueues(CleanPool):
+    """`free` counts down the whole list, then queues every entry that nobody holds.
+
+    So do vLLM 0.10.2 to 0.20.2: a block that stands twice in one list is queued twice.
+    """
+
+    profile: ClassVar[dict[str, Any]] = {"repeats_in_free": "forbidden", "misuse": "undefined"}
+
+    def free(self, block_ids: list[int]) -> None:
+        for block_id in block_ids:
+            self.ref_counts[block_id] -= 1
+        self._queue_freed([b for b in block_ids if self._joins_queue(b)])
+
+
+class ForgetsTheLast(CountsThenQueues):
+    """Of several blocks the last is counted down and never queued."""
+
+    def free(self, block_ids: list[int]) -> None:
+        for block_id in block_ids:
+            self.ref_counts[block_id] -= 1
+        joining = [b for b in block_ids if self._joins_queue(b)]
+        self._queue_freed(joining[:-1] if len(joining) > 1 else joining)
+
+
+class CachesWhatItIsGiven(CleanPool):
+    """`cache` does not ask whether a block is the null block; its callers never name that one.
+
+    So do the pools of vLLM up to 0.20.2, where the manager slices null blocks away.
+    """
+
+    profile: ClassVar[dict[str, Any]] = {
+        "null_block": 0,
+        "null_in_lists": "uncached",
+        "misuse": "undefined",
+    }
+
+    def _may_be_hashed(self, block_id: int) -> bool:  # noqa: ARG002 - what is odd about it
+        return True
+
+
+class QueuesTheNullBlock(CachesWhatItIsGiven):
+    """Freeing a table with the null block in it queues that one, too."""
+
+    def _joins_queue(self, block_id: int) -> bool:
+        return not self.ref_counts[block_id]
+
+
+class DiesWithItsOwner(CleanPool):
+    """A block that nobody holds can be found by nobody: there is sharing and no retention."""
+
+    profile: ClassVar[dict[str, Any]] = {"retention": "while-held", "events": "per-hash"}
+
+
+class OutlivesItsOwner(DiesWithItsOwner):
+    """The hash of a block that was freed alone stays."""
+
+    def _forget_freed(self, freed: Sequence[int]) -> None:
+        super()._forget_freed(freed if len(freed) > 1 else ())
+
+
+POOL_ROWS: tuple[RowExample, ...] = (
+    RowExample(
+        "eviction", "unhashed-lifo", PrependingPool,
+        {"eviction": "unhashed-first"}, WorstReusedLast, ("ORD",),
+    ),
+    RowExample(
+        "repeats_in_free", "forbidden", CountsThenQueues,
+        {"repeats_in_free": "allowed"}, ForgetsTheLast, ("I1",),
+    ),
+    RowExample(
+        "null_in_lists", "uncached", CachesWhatItIsGiven,
+        {"null_in_lists": "ignored"}, QueuesTheNullBlock, ("I1",),
+    ),
+    RowExample(
+        "retention", "while-held", DiesWithItsOwner,
+        {"retention": "exact"}, OutlivesItsOwner, ("IDX",),
+    ),
+)  # fmt: skip
+
+
+class InsertsAtTheEnd(CleanManager):
+    """A tree that gets a request's blocks when it gives them back, as in LightLLM."""
+
+    profile: ClassVar[dict[str, Any]] = {"publishes": "finish", "duplicates": "first"}
+
+
+class InsertsWhatWasNeverComputed(InsertsAtTheEnd):
+    """The end of a request publishes all blocks that it holds, also for what was only scheduled."""
+
+    def _publish_at_end(self, sequence: CleanSequence) -> None:
+        if sequence.place == "device":
+            covered = len(sequence.table) * self.block_size
+            self._publish_up_to(sequence, min(covered, len(sequence.tokens)))
+
+
+class SharesAmongTheLiving(CleanManager):
+    """Requests share what they hold at the same time; the cache dies with its last owner."""
+
+    # Who finds more than that reads the right KV all the same: only an exact index tells.
+    profile: ClassVar[dict[str, Any]] = {"retention": "while-held", "index": "exact"}
+
+
+class RemembersTheDead(SharesAmongTheLiving):
+    """The pool keeps the hashes of what was freed one by one."""
+
+    pool_class = OutlivesItsOwner
+
+
+class OtherOrderUncached(CleanManager):
+    """With a cache the tail goes back first; without one nobody minds, and the head does."""
+
+    profile: ClassVar[dict[str, Any]] = {"uncached_order": "head-first"}
+
+
+class OrdersSwapped(OtherOrderUncached):
+    """The flag is read the wrong way round."""
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        caches = options.get("enable_caching", True)
+        self.release_order = "head-first" if caches else "tail-first"
+
+
+class LastGroupFirst(CleanHybridManager):
+    """The groups give back in the reverse of the order in which they take."""
+
+    profile: ClassVar[dict[str, Any]] = {
+        "null_block": 0,
+        "groups": "full+sliding:8",
+        "group_order": "last-to-first",
+    }
+
+
+class FirstGroupFirstOnPreemption(LastGroupFirst):
+    """One of the ways to lose blocks was forgotten."""
+
+    def preempt(self, seq_id: int) -> None:
+        for part in self.parts:
+            part.preempt(seq_id)
+
+
+class ReservesGeneration(CleanManager):
+    """An admission takes the blocks for a whole generation of up to six tokens."""
+
+    profile: ClassVar[dict[str, Any]] = {"generation_tokens": 6}
+
+
+class ReservesOnce(ReservesGeneration):
+    """A preempted request comes back without the room for what it has yet to generate."""
+
+    def preempt(self, seq_id: int) -> None:
+        super().preempt(seq_id)
+        self._came_back.add(seq_id)
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self._came_back: set[int] = set()
+
+    def _known_or_new(
+        self, seq_id: int, tokens: list[int], extra_keys: tuple[Any, ...] | None
+    ) -> CleanSequence:
+        sequence = super()._known_or_new(seq_id, tokens, extra_keys)
+        if seq_id in self._came_back:
+            sequence.num_reserved = 0
+        return sequence
+
+
+MANAGER_ROWS: tuple[RowExample, ...] = (
+    RowExample(
+        "publishes", "finish", InsertsAtTheEnd,
+        {"publishes": "computed"}, InsertsWhatWasNeverComputed, ("IDX", "DATA"),
+    ),
+    RowExample(
+        "retention", "while-held", SharesAmongTheLiving,
+        {"retention": "exact"}, RemembersTheDead, ("IDX",),
+    ),
+    RowExample(
+        "uncached_order", "head-first", OtherOrderUncached,
+        {"uncached_order": "same"}, OrdersSwapped, ("ORD",),
+    ),
+    RowExample(
+        "group_order", "last-to-first", LastGroupFirst,
+        {"group_order": "first-to-last"}, FirstGroupFirstOnPreemption, ("ORD",),
+    ),
+    RowExample(
+        "generation_tokens", 6, ReservesGeneration,
+        {"generation_tokens": 0}, ReservesOnce, ("ADM",),
+    ),
+)  # fmt: skip

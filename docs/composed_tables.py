@@ -1,0 +1,59 @@
+"""The table of docs/managers.md on managers of random designs: what was judged, and how deeply."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from figures import FigureError, read
+
+__all__ = ["composed_managers"]
+
+_DEPTHS = {"runs": "{num_runs} runs of the plain driver", "quick": "quick", "standard": "standard"}
+
+
+def composed_managers() -> str:
+    """How many designs were judged at each depth, and with what result."""
+    found = read("composed_managers")
+    if found is None:
+        raise FigureError(
+            "benchmarks/results/composed_managers.json is missing: run "
+            "benchmarks/composed_managers.py --record"
+        )
+    lines = [
+        "| depth | designs | steps | hold | inconclusive | accused | contradicted | refused |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for depth, name in _DEPTHS.items():
+        entries = [entry for entry in found["designs"] if entry["depth"] == depth]
+        if entries:
+            cells = [name.format(num_runs=found["num_runs"]), *_counts(entries)]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n\n" + _named(found["designs"])
+
+
+def _counts(entries: list[dict[str, Any]]) -> list[str]:
+    verdicts = Counter(entry["own"]["verdict"] for entry in entries)
+    against = Counter(entry["against"]["verdict"] for entry in entries if "against" in entry)
+    steps = sum(entry["own"]["steps"] for entry in entries)
+    numbers = (
+        len(entries),
+        steps,
+        *(verdicts[verdict] for verdict in ("holds", "inconclusive", "refused")),
+        against.total(),
+        against["refused"],
+    )
+    return [f"{number:,}" for number in numbers]
+
+
+def _named(entries: list[dict[str, Any]]) -> str:
+    """Which invariants named the contradiction, by the row that was contradicted."""
+    by_row: dict[str, Counter[str]] = {}
+    for entry in entries:
+        for invariant in entry.get("against", {}).get("invariants", ()):
+            by_row.setdefault(entry["contradiction"][0], Counter())[invariant] += 1
+    lines = ["| contradicted row | named by |", "|---|---|"]
+    for row, counts in sorted(by_row.items()):
+        named = ", ".join(f"{invariant} {number}" for invariant, number in counts.most_common())
+        lines.append(f"| {row} | {named} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,93 @@
+"""Managers of random designs hold under their own profiles and are accused under others."""
+
+import pytest
+
+from poolproof.bugs import composed_managers
+from poolproof.bugs.composed_managers import composed, design_of
+from poolproof.certification.certificate import Verdict
+from poolproof.certification.certify import certify
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.progress import SilentProgress
+from poolproof.certification.verdict import Rules, judge
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.harness.manager_driver import ManagerCampaign
+from poolproof.targets.load import load_target
+
+BLOCK_SIZE = 4
+FEW, MANY = range(8), range(8, 200)
+
+
+def first_violation(seed, other, num_runs):
+    """What runs of the plain driver find in a design, with rows that replace its own."""
+    design, cls = design_of(seed), composed(seed)
+    profile = ManagerProfile.from_mapping({**design.rows, **other})
+    campaign = ManagerCampaign(
+        design.name, lambda n, on: cls(n, BLOCK_SIZE, enable_caching=on), profile, BLOCK_SIZE
+    )
+    traces = (campaign.run(number).trace for number in range(num_runs))
+    return next((trace.violation for trace in traces if trace is not None), None)
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_a_design_holds_under_its_own_profile(seed):
+    assert first_violation(seed, {}, 12) is None
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_a_design_is_accused_under_a_profile_that_contradicts_it(seed):
+    assert first_violation(seed, dict([design_of(seed).contradiction]), 600) is not None
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", MANY)
+def test_many_designs_hold_and_are_accused_when_contradicted(seed):
+    assert first_violation(seed, {}, 40) is None
+    assert first_violation(seed, dict([design_of(seed).contradiction]), 600) is not None
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(4))
+def test_a_design_is_certified_by_its_name(seed):
+    options = CertifyOptions(depth="quick", workers=2)
+    found = certify(lambda: load_target(design_of(seed).target), options, SilentProgress())
+    certificate = judge(found, Rules())
+    assert certificate.verdict is Verdict.HOLDS, certificate.findings
+
+
+def test_a_seed_is_always_the_same_design():
+    assert design_of(3) == design_of(3)
+    assert composed_managers.Composed3.profile == dict(design_of(3).rows)
+    assert composed_managers.Composed3.__name__ == "Composed3"
+
+
+@pytest.mark.parametrize("name", ["Composed", "Composed-1", "Composed07", "Composedx", "Other"])
+def test_other_names_are_no_designs(name):
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+        getattr(composed_managers, name)
+
+
+def test_a_design_is_loaded_as_any_class_of_a_module():
+    target = load_target("poolproof.bugs.composed_managers:Composed7")
+    assert target.profile.to_json()["publishes"] == design_of(7).rows["publishes"]
+
+
+def test_a_hundred_designs_have_every_layout_every_habit_and_most_values():
+    designs = [design_of(seed) for seed in range(100)]
+    assert len({d.layout for d in designs}) == 7
+    assert len({habit for d in designs for habit in d.habits}) == 13
+    values = {row: {d.rows[row] for d in designs} for row in ("publishes", "retention", "eviction")}
+    assert values["publishes"] == {"computed", "scheduled", "prompts", "finish"}
+    assert values["retention"] == {"exact", "may-drop", "while-held"}
+    assert values["eviction"] == {
+        "lru", "unhashed-first", "unhashed-lifo", "lifo", "unspecified"
+    }  # fmt: skip
+    assert len({d.contradiction[0] for d in designs}) >= 10
+
+
+def test_every_design_serves_its_profile_and_differs_from_its_contradiction():
+    for seed in range(100):
+        design, cls = design_of(seed), composed(seed)
+        profile = ManagerProfile.from_mapping(cls.profile)
+        assert cls.serves(profile)
+        row, value = design.contradiction
+        assert profile.to_json()[row] != value
