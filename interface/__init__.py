@@ -22,6 +22,7 @@ __all__ = [
     "Finding",
     "FindingStatus",
     "IndexTarget",
+    "InferredProfile",
     "KnownFileError",
     "Level",
     "ManagerProfile",
@@ -34,6 +35,7 @@ __all__ = [
     "QueueTarget",
     "Replay",
     "RequestMix",
+    "RowChange",
     "Severity",
     "StageOutcome",
     "StageResult",
@@ -48,6 +50,7 @@ __all__ = [
     "certify",
     "explore",
     "generate_requests",
+    "infer_profile",
     "load_target",
     "render",
     "replay",
@@ -57,7 +60,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("certify", "explore", "render", "replay", "shrink"),
+    "api": ("certify", "explore", "infer_profile", "render", "replay", "shrink"),
     "certification.baseline": ("BaselineError",),
     "certification.certificate": (
         "Certificate",
@@ -68,6 +71,7 @@ _HOMES = {
     ),
     "certification.explore_target": ("TargetExploration",),
     "certification.finding": ("Finding", "FindingStatus"),
+    "certification.inference": ("InferredProfile",),
     "certification.known_findings": ("KnownFileError",),
     "contract.content": ("TokenChain",),
     "contract.depth": ("Depth",),
@@ -76,6 +80,7 @@ _HOMES = {
     "contract.manager_profile": ("CacheGroup", "ManagerProfile"),
     "contract.manager_target": ("ManagerTarget",),
     "contract.profile": ("Profile", "ProfileError"),
+    "contract.profile_costs": ("RowChange",),
     "contract.target": ("IndexTarget", "PoolTarget", "QueueTarget", "TargetError"),
     "contract.trace": ("Trace", "TraceError"),
     "contract.violation": ("Severity", "Violation"),

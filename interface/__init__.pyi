@@ -1,6 +1,7 @@
 # What is public, for type checkers; tests/interface/test_api.py holds it against __all__.
 from poolproof.api import certify as certify
 from poolproof.api import explore as explore
+from poolproof.api import infer_profile as infer_profile
 from poolproof.api import render as render
 from poolproof.api import replay as replay
 from poolproof.api import shrink as shrink
@@ -13,6 +14,7 @@ from poolproof.certification.certificate import Verdict as Verdict
 from poolproof.certification.explore_target import TargetExploration as TargetExploration
 from poolproof.certification.finding import Finding as Finding
 from poolproof.certification.finding import FindingStatus as FindingStatus
+from poolproof.certification.inference import InferredProfile as InferredProfile
 from poolproof.certification.known_findings import KnownFileError as KnownFileError
 from poolproof.contract.content import TokenChain as TokenChain
 from poolproof.contract.depth import Depth as Depth
@@ -24,6 +26,7 @@ from poolproof.contract.manager_profile import ManagerProfile as ManagerProfile
 from poolproof.contract.manager_target import ManagerTarget as ManagerTarget
 from poolproof.contract.profile import Profile as Profile
 from poolproof.contract.profile import ProfileError as ProfileError
+from poolproof.contract.profile_costs import RowChange as RowChange
 from poolproof.contract.target import IndexTarget as IndexTarget
 from poolproof.contract.target import PoolTarget as PoolTarget
 from poolproof.contract.target import QueueTarget as QueueTarget

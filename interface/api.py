@@ -5,7 +5,6 @@ They are imported as `poolproof.certify` and so on; `interface/__init__.py` list
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from poolproof.certification.certificate import Certificate, Verdict
 from poolproof.certification.certify import InterruptedCertification
 from poolproof.certification.explore_target import TargetExploration, Workloads, explore_target
 from poolproof.certification.finding import Finding
+from poolproof.certification.inference import InferredProfile, infer
 from poolproof.certification.isolated_trace import replay_isolated, shrink_isolated, watch_isolated
 from poolproof.certification.known_findings import KnownFindings, read_known_findings
 from poolproof.certification.options import CertifyOptions, usable_processors
@@ -33,18 +33,18 @@ from poolproof.harness.failure_kind import EVERY_KIND
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Limits
 from poolproof.harness.replay import Replay
-from poolproof.report.finding_report import finding_report, plain_text, trace_report
-from poolproof.report.html_trace import html_trace
-from poolproof.report.junit_certificate import junit_certificate
-from poolproof.report.markdown_certificate import markdown_certificate
+from poolproof.report.finding_report import finding_report, trace_report
+from poolproof.report.forms import Form
+from poolproof.report.html_form import html_page
 from poolproof.report.regression_test import regression_test
-from poolproof.report.text_certificate import text_certificate
+from poolproof.report.text_form import plain_text
 from poolproof.report.trace_files import find_trace
+from poolproof.report_kinds import REPORT_KINDS
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 
-__all__ = ["Asked", "certify", "explore", "render", "replay", "shrink"]
+__all__ = ["Asked", "certify", "explore", "infer_profile", "render", "replay", "shrink"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,52 @@ def certify(
         interrupt.certificate = replace(judged, verdict=Verdict.INCONCLUSIVE)
         raise
     return judge(found, asked.rules)
+
+
+def infer_profile(
+    target: str | type,
+    *,
+    depth: str = "quick",
+    profile: Mapping[str, Any] | None = None,
+    layouts: Sequence[str] = (),
+    api: str | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    in_process: bool = False,
+    call_timeout_s: float = 10.0,
+    memory_mib: int = 2048,
+    progress: StageProgress | None = None,
+) -> InferredProfile:
+    """Find the rows of the profile to change, as few as possible, so that the target holds.
+
+    Each changed row comes with what it costs; the target itself is not changed.
+
+    Args:
+        target: as for `certify`.
+        depth: how deep the run goes that confirms the profile.
+        profile: rows that override those the target declares; the search starts from them.
+        layouts: the layouts of a manager to run; all by default.
+        api: which shape the class has, if it has several.
+        seed: 0 or more; the same seed gives the same profile.
+        workers: processes; one per CPU by default.
+        in_process: use no child process and no limits, for debuggers.
+        call_timeout_s: seconds that one call of the target may take.
+        memory_mib: memory of one worker, in MiB, beyond what importing the target uses.
+        progress: told what is being done; silent by default.
+
+    Raises OptionError for a value that is not allowed, TargetError for a target that cannot be run.
+    """
+    asked = Asked.of(
+        target, depth=depth, profile=profile, layouts=layouts, api=api, fail_on=tuple(Severity),
+        known=None, baseline=None, keep_going=False, hardening=False, seed=seed, workers=workers,
+        in_process=in_process, call_timeout_s=call_timeout_s, memory_mib=memory_mib,
+    )  # fmt: skip
+    spec = TargetSpec.of(target).with_rows(_rows(profile))
+
+    def load_with(rows: Mapping[str, Any]) -> Callable[[], Target]:
+        return partial(load_target, spec.with_rows(rows), api=api)
+
+    return infer(load_with, asked.options, progress or SilentProgress())
 
 
 def explore(
@@ -268,27 +314,22 @@ def render(subject: Certificate | Finding | Trace, form: str = "text") -> str:
 
     Args:
         subject: what to show.
-        form: "text" for any; "json", "markdown" or "junit" for a certificate; "jsonl" (a trace
-            file), "html" (step by step) or "pytest" (a regression test) for the others.
+        form: "text" or "html" (a web page) for any; "json", "markdown" or "junit" for a
+            certificate; "jsonl" (a trace file) or "pytest" (a regression test) for the others.
 
     Raises OptionError for an unknown form.
     """
-    forms: dict[str, Any]
-    if isinstance(subject, Certificate):
-        certificate = subject
-        forms = {
-            "text": lambda: plain_text(text_certificate(certificate)),
-            "json": lambda: json.dumps(certificate.to_json(), indent=2) + "\n",
-            "markdown": lambda: markdown_certificate(certificate),
-            "junit": lambda: junit_certificate(certificate),
-        }
+    forms: dict[str, Callable[[], str]]
+    kind = REPORT_KINDS.get(type(subject))
+    if kind is not None:
+        forms = {each.value: partial(kind.written, subject, each) for each in Form}
     elif isinstance(subject, Finding | Trace):
         trace = subject if isinstance(subject, Trace) else subject.whole_trace()
         report = trace_report(trace) if isinstance(subject, Trace) else finding_report(subject)
         forms = {
             "text": lambda: plain_text(report),
             "jsonl": lambda: "\n".join(trace.lines()) + "\n",
-            "html": lambda: html_trace(trace),
+            "html": lambda: html_page(report),
             "pytest": lambda: regression_test(trace),
         }
     else:
@@ -297,8 +338,7 @@ def render(subject: Certificate | Finding | Trace, form: str = "text") -> str:
         )
     if form not in forms:
         raise OptionError(f"form must be one of {', '.join(forms)}, not {shown(form)}")
-    document: str = forms[form]()
-    return document
+    return forms[form]()
 
 
 def _trace(trace: Trace | str | Path) -> Trace:

@@ -73,12 +73,12 @@ def bugs_command(
     """
     from poolproof.certification.options import usable_processors
     from poolproof.kill_matrix.detectors import DETECTORS
-    from poolproof.kill_matrix.html import matrix_html
-    from poolproof.kill_matrix.matrix_json import matrix_json, read_matrix
+    from poolproof.kill_matrix.matrix_document import MATRIX, matrix_document
+    from poolproof.kill_matrix.matrix_json import read_matrix
     from poolproof.kill_matrix.subject import subjects
-    from poolproof.kill_matrix.text import matrix_text
+    from poolproof.report.forms import Form
     from poolproof.report.output_files import check_file, write_file
-    from poolproof.report.terminal import show as show_text
+    from poolproof.report.text_form import show as show_text
 
     for path in (results, json_file, html_file):
         if path is not None:
@@ -90,11 +90,10 @@ def bugs_command(
         rows = _chosen_rows(only, subjects())
         columns = _chosen_columns(detectors, depth, DETECTORS)
         matrix = _search(rows, columns, range(seeds), results, workers or usable_processors())
-    if json_file is not None:
-        write_file(json_file, matrix_json(matrix))
-    if html_file is not None:
-        write_file(html_file, matrix_html(matrix))
-    show_text(matrix_text(matrix))
+    for path, form in ((json_file, Form.JSON), (html_file, Form.HTML)):
+        if path is not None:
+            write_file(path, MATRIX.written(matrix, form))
+    show_text(matrix_document(matrix))
     sys.exit(matrix.exit_status)
 
 

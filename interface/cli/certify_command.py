@@ -72,6 +72,7 @@ _PATH = click.Path(path_type=Path)
     help="Memory of one worker beyond what importing the target uses.",
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
+@click.option("--infer-profile", is_flag=True, help="Find the rows under which TARGET holds.")
 @power_options
 def certify_command(
     *,
@@ -94,12 +95,14 @@ def certify_command(
     call_timeout: float,
     memory_limit: int,
     rows: tuple[str, ...],
+    infer_profile: bool,
     power: bool,
     **power_arguments: Any,
 ) -> None:
     """Certify TARGET: a built-in name, file.py:Class, package.module:Class or cmd:./program.
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
+    With --infer-profile: 0 a profile was found under which it holds, 1 no row explains a violation.
     """
     from poolproof.report.certificate_outputs import Outputs
     from poolproof.report.output_files import refuse_to_overwrite
@@ -114,6 +117,19 @@ def certify_command(
     if asked is not None and _is_default("depth"):
         # Survivors cost what a whole certification costs, each of them.
         depth = "quick"
+    if infer_profile:
+        unfit = {"--json": json_file, "--junit": junit_file, "--md": markdown_file,
+                 "--report": report, "--known": known, "--baseline": baseline,
+                 "--fail-on": fail_on, "--keep-going": keep_going, "--hardening": hardening,
+                 "--power": power}  # fmt: skip
+        _refuse_with_inference(spec.text, api, [name for name, value in unfit.items() if value])
+        sys.exit(
+            _infer_profile(
+                spec.text, depth="quick" if _is_default("depth") else depth, seed=seed,
+                workers=workers, api=api, layouts=layouts, in_process=in_process,
+                call_timeout_s=call_timeout, memory_mib=memory_limit,
+            )
+        )  # fmt: skip
     if api == "kernel" or is_kernel(spec.text):
         refused = {"--hardening": hardening, "--layout": layouts, "--power": power,
                    "--keep-going": keep_going}  # fmt: skip
@@ -151,6 +167,28 @@ def _is_default(name: str) -> bool:
     return source is click.core.ParameterSource.DEFAULT
 
 
+def _refuse_with_inference(target: str, api: str | None, unfit: list[str]) -> None:
+    """Raises a usage error for what does not go with --infer-profile."""
+    for name in unfit:
+        raise click.UsageError(f"{name} does not go with --infer-profile; leave it out")
+    if api == "kernel" or is_kernel(target):
+        raise click.UsageError(
+            f"{target} is a kernel and has no profile; leave out --infer-profile"
+        )
+
+
+def _infer_profile(target: str, **options: Any) -> int:
+    from poolproof.api import infer_profile
+    from poolproof.certification.progress import progress_to
+    from poolproof.report.inferred_profile import inferred_document
+    from poolproof.report.text_form import show
+
+    with progress_to(sys.stderr) as progress:
+        found = infer_profile(target, progress=progress, **options)
+    show(inferred_document(found))
+    return found.exit_status
+
+
 def _certify_kernel(
     target: str,
     refused: list[str],
@@ -174,14 +212,14 @@ def _certify(target: str, arguments: dict[str, Any], outputs: Outputs) -> int:
     from poolproof.api import certify
     from poolproof.certification.certify import InterruptedCertification
     from poolproof.certification.progress import progress_to
-    from poolproof.report.terminal import show
-    from poolproof.report.text_certificate import text_certificate
+    from poolproof.report.certificate_document import certificate_document
+    from poolproof.report.text_form import show
 
     with progress_to(sys.stderr) as progress:
         try:
             certificate = certify(target, progress=progress, **arguments)
         except InterruptedCertification as interrupt:
             certificate = interrupt.certificate
-    show(text_certificate(certificate, outputs.write(certificate)))
+    show(certificate_document(certificate, outputs.write(certificate)))
     assert certificate.verdict is not None
     return certificate.verdict.exit_status

@@ -34,6 +34,7 @@ _SUMMARIES = {
     "fuzz": "Run a campaign that looks for states nobody has seen.",
     "diff": "Compare two targets on one tape.",
     "list": "List the built-in targets.",
+    "engines": "Fetch the sources of engines that are built-in targets.",
     "new": "Write the skeleton of an allocator to fill in, or workflows for CI.",
     "workload": "Replay real request traces, checking as they run.",
     "prove": "Prove the invariants for every size, with Z3.",

@@ -138,7 +138,7 @@ def _explore_target(target: str, **arguments: Any) -> int:
     from poolproof.api import explore
     from poolproof.certification.progress import progress_to
     from poolproof.report.finding_report import finding_report
-    from poolproof.report.terminal import show
+    from poolproof.report.text_form import show
 
     with progress_to(sys.stderr) as progress:
         found = explore(target, progress=progress, **arguments)

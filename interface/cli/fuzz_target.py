@@ -45,11 +45,13 @@ from poolproof.harness.isolation import (
     raise_if_ours,
 )
 from poolproof.report.campaign_display import Display, display_to
-from poolproof.report.campaign_lines import finding_text, last_lines, waiting_text
-from poolproof.report.campaign_page import campaign_page
+from poolproof.report.campaign_document import CAMPAIGN, session_document
+from poolproof.report.campaign_lines import finding_text, waiting_text
 from poolproof.report.campaign_record import record_in
-from poolproof.report.campaign_words import Allowance, coverage_lines
+from poolproof.report.campaign_words import Allowance
+from poolproof.report.forms import Form
 from poolproof.report.output_files import check_file, write_file
+from poolproof.report.text_form import plain_text
 from poolproof.report.trace_files import DEFAULT_FOLDER
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
@@ -225,12 +227,9 @@ def _run(
     if options.coverage and last.activity != "interrupted":
         folder.record_coverage(measure(campaign.state))
     if options.report is not None:
-        write_file(options.report, campaign_page(record_in(folder, settings)))
-    for line in last_lines(last, len(earlier)):
-        click.echo(line)
-    if options.coverage:
-        for line in coverage_lines(folder.coverage() or CodeCoverage()):
-            click.echo(line)
+        write_file(options.report, CAMPAIGN.written(record_in(folder, settings), Form.HTML))
+    coverage = folder.coverage() or CodeCoverage() if options.coverage else None
+    click.echo(plain_text(session_document(last, len(earlier), coverage)), nl=False)
     named = last.findings[0].fingerprint if last.findings else ""
     if named or last.waiting:
         click.echo(f"next       poolproof show {named or last.waiting[0].name}")

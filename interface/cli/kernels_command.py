@@ -224,15 +224,15 @@ def run_kernels(
     from poolproof.certification.progress import progress_to
     from poolproof.certification.verdict import failing, judge_kernel
     from poolproof.kernels import certification
-    from poolproof.report.terminal import show
-    from poolproof.report.text_kernel_certificate import text_kernel_certificate
+    from poolproof.report.kernel_document import kernel_document
+    from poolproof.report.text_form import show
 
     with progress_to(sys.stderr) as progress:
         run = certification.certify_kernel(replace(job, case=case), progress, in_process=in_process)
     unjudged = KernelCertificate.of(run, target, version=__version__, one_case=case is not None)
     certificate = judge_kernel(unjudged, rules)
     kept = outputs.write(certificate)
-    show(text_kernel_certificate(certificate, str(kept) if kept else None))
+    show(kernel_document(certificate, str(kept) if kept else None))
     if case is not None:
         return int(bool(failing(certificate)))
     assert certificate.verdict is not None
@@ -265,9 +265,9 @@ def _run_faulty(seed: int, json_file: Path | None) -> int:
     from poolproof.certification.progress import progress_to
     from poolproof.contract.target import TargetError
     from poolproof.kernels.interpreter import choose_interpreter, missing_packages
+    from poolproof.report.kernel_document import faulty_document
     from poolproof.report.output_files import write_file
-    from poolproof.report.terminal import show
-    from poolproof.report.text_kernel_certificate import faulty_text
+    from poolproof.report.text_form import show
 
     if missing_packages():
         raise TargetError("the faulty kernels need triton: pip install 'poolproof[kernels]'")
@@ -287,5 +287,5 @@ def _run_faulty(seed: int, json_file: Path | None) -> int:
         progress.end()
     if json_file is not None:
         write_file(json_file, json.dumps({"faulty": rows}, indent=1) + "\n")
-    show(faulty_text(rows))
+    show(faulty_document(rows))
     return int(any(set(row["checks"]) != set(row["examples"]) for row in rows))

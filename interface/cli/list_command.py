@@ -19,7 +19,7 @@ def list_command() -> None:
     from rich.text import Text
 
     from poolproof.kernels.catalogue import BUILT_INS
-    from poolproof.report.terminal import show
+    from poolproof.report.text_form import show
     from poolproof.targets.catalogue import catalogue
 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")

@@ -64,7 +64,7 @@ def prove_command(
     from poolproof.impl.free_queue import FreeQueue
     from poolproof.report.output_files import check_file, check_folder, write_if_possible
     from poolproof.report.prove_report import bug_report, proof_json, proof_report
-    from poolproof.report.terminal import show
+    from poolproof.report.text_form import show
 
     if smt_dir is not None:
         check_folder(smt_dir)

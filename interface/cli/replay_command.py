@@ -39,7 +39,7 @@ def replay_command(
     from poolproof.certification.isolated_trace import watch_isolated
     from poolproof.harness.isolation import Limits
     from poolproof.report.finding_report import trace_report
-    from poolproof.report.terminal import show
+    from poolproof.report.text_form import show
     from poolproof.report.trace_files import find_trace
 
     path, recorded = find_trace(trace)

@@ -31,9 +31,9 @@ def show_command(trace: str, form: str, output: str | None) -> None:
     is then that of the campaign: 0 nothing was broken, 1 something was, 2 not concluded.
     """
     from poolproof.report.campaign_record import is_campaign
-    from poolproof.report.finding_report import plain_text, trace_report
+    from poolproof.report.finding_report import trace_report
     from poolproof.report.output_files import check_file
-    from poolproof.report.terminal import show
+    from poolproof.report.text_form import plain_text, show
     from poolproof.report.trace_files import find_trace
 
     if output is not None:
@@ -51,9 +51,9 @@ def show_command(trace: str, form: str, output: str | None) -> None:
 
         text = VIEWS[found.level].script(found)
     elif form == "html":
-        from poolproof.report.html_trace import html_trace
+        from poolproof.report.html_form import html_page
 
-        text = html_trace(found)
+        text = html_page(trace_report(found))
     elif output is None:
         show(trace_report(found))
         return
@@ -63,9 +63,9 @@ def show_command(trace: str, form: str, output: str | None) -> None:
 
 
 def _show_campaign(folder: Path, form: str, output: str | None) -> int:
-    from poolproof.report.campaign_lines import campaign_summary
-    from poolproof.report.campaign_page import campaign_page
+    from poolproof.report.campaign_document import CAMPAIGN
     from poolproof.report.campaign_record import read_record
+    from poolproof.report.forms import Form
 
     if form not in {"text", "html"}:
         raise click.UsageError(
@@ -73,7 +73,7 @@ def _show_campaign(folder: Path, form: str, output: str | None) -> int:
             f"for {form} name one of its findings"
         )
     record = read_record(folder)
-    _put(campaign_page(record) if form == "html" else campaign_summary(record), output)
+    _put(CAMPAIGN.written(record, Form(form)), output)
     return record.exit_status
 
 

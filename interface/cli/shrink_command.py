@@ -44,7 +44,7 @@ def shrink_command(
     from poolproof.api import shrink
     from poolproof.report.finding_report import trace_report
     from poolproof.report.output_files import check_file, write_file
-    from poolproof.report.terminal import show
+    from poolproof.report.text_form import show
     from poolproof.report.trace_files import find_trace
 
     if output is not None:

@@ -42,7 +42,7 @@ def symbolic_command(names: tuple[str, ...], json_file: Path | None, timeout_s: 
     from poolproof.exploration.symbolic.catalogue import CONTRACTS
     from poolproof.exploration.symbolic.symbolic_run import run_symbolic
     from poolproof.report.output_files import check_file, write_file
-    from poolproof.report.terminal import show
+    from poolproof.report.text_form import show
 
     known = [contract.name for contract in CONTRACTS]
     unknown = [name for name in names if name not in known]

@@ -213,7 +213,7 @@ def _report(
 ) -> None:
     """Print and write the results; exit with status 1 if something broke."""
     from poolproof.report.output_files import write_if_possible
-    from poolproof.report.terminal import show
+    from poolproof.report.text_form import show
 
     show(shown)
     if json_file is not None:

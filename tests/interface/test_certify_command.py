@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from poolproof.certification.certificate import Verdict
+from poolproof.certification.inference import InferenceOutcome, InferredProfile
 from poolproof.certification.options import CertifyOptions
+from poolproof.contract.profile import Profile
+from poolproof.contract.profile_costs import alternatives
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity
 from poolproof.report.output_files import OutputError
@@ -228,3 +232,40 @@ def test_a_buggy_pool_is_refused_with_a_trace_that_replays(poolproof, buggy):
 def test_the_depth_may_be_called_level_as_in_the_first_version(poolproof, faked):
     assert poolproof("certify", "reference", "--level", "deep").exit_code == 0
     assert faked["options"].depth == "deep"
+
+
+def test_an_inferred_profile_is_printed_with_its_costs(poolproof, monkeypatch, samples):
+    asked = {}
+
+    def infer(load_with, options, progress):
+        asked.update(depth=options.depth, rows=load_with({"duplicates": "first"})().profile)
+        changes = [c for c in alternatives(Profile()) if str(c) == "eviction=lifo"]
+        return InferredProfile(
+            target="reference",
+            outcome=InferenceOutcome.FOUND,
+            declared=Profile(),
+            changes=tuple(changes),
+            certificate=samples.certificate(verdict=Verdict.HOLDS),
+        )
+
+    monkeypatch.setattr("poolproof.api.infer", infer)
+    result = poolproof("certify", "reference", "--infer-profile", "--profile", "recache=forbidden")
+    assert result.exit_code == 0
+    assert "change        eviction=lifo: what was freed last" in result.stdout
+    assert asked["depth"] == "quick"
+    assert (asked["rows"].duplicates, asked["rows"].recache) == ("first", "forbidden")
+
+
+@pytest.mark.parametrize(
+    "option", [("--json", "c.json"), ("--hardening",), ("--power",), ("--fail-on", "crash")]
+)
+def test_what_does_not_go_with_an_inferred_profile_is_refused(poolproof, option):
+    result = poolproof("certify", "reference", "--infer-profile", *option)
+    assert result.exit_code == 2
+    assert f"{option[0]} does not go with --infer-profile; leave it out" in result.stderr
+
+
+def test_a_kernel_has_no_profile_to_infer(poolproof):
+    result = poolproof("certify", "ours-oracle", "--infer-profile", "--api", "kernel")
+    assert result.exit_code == 2
+    assert "is a kernel and has no profile; leave out --infer-profile" in result.stderr

@@ -41,10 +41,11 @@ from poolproof.contract.shown_state import ShownState
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace, TraceError, read_trace, write_trace
 from poolproof.contract.violation import Severity, Violation
-from poolproof.report.finding_report import finding_report, plain_text, trace_report
-from poolproof.report.html_trace import html_trace
+from poolproof.report.finding_report import finding_report, trace_report
+from poolproof.report.html_form import html_page
 from poolproof.report.manager_drawing import RIGHT, command_words, draw_manager
 from poolproof.report.reproducer import manager_reproducer
+from poolproof.report.text_form import plain_text
 from poolproof.targets.load import load_target
 
 HOSTILE = Path(__file__).parents[1] / "certification" / "hostile_managers.py"
@@ -53,8 +54,12 @@ ZEROS = TokenChain((0,) * 4)
 STALE = (Admit(0, ZEROS, 0), Step(), Finish(0), Admit(1, TokenChain((0, 0)), 0))
 
 
+RULES = {"eviction": "lru", "index": "exact"}
+"""As `KeepsStaleKeys` declares them: a stale key is named before anybody reads through it."""
+
+
 def trace_of(*commands, target="StaleBlackBox", num_blocks=1, violation=None, **changes):
-    profile = changes.pop("profile", None) or ManagerProfile.from_mapping({"eviction": "lru"})
+    profile = changes.pop("profile", None) or ManagerProfile.from_mapping(RULES)
     made = Trace(
         target=f"{HOSTILE}:{target}",
         level="manager",
@@ -154,8 +159,8 @@ def test_text_markdown_page_and_show_have_both(poolproof):
     assert poolproof("show", "both.jsonl").stdout == text
     words = ["expected", "-", "A:", "0;", "B:", "1", "2", "a->0"]
     assert words in rows_of(text)
-    page = html_trace(trace)
-    assert '<tr class="expected"><td></td><td>expected</td>' in page
+    page = html_page(trace_report(trace))
+    assert '<tr class="good"><th scope="row" class="number"></th><td>expected</td>' in page
     assert "<td>A: 0; B: 1 2</td>" in page
     finding = Finding(fingerprint="f-00000001", violation=trace.violation, trace=trace)
     again = Finding.from_json(json.loads(json.dumps(finding.to_json())))
@@ -224,8 +229,8 @@ def test_shown_states_of_a_very_large_run_are_not_kept():
 
 
 def test_a_page_has_the_tables_and_whose_states_they_are():
-    page = html_trace(stale())
-    assert "<th>tables</th>" in page
+    page = html_page(trace_report(stale()))
+    assert '<th scope="col">tables</th>' in page
     assert "<td>A: 0</td>" in page
     assert RIGHT in page
 

@@ -47,7 +47,7 @@ def test_show_draws_a_trace(poolproof, samples):
     write_trace(samples.trace(), Path("t.jsonl"))
     result = poolproof("show", "t.jsonl")
     assert result.exit_code == 0
-    assert result.output.startswith("f-7d3f0a11  IDX  wrong data of another request, silent\n")
+    assert result.output.startswith("f-7d3f0a11  IDX  wrong data of another request, feared\n")
     assert "  > 5  lookup(a)" in result.output
 
 
@@ -79,7 +79,7 @@ def test_show_as_html_escapes_what_the_trace_says(poolproof, samples):
     assert result.exit_code == 0
     assert "<script>" not in page
     assert "&lt;script&gt;alert(1)" in page
-    assert '<tr class="violating"><td>&gt; 5</td><td>lookup(a)</td>' in page
+    assert '<tr class="bad"><th scope="row" class="number">&gt; 5</th><td>lookup(a)</td>' in page
 
 
 def test_show_as_pytest_writes_a_test_that_fails_while_the_bug_is_there(poolproof, failing):

@@ -9,9 +9,10 @@ from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.contract.trace import read_trace
 from poolproof.fuzz.findings import Examination
 from poolproof.fuzz.folder import read_findings
+from poolproof.report.campaign_document import CAMPAIGN
 from poolproof.report.campaign_lines import PlainDisplay
-from poolproof.report.campaign_page import campaign_page
 from poolproof.report.campaign_record import read_record
+from poolproof.report.forms import Form
 
 
 @pytest.fixture(name="left_waiting")
@@ -119,7 +120,7 @@ def test_failing_runs_of_which_nothing_is_left_are_no_clean_end(tmp_path, campai
     shown = poolproof("show", tmp_path)
     assert shown.exit_code == 1
     assert "1 failing run, of which no trace was kept" in shown.stdout
-    assert "Nothing was broken" not in campaign_page(read_record(tmp_path))
+    assert "Nothing was broken" not in CAMPAIGN.written(read_record(tmp_path), Form.HTML)
 
 
 def test_a_finding_of_a_manager_keeps_what_the_manager_showed(poolproof):
