@@ -20,7 +20,7 @@
 #   make vllm         set up .venv-vllm, with a real vLLM for the CPU
 #   make engines      that, and the sources of the other engines in build/engines
 #   make engine-sources   those sources alone (about 50 MB to fetch)
-#   make examples     build the allocators in C and Rust, where their compilers are
+#   make examples     build the allocators in C, C++ and Rust, where their compilers are
 #   make certify-examples  certify them and the one in JavaScript, and see their bugs refused
 #   make recipes      run the workflows of fuzz/recipes/ in temporary checkouts
 #   make coverage     the tests, with the lines and branches that no test reached
@@ -334,6 +334,7 @@ test-vllm: vllm
 # --- allocators in other languages ----------------------------------------------------------
 
 EXAMPLES := build/examples
+CXX_FLAGS := -std=c++17 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
 C_FLAGS := -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
 
 # Each is built if its compiler is installed; otherwise a line says that it is skipped.
@@ -343,9 +344,13 @@ examples:
 	@if command -v $(CC) >/dev/null; then \
 		$(CC) $(C_FLAGS) examples/c/*.c -o $(EXAMPLES)/lru_pool_c && echo "built $(EXAMPLES)/lru_pool_c"; \
 	else echo "skipped examples/c: there is no $(CC)"; fi
+	@if command -v $(CXX) >/dev/null; then \
+		$(CXX) $(CXX_FLAGS) examples/cpp/*.cpp -o $(EXAMPLES)/lru_manager_cpp \
+			&& echo "built $(EXAMPLES)/lru_manager_cpp"; \
+	else echo "skipped examples/cpp: there is no $(CXX)"; fi
 	@if command -v cargo >/dev/null; then \
 		cargo build --quiet --release --offline --locked --manifest-path examples/rust/Cargo.toml \
-			--target-dir $(EXAMPLES)/rust && echo "built $(EXAMPLES)/rust/release/lru-pool"; \
+			--target-dir $(EXAMPLES)/rust && echo "built $(EXAMPLES)/rust/release/lru-pool and lru-manager"; \
 	else echo "skipped examples/rust: there is no cargo"; fi
 	@if ! command -v node >/dev/null; then echo "skipped examples/javascript: there is no node"; fi
 

@@ -12,8 +12,8 @@ from figures import FigureError, read
 
 from poolproof.bugs.rows import SHARED, UNSTATED
 from poolproof.certification.json_fields import FieldError
-from poolproof.kill_matrix.html import link_of
 from poolproof.kill_matrix.matrix import Column, Matrix, MatrixRow
+from poolproof.kill_matrix.matrix_document import link_of
 from poolproof.kill_matrix.matrix_json import matrix_of
 from poolproof.kill_matrix.wording import (
     cell_text,

@@ -31,6 +31,7 @@ from campaign_tables import (
     campaign_kills,
     compiled_drivers,
 )
+from composed_tables import composed_managers
 from exploration_tables import (
     exploration_costs,
     exploration_side_by_side,
@@ -61,6 +62,7 @@ from survival_tables import (
 )
 from tables import depth_seconds, depths, facts, lessons, severities, statements, structure
 from verdict_tables import explained_findings, verdicts
+from vllm_tables import vllm_release_findings, vllm_releases
 
 from poolproof.contract.trace import write_atomically
 
@@ -71,6 +73,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "campaign figures": campaign_figures,
     "campaign kills": campaign_kills,
     "compiled drivers": compiled_drivers,
+    "composed managers": composed_managers,
     "contracts": contracts,
     "detectors worth": detectors_worth,
     "exploration costs": exploration_costs,
@@ -127,6 +130,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "trace lengths": trace_lengths,
     "unstated threads": unstated_threads,
     "verdicts": verdicts,
+    "vllm release findings": vllm_release_findings,
+    "vllm releases": vllm_releases,
 }
 BLOCK = re.compile(
     r"(<!-- generated: (?P<name>[\w ]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL

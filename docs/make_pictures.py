@@ -26,12 +26,13 @@ from survival_picture import survival_picture
 
 from poolproof.certification.certificate import Certificate
 from poolproof.contract.trace import write_atomically
+from poolproof.report.campaign_charts import discovery_over_time
 from poolproof.report.campaign_display import campaign_panel
-from poolproof.report.campaign_page import discovery_over_time
 from poolproof.report.campaign_record import read_record
+from poolproof.report.certificate_document import certificate_document
 from poolproof.report.finding_report import finding_report
 from poolproof.report.svg_chart import svg_of
-from poolproof.report.text_certificate import text_certificate
+from poolproof.report.text_form import laid_out
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -100,9 +101,13 @@ def draw_certificates() -> None:
     """Write the certificate of a correct pool, and the finding of one that is not."""
     correct = "examples/simple_pool.py:Pool"
     command = f"poolproof certify {correct} --depth quick"
-    draw("certificate", command, text_certificate(certificate_of(correct)))
+    draw("certificate", command, laid_out(*certificate_document(certificate_of(correct)).blocks))
     finding = certificate_of("examples/stale_index.py:Pool").findings[0]
-    draw("finding", f"poolproof show {finding.fingerprint}", finding_report(finding))
+    draw(
+        "finding",
+        f"poolproof show {finding.fingerprint}",
+        laid_out(*finding_report(finding).blocks),
+    )
 
 
 ALONE = {"certificates": draw_certificates, "survival": draw_survival, "campaign": draw_campaign}

@@ -27,6 +27,8 @@ _MEANINGS = {
     Severity.LOST_HIT: "cached KV is not found and is computed again",
     Severity.ORDER: "free blocks are reused in a different order than the profile declares",
     Severity.EVENTS: "a reader of the events ends up with a different index than the pool",
+    Severity.BOOKKEEPING: "the books differ from what they could or should say, and no read shows "
+    "it",
 }
 
 

@@ -47,10 +47,10 @@ def test_a_correct_pool_holds_in_every_situation(name: str) -> None:
     assert set(required) <= happened
 
 
-def test_the_manager_holds_in_every_situation() -> None:
-    target = example("simple_manager.py:Manager")
+@pytest.mark.parametrize("name", ["simple_manager.py:Manager", "hybrid_manager.py:Manager"])
+def test_a_manager_holds_in_every_situation(name: str) -> None:
+    target = example(name)
     assert isinstance(target.profile, ManagerProfile)
-    name = "simple_manager.py:Manager"
     trace, happened = drive(ManagerCampaign(name, target.make, target.profile, target.block_size))
     assert trace is None, trace.violation
     can = manager_capabilities_of(target.make(4, True))
