@@ -22,10 +22,11 @@ MOST_RUNS = 400
 def check_ruler(
     about: Description, kinds: Sequence[RunKind]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The planted bugs that were caught and those that were missed, by id and title.
+    """The planted bugs that were caught and those that were missed, mostly by id and title.
 
     Planted is at each level at which the target is driven with runs of these `kinds`, and for a
-    manager each bug in the first layout under whose profile it is one.
+    manager each bug in the first layout under whose profile it is one. Where no specimen can be
+    planted, that is the specification itself, broken.
     """
     caught: list[str] = []
     missed: list[str] = []
@@ -33,6 +34,5 @@ def check_ruler(
         for planted in level.planted(about, kinds):
             runs = (planted.runs.run(number) for number in range(MOST_RUNS))
             was_caught = any(run.trace is not None for run in runs)
-            specimen = planted.specimen
-            (caught if was_caught else missed).append(f"{specimen.id} {specimen.title}")
+            (caught if was_caught else missed).append(planted.bug)
     return tuple(caught), tuple(missed)

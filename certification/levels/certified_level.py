@@ -92,10 +92,15 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class PlantedRuns:
-    """A planted bug and the runs that have to catch it."""
+    """A planted bug, in words, and the runs that have to catch it."""
 
-    specimen: AnySpecimen
+    bug: str
     runs: NumberedRuns
+
+    @classmethod
+    def of(cls, specimen: AnySpecimen, runs: NumberedRuns) -> PlantedRuns:
+        """Those of a specimen, by its id and title."""
+        return cls(f"{specimen.id} {specimen.title}", runs)
 
 
 @dataclass(frozen=True, slots=True)

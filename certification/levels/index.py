@@ -92,7 +92,7 @@ class CertifiedIndex(BlockLevel):
         hidden = frozenset((*INDEX_VERBS, *INDEX_OBSERVERS)) - can.verbs - can.observers
         for specimen in index_canaries(profile):
             make = Veiled.maker(specimen.make_under(profile), hidden)
-            yield PlantedRuns(specimen, IndexCampaign(specimen.id, make, profile))
+            yield PlantedRuns.of(specimen, IndexCampaign(specimen.id, make, profile))
 
     def shortest(self, trace: Trace, make: Make, wanted: Wanted) -> ShortestResult:
         """Over the keys of the trace."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from poolproof.bugs.catalogue import manager_canaries
+from poolproof.certification.broken_managers import BROKEN_MANAGERS
 from poolproof.certification.description import Description, LayoutDescription
 from poolproof.certification.levels.certified_level import (
     CertifiedLevel,
@@ -31,10 +33,14 @@ from poolproof.harness.manager_driver import ManagerCampaign, ManagerProductionC
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_production import ManagerSizes, required_script_facts
 from poolproof.harness.weak_hashes import WEAK_HASHES
+from poolproof.reference.native_manager import NativeSequenceManager
 from poolproof.stateful_tests.manager_machine import ManagerMachine
 from poolproof.targets.target import Make, Target
 
 __all__ = ["CertifiedManager"]
+
+_BLOCK_SIZE = 4
+"""Tokens in a block of the broken specification, which takes any size."""
 
 _UNSEEN = {
     "num_free": "the target shows no num_free(): leaks and wrong counts (LEAK, OWN) show only as "
@@ -168,14 +174,9 @@ class CertifiedManager(CertifiedLevel):
         in_layouts: dict[str, PlantedRuns] = {}
         for layout in about.layouts:
             if layout.kind in kinds and layout.can is not None:
-                hidden = frozenset(MANAGER_OBSERVERS) - layout.can.observers
-                for specimen in visible(manager_canaries(layout.profile, layout.can), hidden):
-                    if specimen.id not in in_layouts:
-                        make = Veiled.maker(specimen.make_under(layout.profile), hidden)
-                        runs = ManagerCampaign(
-                            specimen.id, make, layout.profile, specimen.block_size
-                        )
-                        in_layouts[specimen.id] = PlantedRuns(specimen, runs)
+                specimens = list(_specimens_in(layout, layout.can))
+                for planted in specimens or _broken_in(layout, layout.can):
+                    in_layouts.setdefault(planted.bug, planted)
         return in_layouts.values()
 
     def why_not_searched(self, trace: Trace) -> str | None:
@@ -263,3 +264,30 @@ def _promises_less(layout: LayoutDescription) -> Iterator[str]:
             yield f"{row}=unspecified, so that no order was judged (ORD)"
     if profile.publishes == "never":
         yield "publishes=never: there is no prefix cache"
+
+
+def _specimens_in(layout: LayoutDescription, can: Capabilities) -> Iterator[PlantedRuns]:
+    """Specimens that are bugs under the profile of a layout, seen no better than the target."""
+    hidden = frozenset(MANAGER_OBSERVERS) - can.observers
+    for specimen in visible(manager_canaries(layout.profile, can), hidden):
+        make = Veiled.maker(specimen.make_under(layout.profile), hidden)
+        runs = ManagerCampaign(specimen.id, make, layout.profile, specimen.block_size)
+        yield PlantedRuns.of(specimen, runs)
+
+
+def _broken_in(layout: LayoutDescription, can: Capabilities) -> Iterator[PlantedRuns]:
+    """The specification under the profile of a layout, broken."""
+    hidden = frozenset(MANAGER_OBSERVERS) - can.observers
+    for what, cls in BROKEN_MANAGERS.items():
+        build = partial(_build, cls, layout.profile)
+        runs = ManagerCampaign(what, Veiled.maker(build, hidden), layout.profile, _BLOCK_SIZE)
+        yield PlantedRuns(f"the specification with {what}", runs)
+
+
+def _build(
+    cls: type[NativeSequenceManager],
+    profile: ManagerProfile,
+    num_blocks: int,
+    enable_caching: bool,
+) -> NativeSequenceManager:
+    return cls(num_blocks, _BLOCK_SIZE, enable_caching=enable_caching, profile=profile)

@@ -125,7 +125,7 @@ class CertifiedPool(BlockLevel):
         hidden = frozenset(POOL_OBSERVERS) - about.can_at(self.level).observers
         for specimen in visible(canaries(about.profile), hidden):
             make = Veiled.maker(specimen.make_under(about.profile), hidden)
-            yield PlantedRuns(specimen, PoolCampaign(specimen.id, make, about.profile))
+            yield PlantedRuns.of(specimen, PoolCampaign(specimen.id, make, about.profile))
 
     def shortest(self, trace: Trace, make: Make, wanted: Wanted) -> ShortestResult:
         """Over every operation of a pool, misuse included."""

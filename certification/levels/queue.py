@@ -74,7 +74,7 @@ class CertifiedQueue(BlockLevel):
         del about
         if QUEUE in kinds:
             for specimen in queue_canaries():
-                yield PlantedRuns(specimen, QueueCampaign(specimen.id, specimen.make))
+                yield PlantedRuns.of(specimen, QueueCampaign(specimen.id, specimen.make))
 
     def shortest(self, trace: Trace, make: Make, wanted: Wanted) -> ShortestResult:
         """Over every operation of a queue."""
