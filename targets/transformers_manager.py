@@ -325,7 +325,18 @@ class TransformersManager:
         for allocator in self._allocators:
             if block in allocator.ledger.shared_ref_counts:
                 return int(allocator.ledger.shared_ref_counts[block])
-        return 0 if block_id in self.free_order() else 1
+        return 0 if self._is_free(block) else 1
+
+    def _is_free(self, block: int) -> bool:
+        """The same as standing in `free_order`, which takes as long as there are free blocks."""
+        pool, sector = self._cache.pool, block // self._per_sector
+        if sector in pool.free_sectors:
+            return True
+        return any(
+            block in pool._free_blocks[allocator.index].trees.get(sector, ())  # noqa: SLF001 - no accessor
+            or block in allocator.ledger.cached_blocks
+            for allocator in self._allocators
+        )
 
     def is_cached(self, block_id: int) -> bool:
         block = block_id + self._first_block
