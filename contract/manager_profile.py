@@ -191,6 +191,16 @@ class ManagerProfile(Profile):
         """Whether what is read decides, and not which keys the other rows give."""
         return self.index == "content"
 
+    @property
+    def promises_hits(self) -> bool:
+        """Whether the target said that whatever is cached is found."""
+        return self.hits == "exact" and self.declares("hits")
+
+    @property
+    def may_merge(self) -> bool:
+        """Whether a sequence may come to name the block of another for an equal one of its own."""
+        return self.tables == "merged" or (self.by_content and not self.declares("tables"))
+
     def declares(self, row: str) -> bool:
         """Whether the target said so itself, and the first value was not assumed."""
         return row not in self.assumed

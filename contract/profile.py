@@ -106,6 +106,11 @@ class Profile:
         missing = tuple(key for key in known if key not in declared)
         return cls(**rows, assumed=missing)
 
+    @property
+    def reuses_unhashed_first(self) -> bool:
+        """Whether blocks that carry no hash are reused before those that do."""
+        return self.eviction in _UNHASHED_TO_HEAD
+
     @classmethod
     def choices(cls) -> Mapping[str, tuple[str, ...]]:
         """The words that each row can have; rows that only have numbers are not there."""

@@ -221,11 +221,15 @@ class AdmissionJudge:
         """How many tokens the target may have found in place of `cached`, and then needs more."""
         profile, size = self.model.profile, self.model.block_size
         finds_less = profile.by_content and not profile.declares("hits")
-        if profile.hits == "sound" or (finds_less and not self.cache.shows(sequence, cached)):
+        finds_less = finds_less and not self.cache.shows(sequence, cached)
+        finds_less = finds_less or self.cache.may_have_dropped(sequence, 0, cached)
+        if profile.hits == "sound" or finds_less:
             yield from range(0, cached, size)
         if self._by_content():
-            # With more found a chunk may end in a further block.
-            for found in range(cached - cached % size + size, sequence.num_tokens, size):
+            # With more found a chunk may end in a further block; the last hit may end inside one.
+            most = sequence.num_tokens - (profile.full_hit == "recompute-token")
+            longer = range(cached - cached % size + size, sequence.num_tokens, size)
+            for found in (*longer, most) if most > cached else longer:
                 if not self.memory.holds_hit(sequence, found):
                     return
                 yield found

@@ -96,7 +96,7 @@ class CacheJudge:
             return
         for block, keys in pool.keys.items():
             is_shown = bool(self._is_cached(block))
-            if is_shown == bool(keys):
+            if is_shown == bool(keys) or block in pool.doubtful:
                 continue
             known = {"is_cached": is_shown, "is_held": bool(pool.holders[block])}
             if is_shown and not (self._memory.holds_whole_block(block) or self._fills(block)):
@@ -115,10 +115,10 @@ class CacheJudge:
     def follow_drops(self, sequence: SequenceState | None = None) -> None:
         """The target has dropped free cached blocks; let the model follow.
 
-        Either all of them, or those that the prefix of one sequence would find.
+        Either all of them, or those that the prefix of one sequence would find. Doubts end here.
         """
         model = self._model
-        blocks: Iterable[int] = model.pool.free
+        blocks: Iterable[int] = (*model.pool.free, *model.pool.doubtful)
         if sequence is not None:
             blocks = [
                 block
@@ -126,9 +126,11 @@ class CacheJudge:
                 for entry in range(sequence.num_tokens // size)
                 for block in model.pool.lookup(model.key(sequence, group, entry))
             ]
-        keys, free, is_cached = model.pool.keys, model.pool.free, self._is_cached
-        dropped = [b for b in blocks if keys[b] and b in free and not is_cached(b)]
-        model.pool.forget_keys(dropped)
+        pool, is_cached = model.pool, self._is_cached
+        may_lack = [b for b in blocks if pool.keys[b] and (b in pool.free or b in pool.doubtful)]
+        dropped = [b for b in may_lack if not is_cached(b)]
+        pool.doubtful.difference_update(may_lack)
+        pool.forget_keys(dropped)
 
     def shows(self, sequence: SequenceState, cached: int) -> bool:
         """Whether some carrier of each key of a hit is shown as cached."""
@@ -141,13 +143,16 @@ class CacheJudge:
 
     def may_have_dropped(self, sequence: SequenceState, cached: int, expected: int) -> bool:
         """Whether something that was not found was free, and may just have been dropped."""
-        if not self._may_drop:
-            return False
         model, is_cached = self._model, self._is_cached
+        if not self._may_drop and not model.pool.doubtful:
+            return False
+        free = model.pool.free if self._may_drop else ()
         for group, size in enumerate(model.block_sizes):
             for entry in model.hit_entries(group, expected):
                 carriers = model.pool.lookup(model.key(sequence, group, entry))
-                vanished = all(b in model.pool.free and not is_cached(b) for b in carriers)
+                vanished = all(
+                    b in model.pool.doubtful or (b in free and not is_cached(b)) for b in carriers
+                )
                 if vanished and entry >= cached // size:
                     return True
         return False

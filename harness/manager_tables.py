@@ -28,7 +28,6 @@ from poolproof.invariants.stable_ids import (
     table_stays,
 )
 from poolproof.invariants.wording import sequence_name
-from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 
 __all__ = ["TableJudge"]
@@ -57,15 +56,13 @@ class TableJudge:
         self._model = model
         self._groups = range(len(model.groups))
         self._single = len(model.groups) == 1
-        self._ordered = model.pool.profile.eviction != "unspecified"
+        self._sorts_by_keys = model.profile.reuses_unhashed_first
         self._reuses = model.profile.window_blocks == "reused"
         self._null = model.pool.null_block
         profile = model.profile
         self._slides_any_time = profile.by_content and self._null is not None and not self._reuses
         self._shares = profile.by_content and model.enable_caching and not self._reuses
-        self._merges = self._shares and (
-            profile.tables == "merged" or not profile.declares("tables")
-        )
+        self._merges = self._shares and profile.may_merge
         self._is_exact = model.profile.admission != "sound"
 
     def shown(self, sequence: SequenceState) -> Tables:
@@ -136,11 +133,16 @@ class TableJudge:
         """Lets the model follow windows that slid by themselves, at the end of a step say."""
         if not (self._slides_any_time and self._model.has_windows):
             return
+        slid: list[tuple[SequenceState, Tables]] = []
         for sequence in self._model.sequences.values():
             if sequence.place == "device" and not sequence.ended:
                 shown = self.shown(sequence)
                 if shown != sequence.tables and self._has_only_slid(sequence, shown):
-                    self._follows(sequence, shown)
+                    slid.append((sequence, shown))
+        if len(slid) > 1 or (slid and self._model.leaving):
+            self._model.pool.ordered = False  # nobody saw which of them gave back first
+        for sequence, shown in slid:
+            self._follows(sequence, shown)
 
     def _follows(self, sequence: SequenceState, shown: Tables) -> bool:
         """Follow changed tables that are read as before, and tell whether that is so.
@@ -202,7 +204,11 @@ class TableJudge:
         return is_full and self._memory.holds_entry(sequence, group, entry, now, end)
 
     def _alike(
-        self, sequence: SequenceState, new: Sequence[NewEntry], hits: Collection[int]
+        self,
+        sequence: SequenceState,
+        new: Sequence[NewEntry],
+        hits: Collection[int],
+        given_back: Collection[int],
     ) -> set[int]:
         """New blocks that hold what the sequence is going to write there: nobody sees a change.
 
@@ -211,9 +217,9 @@ class TableJudge:
         """
         pool, sizes, full = self._model.pool, self._model.block_sizes, sequence.num_tokens
         blocks = [block for _, _, block in new]
-        if not self._shares or self._is_fresh(blocks, hits):
+        if not self._shares or self._is_fresh(sequence, blocks, hits, given_back):
             return set()
-        return {
+        alike = {
             block
             for group, entry, block in new
             if (pool.holders[block] or pool.keys[block] or (entry + 1) * sizes[group] <= full)
@@ -221,14 +227,25 @@ class TableJudge:
             and blocks.count(block) == 1
             and self._memory.holds_entry(sequence, group, entry, block, full)
         }
+        if self._sorts_by_keys:
+            # Whether they kept their keys shows where they go once they are free, and not before.
+            pool.doubtful.update(b for b in alike if b in pool.free and pool.keys[b])
+        return alike
 
-    def _is_fresh(self, blocks: Sequence[int], hits: Collection[int]) -> bool:
-        """Whether new blocks are what any allocation may give."""
-        pool = self._model.pool
-        if not all(block in pool.free for block in blocks):
+    def _is_fresh(
+        self,
+        sequence: SequenceState,
+        blocks: Sequence[int],
+        hits: Collection[int],
+        given_back: Collection[int],
+    ) -> bool:
+        """Whether new blocks are what any allocation may give, in whichever entries."""
+        free = self._model.pool.free
+        if given_back:
+            return all(block in free or block in given_back for block in blocks)
+        if not all(block in free for block in blocks):
             return False
-        left = (block for block in pool.free if block not in hits)
-        return not self._ordered or list(islice(left, len(blocks))) == list(blocks)
+        return self._out_of_order(sequence, blocks, hits) is None
 
     def judge_admission(
         self,
@@ -402,24 +419,26 @@ class TableJudge:
         pool = self._model.pool
         if self._slides_any_time and not all(block in pool.free for _, _, block in entries):
             self.follow_slides()
-        shared = self._alike(sequence, entries, hits)
+        shared = self._alike(sequence, entries, hits, given_back)
         new = [block for _, _, block in entries if block not in shared]
         hits = {*hits, *shared} if shared else hits
         free: Any = {*pool.free, *given_back} if given_back else pool.free
         holders_of = pool.holders.__getitem__
         self._report(new_entries_were_free(sequence.seq_id, new, free, holders_of, hits))
-        if self._ordered and new and free is pool.free:
-            self._judge_order(sequence, new, hits, pool)
+        if new and free is pool.free:
+            self._report(self._out_of_order(sequence, new, hits))
         return shared
 
-    def _judge_order(
-        self, sequence: SequenceState, new: Sequence[int], hits: Collection[int], pool: DictPool
-    ) -> None:
-        """New blocks are at the head of the queue, once the hits have left it."""
+    def _out_of_order(
+        self, sequence: SequenceState, new: Sequence[int], hits: Collection[int]
+    ) -> Violation | None:
+        """New blocks are at the head of the queue, once the hits have left it, if that is known."""
+        pool = self._model.pool
+        if not pool.ordered:
+            return None
         left = (block for block in pool.free if block not in hits) if hits else pool.free
         head = list(islice(left, len(new)))
-        eviction = self._model.profile.eviction
-        self._report(entries_from_head(sequence.seq_id, new, head, eviction))
+        return entries_from_head(sequence.seq_id, new, head, self._model.profile.eviction)
 
 
 def _are_equal(shown: Any, table: list[int]) -> bool:

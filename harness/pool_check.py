@@ -71,7 +71,6 @@ class FullCheck:
     ) -> None:
         blocks = [b for b in range(reference.num_blocks) if b != reference.null_block]
         self._reference = reference
-        self._ordered = reference.profile.eviction != "unspecified"
         # The neighbours that follow from the last order; many commands leave it as it is.
         self._order: list[int] | None = None
         self._links: list[Neighbours] = []
@@ -116,7 +115,7 @@ class FullCheck:
             if type(shown_order) is not list:  # an array has no truth value
                 shown_order = list(shown_order)
             if shown_order != order:
-                if self._ordered:
+                if self._reference.ordered:
                     return False
                 shown_order = list(map(index, shown_order))  # numbers of arrays have no hash
                 if set(shown_order) != set(order):
@@ -211,7 +210,7 @@ class IncrementalCheck:
                     return False
             if self.neighbours and (self.neighbours(block) is not None) != (block in free):
                 return False
-        if self.neighbours and reference.profile.eviction != "unspecified":
+        if self.neighbours and reference.ordered:
             return (
                 self._ends_pass(min(length, len(free)))
                 and (gap is None or self._closed(gap))

@@ -29,6 +29,10 @@ class DictPool:
     `keys[b]` lists the keys of b, its block hash first; `carriers[k]` the blocks that carry k,
     oldest first. `key_length[b]` is how many tokens the block hash of b covers, counted from the
     start of its sequence, where that is known (token chains only, of `block_size` tokens a block).
+
+    What a target did unseen cannot always be told afterwards. `doubtful` are the blocks whose keys
+    it may have or lack; `ordered` says whether the order of `free` is known, and not only who is in
+    it.
     """
 
     def __init__(
@@ -45,6 +49,8 @@ class DictPool:
         self.free: OrderedDict[int, None] = OrderedDict.fromkeys(
             b for b in range(num_blocks) if b != self.null_block
         )
+        self.doubtful: set[int] = set()
+        self.ordered = self.profile.eviction != "unspecified"
         self.command_number = 0
         self.block_size = 1
         self.owner_noun = "command"
@@ -114,6 +120,13 @@ class DictPool:
             self.key_length[block_id] = num_tokens
         self._add_key(block_id, key)
 
+    def cache_in_doubt(self, block_id: int, key: Key) -> None:
+        """The block may have got its key: the target knows whether there was one already."""
+        if self.enable_caching and block_id != self.null_block and key not in self.keys[block_id]:
+            self._drop_keys(block_id)
+            self._add_key(block_id, key)
+            self.doubtful.add(block_id)
+
     def lookup(self, key: Key) -> Sequence[int]:
         """All blocks that carry the key; a target may answer with any of them."""
         return self.carriers.get(key, ())
@@ -159,7 +172,7 @@ class DictPool:
             carriers=self.carriers,
             free_order=tuple(self.free),
             null_block=self.null_block,
-            ordered=self.profile.eviction != "unspecified",
+            ordered=self.ordered,
             owner_noun=self.owner_noun,
         )
 
@@ -168,7 +181,8 @@ class DictPool:
         to_head, to_tail = [], freed
         if self.profile.eviction == "lifo":
             to_head, to_tail = freed[::-1], []
-        elif self.profile.eviction in ("unhashed-first", "unhashed-lifo"):
+        elif self.profile.reuses_unhashed_first:
+            self.ordered = self.ordered and self.doubtful.isdisjoint(freed)
             to_head = [b for b in freed if not self.keys[b]]
             to_tail = [b for b in freed if self.keys[b]]
             if self.profile.eviction == "unhashed-lifo":
@@ -181,6 +195,8 @@ class DictPool:
 
     def _cache_one(self, block_id: int, key: Key) -> None:
         if key in self.keys[block_id]:
+            if self.profile.duplicates == "kept":
+                self.doubtful.discard(block_id)
             return
         self._drop_keys(block_id)
         if self.profile.duplicates == "first" and key in self.carriers:
@@ -202,4 +218,5 @@ class DictPool:
             if not self.carriers[key]:
                 del self.carriers[key]
         keys.clear()
+        self.doubtful.discard(block_id)
         self.key_length.pop(block_id, None)

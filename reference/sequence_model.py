@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from poolproof.contract.content import TokenChain
+from poolproof.reference.content_names import Content
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_needs import SequenceNeeds
 from poolproof.reference.sequence_state import SequenceState, Tables
@@ -186,7 +187,19 @@ class SequenceModel(SequenceNeeds):
     def _publish_at_end(self, sequence: SequenceState) -> None:
         """Where it is the row, what a sequence has computed is published as its blocks go back."""
         if self.profile.publishes == "finish" and sequence.place == "device":
+            if self.profile.may_merge and self._has_duplicates(sequence):
+                # Duplicates go before the rest, and nobody sees which.
+                self.pool.ordered = False
             self._publish_up_to(sequence, sequence.num_computed)
+
+    def _has_duplicates(self, sequence: SequenceState) -> bool:
+        """Whether a block that was computed holds what another one is found for."""
+        covered = min(sequence.num_computed, sequence.num_tokens)
+        return any(
+            set(self.pool.lookup(self.key(sequence, group, entry))) - {table[entry]}
+            for group, (table, size) in enumerate(zip(sequence.tables, self.block_sizes))
+            for entry in range(covered // size)
+        )
 
     def _publish_up_to(self, sequence: SequenceState, covered: int) -> None:
         if not self.enable_caching or sequence.loading:
@@ -198,9 +211,18 @@ class SequenceModel(SequenceNeeds):
                 continue
             for entry in range(keyed, full):
                 if self._is_keyed(sequence, group, entry):
-                    block = sequence.tables[group][entry]
-                    self.pool.cache([block], [self.key(sequence, group, entry)])
+                    self._file(sequence.tables[group][entry], self.key(sequence, group, entry))
             sequence.num_keyed[group] = full
+
+    def _file(self, block: int, key: Content) -> None:
+        """A block gets its key, or may get it: the first carrier may just have been dropped."""
+        pool, profile = self.pool, self.profile
+        carriers = pool.lookup(key)
+        may_be_free = profile.retention == "may-drop" and profile.duplicates == "first"
+        if may_be_free and carriers and all(b in pool.free or b in pool.doubtful for b in carriers):
+            pool.cache_in_doubt(block, key)
+        else:
+            pool.cache([block], [key])
 
     def _coverable(self, covered: int, size: int) -> int:
         """Of so many tokens those whose blocks a hit can need: to an end, and what proves it."""

@@ -44,10 +44,7 @@ class SequenceNeeds:
         self.release_order = profile.release_order
         if not enable_caching and profile.uncached_order != "same":
             self.release_order = profile.uncached_order
-        # Who frees in any order leaves none in the queue that could be known.
-        ordered = self.release_order != "unspecified"
-        ordered &= len(profile.groups) == 1 or profile.group_order != "unspecified"
-        rows = profile if ordered else replace(profile, eviction="unspecified")
+        rows = profile if self._has_order() else replace(profile, eviction="unspecified")
         self.pool = self.pool_class(num_blocks, rows, enable_caching=self.enable_caching)
         self.pool.owner_noun = "sequence"
         host = Profile(eviction="unspecified")
@@ -62,6 +59,17 @@ class SequenceNeeds:
         self._alignment = lcm(*self.block_sizes)
         self._numbered = list(zip(range(len(self.groups)), self.groups, self.block_sizes))
         self.has_windows = any(group.kind != "full" for group in self.groups)
+
+    def _has_order(self) -> bool:
+        """Whether it can be known in which order blocks are free."""
+        profile = self.profile
+        sorts_by_keys = self.enable_caching and profile.reuses_unhashed_first
+        may_lack_keys = profile.by_content and not profile.promises_hits
+        return (
+            self.release_order != "unspecified"
+            and (len(profile.groups) == 1 or profile.group_order != "unspecified")
+            and not (sorts_by_keys and may_lack_keys)
+        )
 
     def new_sequence(self, seq_id: int, chain: TokenChain) -> SequenceState:
         """A sequence that holds nothing yet; `admit` enters it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from poolproof.bugs.clean_manager import CleanManager
+from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.manager_oddities import (
     EarlyShower,
     LatePublisher,
@@ -231,3 +232,105 @@ def test_a_lookup_may_tell_of_what_is_held_and_of_no_more(num_tokens):
     other = TokenChain((1, 2, 3, 4, 5, 6, 7)[: num_tokens + (num_tokens == 6)])
     violation = session.step(LookupPrefix(other))
     assert (violation and violation.invariant) == (None if num_tokens == 5 else "IDX")
+
+
+# What was not seen leaves the order of the free queue unknown, and what was seen does not.
+
+
+TWO = (Admit(0, PROMPT, 0), Admit(1, PROMPT, 0), Step(), Finish(0), Finish(1))
+OTHERS = (Admit(0, PROMPT, 0), Admit(1, TokenChain((7, 8, 9)), 0), Step(), Finish(0), Finish(1))
+
+
+@pytest.mark.parametrize(("commands", "is_known"), [(TWO, False), (OTHERS, True)])
+def test_duplicates_that_go_at_the_end_go_in_any_order(commands, is_known):
+    session = session_of(QuietMerger, num_blocks=8, publishes="finish")
+    assert run(session, *commands) is None
+    assert session.model.pool.ordered == is_known
+
+
+def test_who_says_that_nothing_is_merged_has_an_order_at_the_end():
+    rows = {"publishes": "finish", "duplicates": "first", "tables": "append-only"}
+    session = session_of(CleanManager, num_blocks=8, **rows)
+    assert run(session, *TWO) is None
+    assert session.model.pool.ordered
+
+
+SLIDES = TokenChain((1, 2, 3, 4, 5, 6, 7))
+SLIDES_TOO = TokenChain((9, 8, 7, 6, 5, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("frees", "commands", "is_known"),
+    [
+        ("at-once", (Admit(0, SLIDES, 0), Step()), True),
+        ("at-once", (Admit(0, SLIDES, 0), Admit(1, SLIDES_TOO, 0), Step()), False),
+        ("after-step", (Admit(0, SLIDES, 0), Admit(1, PROMPT, 0), Finish(1), Step()), False),
+    ],
+    ids=["alone", "two at once", "one that slides and one that leaves"],
+)
+def test_windows_that_slide_in_one_step_slide_in_any_order(frees, commands, is_known):
+    groups = [{"kind": "sliding", "window": 4}]
+    session = session_of(StepEndSlider, num_blocks=12, groups=groups, frees=frees)
+    assert run(session, *commands) is None
+    assert session.model.pool.ordered == is_known
+
+
+class TakesTheSame(CleanManager):
+    """Takes the free block that holds what it is going to write, and writes it again."""
+
+    def _take_hits(self, sequence, hits):
+        super()._take_hits(sequence, hits)
+        block = self._find(sequence, len(hits))
+        if block is not None and len(hits) < self._num_entries(sequence):
+            self._touch([block])
+            sequence.table.append(block)
+
+
+@pytest.mark.parametrize(("eviction", "is_known"), [("lru", True), ("unhashed-first", False)])
+def test_a_free_block_that_is_taken_as_it_is_may_have_lost_its_key(eviction, is_known):
+    session = session_of(TakesTheSame, eviction=eviction, hits="exact")
+    again = (Admit(0, PROMPT, 0), Step(), Finish(0), Admit(1, PROMPT, 0))
+    assert run(session, *again) is None
+    assert len(session.model.pool.doubtful) == (not is_known)
+    assert run(session, Abort(1)) is None
+    assert session.model.pool.ordered == is_known
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_known"),
+    [
+        ({"hits": "exact", "eviction": "unhashed-first"}, True),
+        ({"eviction": "unhashed-first"}, False),
+        ({"hits": "sound", "eviction": "unhashed-lifo"}, False),
+        ({"hits": "sound", "eviction": "lru"}, True),
+        ({"hits": "sound", "eviction": "unhashed-first", "index": "exact"}, True),
+    ],
+)
+def test_an_order_by_keys_is_known_where_the_keys_are(rows, is_known):
+    assert session_of(CleanManager, **rows).model.pool.ordered == is_known
+
+
+def test_blocks_from_the_head_of_the_queue_are_new_in_whichever_entries_they_stand():
+    class LastFirst(CleanPool):
+        def allocate(self, n):
+            return super().allocate(n)[::-1]
+
+    class FindsNothing(CleanManager):
+        pool_class = LastFirst
+
+        def _hits(self, sequence):
+            return []
+
+    session = session_of(FindsNothing, num_blocks=2, hits="sound")
+    twice = (Admit(0, PROMPT, 0), Step(), Finish(0), Admit(1, PROMPT, 0))
+    assert run(session, *twice) is None
+    assert not any(session.model.pool.keys.values())
+
+
+def test_a_refusal_counts_what_a_hit_inside_a_block_would_need():
+    rows = {"watermark_blocks": 1, "lookahead_tokens": 1}
+    session = session_of(RewritingManager, num_blocks=4, **rows)
+    block, other = TokenChain((1, 2)), TokenChain((7, 8))
+    cached = (Admit(0, block, 0), Step(), Abort(0), Admit(1, other, 0))
+    assert run(session, *cached, Admit(2, block, 1)) is None
+    assert session.calls.answer == "later"

@@ -335,3 +335,56 @@ def test_a_key_that_somebody_holds_cannot_vanish():
     pool.release([0])
     pool.forget_vanished(A)
     assert hashes(pool) == [A, A, None, None]
+
+
+# What a target did unseen.
+
+
+def test_a_block_that_may_have_got_its_key_is_doubtful_until_it_loses_it():
+    pool = DictPool(3)
+    pool.allocate(2)
+    pool.cache([0], [b"k"])
+    pool.cache_in_doubt(0, b"k")
+    assert not pool.doubtful
+    pool.cache_in_doubt(1, b"k")
+    assert pool.doubtful == {1}
+    assert list(pool.lookup(b"k")) == [0, 1]
+    pool.forget_keys([1])
+    assert not pool.doubtful
+    assert list(pool.lookup(b"k")) == [0]
+
+
+def test_a_null_block_and_a_pool_without_a_cache_have_no_doubts():
+    pool = DictPool(3, Profile(null_block=0))
+    pool.cache_in_doubt(0, b"k")
+    off = DictPool(3, enable_caching=False)
+    off.cache_in_doubt(1, b"k")
+    assert not pool.doubtful
+    assert not off.doubtful
+
+
+@pytest.mark.parametrize(("duplicates", "is_settled"), [("kept", True), ("first", False)])
+def test_a_doubtful_key_that_is_published_again_is_there_where_every_carrier_has_it(
+    duplicates, is_settled
+):
+    pool = DictPool(2, Profile(duplicates=duplicates))
+    pool.allocate(1)
+    pool.cache_in_doubt(0, b"k")
+    pool.cache([0], [b"k"])
+    assert (0 not in pool.doubtful) == is_settled
+
+
+@pytest.mark.parametrize(
+    ("eviction", "is_known"),
+    [("lru", True), ("lifo", True), ("unhashed-first", False), ("unhashed-lifo", False)],
+)
+def test_where_keys_decide_a_doubtful_block_in_the_queue_leaves_its_order_unknown(
+    eviction, is_known
+):
+    pool = DictPool(3, Profile(eviction=eviction))
+    pool.allocate(1)
+    pool.cache_in_doubt(0, b"k")
+    assert pool.ordered
+    pool.release([0])
+    assert pool.ordered == is_known
+    assert pool.ledger().ordered == is_known
