@@ -9,7 +9,9 @@ value that the design does not have: under it the same class has to be accused.
 What designs consist of: a layout (full attention, a window, chunks, two groups, full attention with
 host memory), rows that the clean managers follow, and habits, which no row forbids: how forks copy,
 which carrier answers, in which entries new blocks stand, what types answers have, what is shown.
-Not mixed: recurrent states, rings, and the rows for single engines (`keyed`, `states`).
+Half of the designs are judged by content (`index=content`) and keep their index in ways that no row
+describes: late, early, again, merged or rewritten. Not mixed: recurrent states, rings, and the rows
+for single engines (`keyed`, `states`).
 """
 
 from __future__ import annotations
@@ -27,8 +29,13 @@ from poolproof.bugs.manager_oddities import (
     ArrayManager,
     ContentCheckedManager,
     EagerForker,
+    EarlyShower,
+    LatePublisher,
     MergingManager,
+    QuietMerger,
+    RegainingManager,
     ReportingManager,
+    RewritingManager,
 )
 from poolproof.contract.content import Key
 
@@ -111,6 +118,52 @@ class _AnyOrder(CleanManager):
         super()._give_back(sequence)
 
 
+# Habits of those that are judged by content.
+
+
+class _TakesWhatItWouldWrite(CleanManager):
+    """A free block that holds what would be written next is taken and written again."""
+
+    def _take_hits(self, sequence: CleanSequence, hits: list[int]) -> None:
+        super()._take_hits(sequence, hits)
+        entry = len(sequence.table)
+        is_full = (entry + 1) * self.block_size <= len(sequence.tokens)
+        if is_full and entry < self._num_entries(sequence):
+            block = self._find(sequence, entry)
+            if block is not None and self.pool.ref_count(block) == 0:
+                self._touch([block])
+                sequence.table.append(block)
+
+
+class _CachesAnew(CleanManager):
+    """What lost its key and is held by somebody has it again after the next step."""
+
+    def _publish_up_to(self, sequence: CleanSequence, num_tokens: int) -> None:
+        super()._publish_up_to(sequence, num_tokens)
+        if not self.enable_caching or sequence.loading:
+            return
+        for entry in range(min(num_tokens // self.block_size, sequence.num_published)):
+            block = sequence.table[entry]
+            is_known = block == self.pool.null_block or self.pool.block_hash(block) is not None
+            if not is_known and self._find(sequence, entry) is None:
+                self.pool.cache([block], [self._key(sequence, entry)])
+
+
+class _PublishesLate(CleanManager):
+    """A block is found once a whole block behind it is computed."""
+
+    def _publish_up_to(self, sequence: CleanSequence, num_tokens: int) -> None:
+        super()._publish_up_to(sequence, max(num_tokens - self.block_size, 0))
+
+
+class _SlidesAtOnce(CleanManager):
+    """What no later token reads is given back at the end of the step."""
+
+    def _computed(self, sequence: CleanSequence) -> None:
+        super()._computed(sequence)
+        self._slide(sequence)
+
+
 _OF_POOLS: Mapping[str, type[CleanPool]] = {
     "newest carrier": _NewestCarrier,
     "last first": _LastFirst,
@@ -126,6 +179,15 @@ _OF_MANAGERS: Mapping[str, type[CleanManager]] = {
     "half of a hit": _HalfOfAHit,
     "cautious": _Cautious,
     "any order": _AnyOrder,
+    "takes what it would write": _TakesWhatItWouldWrite,
+    "caches anew": _CachesAnew,
+    "publishes late": _PublishesLate,
+    "slides at once": _SlidesAtOnce,
+    "rewrites the last token": RewritingManager,
+    "regains what nobody wrote to": RegainingManager,
+    "publishes at the end": LatePublisher,
+    "shows early": EarlyShower,
+    "merges quietly": QuietMerger,
 }
 _SHOWS_LITTLE = "shows its tables alone"
 _LAYOUTS: Mapping[str, tuple[type, str]] = {
@@ -228,7 +290,7 @@ def _rows(random: Random, layout: str) -> dict[str, Any]:
         "watermark_blocks": random.choice((0, 0, 1)),
         "lookahead_tokens": random.choice((0, 0, 2)),
         "null_block": random.choice((None, 0)) if is_plain else 0,
-        "index": "exact",
+        "index": random.choice(("exact", "content")),
         "generation_tokens": random.choice((0, 0, 0, 5)),
         "uncached_order": random.choice(("same", "same", "tail-first", "head-first")),
     }
@@ -266,7 +328,9 @@ def _habits(random: Random, layout: str, rows: dict[str, Any]) -> tuple[str, ...
     if random.random() < 0.3:
         habits.append("last first")
     may_merge = layout == "full" and rows["publishes"] in ("computed", "prompts")
-    if may_merge and rows["duplicates"] == "first" and random.random() < 0.5:
+    if rows["index"] == "content":
+        habits += _habits_of_content(random, layout, rows)
+    elif may_merge and rows["duplicates"] == "first" and random.random() < 0.5:
         habits.append("merges duplicates")
         rows["tables"] = "merged"
     if is_plain and random.random() < 0.2:
@@ -288,6 +352,32 @@ def _habits(random: Random, layout: str, rows: dict[str, Any]) -> tuple[str, ...
     return tuple(habits)
 
 
+def _habits_of_content(random: Random, layout: str, rows: dict[str, Any]) -> list[str]:
+    """How an index can be kept that only what is read shows."""
+    is_plain, is_single = layout in ("full", "swapping"), "+" not in layout
+    possible = ["caches anew"]
+    if is_plain:
+        possible.append("takes what it would write")
+    if layout == "full" and rows["full_hit"] == "recompute-token":
+        possible.append("rewrites the last token")
+    if rows["publishes"] in ("computed", "prompts"):
+        possible.append("publishes late")
+        possible += ["publishes at the end"] * is_single
+    if is_single:
+        possible += ["shows early", "regains what nobody wrote to"]
+    if not is_plain:
+        possible.append("slides at once")
+    # Whose duplicates go at the end and after the step, nobody can tell in which order.
+    at_end = rows["publishes"] == "finish" and rows["frees"] == "after-step"
+    merges = rows["duplicates"] == "first" and rows["publishes"] != "scheduled" and not at_end
+    if layout == "full" and merges:
+        possible.append("merges quietly")
+    habits = [habit for habit in possible if random.random() < 0.35]
+    if {"publishes late", "publishes at the end"} & set(habits):
+        rows["hits"] = "sound"
+    return habits
+
+
 def _contradictions(design: Design) -> Sequence[Row]:
     """Rows with a value that the design does not have, and whose difference it cannot hide."""
     rows, found = design.rows, []
@@ -301,22 +391,27 @@ def _contradictions(design: Design) -> Sequence[Row]:
         found.append(("never", "told"))
     if rows["full_hit"] == "allowed" and rows.get("hits", "exact") == "exact":
         found.append(("full_hit", "recompute-token"))
-    found.append(("publishes", "never"))
-    if rows["publishes"] == "computed" and rows["retention"] != "while-held":
+    is_content = rows["index"] == "content"
+    if not is_content:
+        found.append(("publishes", "never"))
+    if not is_content and rows["publishes"] == "computed" and rows["retention"] != "while-held":
         found.append(("publishes", "finish"))
-    is_exact = rows.get("hits", "exact") == "exact"
+    is_exact = rows.get("hits", "exact") == "exact" and not is_content
     if is_exact and rows["publishes"] in ("finish", "prompts"):
         found.append(("publishes", "computed"))
-    if rows["eviction"] != "unspecified" and rows["release_order"] != "unspecified":
+    has_order = rows["eviction"] != "unspecified" and rows["release_order"] != "unspecified"
+    if has_order and not is_content:
         found.append(("eviction", "lru" if rows["eviction"] != "lru" else "lifo"))
         other = "tail-first" if rows["release_order"] == "head-first" else "head-first"
         found.append(("release_order", other))
         if "+" in design.layout:
             is_first = rows["group_order"] == "first-to-last"
             found.append(("group_order", "last-to-first" if is_first else "first-to-last"))
+    if has_order and is_content and "merges quietly" not in design.habits:
+        found.append(("eviction", "lru" if rows["eviction"] != "lru" else "lifo"))
     if rows["retention"] != "exact" and is_exact:
         found.append(("retention", "exact"))
-    if rows["retention"] == "exact":
+    if rows["retention"] == "exact" and not is_content:
         found.append(("retention", "while-held"))
     if is_exact and _SHOWS_LITTLE not in design.habits:
         kept = rows["duplicates"] == "kept"

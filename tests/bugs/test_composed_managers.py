@@ -74,7 +74,7 @@ def test_a_design_is_loaded_as_any_class_of_a_module():
 def test_a_hundred_designs_have_every_layout_every_habit_and_most_values():
     designs = [design_of(seed) for seed in range(100)]
     assert len({d.layout for d in designs}) == 7
-    assert len({habit for d in designs for habit in d.habits}) == 13
+    assert len({habit for d in designs for habit in d.habits}) == 22
     values = {row: {d.rows[row] for d in designs} for row in ("publishes", "retention", "eviction")}
     assert values["publishes"] == {"computed", "scheduled", "prompts", "finish"}
     assert values["retention"] == {"exact", "may-drop", "while-held"}
