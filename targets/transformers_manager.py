@@ -202,6 +202,8 @@ class TransformersManager:
         # Blocks are numbered from the first sector on, and the first two sectors are for trash.
         self._per_sector: int = self._allocators[0].blocks_per_sector
         self._first_block = 2 * self._per_sector
+        # What `free_order` lists, until a verb may have changed it: each block asks for it.
+        self._free: frozenset[int] | None = None
 
     def admit(
         self,
@@ -211,6 +213,7 @@ class TransformersManager:
         extra_keys: Any = None,
         num_tokens: int | None = None,
     ) -> int | str:
+        self._free = None
         setting = self._names.setting(extra_keys)
         named = self._names.named(tokens, setting, extra_keys)
         state = self._RequestState(str(seq_id), named, max_new_tokens=None)
@@ -225,6 +228,7 @@ class TransformersManager:
         return cached
 
     def append(self, seq_id: int, tokens: list[int]) -> Copies | str:
+        self._free = None
         request = self._requests[seq_id]
         if not self._store(request, len(tokens)):
             return "later"
@@ -232,10 +236,12 @@ class TransformersManager:
         return []
 
     def schedule(self, seq_id: int, num_tokens: int) -> Copies | str:
+        self._free = None
         return [] if self._store(self._requests[seq_id], num_tokens) else "later"
 
     def step(self, batch: list[tuple[int, int]]) -> None:
         """Blocks are counted and indices are made before the forward pass, hashes after it."""
+        self._free = None
         completed = []
         for seq_id, count in batch:
             request = self._requests[seq_id]
@@ -249,6 +255,7 @@ class TransformersManager:
 
     def fork(self, seq_id: int, child_id: int) -> Copies | str:
         """Full blocks are shared where that is allowed, the others are copied at once."""
+        self._free = None
         parent = self._requests[seq_id]
         copies: dict[str, tuple[list[int], list[int]]] = {
             name: ([], []) for name in self._cache.cache_allocators
@@ -267,10 +274,12 @@ class TransformersManager:
         ]
 
     def preempt(self, seq_id: int) -> None:
+        self._free = None
         del self._requests[seq_id]
         self._cache.free_blocks(str(seq_id), no_cache=True)
 
     def finish(self, seq_id: int) -> None:
+        self._free = None
         self._requests.pop(seq_id, None)
         self._cache.free_blocks(str(seq_id))
 
@@ -279,6 +288,7 @@ class TransformersManager:
 
     def lookup_prefix(self, tokens: list[int], *, extra_keys: Any = None) -> int:
         """What `search_prefix_match` would find, without pinning it."""
+        self._free = None
         if not self._cache.use_prefix_sharing:
             return 0
         named = self._names.named(tokens, self._names.setting(extra_keys), extra_keys)
@@ -290,6 +300,7 @@ class TransformersManager:
 
     def reset(self) -> bool:
         """The library's own reset also takes what requests hold; it is made when none is left."""
+        self._free = None
         if any(allocator.block_table for allocator in self._allocators):
             return False
         self._cache.reset()
@@ -325,18 +336,9 @@ class TransformersManager:
         for allocator in self._allocators:
             if block in allocator.ledger.shared_ref_counts:
                 return int(allocator.ledger.shared_ref_counts[block])
-        return 0 if self._is_free(block) else 1
-
-    def _is_free(self, block: int) -> bool:
-        """The same as standing in `free_order`, which takes as long as there are free blocks."""
-        pool, sector = self._cache.pool, block // self._per_sector
-        if sector in pool.free_sectors:
-            return True
-        return any(
-            block in pool._free_blocks[allocator.index].trees.get(sector, ())  # noqa: SLF001 - no accessor
-            or block in allocator.ledger.cached_blocks
-            for allocator in self._allocators
-        )
+        if self._free is None:
+            self._free = frozenset(self.free_order())
+        return 0 if block_id in self._free else 1
 
     def is_cached(self, block_id: int) -> bool:
         block = block_id + self._first_block
