@@ -40,6 +40,7 @@ from poolproof.contract.target import Capabilities
 from poolproof.harness.choices import Choices, SeededChoices
 from poolproof.harness.manager_workload import ManagerWorkload
 from poolproof.harness.token_collisions import LARGEST_TOKEN, ConfusablePrompts, Confusion
+from poolproof.reference.manager_legality import goes_round
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = [
@@ -319,17 +320,27 @@ def long_prompts(run: ManagerScript) -> Iterator[Command]:
                 yield from run.end_all()
 
 
+_MOST_BLOCKS_ROUND = 64
+
+
 def every_length(run: ManagerScript) -> Iterator[Command]:
     """Two sequences grow by a block at a time, through every number of blocks, full or one over."""
     unit = run.unit
     most = run.most_tokens // 2 - unit
+    if goes_round(run.model, most):
+        # Two tokens at once would overwrite what the first reads, and one by one takes long.
+        most = min(most, _MOST_BLOCKS_ROUND * unit)
     yield run.admit(TokenChain(run.tokens(unit)))
     yield run.admit(TokenChain(run.tokens(1)))
     yield Step()
     while (running := run.running()) and min(s.num_tokens for s in running) + unit <= most:
+        before = [s.num_tokens for s in running]
         for sequence in running:
-            yield AppendTokens(sequence.seq_id, run.tokens(unit))
+            count = 1 if goes_round(run.model, sequence.num_tokens + unit) else unit
+            yield AppendTokens(sequence.seq_id, run.tokens(count))
         yield Step()
+        if before == [s.num_tokens for s in running]:
+            break  # a target that need not find room put them off
     chains = [sequence.chain for sequence in run.running()]
     yield from run.end_all()
     yield from run.compute(chains)
@@ -426,11 +437,14 @@ def chunks(run: ManagerScript) -> Iterator[Command]:
             yield command
             yield Step()
             while (sequence := run.sequences.get(command.seq_id)) is not None:
-                left = sequence.num_tokens - sequence.num_computed
+                computed = sequence.num_computed
+                left = sequence.num_tokens - computed
                 if not left or sequence.num_scheduled:
                     break
                 yield Schedule(command.seq_id, min(left, size))
                 yield Step()
+                if sequence.num_computed == computed:
+                    break  # put off
             yield LookupPrefix(chain)
         yield from run.end_all(backwards=True)
 

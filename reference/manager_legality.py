@@ -32,7 +32,7 @@ from poolproof.contract.manager_commands import (
 from poolproof.reference.recurrent_states import furthest_end
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
-__all__ = ["undefined_for_manager"]
+__all__ = ["goes_round", "undefined_for_manager"]
 
 
 def undefined_for_manager(model: SequenceModel, command: Command) -> str | None:
@@ -115,13 +115,13 @@ def _append(model: SequenceModel, command: AppendTokens) -> str | None:
         return "there is nothing to append, or drafts come first"
     if sequence.num_computed + sequence.num_scheduled != sequence.num_tokens:
         return f"the prompt of sequence {command.seq_id} is not scheduled whole"
-    if len(command.tokens) > 1 and _goes_round(model, sequence.num_tokens + len(command.tokens)):
+    if len(command.tokens) > 1 and goes_round(model, sequence.num_tokens + len(command.tokens)):
         return "beyond the window, the second token would overwrite what the first reads"
     beyond = _beyond_row(model, sequence.num_tokens + len(command.tokens))
     return beyond or _passes_state(model, sequence, len(command.tokens))
 
 
-def _goes_round(model: SequenceModel, num_tokens: int) -> bool:
+def goes_round(model: SequenceModel, num_tokens: int) -> bool:
     """Whether so many tokens need more slots than a ring over their window has."""
     return model.profile.window_blocks == "reused" and any(
         group.kind == "sliding" and num_tokens > group.window for group in model.groups

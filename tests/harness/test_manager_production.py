@@ -4,11 +4,12 @@ import zlib
 
 import pytest
 
+from poolproof.bugs.clean_groups import CleanRingManager
 from poolproof.bugs.clean_manager import CleanManager
 from poolproof.bugs.production_manager_families import FAMILIES
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Finish, Fork, Step
-from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.harness.extent import Extent
 from poolproof.harness.manager_driver import ManagerCampaign, ManagerProductionCampaign
@@ -259,3 +260,32 @@ def test_that_no_second_manager_can_be_built_is_said_and_no_finding():
     assert [remark.split(":")[0] for remark in run.remarks] == [
         "building a second instance beside the first raised RuntimeError"
     ]
+
+
+class Stubborn(CleanManager):
+    """Finds room for a prompt and for nothing more."""
+
+    def append(self, seq_id, tokens):
+        return "later"
+
+    schedule = append
+
+
+def played(cls, script, **rows):
+    """The trace of a run of one script that fails, or None."""
+    profile = ManagerProfile(**rows)
+    campaign = ManagerProductionCampaign(
+        "x", lambda n, on: cls(n, 4, enable_caching=on, rules=profile), profile, 4
+    )
+    return campaign.run(list(campaign.plans()).index(script)).trace
+
+
+@pytest.mark.parametrize("script", ["every length", "chunks"])
+def test_a_target_that_puts_everything_off_comes_to_an_end(script):
+    assert played(Stubborn, script, admission="sound") is None
+
+
+def test_a_ring_grows_through_every_length_by_single_tokens():
+    ring = {"publishes": "never", "window_blocks": "reused"}
+    groups = (CacheGroup("sliding", window=6),)
+    assert played(CleanRingManager, "every length", groups=groups, **ring) is None
