@@ -388,3 +388,14 @@ def test_where_keys_decide_a_doubtful_block_in_the_queue_leaves_its_order_unknow
     pool.release([0])
     assert pool.ordered == is_known
     assert pool.ledger().ordered == is_known
+
+
+def test_where_keys_last_while_held_a_block_loses_its_own_as_it_becomes_free():
+    pool = DictPool(3, Profile(retention="while-held"))
+    pool.allocate(2)
+    pool.touch([0])
+    pool.cache([0, 1], [b"k", b"l"])
+    pool.release([0, 1])
+    assert [list(pool.keys[block]) for block in (0, 1)] == [[b"k"], []]
+    pool.release([0])
+    assert not pool.lookup(b"k")

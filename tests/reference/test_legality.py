@@ -388,3 +388,36 @@ def test_partial_keys_are_undefined_where_duplicates_are_merged(duplicates):
 @pytest.mark.parametrize("command", [Allocate(1), Free([1]), Lookup(A)], ids=str)
 def test_without_caching_the_other_commands_are_as_defined_as_ever(command):
     assert undefined_in(pool_with(enable_caching=False), command) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "ids", "is_defined"),
+    [
+        ({}, (1, 1), True),
+        ({"repeats_in_free": "forbidden"}, (1, 1), False),
+        ({"repeats_in_free": "forbidden"}, (1, 2), True),
+        ({"repeats_in_free": "forbidden", "null_in_lists": "ignored"}, (0, 1, 0), True),
+    ],
+)
+def test_a_block_twice_in_one_call_is_undefined_where_the_profile_forbids_it(rows, ids, is_defined):
+    why = undefined_in(pool_with(**rows), Free(ids))
+    assert (why is None) == is_defined
+    if why:
+        assert why.startswith("block 1 stands 2 times in one call")
+
+
+@pytest.mark.parametrize(
+    ("command", "is_defined"),
+    [
+        (Cache((0,), (B,)), False),
+        (Cache((1,), (B,)), True),
+        (CacheChain(CHAIN, (1, 0), 0, 0), False),
+        (CacheChain(CHAIN, (0, 1), 1, 0), True),
+        (CachePartial(CHAIN, 0, 2, 0), False),
+        (CachePartial(CHAIN, 1, 2, 0), True),
+        (Touch((0, 1)), True),
+    ],
+)
+def test_a_null_block_that_may_stand_in_lists_uncached_is_never_given_a_hash(command, is_defined):
+    why = undefined_in(pool_with(null_in_lists="uncached"), command)
+    assert why == (None if is_defined else "block 0 is the null block, which is never cached")

@@ -211,3 +211,21 @@ def test_two_models_may_share_their_names():
     one, other = (model.new_sequence(0, TokenChain((1, 2))) for model in models)
     assert one.contents == other.contents
     assert len(names) == 3
+
+
+def test_a_hit_regains_the_keys_of_what_was_shared_and_of_nothing_behind():
+    model = model_of()
+    sequence = admitted(model, 0, (1, 2, 3, 4, 5), [0, 1, 2])
+    keys = [model.key(sequence, 0, entry) for entry in range(2)]
+    model.regain(sequence, 4, [1])
+    model.regain(sequence, 4, [1])
+    assert [list(model.pool.lookup(key)) for key in keys] == [[0], []]
+    model.regain(sequence, 4, [2])
+    assert [list(model.pool.lookup(key)) for key in keys] == [[0], [1]]
+
+
+@pytest.mark.parametrize(("caching", "order"), [(True, [2, 3, 1, 0]), (False, [2, 3, 0, 1])])
+def test_without_a_cache_blocks_may_go_back_in_another_order(caching, order):
+    model = model_of(num_blocks=4, caching=caching, uncached_order="head-first")
+    model.end(admitted(model, 0, (1, 2, 3, 4), [0, 1]))
+    assert list(model.pool.free) == order
