@@ -31,6 +31,7 @@ from poolproof.contract.commands import (
     Usage,
 )
 from poolproof.contract.content import TokenChain, key_from_json, key_to_json
+from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, Submit
 from poolproof.contract.index_commands import (
     Clear,
     Contains,
@@ -66,10 +67,11 @@ __all__ = ["command_from_json", "command_to_json"]
 _COMMANDS: dict[str, type[Command]] = {
     cls.verb: cls
     for cls in (
-        Abort, Accept, Acquire, Admit, Allocate, Append, AppendN, AppendTokens, Cache, CacheChain,
-        CachePartial, Clear, Contains, Draft, Evict, Finish, Fork, Free, Get, Insert, Load, Loaded,
-        Lookup, LookupChain, LookupPrefix, Pop, PopLeft, PopLeftN, Preempt, PrependN, Remove, Reset,
-        Resume, Schedule, Step, SwapIn, SwapOut, Touch, Truncate, Usage,
+        Abort, Accept, Acquire, Admit, Allocate, Answer, Append, AppendN, AppendTokens, Arrive, Cache,
+        CacheChain, CachePartial, Cancel, Clear, Contains, Draft, Evict, Finish, Fork, Free, Get,
+        Insert, Load, Loaded, Lookup, LookupChain, LookupPrefix, PlanStep, Pop, PopLeft, PopLeftN,
+        Preempt, PrependN, Remove, Reset, Resume, Schedule, Step, Submit, SwapIn, SwapOut, Touch,
+        Truncate, Usage,
     )
 }  # fmt: skip
 

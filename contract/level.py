@@ -1,4 +1,4 @@
-"""What is driven: a free queue, an index or a pool of blocks, or a manager of sequences over them.
+"""What is driven: a free queue, an index, a pool of blocks, a manager of sequences, or an engine.
 
 Everything that differs from level to level belongs to one object for each of them, which a room
 keeps under this name: the session in `harness/`, the runs in `certification/levels/` and `fuzz/`,
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 
@@ -26,13 +27,15 @@ class Level(str, Enum):
     """Blocks with owners and hashes, over a queue and an index."""
     MANAGER = "manager"
     """Sequences of tokens over blocks."""
+    ENGINE = "engine"
+    """Requests that are scheduled over sequences: everything of a server but the forward pass."""
 
     __str__ = str.__str__
 
     @property
     def with_article(self) -> str:
         """As in "an index"."""
-        return f"an {self}" if self is Level.INDEX else f"a {self}"
+        return f"an {self}" if self in (Level.INDEX, Level.ENGINE) else f"a {self}"
 
     @property
     def is_part(self) -> bool:
@@ -55,6 +58,11 @@ class Level(str, Enum):
         return self is Level.MANAGER
 
     @property
+    def has_layouts(self) -> bool:
+        """Whether it can be set up in several ways, each of which has runs of its own."""
+        return self in (Level.MANAGER, Level.ENGINE)
+
+    @property
     def is_built_of_blocks(self) -> bool:
         """Whether its memory grows with its blocks; an index is built empty, whatever ids come."""
         return self is not Level.INDEX
@@ -62,8 +70,14 @@ class Level(str, Enum):
     @property
     def profile_class(self) -> type[Profile]:
         """What its profiles are made of."""
-        return ManagerProfile if self is Level.MANAGER else Profile
+        return _PROFILES.get(self, Profile)
 
     def judged_by(self, profile: Profile) -> Profile:
         """The rows of a target's profile that bear on it: none on a queue, which has no choice."""
         return Profile() if self is Level.QUEUE else profile
+
+
+_PROFILES: dict[Level, type[Profile]] = {
+    Level.MANAGER: ManagerProfile,
+    Level.ENGINE: EngineProfile,
+}

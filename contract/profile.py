@@ -95,7 +95,7 @@ class Profile:
             raise ProfileError(
                 f"profile must be a mapping of keys to values, not {shown(declared)}"
             )
-        known = [field.name for field in fields(cls) if field.name != "assumed"]
+        known = cls.rows()
         rows = {}
         for key, value in declared.items():
             if key not in known:
@@ -105,6 +105,11 @@ class Profile:
             rows[key] = cls.check_value(key, value)
         missing = tuple(key for key in known if key not in declared)
         return cls(**rows, assumed=missing)
+
+    @classmethod
+    def rows(cls) -> tuple[str, ...]:
+        """The names of the rows, in their order."""
+        return tuple(field.name for field in fields(cls) if field.name != "assumed")
 
     @property
     def reuses_unhashed_first(self) -> bool:

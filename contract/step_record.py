@@ -20,7 +20,9 @@ class ComputedTokens:
     The positions `first` to `first` + `count` - 1 are computed, all before are taken as they stand
     in memory: computed earlier, or found in the prefix cache. `chain` has the tokens up to there,
     drafts included, with their extra keys. `blocks[g]` is the request's table in cache group g, as
-    the worker is told of it: the whole of it (`replaced`), or only what is added at its end.
+    the worker is told of it: the whole of it (`replaced`), or only what is added at its end. Where
+    a request has ended meanwhile nobody sees what it reads (`is_read`), and what it writes is
+    written all the same.
     """
 
     request_id: str
@@ -29,12 +31,15 @@ class ComputedTokens:
     count: int
     blocks: tuple[tuple[int, ...], ...]
     replaced: bool
+    is_read: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
     """One forward pass; `copies` are (source, destination) blocks, all performed before it.
 
+    `loads` and `stores` are (block, place) pairs: after the copies each block gets what stands at
+    its place outside the device; once everything is computed each place gets what its block holds.
     `ended` are requests of which the workers hear no more (or a new table first).
     """
 
@@ -42,3 +47,5 @@ class StepRecord:
     computed: tuple[ComputedTokens, ...]
     copies: tuple[tuple[int, int], ...] = ()
     ended: tuple[str, ...] = ()
+    loads: tuple[tuple[int, int], ...] = ()
+    stores: tuple[tuple[int, int], ...] = ()

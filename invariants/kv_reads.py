@@ -61,6 +61,16 @@ def reads_own_prefix(
     )
 
 
+def step_reads_own_prefix(sentence: str, block: int, *, is_own: bool) -> Violation:
+    """The violation of DATA that a step reads what was not computed for the reader's own prefix.
+
+    `is_own` says whether the reader itself computed what it finds, for another prefix of its own.
+    What nobody has computed is what some request left there long ago.
+    """
+    severity = Severity.WRONG_DATA_OF_ONES_OWN if is_own else Severity.WRONG_DATA_OF_ANOTHER
+    return Violation("DATA", severity, sentence, (block,))
+
+
 def copies_what_was_written(
     pairs: Sequence[tuple[int, int]], slots_of: Sequence[Sequence[object]]
 ) -> Violation | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from poolproof.reference.content_names import Content
 
-__all__ = ["Misread", "ShadowMemory", "Writer"]
+__all__ = ["Held", "Misread", "ShadowMemory", "Writer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,10 @@ class Misread:
     wanted: Content
     found: Content | None
     writer: Writer | None
+
+
+Held = tuple[list[Content | None], list[Writer | None]]
+"""What one block holds, slot by slot, and who wrote it."""
 
 
 class ShadowMemory:
@@ -107,6 +111,16 @@ class ShadowMemory:
             self.changed.add(destination)
             self.slots[destination][: len(slots)] = slots
             self.writers[destination][: len(writers)] = writers
+
+    def held(self, block: int) -> Held:
+        """What a block holds now, to be kept elsewhere."""
+        return list(self.slots[block]), list(self.writers[block])
+
+    def put(self, block: int, held: Held | None) -> None:
+        """A block gets what was kept elsewhere; None: what nobody has written."""
+        slots, writers = held or ([None] * len(self.slots[block]), [None] * len(self.slots[block]))
+        self.changed.add(block)
+        self.slots[block], self.writers[block] = list(slots), list(writers)
 
     def misread(
         self,

@@ -1,9 +1,9 @@
 """Watches an engine from outside: shadow KV memory that is fed by plain step records.
 
-In a step the copies come first, then all writes land, then every request reads what attention needs
-for the positions computed now, through the table that the worker has. Each reader of a slot must
-find the KV of exactly its own prefix there; and no request may overwrite in a step what another one
-writes there in the same step. The oracle does not judge hits, capacity or order, and needs no
+In a step the copies and loads come first, then all writes land, then every request reads what
+attention needs for the positions computed now, through the table that the worker has; stores come
+last. Each reader of a slot must find the KV of exactly its own prefix there; and no request may
+overwrite in a step what another one writes there in the same step. The oracle does not judge hits, capacity or order, and needs no
 cooperation from the engine's memory: tables, counts and tokens are enough.
 
 Recurrent states and rings over a window are not watched: workers, not tables, decide which state a
@@ -12,7 +12,7 @@ block holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from poolproof.contract.manager_profile import CacheGroup
@@ -20,7 +20,7 @@ from poolproof.contract.outside import shown
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.reference.content_names import Content, ContentNames
-from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
+from poolproof.reference.shadow_memory import Held, Misread, ShadowMemory, Writer
 
 __all__ = ["OracleCounts", "StepOracle", "WrongRead"]
 
@@ -96,6 +96,7 @@ class StepOracle:
         self.counts = OracleCounts()
         self._groups = list(zip(range(len(groups)), groups, block_sizes, strict=True))
         self._memory = ShadowMemory(num_blocks, max(block_sizes))
+        self._places: dict[int, Held] = {}
         self._names = ContentNames()
         self._requests: dict[str, _Request] = {}
         self._numbers: dict[str, int] = {}
@@ -112,6 +113,7 @@ class StepOracle:
         for request_id in step.ended:
             self._requests.pop(request_id, None)
         self._memory.copy(step.copies)
+        self.load(step.loads)
         known = [(part, self._follow(part)) for part in step.computed]
         written_now: dict[int, int] = {}
         for part, request in known:
@@ -122,9 +124,21 @@ class StepOracle:
                     written_now[block] = self._numbers[part.request_id]
         found = []
         for part, request in known:
-            self._count(part, request, written_now)
-            found += self._read(part, request, step.number)
+            if part.is_read:
+                self._count(part, request, written_now)
+                found += self._read(part, request, step.number)
+        self.store(step.stores)
         return found
+
+    def store(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Each place outside the device gets what its block holds now, given (block, place)."""
+        for block, place in pairs:
+            self._places[place] = self._memory.held(block)
+
+    def load(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Each block gets what stands at its place, given (block, place); nothing, if unwritten."""
+        for block, place in pairs:
+            self._memory.put(block, self._places.get(place))
 
     def _follow(self, part: ComputedTokens) -> _Request:
         """The table and the tokens of a request as they are told for this step."""

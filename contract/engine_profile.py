@@ -1,0 +1,118 @@
+"""The profile of an engine: how it is set up, and what it promises of its steps.
+
+Unlike a manager's it has no rows on caching: what a hit or a shared block means is decided by what
+is read. The limits are those of the scheduler's own configuration. docs/engines.md has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from poolproof.contract.manager_profile import FULL, CacheGroup, ManagerProfile
+from poolproof.contract.outside import shown
+from poolproof.contract.profile import Profile, ProfileError
+
+__all__ = ["EngineProfile"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "policy": ("fcfs", "priority"),
+    "stale_outputs": ("delivered", "may-drop"),
+}
+_LEAST = {
+    "max_batch_tokens": 1,
+    "max_running": 1,
+    "max_request_tokens": 0,
+    "steps_in_flight": 1,
+    "draft_tokens": 0,
+    "spare_tokens": 0,
+}
+_ROWS = ("null_block", *_CHOICES, *_LEAST, "groups")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineProfile(Profile):
+    """One value for each row.
+
+    policy: whether requests go first come first served, or the smallest `priority` first. Nothing
+        is judged by it; it says whether priorities are drawn.
+    stale_outputs: what becomes of a token that was sampled for a request which was preempted
+        meanwhile: "delivered", or it "may-drop" and be sampled again.
+    max_batch_tokens: the most positions that one step computes.
+    max_running: the most requests of one step.
+    max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
+        the blocks hold.
+    steps_in_flight: how many steps may be planned before the first of them is answered; more than
+        1 is asynchronous scheduling.
+    draft_tokens: the most drafts that a request is given for one step.
+    spare_tokens: slots that a request may take beyond its tokens, drafts aside: what fits is
+        counted with them.
+    groups: the layers that share a block table, as in a manager's profile.
+    """
+
+    policy: str = "fcfs"
+    stale_outputs: str = "delivered"
+    max_batch_tokens: int = 64
+    max_running: int = 8
+    max_request_tokens: int = 0
+    steps_in_flight: int = 1
+    draft_tokens: int = 0
+    spare_tokens: int = 0
+    groups: tuple[CacheGroup, ...] = FULL
+
+    @classmethod
+    def rows(cls) -> tuple[str, ...]:
+        """The rows that an engine has; those of pools and managers mean nothing here."""
+        return _ROWS
+
+    @classmethod
+    def choices(cls) -> Mapping[str, tuple[str, ...]]:
+        return _CHOICES
+
+    @classmethod
+    def check_value(cls, key: str, value: Any) -> Any:
+        if key == "groups":
+            groups: tuple[CacheGroup, ...] = ManagerProfile.check_value(key, value)
+            if any(group.kind == "state" for group in groups):
+                raise ProfileError(
+                    "recurrent states are not simulated at the engine level yet; leave groups of "
+                    "kind 'state' out"
+                )
+            return groups
+        if key in _LEAST:
+            least = _LEAST[key]
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ProfileError(
+                    f"profile key {shown(key)} must be a number from {least} on, not {shown(value)}"
+                )
+            return value
+        if key in _CHOICES:
+            allowed = _CHOICES[key]
+            if value not in allowed:
+                raise ProfileError(
+                    f"profile key {shown(key)} must be one of {', '.join(allowed)}, not "
+                    f"{shown(value)}"
+                )
+            return value
+        # A dataclass with slots is made anew, so that super() without arguments finds another.
+        return Profile.check_value(key, value)
+
+    def to_json(self) -> dict[str, Any]:
+        rows = {name: getattr(self, name) for name in _ROWS}
+        rows["groups"] = [group.to_json() for group in self.groups]
+        return rows
+
+    def most_request_tokens(self, num_blocks: int, block_size: int) -> int:
+        """The most tokens of a request, its sampled ones included, that `num_blocks` serve.
+
+        So many fit while nobody else holds a block, whatever a window would free: each group holds
+        a block for every started `block_size` tokens, drafts and spare slots included.
+        """
+        usable = num_blocks - (self.null_block is not None)
+        sizes = [group.block_size or block_size for group in self.groups]
+        ahead = self.draft_tokens + self.spare_tokens
+        most = 0
+        while sum(-(-(most + 1 + ahead) // size) for size in sizes) <= usable:
+            most += 1
+        return min(most, self.max_request_tokens) if self.max_request_tokens else most

@@ -1,0 +1,117 @@
+"""The plain driver of the engine level: seeded runs of its grammar against an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from poolproof.contract.commands import Command
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.level import Level
+from poolproof.contract.target import TargetError
+from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
+from poolproof.harness.choices import SeededChoices
+from poolproof.harness.engine_session import EngineSession
+from poolproof.harness.engine_workload import EngineWorkload
+from poolproof.harness.extent import Extent
+from poolproof.harness.garbage import collected_afterwards
+from poolproof.harness.random_driver import RunResult
+from poolproof.harness.target_call import constructing, crash
+
+__all__ = ["EngineCampaign"]
+
+TURN_EVERY = 24
+"""After so many commands a run turns to something else (`EngineWorkload.bias`)."""
+
+_LONG_EVERY = 32
+"""One run in so many is long."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCampaign:
+    """An engine to run against; `make(num_blocks, enable_caching)` builds instances."""
+
+    name: str
+    make: Callable[[int, bool], Any]
+    profile: EngineProfile
+    block_size: int
+    seed: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def setup(self, number: int) -> Trace:
+        """The header of the trace that run number `number` writes if it fails.
+
+        Each cache group has 2 to 8 blocks: what preempts, evicts and waits is few blocks.
+        """
+        seed = f"{self.seed}/{number}"
+        choices = SeededChoices(f"engine size {seed}")
+        null = self.profile.null_block
+        ahead = self.profile.draft_tokens + self.profile.spare_tokens
+        least = 2 + -(-ahead // self.block_size)
+        num_blocks = (least + choices.below(7)) * len(self.profile.groups)
+        num_blocks += null is not None
+        return Trace(
+            target=self.name,
+            level=Level.ENGINE,
+            profile=self.profile,
+            num_blocks=max(num_blocks, 0 if null is None else null + 1),
+            enable_caching=choices.below(8) != 0,
+            commands=(),
+            options={"seed": seed, "block_size": self.block_size, **self.options},
+        )
+
+    def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
+        """Carry out run number `number`; `announce` gets each command before it is applied."""
+        setup = self.setup(number)
+        with collected_afterwards():
+            return self._run(setup, announce)
+
+    def _run(self, setup: Trace, announce: Callable[[Command], None] | None) -> RunResult:
+        try:
+            session = EngineSession(
+                self.make(setup.num_blocks, setup.enable_caching),
+                self.profile,
+                setup.num_blocks,
+                self.block_size,
+                enable_caching=setup.enable_caching,
+            )
+        except TargetError:
+            raise
+        except (Exception, SystemExit) as error:
+            unbuilt = crash(constructing("engine", setup.num_blocks), error)
+            return RunResult(0, set(), replace(setup, violation=unbuilt))
+        commands: list[Command] = []
+        violation = session.first_look() or self._drive(setup, session, commands, announce)
+        extent = Extent.of_run(setup, commands)
+        trace = None
+        if violation is not None:
+            trace = replace(setup, commands=tuple(commands), violation=violation)
+        return RunResult(session.num_commands, session.facts, trace, extent=extent)
+
+    def _drive(
+        self,
+        setup: Trace,
+        session: EngineSession,
+        commands: list[Command],
+        announce: Callable[[Command], None] | None,
+    ) -> Violation | None:
+        """A run ends with the engine at rest: every request ended, nothing in flight."""
+        choices = SeededChoices(str(setup.options["seed"]))
+        workload = EngineWorkload(choices, session.model, session.can)
+        is_long = choices.below(_LONG_EVERY) == 0
+        num_steps = 600 + choices.below(600) if is_long else 30 + choices.below(120)
+        for place in range(num_steps + 100_000):  # pragma: no branch - it drains long before
+            if place % TURN_EVERY == 0:
+                workload.bias()
+            command = workload.next() if place < num_steps else workload.drain()
+            if command is None:
+                break
+            commands.append(command)
+            if announce is not None:
+                announce(command)
+            violation = session.step(command)
+            if violation is not None:
+                return violation
+        return session.end() if session.nobody_holds() else None

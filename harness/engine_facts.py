@@ -1,0 +1,95 @@
+"""`Sometimes` facts of the engine level: what must have happened for a pass to mean anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from poolproof.contract.engine_commands import Submit
+from poolproof.contract.engine_plan import EnginePlan
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.target import Capabilities
+from poolproof.reference.engine_model import EngineModel, Executed, PlannedStep
+
+__all__ = ["EngineFacts", "required_engine_facts"]
+
+_HIT = "a prefix was found in the cache"
+_PREEMPTED = "a request was preempted"
+_RESUMED = "a preempted request came back"
+_CHUNK = "a prompt was computed in chunks"
+_TOGETHER = "one step computed tokens of several requests"
+_CANCELLED = "a request was cancelled that had begun"
+_IN_FLIGHT = "a request was cancelled whose step was in flight"
+_STOPPED = "a request ended before its limit"
+_LIMIT = "a request ended at its limit"
+_TWO = "two steps were in flight"
+_ACCEPTED = "a draft was accepted"
+_REJECTED = "a draft was rejected"
+_URGENT = "a request came that goes before a running one"
+_ENDED = "everything was freed at the end"
+
+
+class EngineFacts(set[str]):
+    """The facts that one session has seen."""
+
+    def on_submit(self, model: EngineModel, command: Submit) -> None:
+        """Before the request is there."""
+        if any(r.began and r.priority > command.priority for r in model.live.values()):
+            self.add(_URGENT)
+
+    def on_cancel(self, model: EngineModel, request_id: int) -> None:
+        """Before the request ends."""
+        if model.requests[request_id].began:
+            self.add(_CANCELLED)
+        if any(p.request_id == request_id for s in model.in_flight for p in s.plan.parts):
+            self.add(_IN_FLIGHT)
+
+    def on_plan(self, model: EngineModel, plan: EnginePlan) -> None:
+        """Before the model follows a plan that makes sense."""
+        if plan.preempted:
+            self.add(_PREEMPTED)
+        if len(plan.parts) > 1:
+            self.add(_TOGETHER)
+        if model.in_flight:
+            self.add(_TWO)
+        for part in plan.parts:
+            request = model.requests[part.request_id]
+            if not request.began and part.first:
+                self.add(_HIT)
+            if request.num_preempted:
+                self.add(_RESUMED)
+            if part.first + part.count < request.num_prompt_tokens:
+                self.add(_CHUNK)
+
+    def on_answer(
+        self, model: EngineModel, step: PlannedStep, executed: Sequence[Executed]
+    ) -> None:
+        """Before users are given what is due."""
+        del step
+        for e in executed:
+            if e.num_accepted:
+                self.add(_ACCEPTED)
+            if e.sampled and e.num_accepted < e.part.num_drafts:
+                self.add(_REJECTED)
+            if e.ends:
+                left = model.requests[e.part.request_id].num_left
+                self.add(_LIMIT if len(e.due) == left else _STOPPED)
+
+
+def required_engine_facts(
+    profile: EngineProfile, can: Capabilities, *, chunks: bool = True
+) -> list[str]:
+    """What the runs of an engine have to show, as far as its set-up can show it."""
+    required = [_HIT, _PREEMPTED, _RESUMED, _TOGETHER, _STOPPED, _LIMIT]
+    if chunks:
+        required.append(_CHUNK)
+    if "cancel" in can.verbs:
+        required += [_CANCELLED, _IN_FLIGHT]
+    if profile.steps_in_flight > 1:
+        required.append(_TWO)
+    if profile.draft_tokens:
+        required += [_ACCEPTED, _REJECTED]
+    if profile.policy == "priority":
+        required.append(_URGENT)
+    if can.sees("num_free"):
+        required.append(_ENDED)
+    return required

@@ -1,0 +1,319 @@
+"""One engine under test, the worker that is simulated for it, and what users are given.
+
+Every driver goes through here. A step of the engine is planned by one command and answered by a
+later one: only then is it carried out, so that with several steps in flight all that a scheduler
+decides too early stays decided. What the step reads is judged by the oracle that also watches
+live engines (`reference/step_oracle.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from poolproof.contract.commands import Command, Reset
+from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, Submit
+from poolproof.contract.engine_plan import EnginePlan, PlanError, outputs_from, plan_from
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.engine_target import ENGINE_METHODS, engine_capabilities_of
+from poolproof.contract.step_record import ComputedTokens, StepRecord
+from poolproof.contract.target import Capabilities
+from poolproof.contract.violation import Severity, Violation, ViolationError, raise_for
+from poolproof.harness.engine_facts import EngineFacts
+from poolproof.harness.every_invariant import EveryInvariant
+from poolproof.harness.reading import read_count
+from poolproof.harness.target_call import crash, is_our_own_bug
+from poolproof.invariants.engine_outputs import Due, outputs_are_due
+from poolproof.invariants.engine_plans import (
+    part_computes_known_tokens,
+    part_has_blocks,
+    plan_keeps_limits,
+    plan_names_blocks,
+    plan_names_live_requests,
+)
+from poolproof.invariants.free_at_end import all_free_at_end
+from poolproof.invariants.kv_reads import step_reads_own_prefix
+from poolproof.invariants.legal_calls import meaningless_answer
+from poolproof.invariants.progress import plans_go_on, users_are_served
+from poolproof.invariants.wording import sequence_name
+from poolproof.reference.engine_legality import undefined_for_engine
+from poolproof.reference.engine_model import EngineModel, Executed, PlannedStep
+from poolproof.reference.step_oracle import StepOracle
+
+__all__ = ["EngineSession"]
+
+Tables = tuple[tuple[int, ...], ...]
+
+
+class EngineSession:
+    """An engine and its model, in step. Only legal commands are driven.
+
+    `facts` is what has happened so far. `invariants` are those that count, all unless stated.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        profile: EngineProfile,
+        num_blocks: int,
+        block_size: int,
+        *,
+        enable_caching: bool = True,
+        invariants: EveryInvariant | None = None,
+    ) -> None:
+        self.target = target
+        self.profile = profile
+        self.can: Capabilities = engine_capabilities_of(target)
+        self.model = EngineModel(num_blocks, block_size, profile)
+        self.invariants = invariants or EveryInvariant()
+        self.facts = EngineFacts()
+        self.remarks: set[str] = set()
+        self.num_commands = 0
+        self.num_idle_plans = 0
+        self._enable_caching = enable_caching
+        self._num_steps = self._num_empty = self._num_unserved = 0
+        self._oracle = StepOracle(num_blocks, profile.groups, self.model.block_sizes)
+        self._tables: dict[int, Tables] = {}
+        self._num_usable = num_blocks - (profile.null_block is not None)
+        self._apply: dict[type[Command], Callable[[Any], None]] = {
+            Submit: self._submit,
+            Cancel: self._cancel,
+            PlanStep: self._plan,
+            Answer: self._answer,
+            Arrive: self._arrive,
+            Reset: self._reset,
+        }
+
+    @property
+    def reference(self) -> EngineModel:
+        """The state that relative commands and workloads refer to."""
+        return self.model
+
+    def step(self, command: Command) -> Violation | None:
+        """Apply a legal command; return the violation that it shows, or None."""
+        self.num_commands += 1
+        try:
+            self._apply[type(command)](command)
+        except ViolationError as found:
+            return self._numbered(found.violation)
+        except (Exception, SystemExit) as error:
+            if is_our_own_bug(error):
+                raise
+            return self._numbered(crash(f"reading the engine after {command}", error))
+        return None
+
+    step_any = step
+
+    def is_defined(self, command: Command) -> bool:
+        """Whether the target has the verb and the command is legal in this state."""
+        if command.verb not in self.can.verbs:
+            return False
+        return undefined_for_engine(self.model, command) is None
+
+    def first_look(self) -> Violation | None:
+        """Before any command: every block is free."""
+        return self._blocks_lost()
+
+    def nobody_holds(self) -> bool:
+        """Whether the engine is at rest: all requests ended, nothing in flight, and it was asked
+        for a further step since, in which it could let go of what it still held.
+        """
+        return self.model.is_idle and self.num_idle_plans > 0
+
+    def end(self) -> Violation | None:
+        """At rest every block is free and no request is left."""
+        assert self.nobody_holds(), "the engine is not at rest"
+        self.facts.add("everything was freed at the end")
+        found = self._blocks_lost() or self._requests_left()
+        return found and replace(found, command_index=self.num_commands - 1)
+
+    def _numbered(self, violation: Violation) -> Violation:
+        abandon = getattr(self.target, "poolproof_abandon", None)
+        if callable(abandon):
+            abandon()
+        return replace(violation, command_index=self.num_commands - 1)
+
+    def _call(self, command: Command, *arguments: Any, **named: Any) -> Any:
+        """Call the target. Raises ViolationError if it raises."""
+        try:
+            return getattr(self.target, ENGINE_METHODS[command.verb])(*arguments, **named)
+        except (Exception, SystemExit) as error:
+            raise ViolationError(crash(str(command), error)) from error
+
+    def _submit(self, command: Submit) -> None:
+        self._num_unserved = self._num_empty = self.num_idle_plans = 0
+        self._call(
+            command,
+            command.request_id,
+            list(command.chain.tokens),
+            max_new_tokens=command.max_new_tokens,
+            priority=command.priority,
+            extra_keys=command.chain.extra_keys(),
+        )
+        self.facts.on_submit(self.model, command)
+        self.model.submit(command)
+
+    def _cancel(self, command: Cancel) -> None:
+        self._num_unserved = self._num_empty = 0
+        self.facts.on_cancel(self.model, command.request_id)
+        self._call(command, command.request_id)
+        self.model.end(self.model.requests[command.request_id])
+
+    def _reset(self, command: Reset) -> None:
+        self._call(command)
+
+    def _plan(self, command: PlanStep) -> None:
+        answer = self._call(command)
+        try:
+            plan = plan_from(answer)
+        except PlanError as error:
+            raise ViolationError(meaningless_answer(command, answer, str(error))) from error
+        self._judge_plan(plan)
+        self._judge_progress(plan)
+        self.facts.on_plan(self.model, plan)
+        self.model.planned(plan)
+
+    def _judge_plan(self, plan: EnginePlan) -> None:
+        model, report = self.model, self.invariants.report
+        report(plan_names_live_requests(plan, model.requests.keys(), model.live.keys()))
+        report(plan_keeps_limits(plan, self.profile))
+        report(plan_names_blocks(plan, model.num_blocks, model.transfers.keys()))
+        for part in plan.parts:
+            request = model.requests[part.request_id]
+            assumed = model.num_tokens_assumed(request)
+            report(part_computes_known_tokens(part, assumed, self.profile))
+            report(part_has_blocks(part, self.profile, model.block_sizes, model.num_blocks))
+
+    def _judge_progress(self, plan: EnginePlan) -> None:
+        model = self.model
+        if model.is_idle:
+            self.num_idle_plans += 1
+        is_quiet = not (plan.parts or plan.transfers or model.in_flight or model.transfers)
+        self._num_empty = self._num_empty + 1 if is_quiet else 0
+        self._num_unserved += bool(plan.parts)
+        waiting = list(model.live)
+        self.invariants.report(plans_go_on(self._num_empty, waiting))
+        num_tokens = sum(len(request.tokens) for request in model.live.values())
+        self.invariants.report(users_are_served(self._num_unserved, waiting, num_tokens))
+
+    def _answer(self, command: Answer) -> None:
+        step, executed = self.model.execute(command)
+        self._carry_out(step, executed)
+        tokens = {e.part.request_id: list(e.sampled) for e in executed if e.sampled}
+        self._deliver(command, step, executed, tokens)
+
+    def _carry_out(self, step: PlannedStep, executed: list[Executed]) -> None:
+        """The worker's part: moves, writes and reads."""
+        self._num_steps += 1
+        plan = step.plan
+        moved = [transfer for transfer in plan.transfers if transfer.waits]
+        record = StepRecord(
+            self._num_steps,
+            tuple(self._computed(e) for e in executed),
+            plan.copies,
+            loads=tuple(p for t in moved if t.is_load for p in zip(t.blocks, t.places)),
+            stores=tuple(p for t in moved if not t.is_load for p in zip(t.blocks, t.places)),
+        )
+        for wrong in self._oracle.record(record):
+            is_own = wrong.writer == wrong.reader
+            self.invariants.report(
+                step_reads_own_prefix(wrong.sentence(), wrong.block, is_own=is_own)
+            )
+
+    def _computed(self, executed: Executed) -> ComputedTokens:
+        part = executed.part
+        request = self.model.requests[part.request_id]
+        known = self._tables.get(part.request_id)
+        self._tables[part.request_id] = part.blocks
+        added = _added(known, part.blocks)
+        return ComputedTokens(
+            sequence_name(part.request_id),
+            replace(request.chain, tokens=executed.tokens),
+            executed.first,
+            part.count,
+            part.blocks if added is None else added,
+            added is None,
+            executed.is_read,
+        )
+
+    def _deliver(
+        self,
+        command: Answer,
+        step: PlannedStep,
+        executed: list[Executed],
+        tokens: dict[int, list[int]],
+    ) -> None:
+        """The engine gets the results, and gives users theirs."""
+        model, may_drop = self.model, self.profile.stale_outputs == "may-drop"
+        drafts = self._drafts(command, executed)
+        answer = self._call(command, tokens, drafts)
+        try:
+            outputs = outputs_from(answer)
+        except PlanError as error:
+            raise ViolationError(meaningless_answer(command, answer, str(error))) from error
+        due: dict[int, Due] = {
+            e.part.request_id: (e.due, e.ends, may_drop and e.part.request_id in step.preempted)
+            for e in executed
+            if e.due
+        }
+        self.invariants.report(outputs_are_due(outputs, due))
+        given = {request_id: got for request_id, got, _ in outputs}
+        self._num_unserved = 0 if any(given.values()) else self._num_unserved
+        self.facts.on_answer(model, step, executed)
+        for e in executed:
+            request_id = e.part.request_id
+            model.deliver(e, given.get(request_id, ()), len(drafts.get(request_id, ())))
+
+    def _drafts(self, command: Answer, executed: list[Executed]) -> dict[int, list[int]]:
+        """What each request that goes on is given to try in its next step."""
+        most = min(command.num_drafts, self.profile.draft_tokens)
+        return {
+            e.part.request_id: list(
+                self.model.drafts_after(self.model.requests[e.part.request_id], e.due, most)
+            )
+            for e in executed
+            if e.due and not e.ends and most
+        }
+
+    def _arrive(self, command: Arrive) -> None:
+        transfers = self.model.transfers
+        transfer = transfers.pop(list(transfers)[command.place])
+        self._num_unserved = self._num_empty = 0
+        if not command.is_lost:
+            pairs = zip(transfer.blocks, transfer.places)
+            if transfer.is_load:
+                self._oracle.load(pairs)
+            else:
+                self._oracle.store(pairs)
+        self.facts.add("a transfer was lost" if command.is_lost else "a transfer arrived")
+        self._call(command, transfer.transfer_id, not command.is_lost)
+
+    def _blocks_lost(self) -> Violation | None:
+        if not self.can.sees("num_free"):
+            return None
+        try:
+            return all_free_at_end(read_count(self.target.num_free), self._num_usable, 0)
+        except ViolationError as unreadable:
+            return unreadable.violation
+
+    def _requests_left(self) -> Violation | None:
+        if not self.can.sees("unfinished"):
+            return None
+        left = list(self.target.unfinished())
+        if not left:
+            return None
+        return Violation(
+            "LEAK",
+            Severity.LEAK,
+            f"every request has ended, and the engine still has {len(left)} of them",
+        )
+
+
+def _added(known: Tables | None, tables: Tables) -> Tables | None:
+    """What was added at the end of each table; None where anything else has changed."""
+    if known is None or any(
+        table[: len(before)] != before for before, table in zip(known, tables, strict=True)
+    ):
+        return None
+    return tuple(table[len(before) :] for before, table in zip(known, tables, strict=True))

@@ -1,0 +1,54 @@
+"""Which commands mean anything to an engine in a given state: never decided by the engine."""
+
+from __future__ import annotations
+
+from poolproof.contract.commands import Command, Reset
+from poolproof.contract.engine_commands import (
+    STOP_TOKEN,
+    Answer,
+    Arrive,
+    Cancel,
+    PlanStep,
+    Submit,
+)
+from poolproof.reference.engine_model import EngineModel
+
+__all__ = ["undefined_for_engine"]
+
+
+def undefined_for_engine(model: EngineModel, command: Command) -> str | None:
+    """Why the command means nothing in this state, in words; None where it is legal."""
+    match command:
+        case Submit():
+            return _undefined_submit(model, command)
+        case Cancel(request_id=request_id):
+            return None if request_id in model.live else "the request is not there"
+        case PlanStep():
+            is_full = len(model.in_flight) >= model.profile.steps_in_flight
+            return "as many steps are in flight as may be" if is_full else None
+        case Answer(token=token, num_accepted=accepted, num_drafts=drafts):
+            if not model.in_flight:
+                return "no step is in flight"
+            is_known = token >= 0 and accepted >= 0 and drafts >= 0
+            return None if is_known else "a number is negative"
+        case Arrive(place=place, is_lost=is_lost):
+            if not 0 <= place < len(model.transfers):
+                return "no such transfer is in flight"
+            return None if is_lost in (0, 1) else "is_lost is 0 or 1"
+        case Reset():
+            return None
+        case _:
+            return "it is not a command of engines"
+
+
+def _undefined_submit(model: EngineModel, command: Submit) -> str | None:
+    tokens = command.chain.tokens
+    if command.request_id in model.requests or command.request_id < 0:
+        return "the number was given to another request"
+    if not tokens or STOP_TOKEN in tokens or min(tokens) < 0:
+        return "a prompt has at least one token, and none that stops it"
+    if command.max_new_tokens < 1:
+        return "a request wants at least one token"
+    if len(tokens) + command.max_new_tokens > model.most_tokens:
+        return f"a request may have {model.most_tokens} tokens"
+    return None

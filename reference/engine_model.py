@@ -1,0 +1,207 @@
+"""What an engine must do, told from outside: requests, steps in flight, and what each step computes.
+
+The model never schedules. It follows what the engine plans and says of each plan what the worker
+does with it: which positions of which request are computed, of which tokens; who samples; what the
+user must be given. Blocks are not its business: whether a slot holds the right KV is decided by
+`step_oracle.py`, which gets each step as a record.
+
+A step is carried out when it is answered, in the order in which steps were planned: a worker runs
+them one after the other, and only then are the tokens known that a later step continues.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.engine_commands import STOP_TOKEN, Answer, Submit
+from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
+from poolproof.contract.engine_profile import EngineProfile
+
+__all__ = ["EngineModel", "EngineRequest", "Executed", "PlannedStep"]
+
+_FIRST_DRAFT = 1
+_DRAFT_SYMBOLS = 3
+
+
+@dataclass(slots=True)
+class EngineRequest:
+    """A request: `tokens` are those of its prompt and those that its user was given since.
+
+    `drafts` are what the next step may try. `num_worker_tokens` counts what the worker has: it knows
+    of no limit and no stop token. `began` says whether any step has computed something of it,
+    `num_preempted` how often it lost its blocks.
+    """
+
+    request_id: int
+    chain: TokenChain
+    max_new_tokens: int
+    priority: int
+    tokens: list[int]
+    num_worker_tokens: int
+    drafts: tuple[int, ...] = ()
+    has_ended: bool = False
+    began: bool = False
+    num_preempted: int = 0
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """How many of the tokens its user sent."""
+        return len(self.chain.tokens)
+
+    @property
+    def num_left(self) -> int:
+        """How many tokens its user can still be given."""
+        return self.num_prompt_tokens + self.max_new_tokens - len(self.tokens)
+
+
+@dataclass(slots=True)
+class PlannedStep:
+    """A step that was planned and not answered yet.
+
+    `samples[r]` is how many tokens request r would have, were every draft of the steps before and of
+    this one right, if this step samples for it. `preempted` are requests that lost their blocks
+    since.
+    """
+
+    plan: EnginePlan
+    assumed: dict[int, int] = field(default_factory=dict)
+    samples: dict[int, int] = field(default_factory=dict)
+    preempted: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What a step computed of one request: positions `first`, ... of `tokens`, through its tables.
+
+    `sampled` are the tokens that the worker hands to the engine, `due` those of them that the user
+    must be given, and whether the request `ends` with them. Of a request that had ended before,
+    nobody sees anything (`is_read`).
+    """
+
+    part: PlannedPart
+    first: int
+    tokens: tuple[int, ...]
+    sampled: tuple[int, ...]
+    due: tuple[int, ...]
+    ends: bool
+    num_accepted: int
+    is_read: bool
+
+
+class EngineModel:
+    """The requests of an engine of `num_blocks` blocks, and its steps and transfers in flight."""
+
+    def __init__(self, num_blocks: int, block_size: int, profile: EngineProfile) -> None:
+        self.num_blocks = num_blocks
+        self.block_sizes = [group.block_size or block_size for group in profile.groups]
+        self.profile = profile
+        self.most_tokens = profile.most_request_tokens(num_blocks, block_size)
+        self.requests: dict[int, EngineRequest] = {}
+        self.live: dict[int, EngineRequest] = {}
+        self.in_flight: deque[PlannedStep] = deque()
+        self.transfers: dict[int, Transfer] = {}
+        self._unknown = -1
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every request has ended and nothing is in flight."""
+        return not (self.live or self.in_flight or self.transfers)
+
+    def submit(self, command: Submit) -> None:
+        """A request comes."""
+        request = EngineRequest(
+            command.request_id,
+            command.chain,
+            command.max_new_tokens,
+            command.priority,
+            list(command.chain.tokens),
+            len(command.chain.tokens),
+        )
+        self.requests[command.request_id] = self.live[command.request_id] = request
+
+    def end(self, request: EngineRequest) -> None:
+        """A request has ended: nobody waits for it any more."""
+        request.has_ended = True
+        request.drafts = ()
+        self.live.pop(request.request_id, None)
+
+    def num_tokens_assumed(self, request: EngineRequest) -> int:
+        """How many tokens a request has once all steps in flight are answered, drafts accepted."""
+        for step in reversed(self.in_flight):
+            if request.request_id in step.samples and request.request_id not in step.preempted:
+                return step.samples[request.request_id]
+        return len(request.tokens)
+
+    def planned(self, plan: EnginePlan) -> PlannedStep:
+        """The engine has planned a step, of which everything was found to make sense."""
+        for request_id in plan.preempted:
+            request = self.requests[request_id]
+            request.num_preempted += 1
+            request.drafts = ()
+            for step in self.in_flight:
+                step.preempted.add(request_id)
+        step = PlannedStep(plan)
+        for part in plan.parts:
+            request = self.requests[part.request_id]
+            request.began = True
+            assumed = self.num_tokens_assumed(request)
+            step.assumed[part.request_id] = assumed
+            if part.first + part.count == assumed + part.num_drafts:
+                step.samples[part.request_id] = assumed + part.num_drafts + 1
+        self.in_flight.append(step)
+        self.transfers.update((t.transfer_id, t) for t in plan.transfers if not t.waits)
+        return step
+
+    def execute(self, answer: Answer) -> tuple[PlannedStep, list[Executed]]:
+        """The worker has carried out the oldest step: what it computed and sampled, by request.
+
+        Nobody has been given anything yet.
+        """
+        step = self.in_flight.popleft()
+        return step, [self._execute(step, part, answer) for part in step.plan.parts]
+
+    def deliver(self, executed: Executed, tokens: tuple[int, ...], num_drafts: int) -> None:
+        """A user was given these tokens; the request gets drafts for its next step, or ends."""
+        request = self.requests[executed.part.request_id]
+        request.tokens.extend(tokens)
+        if not executed.ends:
+            request.num_worker_tokens = len(request.tokens)
+        if executed.ends and tokens == executed.due:
+            self.end(request)
+        elif executed.sampled and not request.has_ended:
+            request.drafts = self.drafts_after(request, (), num_drafts)
+
+    def _execute(self, step: PlannedStep, part: PlannedPart, answer: Answer) -> Executed:
+        request = self.requests[part.request_id]
+        was_live = not request.has_ended
+        # Drafts of the steps before that the engine counted and that were not accepted.
+        first = part.first - max(0, step.assumed[part.request_id] - request.num_worker_tokens)
+        drafts = request.drafts[: part.num_drafts]
+        tokens = [*request.tokens, *drafts][: first + part.count]
+        while len(tokens) < first + part.count:  # a draft that nobody gave, or a dead request's
+            tokens.append(self._unknown)
+            self._unknown -= 1
+        if part.request_id not in step.samples:
+            return Executed(part, first, tuple(tokens), (), (), False, 0, was_live)
+        accepted = min(answer.num_accepted, len(drafts))
+        sampled = (*drafts[:accepted], answer.token)
+        request.num_worker_tokens += len(sampled)
+        due = self._due(request, sampled) if was_live else ()
+        ends = bool(due) and (due[-1] == STOP_TOKEN or len(due) == request.num_left)
+        return Executed(part, first, tuple(tokens), sampled, due, ends, accepted, was_live)
+
+    @staticmethod
+    def _due(request: EngineRequest, sampled: tuple[int, ...]) -> tuple[int, ...]:
+        """What of the sampled tokens the user gets: up to the stop token and the limit."""
+        due = sampled[: request.num_left]
+        return due[: due.index(STOP_TOKEN) + 1] if STOP_TOKEN in due else due
+
+    @staticmethod
+    def drafts_after(
+        request: EngineRequest, tokens: tuple[int, ...], num_drafts: int
+    ) -> tuple[int, ...]:
+        """What a request is given to try once its user has these tokens as well."""
+        last = tokens[-1] if tokens else request.tokens[-1]
+        return tuple(_FIRST_DRAFT + (last + ahead) % _DRAFT_SYMBOLS for ahead in range(num_drafts))
