@@ -189,7 +189,8 @@ class EngineSession:
         model = self.model
         if model.is_idle:
             self.num_idle_plans += 1
-        is_quiet = not (plan.parts or plan.transfers or model.in_flight or model.transfers)
+        is_busy = any(step.plan.parts for step in model.in_flight)
+        is_quiet = not (plan.parts or plan.transfers or is_busy or model.transfers)
         self._num_empty = self._num_empty + 1 if is_quiet else 0
         self._num_unserved += bool(plan.parts)
         waiting = list(model.live)

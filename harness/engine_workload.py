@@ -98,12 +98,12 @@ class EngineWorkload:
         model = self._model
         if model.transfers and not model.in_flight:
             return Arrive(0, 0)
-        if len(model.in_flight) < model.profile.steps_in_flight and (
-            model.live or self._idle_plans < 1
-        ):
-            self._idle_plans += model.is_idle
+        if model.live and len(model.in_flight) < model.profile.steps_in_flight:
             return PlanStep()
-        return self._answer() if model.in_flight else None
+        if model.in_flight:
+            return self._answer()
+        self._idle_plans += 1
+        return PlanStep() if self._idle_plans == 1 else None
 
     def _pick(self, weighted: list[tuple[int, str]]) -> str:
         number = self._choices.below(sum(weight for weight, _ in weighted) or 1)

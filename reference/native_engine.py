@@ -1,0 +1,150 @@
+"""The plainest correct engine: first come, first served, nothing shared, nobody preempted.
+
+A request gets blocks for all that it will ever have before it begins, and gives them back when it
+has ended and no step in flight names it any more. It is there to follow a trace when the trace's own
+engine cannot be asked, and to be read: every method of the contract in a few lines.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from poolproof.contract.engine_commands import STOP_TOKEN
+from poolproof.contract.engine_profile import EngineProfile
+
+__all__ = ["NativePlainEngine"]
+
+
+@dataclass(slots=True)
+class _Request:
+    number: int
+    tokens: list[int]
+    limit: int
+    num_prompt: int
+    num_computed: int = 0
+    num_in_flight: int = 0
+    tables: list[list[int]] = field(default_factory=list)
+    drafts: list[int] = field(default_factory=list)
+    has_ended: bool = False
+
+
+class NativePlainEngine:
+    """An engine of `num_blocks` blocks under the limits of a profile."""
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int = 4,
+        *,
+        enable_caching: bool = True,
+        profile: EngineProfile | None = None,
+    ) -> None:
+        del enable_caching  # nothing is ever shared
+        self.profile = profile or EngineProfile()
+        self._sizes = [group.block_size or block_size for group in self.profile.groups]
+        self._free = [block for block in range(num_blocks) if block != self.profile.null_block]
+        self._waiting: deque[_Request] = deque()
+        self._running: list[_Request] = []
+        self._in_flight: deque[list[tuple[_Request, int, bool]]] = deque()
+
+    def submit(
+        self,
+        request_id: int,
+        tokens: list[int],
+        *,
+        max_new_tokens: int,
+        priority: int = 0,
+        extra_keys: Any = None,
+    ) -> None:
+        """A request waits for its turn."""
+        del priority, extra_keys  # all wait in one line, and share nothing
+        limit = len(tokens) + max_new_tokens
+        self._waiting.append(_Request(request_id, list(tokens), limit, len(tokens)))
+
+    def cancel(self, request_id: int) -> None:
+        """A request ends; its blocks stay while a step in flight names them."""
+        for request in [*self._waiting, *self._running]:
+            if request.number == request_id:
+                request.has_ended = True
+        self._let_go()
+
+    def plan(self) -> dict[str, Any]:
+        """Admit who fits; then as many tokens of each as the limits allow, in order."""
+        self._admit()
+        left = self.profile.max_batch_tokens
+        parts, step = [], []
+        for request in self._running:
+            # One step at a time for each: what it samples decides what comes next.
+            if request.has_ended or request.num_in_flight or not left:
+                continue
+            line = len(request.tokens) + len(request.drafts)
+            count = min(left, line - request.num_computed)
+            samples = request.num_computed + count == line
+            if not samples:
+                request.drafts = []
+                count = min(count, len(request.tokens) - request.num_computed)
+                samples = request.num_computed + count == len(request.tokens)
+            parts.append(
+                {
+                    "request": request.number,
+                    "first": request.num_computed,
+                    "count": count,
+                    "drafts": len(request.drafts),
+                    "blocks": [list(table) for table in request.tables],
+                }
+            )
+            request.num_in_flight += 1
+            left -= count
+            step.append((request, count - len(request.drafts), samples))
+        self._in_flight.append(step)
+        return {"compute": parts}
+
+    def answer(
+        self, tokens: dict[int, list[int]], drafts: dict[int, list[int]], /
+    ) -> list[tuple[int, list[int], bool]]:
+        """Give users what was sampled, up to the stop token and the limit."""
+        outputs = []
+        for request, num_known, samples in self._in_flight.popleft():
+            request.num_in_flight -= 1
+            request.num_computed += num_known
+            if not samples or request.has_ended:
+                continue
+            got = tokens[request.number]
+            request.num_computed += len(got) - 1  # the drafts that were right
+            due = got[: request.limit - len(request.tokens)]
+            due = due[: due.index(STOP_TOKEN) + 1] if STOP_TOKEN in due else due
+            request.tokens += due
+            request.has_ended = due[-1] == STOP_TOKEN or len(request.tokens) == request.limit
+            request.drafts = list(drafts.get(request.number, ()))
+            outputs.append((request.number, list(due), request.has_ended))
+        self._let_go()
+        return outputs
+
+    def num_free(self) -> int:
+        """How many blocks nobody holds."""
+        return len(self._free)
+
+    def unfinished(self) -> list[int]:
+        """The requests that have not ended, or whose blocks are still named."""
+        return [request.number for request in [*self._waiting, *self._running]]
+
+    def _admit(self) -> None:
+        ahead = self.profile.draft_tokens + self.profile.spare_tokens
+        while self._waiting and len(self._running) < self.profile.max_running:
+            request = self._waiting[0]
+            counts = [-(-(request.limit + ahead) // size) for size in self._sizes]
+            if sum(counts) > len(self._free):
+                return
+            self._running.append(self._waiting.popleft())
+            for count in counts:
+                request.tables.append(self._free[:count])
+                del self._free[:count]
+
+    def _let_go(self) -> None:
+        for request in [r for r in self._running if r.has_ended and not r.num_in_flight]:
+            self._running.remove(request)
+            for table in request.tables:
+                self._free += table
+        self._waiting = deque(r for r in self._waiting if not r.has_ended)
