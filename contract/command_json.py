@@ -31,7 +31,7 @@ from poolproof.contract.commands import (
     Usage,
 )
 from poolproof.contract.content import TokenChain, key_from_json, key_to_json
-from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, Submit
+from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.index_commands import (
     Clear,
     Contains,
@@ -70,7 +70,7 @@ _COMMANDS: dict[str, type[Command]] = {
         Abort, Accept, Acquire, Admit, Allocate, Answer, Append, AppendN, AppendTokens, Arrive, Cache,
         CacheChain, CachePartial, Cancel, Clear, Contains, Draft, Evict, Finish, Fork, Free, Get,
         Insert, Load, Loaded, Lookup, LookupChain, LookupPrefix, PlanStep, Pop, PopLeft, PopLeftN,
-        Preempt, PrependN, Remove, Reset, Resume, Schedule, Step, Submit, SwapIn, SwapOut, Touch,
+        Preempt, PrependN, Remove, Reset, Resume, RunStep, Schedule, Step, Submit, SwapIn, SwapOut, Touch,
         Truncate, Usage,
     )
 }  # fmt: skip

@@ -14,7 +14,16 @@ from typing import ClassVar
 from poolproof.contract.commands import Command
 from poolproof.contract.content import TokenChain
 
-__all__ = ["STOP_TOKEN", "Answer", "Arrive", "Cancel", "EngineCommand", "PlanStep", "Submit"]
+__all__ = [
+    "STOP_TOKEN",
+    "Answer",
+    "Arrive",
+    "Cancel",
+    "EngineCommand",
+    "PlanStep",
+    "RunStep",
+    "Submit",
+]
 
 STOP_TOKEN = 0
 """A request ends where this token is sampled, and its user is given it; no prompt has it."""
@@ -66,6 +75,21 @@ class Answer(EngineCommand):
     token: int
     num_accepted: int
     num_drafts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep(EngineCommand):
+    """A step is planned and the oldest in flight is answered, with nothing in between."""
+
+    verb: ClassVar[str] = "run"
+    token: int
+    num_accepted: int
+    num_drafts: int
+
+    @property
+    def answer(self) -> Answer:
+        """What the worker answers."""
+        return Answer(self.token, self.num_accepted, self.num_drafts)
 
 
 @dataclass(frozen=True, slots=True)

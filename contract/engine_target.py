@@ -19,6 +19,7 @@ ENGINE_METHODS = {
     "cancel": "cancel",
     "plan": "plan",
     "answer": "answer",
+    "run": "plan",
     "arrive": "arrived",
     "reset": "reset",
 }

@@ -12,7 +12,7 @@ from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
-from poolproof.harness.choices import SeededChoices
+from poolproof.harness.choices import Choices, SeededChoices
 from poolproof.harness.engine_session import EngineSession
 from poolproof.harness.engine_workload import EngineWorkload
 from poolproof.harness.extent import Extent
@@ -41,26 +41,26 @@ class EngineCampaign:
     options: dict[str, Any] = field(default_factory=dict)
 
     def setup(self, number: int) -> Trace:
-        """The header of the trace that run number `number` writes if it fails.
-
-        Each cache group has 2 to 8 blocks: what preempts, evicts and waits is few blocks.
-        """
+        """The header of the trace that run number `number` writes if it fails."""
         seed = f"{self.seed}/{number}"
         choices = SeededChoices(f"engine size {seed}")
-        null = self.profile.null_block
-        ahead = self.profile.draft_tokens + self.profile.spare_tokens
-        least = 2 + -(-ahead // self.block_size)
-        num_blocks = (least + choices.below(7)) * len(self.profile.groups)
-        num_blocks += null is not None
         return Trace(
             target=self.name,
             level=Level.ENGINE,
             profile=self.profile,
-            num_blocks=max(num_blocks, 0 if null is None else null + 1),
+            num_blocks=self.num_blocks(choices),
             enable_caching=choices.below(8) != 0,
             commands=(),
             options={"seed": seed, "block_size": self.block_size, **self.options},
         )
+
+    def num_blocks(self, choices: Choices) -> int:
+        """2 to 8 blocks for each cache group: what preempts, evicts and waits is few blocks."""
+        null = self.profile.null_block
+        ahead = self.profile.draft_tokens + self.profile.spare_tokens
+        least = 2 + -(-ahead // self.block_size)
+        num_blocks = (least + choices.below(7)) * len(self.profile.groups)
+        return max(num_blocks + (null is not None), 0 if null is None else null + 1)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
         """Carry out run number `number`; `announce` gets each command before it is applied."""

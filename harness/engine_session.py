@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from poolproof.contract.commands import Command, Reset
-from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, Submit
+from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_plan import EnginePlan, PlanError, outputs_from, plan_from
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.engine_target import ENGINE_METHODS, engine_capabilities_of
@@ -81,6 +81,7 @@ class EngineSession:
             Cancel: self._cancel,
             PlanStep: self._plan,
             Answer: self._answer,
+            RunStep: self._run,
             Arrive: self._arrive,
             Reset: self._reset,
         }
@@ -203,6 +204,10 @@ class EngineSession:
         self._carry_out(step, executed)
         tokens = {e.part.request_id: list(e.sampled) for e in executed if e.sampled}
         self._deliver(command, step, executed, tokens)
+
+    def _run(self, command: RunStep) -> None:
+        self._plan(PlanStep())
+        self._answer(command.answer)
 
     def _carry_out(self, step: PlannedStep, executed: list[Executed]) -> None:
         """The worker's part: moves, writes and reads."""

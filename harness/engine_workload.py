@@ -18,6 +18,7 @@ from poolproof.contract.engine_commands import (
     Arrive,
     Cancel,
     PlanStep,
+    RunStep,
     Submit,
 )
 from poolproof.contract.target import Capabilities
@@ -29,6 +30,7 @@ __all__ = ["EngineWorkload"]
 _SYMBOLS = 2
 _MOST_NEW_TOKENS = 12
 _KEPT_PROMPTS = 6
+_TO_BEGIN = 12
 _PRIORITIES = 3
 _SALTS = (None, "salt")
 _ADAPTERS = (None, ("adapter", "path"))
@@ -76,22 +78,20 @@ class EngineWorkload:
 
     def next(self) -> Command:
         """A legal command."""
-        model, bias = self._model, self._bias
         self._idle_plans = 0
-        weighted: list[tuple[int, str]] = []
-        if len(model.live) < bias.most_live:
-            weighted.append((bias.submit if model.live else 12, "submit"))
-        if model.live and "cancel" in self._verbs:
-            weighted.append((bias.cancel, "cancel"))
-        if len(model.in_flight) < model.profile.steps_in_flight:
-            weighted.append((bias.step, "plan"))
-        if model.in_flight:
-            weighted.append((bias.step, "answer"))
-        if model.transfers:
-            weighted.append((4, "arrive"))
-        if "reset" in self._verbs:
-            weighted.append((bias.reset, "reset"))
-        return self._make(self._pick(weighted))
+        weights, bias = self._weights(), self._bias
+        if len(self._model.live) >= bias.most_live:
+            weights["submit"] = 0
+        number = self._choices.below(sum(weights.values()))
+        for name, weight in weights.items():
+            if number < weight:
+                return self._make(name)
+            number -= weight
+        raise AssertionError  # a request can come, or there is one to plan for
+
+    def draw(self, name: str) -> Command | None:
+        """A command of that name; None where none is legal now, or the target lacks it."""
+        return self._make(name) if name in self._weights() else None
 
     def drain(self) -> Command | None:
         """What brings the engine to rest: users are patient, every step and transfer ends."""
@@ -105,13 +105,22 @@ class EngineWorkload:
         self._idle_plans += 1
         return PlanStep() if self._idle_plans == 1 else None
 
-    def _pick(self, weighted: list[tuple[int, str]]) -> str:
-        number = self._choices.below(sum(weight for weight, _ in weighted) or 1)
-        for weight, name in weighted:
-            if number < weight:
-                return name
-            number -= weight
-        return weighted[0][1]
+    def _weights(self) -> dict[str, int]:
+        """What is legal now, with its weight; 0 is what this stretch of the run leaves out."""
+        model, bias, verbs = self._model, self._bias, self._verbs
+        weights = {"submit": bias.submit if model.live else _TO_BEGIN}
+        if len(model.in_flight) < model.profile.steps_in_flight:
+            # With one step in flight there is seldom anything between its plan and its answer.
+            weights |= {"plan": bias.step // 3, "run": bias.step}
+        if model.in_flight:
+            weights["answer"] = bias.step
+        if model.live and "cancel" in verbs:
+            weights["cancel"] = bias.cancel
+        if model.transfers:
+            weights["arrive"] = 4
+        if "reset" in verbs:
+            weights["reset"] = bias.reset
+        return weights
 
     def _make(self, name: str) -> Command:
         model, below = self._model, self._choices.below
@@ -122,6 +131,9 @@ class EngineWorkload:
                 return Cancel(list(model.live)[below(len(model.live))])
             case "answer":
                 return self._answer()
+            case "run":
+                answer = self._answer()
+                return RunStep(answer.token, answer.num_accepted, answer.num_drafts)
             case "arrive":
                 return Arrive(below(len(model.transfers)), int(below(6) == 0))
             case "reset":

@@ -16,6 +16,7 @@ from poolproof.contract.commands import (
     Command,
     PopLeftN,
 )
+from poolproof.contract.engine_commands import Submit
 from poolproof.contract.level import Level
 from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Load
 from poolproof.contract.trace import Trace
@@ -67,7 +68,7 @@ class Extent:
 
         Those depend on the state, and are noted by the session.
         """
-        if setup.level.has_sequences:
+        if setup.level.has_layouts:
             return cls._of_manager_run(setup, commands)
         extent = cls({"blocks": (setup.num_blocks, setup.num_blocks)})
         lists = counts = 0
@@ -102,7 +103,7 @@ class Extent:
         number = 0
         for command in commands:
             number += 1
-            if isinstance(command, Admit | Load):
+            if isinstance(command, Admit | Load | Submit):
                 tokens = command.chain.tokens
                 extent.note("tokens in a prompt", len(tokens))
             elif isinstance(command, AppendTokens | Draft):

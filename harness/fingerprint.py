@@ -61,9 +61,9 @@ def fingerprint_of(trace: Trace) -> str:
             record["block_hash"] = key(record["block_hash"])
         if "key" in record:
             record["key"] = key(record["key"])
-        if "chain" in record and not trace.level.has_sequences:
+        if "chain" in record and not trace.level.has_layouts:
             record["chain"] = key(record["chain"])
-        for name in ("seq_id", "child_id"):
+        for name in ("seq_id", "child_id", "request_id"):
             if name in record:
                 record[name] = sequence(record[name])
         normal.append(record)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.engine_commands import EngineCommand
 from poolproof.contract.manager_commands import ManagerCommand
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
@@ -232,7 +233,7 @@ class _Search:
     def progress(self) -> Minimisation:
         """What was reached, under the names that a finished trace has."""
         best = self._best
-        if self._cursor.is_finished and self._trace.level.has_sequences:
+        if self._cursor.is_finished and self._trace.level.has_layouts:
             # Sequences are A, B, C in the order of their appearance.
             renamed = tuple(sequences_renamed(best.commands))
             named = best if renamed == best.commands else self._execute(self._trace, renamed)
@@ -352,7 +353,7 @@ def _size(attempt: Attempt) -> tuple[int, int, int]:
     keys: dict[object, int] = {}
     for item in attempt.relative:
         arguments += max(len(item.roles), 1)
-        if isinstance(item.command, ManagerCommand):
+        if isinstance(item.command, ManagerCommand | EngineCommand):
             tokens, values = weight_of(item.command)
             arguments += tokens
             weight += values

@@ -17,12 +17,18 @@ from itertools import islice
 from typing import Protocol
 
 from poolproof.contract.commands import Command
+from poolproof.contract.engine_commands import EngineCommand
 from poolproof.contract.level import Level
 from poolproof.contract.manager_commands import ManagerCommand
 from poolproof.contract.trace import Trace
 from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.pool_session import EVENTS_EVERY
 from poolproof.harness.relative import Naming, RelativeCommand
+from poolproof.harness.smaller_engine_traces import (
+    lowered_engine_command,
+    shorter_requests,
+    steps_run_at_once,
+)
 from poolproof.harness.smaller_index_traces import least_num_blocks, simpler_index_traces
 from poolproof.harness.smaller_manager_traces import (
     fewer_tokens,
@@ -194,6 +200,8 @@ def _smaller_commands(
 ) -> Iterable[RelativeCommand]:
     if isinstance(item.command, ManagerCommand):
         return map(RelativeCommand, lowered_manager_command(item.command))
+    if isinstance(item.command, EngineCommand):
+        return map(RelativeCommand, lowered_engine_command(item.command))
     return lowered(item, context)
 
 
@@ -212,6 +220,12 @@ def _one_reference_less(best: Best) -> Iterator[TraceVariant]:
 def _smaller_prompts(best: Best) -> Iterator[TraceVariant]:
     block_size = int(best.setup.options["block_size"])
     for candidate in smaller_everywhere(best.relative, block_size):
+        yield TraceVariant(best.setup, candidate)
+
+
+def _shorter_requests(best: Best) -> Iterator[TraceVariant]:
+    block_size = int(best.setup.options["block_size"])
+    for candidate in shorter_requests(best.relative, block_size):
         yield TraceVariant(best.setup, candidate)
 
 
@@ -280,6 +294,10 @@ def _verbs(best: Best) -> list[Hashable | None]:
 
 def _sequences(best: Best) -> list[Hashable | None]:
     return [getattr(item.command, "seq_id", None) for item in best.relative]
+
+
+def _requests(best: Best) -> list[Hashable | None]:
+    return [getattr(item.command, "request_id", None) for item in best.relative]
 
 
 def _length(best: Best) -> int:
@@ -383,10 +401,29 @@ _LONG_PASSES_OF_INDEXES: tuple[Pass, ...] = (
     *_PLAINER_NAMES,
 )
 
+_PASSES_OF_ENGINES: tuple[Pass, ...] = (
+    WithoutWindows("fewer requests", _requests),
+    Repeated("steps run at once", _of(steps_run_at_once)),
+    *_SMALLER_POOL,
+    WithoutWindows("windows", _places),
+    Repeated("shorter requests", _shorter_requests),
+    Lowered(),
+    *_PAIRS,
+)
+_LONG_PASSES_OF_ENGINES: tuple[Pass, ...] = (
+    Repeated("last commands", _last_commands),
+    WithoutWindows("fewer requests", _requests),
+    WithoutWindows("large windows", _places, shortest=FINEST_OF_LONG),
+    Repeated("steps run at once", _of(steps_run_at_once)),
+    WithoutWindows("small windows", _places, longest=2 * FINEST_OF_LONG),
+    *_SMALLER_POOL,
+)
+
 PASSES_AT: Mapping[Level, tuple[Sequence[Pass], Sequence[Pass]]] = {
     Level.QUEUE: (_PASSES, _LONG_PASSES),
     Level.INDEX: (_PASSES_OF_INDEXES, _LONG_PASSES_OF_INDEXES),
     Level.POOL: (_PASSES, _LONG_PASSES),
     Level.MANAGER: (_PASSES_OF_MANAGERS, _LONG_PASSES_OF_MANAGERS),
+    Level.ENGINE: (_PASSES_OF_ENGINES, _LONG_PASSES_OF_ENGINES),
 }
 """For traces of usual length and for long ones."""

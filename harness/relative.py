@@ -17,6 +17,7 @@ from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, T
 from poolproof.reference.dict_index import DictIndex
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
+from poolproof.reference.engine_model import EngineModel
 from poolproof.reference.legality import misuse_of
 from poolproof.reference.sequence_model import SequenceModel
 
@@ -46,7 +47,7 @@ class RelativeCommand:
     """Whether it is wrong on purpose: then nothing of its list is left out."""
 
 
-State = DictPool | DictQueue | DictIndex | SequenceModel
+State = DictPool | DictQueue | DictIndex | SequenceModel | EngineModel
 
 
 class Naming:
@@ -196,10 +197,10 @@ def _may_be_named(command: Touch | Cache, block: int, pool: DictPool) -> bool:
 def made_relative(command: Command, state: State) -> RelativeCommand:
     """The command in relative form, for the state it is about to be applied to.
 
-    Manager commands name sequences and no blocks, those of an index blocks that mean nothing but
-    themselves: they are as they are.
+    Commands of managers and engines name sequences and requests and no blocks, those of an index
+    blocks that mean nothing but themselves: they are as they are.
     """
-    if isinstance(state, SequenceModel | DictIndex):
+    if isinstance(state, SequenceModel | DictIndex | EngineModel):
         return RelativeCommand(command)
     if isinstance(command, Allocate) and isinstance(state, DictPool):
         free = len(state.free)
@@ -215,7 +216,7 @@ def made_relative(command: Command, state: State) -> RelativeCommand:
 def made_concrete(relative: RelativeCommand, state: State) -> Command | None:
     """The command that the relative form means in this state; None if it means nothing here."""
     command = relative.command
-    if isinstance(state, SequenceModel | DictIndex):
+    if isinstance(state, SequenceModel | DictIndex | EngineModel):
         return command
     if isinstance(command, Allocate) and isinstance(state, DictPool):
         for kind, amount in relative.roles:

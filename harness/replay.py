@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from poolproof.contract.commands import Command
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.careful_session import open_manager_session, open_pool_session
+from poolproof.harness.engine_session import EngineSession
 from poolproof.harness.index_session import IndexSession
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
@@ -26,7 +28,7 @@ from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["SESSIONS", "Replay", "replay", "start_session"]
 
-Session = PoolSession | QueueSession | IndexSession | ManagerSession
+Session = PoolSession | QueueSession | IndexSession | ManagerSession | EngineSession
 Make = Callable[[int, bool], Any]
 
 
@@ -71,11 +73,23 @@ def _manager_session(setup: Trace, make: Make) -> ManagerSession:
     )
 
 
+def _engine_session(setup: Trace, make: Make) -> EngineSession:
+    assert isinstance(setup.profile, EngineProfile)
+    return EngineSession(
+        make(setup.num_blocks, setup.enable_caching),
+        setup.profile,
+        setup.num_blocks,
+        int(setup.options["block_size"]),
+        enable_caching=setup.enable_caching,
+    )
+
+
 SESSIONS: Mapping[Level, Callable[[Trace, Make], Session]] = {
     Level.QUEUE: _queue_session,
     Level.INDEX: _index_session,
     Level.POOL: _pool_session,
     Level.MANAGER: _manager_session,
+    Level.ENGINE: _engine_session,
 }
 """What opens a session, as the header of a trace says."""
 

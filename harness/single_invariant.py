@@ -49,11 +49,16 @@ __all__ = [
     "verdict",
 ]
 
+_OF_ENGINES = ("PLAN", "OUT", "LIVE")
+
 STATED_AT: dict[Level, tuple[str, ...]] = {
     Level.QUEUE: ("I1", "OWN", "LINK", "ORD", "CRASH"),
     Level.INDEX: ("IDX", "CRASH"),
-    Level.POOL: tuple(name for name in STATEMENTS if name != "DATA"),
-    Level.MANAGER: tuple(name for name in STATEMENTS if name not in ("EVT", "MISUSE")),
+    Level.POOL: tuple(name for name in STATEMENTS if name not in ("DATA", *_OF_ENGINES)),
+    Level.MANAGER: tuple(
+        name for name in STATEMENTS if name not in ("EVT", "MISUSE", *_OF_ENGINES)
+    ),
+    Level.ENGINE: ("DATA", *_OF_ENGINES, "LEAK", "CRASH"),
 }
 """The invariants that a level can state, and that `only` may name there."""
 

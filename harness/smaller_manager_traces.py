@@ -37,8 +37,11 @@ from poolproof.harness.relative import RelativeCommand
 
 __all__ = [
     "fewer_tokens",
+    "changed",
     "lowered_manager_command",
+    "prompts_cut",
     "sequences_renamed",
+    "smaller_chains",
     "smaller_everywhere",
     "weight_of",
     "without_a_sequence",
@@ -71,17 +74,17 @@ def lowered_manager_command(command: ManagerCommand) -> Iterator[ManagerCommand]
         yield plainer
     chain: TokenChain | None = getattr(command, "chain", None)
     if chain is not None:
-        for smaller in _smaller_chains(chain):
-            yield _changed(command, chain=smaller)
+        for smaller in smaller_chains(chain):
+            yield changed(command, chain=smaller)
     elif hasattr(command, "tokens"):
         tokens = command.tokens
         for count in _fewer(len(tokens)):
-            yield _changed(command, tokens=tokens[:count])
+            yield changed(command, tokens=tokens[:count])
         for lower in _lower_tokens(tokens):
-            yield _changed(command, tokens=lower)
+            yield changed(command, tokens=lower)
     number = getattr(command, "num_tokens", 0)
     for lower_number in (0, *_fewer(number)) if number else ():
-        yield _changed(command, num_tokens=lower_number)
+        yield changed(command, num_tokens=lower_number)
 
 
 def fewer_tokens(commands: Candidate) -> Iterator[Candidate]:
@@ -115,7 +118,7 @@ def smaller_everywhere(commands: Candidate, block_size: int) -> Iterator[Candida
     if longest > LONG:
         for length in _halves(longest, block_size):
             for first in range(0, longest - length + 1, length):
-                yield _cut(commands, first, length)
+                yield prompts_cut(commands, first, length)
     if len(symbols) > MANY or symbols[-1:] > [MANY]:
         yield from _fewer_symbols(commands, symbols)
     if len(symbols) <= MANY:
@@ -125,7 +128,7 @@ def smaller_everywhere(commands: Candidate, block_size: int) -> Iterator[Candida
                     yield _renamed(commands, {symbol: lower})
     for length in sorted({block_size, 1}, reverse=True):
         for first in range(0, longest - length + 1, length):
-            yield _cut(commands, first, length)
+            yield prompts_cut(commands, first, length)
     yield from _without_keys(commands)
     yield from _earlier_growth(commands)
     yield from _computed_not_loaded(commands)
@@ -177,10 +180,10 @@ def sequences_renamed(commands: Sequence[Command]) -> list[Command]:
     for command in commands:
         changes = {
             name: numbers.setdefault(getattr(command, name), len(numbers))
-            for name in ("seq_id", "child_id")
+            for name in ("seq_id", "child_id", "request_id")
             if hasattr(command, name)
         }
-        renamed.append(_changed(command, **changes) if changes else command)
+        renamed.append(changed(command, **changes) if changes else command)
     return renamed
 
 
@@ -204,7 +207,7 @@ def _without_keys(commands: Candidate) -> Iterator[Candidate]:
     plain: tuple[dict[str, Any], ...] = ({"lora": None}, {"salt": None}, {"images": ()})
     for changes in plain:
         yield [
-            RelativeCommand(_changed(item.command, chain=replace(item.command.chain, **changes)))
+            RelativeCommand(changed(item.command, chain=replace(item.command.chain, **changes)))
             if isinstance(item.command, Admit | Load | LookupPrefix)
             else item
             for item in commands
@@ -254,7 +257,7 @@ def _in_one_chunk(commands: Candidate) -> Iterator[Candidate]:
             for chunk in chunks
         }
         whole = [*commands]
-        whole[place] = RelativeCommand(_changed(admit, num_tokens=0))
+        whole[place] = RelativeCommand(changed(admit, num_tokens=0))
         for gone in ({*chunks, *steps}, {*chunks}):
             if gone:
                 yield [other for number, other in enumerate(whole) if number not in gone]
@@ -297,7 +300,7 @@ def _begins_or_is_of(item: RelativeCommand, seq_id: int) -> bool:
 
 def _under(item: RelativeCommand, seq_id: int, other: int) -> RelativeCommand:
     """The command of one sequence as a command of another."""
-    return RelativeCommand(_changed(item.command, seq_id=other)) if _is_of(item, seq_id) else item
+    return RelativeCommand(changed(item.command, seq_id=other)) if _is_of(item, seq_id) else item
 
 
 def _earlier_growth(commands: Candidate) -> Iterator[Candidate]:
@@ -310,10 +313,10 @@ def _earlier_growth(commands: Candidate) -> Iterator[Candidate]:
             before = commands[earlier].command
             if isinstance(before, Admit | AppendTokens) and before.seq_id == grown.seq_id:
                 joined = _with_tokens(before, (*_tokens(before), *grown.tokens))
-                changed = list(commands)
-                changed[earlier] = RelativeCommand(joined)
-                del changed[place]
-                yield changed
+                without = list(commands)
+                without[earlier] = RelativeCommand(joined)
+                del without[place]
+                yield without
                 break
 
 
@@ -327,7 +330,8 @@ def _computed_not_loaded(commands: Candidate) -> Iterator[Candidate]:
             yield [changes.get(other, other) for other in commands]
 
 
-def _smaller_chains(chain: TokenChain) -> Iterator[TokenChain]:
+def smaller_chains(chain: TokenChain) -> Iterator[TokenChain]:
+    """The chain without a key, shorter, or with smaller tokens."""
     tokens = chain.tokens
     if chain.lora is not None:
         yield replace(chain, lora=None)
@@ -357,7 +361,8 @@ def _renamed(commands: Candidate, lower: Mapping[int, int]) -> Candidate:
     return _for_all(commands, lambda tokens: tuple(lower.get(token, token) for token in tokens))
 
 
-def _cut(commands: Candidate, first: int, length: int) -> Candidate:
+def prompts_cut(commands: Candidate, first: int, length: int) -> Candidate:
+    """All prompts without these of their tokens."""
     def cut(tokens: tuple[int, ...]) -> tuple[int, ...]:
         rest = (*tokens[:first], *tokens[first + length :])
         return rest or tokens
@@ -390,8 +395,8 @@ def _tokens(command: Command) -> tuple[int, ...]:
 def _with_tokens(command: Command, tokens: tuple[int, ...]) -> Any:
     chain: TokenChain | None = getattr(command, "chain", None)
     if chain is None:
-        return _changed(command, tokens=tokens)
-    return _changed(command, chain=_shortened(chain, tokens))
+        return changed(command, tokens=tokens)
+    return changed(command, chain=_shortened(chain, tokens))
 
 
 def _shortened(chain: TokenChain, tokens: tuple[int, ...]) -> TokenChain:
@@ -400,5 +405,6 @@ def _shortened(chain: TokenChain, tokens: tuple[int, ...]) -> TokenChain:
     return replace(chain, tokens=tokens, images=images)
 
 
-def _changed(command: Any, **changes: Any) -> Any:
+def changed(command: Any, **changes: Any) -> Any:
+    """The command with other arguments."""
     return replace(command, **changes)

@@ -19,6 +19,9 @@ ADM          `admission.py`
 ATOM         `refusals.py`
 LEAK         `free_at_end.py`
 EVT          `events.py`
+PLAN         `engine_plans.py`
+OUT          `engine_outputs.py`
+LIVE         `progress.py`
 MISUSE       `misuse.py`
 CRASH        `legal_calls.py`
 ===========  =====================

@@ -48,6 +48,10 @@ STATEMENTS = {
     "ATOM": "a refused operation leaves the state as it was, the queue's order included",
     "LEAK": "when every request has ended, every block is free",
     "EVT": "the event stream, replayed, gives the index",
+    "PLAN": "a step computes tokens that are known, within the limits, in blocks that exist",
+    "OUT": "each user is given what was sampled for the request, in order, once, and nothing after "
+    "it has ended",
+    "LIVE": "every request that fits ends, if its steps are answered and nobody else comes",
     "MISUSE": "what the profile promises about misuse holds",
     "CRASH": "legal calls return; nothing raises, exits, hangs or exceeds its limits",
 }

@@ -9,6 +9,7 @@ from poolproof.contract.engine_commands import (
     Arrive,
     Cancel,
     PlanStep,
+    RunStep,
     Submit,
 )
 from poolproof.reference.engine_model import EngineModel
@@ -24,13 +25,11 @@ def undefined_for_engine(model: EngineModel, command: Command) -> str | None:
         case Cancel(request_id=request_id):
             return None if request_id in model.live else "the request is not there"
         case PlanStep():
-            is_full = len(model.in_flight) >= model.profile.steps_in_flight
-            return "as many steps are in flight as may be" if is_full else None
-        case Answer(token=token, num_accepted=accepted, num_drafts=drafts):
-            if not model.in_flight:
-                return "no step is in flight"
-            is_known = token >= 0 and accepted >= 0 and drafts >= 0
-            return None if is_known else "a number is negative"
+            return _undefined_plan(model)
+        case RunStep():
+            return _undefined_plan(model) or _undefined_answer(command.answer)
+        case Answer():
+            return _undefined_answer(command) if model.in_flight else "no step is in flight"
         case Arrive(place=place, is_lost=is_lost):
             if not 0 <= place < len(model.transfers):
                 return "no such transfer is in flight"
@@ -39,6 +38,16 @@ def undefined_for_engine(model: EngineModel, command: Command) -> str | None:
             return None
         case _:
             return "it is not a command of engines"
+
+
+def _undefined_plan(model: EngineModel) -> str | None:
+    is_full = len(model.in_flight) >= model.profile.steps_in_flight
+    return "as many steps are in flight as may be" if is_full else None
+
+
+def _undefined_answer(command: Answer) -> str | None:
+    is_known = command.token >= 0 and command.num_accepted >= 0 and command.num_drafts >= 0
+    return None if is_known else "a number is negative"
 
 
 def _undefined_submit(model: EngineModel, command: Submit) -> str | None:

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation, ViolationError
+from poolproof.harness.engine_session import EngineSession
 from poolproof.harness.index_session import IndexSession
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.pool_session import PoolSession
@@ -24,7 +25,9 @@ from poolproof.stateful_tests.machine_log import MachineLog
 
 __all__ = ["SessionMachine"]
 
-SessionT = TypeVar("SessionT", PoolSession, QueueSession, IndexSession, ManagerSession)
+SessionT = TypeVar(
+    "SessionT", PoolSession, QueueSession, IndexSession, ManagerSession, EngineSession
+)
 
 
 class SessionMachine(RuleBasedStateMachine, Generic[SessionT]):

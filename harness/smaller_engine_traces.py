@@ -1,0 +1,102 @@
+"""Smaller variants of a failing trace of an engine: fewer steps and requests, shorter prompts.
+
+Prompts that have tokens in common are made shorter together, since a prefix that is cut from one
+alone no longer matches. Whether a variant still fails, and the same way, is found out by
+`minimise.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from poolproof.contract.engine_commands import (
+    STOP_TOKEN,
+    Answer,
+    Arrive,
+    EngineCommand,
+    PlanStep,
+    RunStep,
+    Submit,
+)
+from poolproof.harness.relative import RelativeCommand
+from poolproof.harness.smaller_manager_traces import changed, prompts_cut, smaller_chains
+from poolproof.harness.smaller_pool_traces import Candidate
+
+__all__ = ["lowered_engine_command", "shorter_requests", "steps_run_at_once"]
+
+_FIRST_TOKEN = STOP_TOKEN + 1
+
+
+def lowered_engine_command(command: EngineCommand) -> Iterator[EngineCommand]:
+    """One command with smaller arguments, the smallest first."""
+    match command:
+        case Submit(chain=chain, max_new_tokens=most, priority=priority):
+            for smaller in smaller_chains(chain):
+                if STOP_TOKEN not in smaller.tokens:
+                    yield changed(command, chain=smaller)
+            if set(chain.tokens) != {_FIRST_TOKEN}:
+                plain = (_FIRST_TOKEN,) * len(chain.tokens)
+                yield changed(command, chain=changed(chain, tokens=plain))
+            for fewer in _below(most, 1):
+                yield changed(command, max_new_tokens=fewer)
+            for lower in _below(priority, 0):
+                yield changed(command, priority=lower)
+        case Answer(token=token) | RunStep(token=token):
+            for name in ("num_accepted", "num_drafts"):
+                for lower in _below(getattr(command, name), 0):
+                    yield changed(command, **{name: lower})
+            if token != _FIRST_TOKEN:
+                yield changed(command, token=_FIRST_TOKEN)
+        case Arrive(place=place, is_lost=is_lost):
+            if is_lost:
+                yield changed(command, is_lost=0)
+            for lower in _below(place, 0):
+                yield changed(command, place=lower)
+
+
+def steps_run_at_once(commands: Candidate) -> Iterator[Candidate]:
+    """A plan and the next answer behind it are one step, at the place of either."""
+    for place, item in enumerate(commands):
+        if not isinstance(item.command, PlanStep):
+            continue
+        for later in range(place + 1, len(commands)):
+            answer = commands[later].command
+            if isinstance(answer, Answer):
+                run = RelativeCommand(
+                    RunStep(answer.token, answer.num_accepted, answer.num_drafts)
+                )
+                between = commands[place + 1 : later]
+                before, after = commands[:place], commands[later + 1 :]
+                yield [*before, run, *between, *after]
+                if between:
+                    yield [*before, *between, run, *after]
+                break
+
+
+def shorter_requests(commands: Candidate, block_size: int) -> Iterator[Candidate]:
+    """All prompts without a block or a token; prompts and limits that trade tokens."""
+    longest = max(
+        (len(item.command.chain.tokens) for item in commands if isinstance(item.command, Submit)),
+        default=0,
+    )
+    for length in sorted({block_size, 1}, reverse=True):
+        for first in range(0, longest - length + 1, length):
+            yield prompts_cut(commands, first, length)
+    for place, item in enumerate(commands):
+        command = item.command
+        # What a request samples may as well stand in its prompt: then it takes fewer steps.
+        if isinstance(command, Submit) and command.max_new_tokens > 1:
+            for more in {1, block_size, command.max_new_tokens - 1}:
+                if 0 < more < command.max_new_tokens:
+                    tokens = command.chain.tokens + (_FIRST_TOKEN,) * more
+                    longer = changed(
+                        command,
+                        chain=changed(command.chain, tokens=tokens),
+                        max_new_tokens=command.max_new_tokens - more,
+                    )
+                    yield [*commands[:place], RelativeCommand(longer), *commands[place + 1 :]]
+
+
+def _below(number: int, least: int) -> Iterator[int]:
+    """Smaller numbers, the smallest first; of a large one a few."""
+    yield from (n for n in sorted({least, number // 2, number - 1}) if least <= n < number)
