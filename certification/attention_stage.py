@@ -126,7 +126,9 @@ def _can_be_served(about: Description, kind: RunKind) -> bool:
     if kind == POOL:
         return True
     layout = about.layout_of_kind(kind)
-    return layout is not None and layout.can is not None and _has_paged_groups(layout.profile)
+    if layout is None or layout.can is None or not kind.level.has_sequences:
+        return False
+    return _has_paged_groups(layout.manager_profile)
 
 
 def _has_paged_groups(profile: ManagerProfile) -> bool:

@@ -86,7 +86,7 @@ def _range(name: str, low: int, high: int) -> str:
 def not_run(about: Description, options: CertifyOptions) -> list[tuple[str, str]]:
     """Stages that this certification left out, each with the reason."""
     left_out = [("kernel level", "kernels are certified by `poolproof kernels`")]
-    if not about.level.has_sequences:
+    if not about.level.has_layouts:
         left_out = [("manager and kernel levels", "the target is none of a manager or kernel")]
     no_attention = why_no_attention(about, options)
     if not about.level.is_part and no_attention is not None:

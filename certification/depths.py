@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
 from poolproof.contract.depth import Depth
+from poolproof.contract.level import Level
 from poolproof.harness.manager_production import QUICK_SIZES, ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
@@ -67,6 +68,7 @@ class Budget:
     shortest_states: int
     more_chunks_after_failure: int = 4
     manager_chunks: int = 4
+    engine_chunks: int = 4
     index_chunks: int = 2
     scopes: tuple[Bounds, ...] = ()
     sequences: tuple[Sequences, ...] = ()
@@ -83,8 +85,10 @@ class Budget:
 
         The layouts of a manager share what there is for managers.
         """
+        if not kind.has_production_sizes:
+            return None
         if kind.layout is None:
-            return self.production if kind.has_production_sizes else None
+            return self.production
         sizes = self.manager_production
         return None if sizes is None else sizes.shared(kinds.index(kind), len(kinds))
 
@@ -98,12 +102,13 @@ class Budget:
             INDEX: self.index_chunks,
         }
 
-    def chunks_of_layout(self, num_layouts: int) -> int:
-        """Chunks for each of so many layouts of a manager: they share, down to a quarter.
+    def chunks_of_layout(self, kind: RunKind, num_layouts: int) -> int:
+        """Chunks for each of so many layouts: they share, down to a quarter.
 
         More than a dozen share what a dozen would have, so that another layout costs nothing.
         """
-        each = -(-self.manager_chunks // min(num_layouts, 4))
+        chunks = self.engine_chunks if kind.level is Level.ENGINE else self.manager_chunks
+        each = -(-chunks // min(num_layouts, 4))
         return max(1, each * 12 // max(num_layouts, 12))
 
     @staticmethod
@@ -128,6 +133,7 @@ BUDGETS = {
         index_chunks=2,
         shortest_states=4_000,
         manager_chunks=12,
+        engine_chunks=16,
         scopes=(Bounds(3, unreduced=True), Bounds(3, wide=True), Bounds(4), _ONE_BLOCK),
         sequences=(Sequences(7, 1, 1, 1), Sequences(3)),
         queue_blocks=4,
@@ -143,6 +149,7 @@ BUDGETS = {
         index_chunks=20,
         shortest_states=20_000,
         manager_chunks=160,
+        engine_chunks=160,
         scopes=(Bounds(4, unreduced=True), Bounds(4, wide=True), Bounds(6), _ONE_BLOCK),
         sequences=(
             Sequences(8, 1, 1, 1, most_steps=300_000),
@@ -170,6 +177,7 @@ BUDGETS = {
         index_chunks=200,
         shortest_states=200_000,
         manager_chunks=3_000,
+        engine_chunks=3_000,
         scopes=(Bounds(4, unreduced=True), Bounds(5, wide=True), Bounds(8), _ONE_BLOCK),
         sequences=(
             Sequences(10, 1, 1, 1, most_steps=3_000_000),

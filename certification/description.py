@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from poolproof.certification.run_kinds import RunKind, manager_kind
+from poolproof.certification.run_kinds import RunKind, layout_kind
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.contract.trace import Trace
@@ -21,7 +20,8 @@ from poolproof.harness.isolation import Beacon, Lost
 from poolproof.harness.lost_run import as_violation
 from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.target_call import constructing, crash
-from poolproof.targets.target import ManagerLayout, Target
+from poolproof.targets.native_target import NATIVE_AT
+from poolproof.targets.target import Layout, Target
 
 __all__ = [
     "Description",
@@ -39,10 +39,11 @@ _MANAGER_BLOCKS = 8
 
 @dataclass(frozen=True, slots=True)
 class LayoutDescription:
-    """One layout of a manager; `can` is None where it is not run, or cannot be built."""
+    """A layout of a manager or engine; `can` is None where it is not run, or cannot be built."""
 
+    level: Level
     name: str
-    profile: ManagerProfile
+    profile: Profile
     block_size: int
     can: Capabilities | None
     why_not: str = ""
@@ -56,7 +57,13 @@ class LayoutDescription:
     @property
     def kind(self) -> RunKind:
         """The kind of its runs."""
-        return manager_kind(self.name)
+        return layout_kind(self.level, self.name)
+
+    @property
+    def manager_profile(self) -> ManagerProfile:
+        """The profile of a layout of a manager."""
+        assert isinstance(self.profile, ManagerProfile)
+        return self.profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,9 @@ def describe(target: Target, lost: Lost | None, beacon: Beacon) -> Description:
     beacon.bump()
     can, can_chained, unbuilt = None, None, None
     parts = _parts_of(target)
-    layouts = tuple(_describe_layout(layout, lost, beacon) for layout in target.layouts)
+    layouts = tuple(
+        _describe_layout(target.level, layout, lost, beacon) for layout in target.layouts
+    )
     num_blocks = before_any_command(target).num_blocks
     try:
         if lost is not None:
@@ -186,17 +195,19 @@ def before_any_command(about: Target | Description) -> Trace:
     )
 
 
-def _describe_layout(layout: ManagerLayout, lost: Lost | None, beacon: Beacon) -> LayoutDescription:
-    """One layout, by an instance of it. Raises TargetError for a manager that lacks a method.
+def _describe_layout(
+    level: Level, layout: Layout, lost: Lost | None, beacon: Beacon
+) -> LayoutDescription:
+    """One layout, by an instance of it. Raises TargetError for one that lacks a method.
 
-    Errors of the manager itself come again when it is driven, and are findings then.
+    Errors of the target itself come again when it is driven, and are findings then.
     """
     can, takes_hash = None, False
     if layout.make is not None and lost is None:
         beacon.bump()
         try:
             instance = layout.make(_MANAGER_BLOCKS, True)
-            can = manager_capabilities_of(instance)
+            can = NATIVE_AT[level].capabilities_of(instance)
             takes_hash = callable(getattr(instance, "use_hash", None))
         except TargetError:
             raise
@@ -204,6 +215,7 @@ def _describe_layout(layout: ManagerLayout, lost: Lost | None, beacon: Beacon) -
             can = None
     built, refused = _block_sizes(layout, beacon) if can is not None else ((), ())
     return LayoutDescription(
+        level,
         layout.name,
         layout.profile,
         layout.block_size,
@@ -215,12 +227,12 @@ def _describe_layout(layout: ManagerLayout, lost: Lost | None, beacon: Beacon) -
     )
 
 
-def _block_sizes(layout: ManagerLayout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _block_sizes(layout: Layout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Block sizes, besides the usual one, with which it can be built, and with which it cannot.
 
     No contract says which sizes a manager must take, so refusing one is not a finding.
     """
-    if layout.make_of is None:
+    if layout.make_of is None or not isinstance(layout.profile, ManagerProfile):
         return (), ()
     tried = other_block_sizes(layout.profile, layout.block_size)
     built = []

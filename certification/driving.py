@@ -75,7 +75,7 @@ def layout_notes(about: Description) -> list[str]:
 
 
 def _check_layouts(about: Description, asked: tuple[str, ...]) -> None:
-    if asked and not about.level.has_sequences:
+    if asked and not about.level.has_layouts:
         raise TargetError(f"{about.name} is {about.level.with_article} target; leave out --layout")
     reasons = {layout.name: layout.why_not for layout in about.layouts}
     for name in asked:
@@ -251,7 +251,8 @@ class Driving:
         if isinstance(kind.production, ManagerSizes):
             layout = self._about.layout_of_kind(kind)
             assert layout is not None
-            return [Chunk(kind, seed, number, 1) for number in kind.production.runs(layout.profile)]
+            numbers = kind.production.runs(layout.manager_profile)
+            return [Chunk(kind, seed, number, 1) for number in numbers]
         if kind.production is not None:
             groups = kind.production.groups(_BRIEF_RUNS_PER_CHUNK)
             return [Chunk(kind, seed, numbers.start, len(numbers)) for numbers in groups]
@@ -264,7 +265,7 @@ class Driving:
         if kind.hash_bits:
             # Collisions come in every run: where they are not seen in a hundred, they never are.
             return 1
-        chunks = self._budget.chunks_of_layout(len(self._kinds))
+        chunks = self._budget.chunks_of_layout(kind, len(self._kinds))
         return -(-chunks // _BLOCK_SIZE_SHARE) if kind.block_sizes else chunks
 
     def _drive_randomly(self, kind: RunKind) -> None:

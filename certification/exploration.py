@@ -158,7 +158,7 @@ class ExploringManager:
         jobs = [
             WorkloadJob(
                 layout.name,
-                blocks_to_explore(layout.profile, usable_blocks),
+                blocks_to_explore(layout.manager_profile, usable_blocks),
                 max_commands,
                 max_states,
             )
@@ -194,7 +194,7 @@ class ExploringManager:
     ) -> _Part:
         """The result of one search; violations go to the collector."""
         self._progress.advance(1)
-        setup = job.trace(self._name, layout.profile, layout.block_size)
+        setup = job.trace(self._name, layout.manager_profile, layout.block_size)
         outcome = raise_if_ours(ended)
         if not isinstance(outcome, Finished):
             lost = find_culprit(self._executor, _repeat_workloads, job, outcome, setup)
@@ -399,7 +399,7 @@ class Exploring:
         about = self._about
         kinds = [kind for level in LEVELS.values() for kind in level.kinds(about)]
         kinds = [kind for kind in kinds if kind not in left_out]
-        if about.layouts:
+        if about.level.has_sequences:
             asked = [kind for kind in kinds if layouts is None or kind in layouts]
             self.explore_layouts(
                 asked,

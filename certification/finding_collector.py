@@ -92,7 +92,7 @@ def public_bugs_like(trace: Trace) -> tuple[Specimen | ManagerSpecimen, ...]:
 
 def form_of(trace: Trace) -> str:
     """What a trace does and shows, whichever blocks, hashes, sequences and tokens it names."""
-    steps = _manager_steps(trace) if trace.level.has_sequences else _pool_steps(trace)
+    steps = _manager_steps(trace) if trace.level.has_layouts else _pool_steps(trace)
     caching = "" if trace.enable_caching else "caching off | "
     return f"{caching}{'; '.join(steps)} | {symptom_of(trace)}"
 
@@ -154,7 +154,7 @@ def _manager_steps(trace: Trace) -> Iterator[str]:
     """Each command with its sequences renamed, and with what its prompt has besides tokens."""
     names: dict[int, int] = {}
     for command in trace.commands:
-        sequences = [getattr(command, f) for f in ("seq_id", "child_id") if hasattr(command, f)]
+        sequences = [getattr(command, f) for f in ("seq_id", "child_id", "request_id") if hasattr(command, f)]
         words = [command.verb, *(str(names.setdefault(s, len(names))) for s in sequences)]
         chain = getattr(command, "chain", None)
         if isinstance(chain, TokenChain):
@@ -304,8 +304,8 @@ class FindingCollector:
         return replace(trace, fingerprint=fingerprint, options=options)
 
     def _watched(self, trace: Trace) -> Trace:
-        """The trace with what a manager showed; unchanged if that is not available."""
-        if not trace.level.has_sequences:
+        """The trace with what the target showed; unchanged if that is not available."""
+        if not trace.level.has_layouts:
             return trace
         outcome = self._run(watch_trace, trace)
         return replace(trace, shown=outcome.value.shown) if isinstance(outcome, Finished) else trace
@@ -358,7 +358,7 @@ class FindingCollector:
     def _without_chains(self, trace: Trace) -> Trace:
         """A trace that met a bug of plain commands on the way with token chains, in plain form."""
         if (
-            trace.level.has_sequences
+            trace.level.has_layouts
             or trace.options.get("block_size", 1) == 1
             or any(command.verb in (*CHAIN_VERBS, "lookup") for command in trace.commands)
         ):

@@ -223,7 +223,7 @@ class TargetExaminer:
         If each attempt costs a worker, there is nothing to watch.
         """
         trace = so_far.trace
-        if not trace.level.has_sequences or trace.violation is None or so_far.is_apart:
+        if not trace.level.has_layouts or trace.violation is None or so_far.is_apart:
             return so_far
         (outcome,) = self._executor.map(watch_trace, [trace])
         if not isinstance(outcome, Finished):

@@ -13,8 +13,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from poolproof.certification.lost_candidates import LostCandidates
-from poolproof.certification.manager_watch import Watched, watch
+from poolproof.certification.manager_watch import Watched
+from poolproof.certification.watching import watch_at_level
 from poolproof.contract.commands import Command
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.harness.isolation import (
@@ -59,7 +61,7 @@ def maker_for(trace: Trace, target: Target) -> Make:
 
     Raises TargetError if the target takes none.
     """
-    if trace.level.has_sequences:
+    if trace.level.has_layouts:
         return _layout_of(trace, target)
     speaks_chains = any(hasattr(command, "chain") for command in trace.commands)
     if not speaks_chains and trace.options.get("block_size", 1) == 1:
@@ -79,7 +81,9 @@ def _layout_of(trace: Trace, target: Target) -> Make:
     known = any(layout.name == name for layout in target.layouts)
     layout = target.layout(name if known else only)
     block_size = trace.options["block_size"]
-    others = other_block_sizes(layout.profile, layout.block_size) if layout.make_of else ()
+    others: Sequence[int] = ()
+    if layout.make_of and isinstance(layout.profile, ManagerProfile):
+        others = other_block_sizes(layout.profile, layout.block_size)
     if block_size not in (layout.block_size, *others):
         raise TargetError(
             f"the trace has {block_size} tokens a block, layout {layout.name} of {target.name} "
@@ -146,7 +150,7 @@ def replay_isolated(
 def watch_isolated(
     trace: Trace, instead: str | None, limits: Limits, *, in_process: bool
 ) -> Watched | None:
-    """What a manager shows while the trace runs; None if that costs the worker."""
+    """What a manager or an engine shows while the trace runs; None if that costs the worker."""
     with serving(
         lambda: load_target_of(trace, instead), _watch, limits, in_process=in_process
     ) as call:
@@ -155,7 +159,7 @@ def watch_isolated(
 
 
 def _watch(target: Target, trace: Trace, beacon: Beacon) -> Watched:
-    return watch(trace, maker_for(trace, target), beacon)
+    return watch_at_level(trace, maker_for(trace, target), beacon)
 
 
 def _replay(target: Target, trace: Trace, beacon: Beacon) -> Replay:

@@ -17,8 +17,9 @@ from typing import Any
 from poolproof.certification.description import public_methods
 from poolproof.certification.levels import LEVELS
 from poolproof.certification.levels.certified_level import NumberedRuns
-from poolproof.certification.manager_watch import Watched, watch
+from poolproof.certification.manager_watch import Watched
 from poolproof.certification.run_kinds import CHAINS, INDEX, QUEUE, Chunk, RunKind
+from poolproof.certification.watching import watch_at_level
 from poolproof.contract.commands import Command
 from poolproof.contract.depth import Depth
 from poolproof.contract.trace import Trace
@@ -225,8 +226,8 @@ def try_hash_lengths(target: Target, trace: Trace, beacon: Beacon) -> tuple[int,
 
 
 def watch_trace(target: Target, trace: Trace, beacon: Beacon) -> Watched:
-    """Run a manager's trace and say what the target showed after each command."""
-    return watch(trace, make_for(target, trace), beacon)
+    """Run a trace and say what the target showed after each command."""
+    return watch_at_level(trace, make_for(target, trace), beacon)
 
 
 def methods_entered(target: Target, chunk: Chunk, beacon: Beacon) -> frozenset[str]:

@@ -175,6 +175,7 @@ class ProfileTrials:
         if WEAK_HASHES in trace.options:
             # Where nothing is declared such runs are judged as trusting their hashes.
             assert isinstance(trace.profile, ManagerProfile)
+            assert isinstance(layout.profile, ManagerProfile)
             return replace(layout.profile, collisions=trace.profile.collisions)
         return layout.profile
 

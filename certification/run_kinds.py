@@ -15,7 +15,7 @@ from poolproof.contract.profile import Profile
 from poolproof.harness.manager_production import ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
-__all__ = ["CHAINS", "INDEX", "POOL", "QUEUE", "Chunk", "RunKind", "manager_kind"]
+__all__ = ["CHAINS", "INDEX", "POOL", "QUEUE", "Chunk", "RunKind", "layout_kind", "manager_kind"]
 
 _HASH_BITS = 4
 """With 8 bits, comparing one block of a prefix instead of all is found ten times as late."""
@@ -29,7 +29,7 @@ STEPS_A_RUN = {Level.QUEUE: 40, Level.INDEX: 40, Level.POOL: 115, Level.MANAGER:
 
 @dataclass(frozen=True, slots=True)
 class RunKind:
-    """One kind of runs: the level that they drive, and which layout of it if that is a manager."""
+    """One kind of runs: the level that they drive, and which layout of it if it has any."""
 
     level: Level
     has_chains: bool = False
@@ -82,7 +82,7 @@ class RunKind:
     @property
     def has_production_sizes(self) -> bool:
         """Whether there are runs of this kind at the sizes of servers."""
-        return not self.has_chains
+        return not self.has_chains and self.level is not Level.ENGINE
 
     def at_production_sizes(self, sizes: ProductionSizes | ManagerSizes) -> RunKind:
         """The kind of the same runs at the sizes of servers."""
@@ -95,9 +95,14 @@ POOL = RunKind(Level.POOL)
 CHAINS = RunKind(Level.POOL, has_chains=True)
 
 
+def layout_kind(level: Level, layout: str) -> RunKind:
+    """The kind of the runs of a layout of a manager or an engine."""
+    return RunKind(level, layout=layout)
+
+
 def manager_kind(layout: str) -> RunKind:
     """The kind of the runs of a layout of a manager."""
-    return RunKind(Level.MANAGER, layout=layout)
+    return layout_kind(Level.MANAGER, layout)
 
 
 @dataclass(frozen=True, slots=True)

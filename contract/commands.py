@@ -43,6 +43,11 @@ class Command:
 
     verb: ClassVar[str]
 
+    @property
+    def operation(self) -> str:
+        """What findings are told apart by; commands that do the same in other ways share it."""
+        return self.verb
+
     def __str__(self) -> str:
         arguments = (_shown(getattr(self, field.name)) for field in fields(self))
         return f"{self.verb}({', '.join(arguments)})"

@@ -57,14 +57,23 @@ class Cancel(EngineCommand):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanStep(EngineCommand):
+class StepCommand(EngineCommand):
+    """Base of what plans or answers steps: one and the same operation of an engine."""
+
+    @property
+    def operation(self) -> str:
+        return "step"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep(StepCommand):
     """The engine decides what its next step computes."""
 
     verb: ClassVar[str] = "plan"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(EngineCommand):
+class Answer(StepCommand):
     """The oldest step in flight is computed; its results reach the engine.
 
     Of the drafts of each request the first `num_accepted`, at most, are right; then comes the
@@ -78,7 +87,7 @@ class Answer(EngineCommand):
 
 
 @dataclass(frozen=True, slots=True)
-class RunStep(EngineCommand):
+class RunStep(StepCommand):
     """A step is planned and the oldest in flight is answered, with nothing in between."""
 
     verb: ClassVar[str] = "run"

@@ -103,6 +103,17 @@ class EngineProfile(Profile):
         rows["groups"] = [group.to_json() for group in self.groups]
         return rows
 
+    @property
+    def layout_name(self) -> str:
+        """What a set-up with these rows is called, as in "priority+async+sliding"."""
+        words = [self.policy]
+        if self.steps_in_flight > 1:
+            words.append("async")
+        if self.draft_tokens:
+            words.append("drafts")
+        kinds = "+".join(group.kind for group in self.groups)
+        return "+".join(words if kinds == "full" else [*words, kinds])
+
     def most_request_tokens(self, num_blocks: int, block_size: int) -> int:
         """The most tokens of a request, its sampled ones included, that `num_blocks` serve.
 

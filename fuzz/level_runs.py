@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 
 from poolproof.contract.level import Level
+from poolproof.fuzz.engine_runs import EngineRuns
 from poolproof.fuzz.index_runs import IndexRuns
 from poolproof.fuzz.manager_runs import ManagerRuns
 from poolproof.fuzz.pool_runs import PoolRuns
@@ -17,11 +18,12 @@ from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun
 
 __all__ = ["RUNS_AT", "run_tape", "runs_of"]
 
-RUNS_AT: Mapping[Level, type[QueueRuns | IndexRuns | PoolRuns | ManagerRuns]] = {
+RUNS_AT: Mapping[Level, type[QueueRuns | IndexRuns | PoolRuns | ManagerRuns | EngineRuns]] = {
     Level.QUEUE: QueueRuns,
     Level.INDEX: IndexRuns,
     Level.POOL: PoolRuns,
     Level.MANAGER: ManagerRuns,
+    Level.ENGINE: EngineRuns,
 }
 
 

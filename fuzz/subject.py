@@ -61,7 +61,7 @@ class CampaignSubject:
 def subject_of(target: LoadedTarget, settings: CampaignSettings) -> CampaignSubject:
     """The level of the target that the settings name. Raises TargetError where it has none."""
     level, name = settings.driven_level, settings.target
-    if settings.layout and level.has_sequences:
+    if settings.layout and level.has_layouts:
         layout = target.layout(settings.layout)
         return _subject(
             name, level, layout.profile, layout.make, settings, block_size=layout.block_size

@@ -39,10 +39,10 @@ def survey(target: Any, asked: CampaignSettings, beacon: Beacon) -> Survey:
     beacon.bump()
     level = asked.level or target.level
     settings = settled(asked, level)
-    if level.has_sequences:
+    if level.has_layouts:
         settings = replace(settings, layout=asked.layout or _usual_layout(target))
     elif asked.layout:
-        raise TargetError(f"{asked.target} is no manager; leave out --layout")
+        raise TargetError(f"{asked.target} is no manager or engine; leave out --layout")
     runs = runs_of(subject_of(target, settings), set(), random.Random(0))
     return Survey(settings, runs.num_possible, runs.scope_of(settings))
 
@@ -59,5 +59,5 @@ def _usual_layout(target: Any) -> str:
         if layout.make is not None:
             return str(layout.name)
     raise TargetError(
-        f"{target.name} is {target.level.with_article} target and has no manager level to fuzz"
+        f"{target.name} is {target.level.with_article} target and has no layout to fuzz"
     )

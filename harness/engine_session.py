@@ -9,7 +9,7 @@ live engines (`reference/step_oracle.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poolproof.contract.commands import Command, Reset
@@ -41,15 +41,25 @@ from poolproof.reference.engine_legality import undefined_for_engine
 from poolproof.reference.engine_model import EngineModel, Executed, PlannedStep
 from poolproof.reference.step_oracle import StepOracle
 
-__all__ = ["EngineSession"]
+__all__ = ["EngineSession", "Happened"]
 
 Tables = tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True)
+class Happened:
+    """What one command led to: a plan, a step that was carried out, what users were given."""
+
+    plan: EnginePlan | None = None
+    executed: list[Executed] = field(default_factory=list)
+    outputs: list[tuple[int, tuple[int, ...], bool]] = field(default_factory=list)
 
 
 class EngineSession:
     """An engine and its model, in step. Only legal commands are driven.
 
     `facts` is what has happened so far. `invariants` are those that count, all unless stated.
+    `last` is what the last command led to, for whoever draws it.
     """
 
     def __init__(
@@ -69,6 +79,7 @@ class EngineSession:
         self.invariants = invariants or EveryInvariant()
         self.facts = EngineFacts()
         self.remarks: set[str] = set()
+        self.last = Happened()
         self.num_commands = 0
         self.num_idle_plans = 0
         self._enable_caching = enable_caching
@@ -94,6 +105,7 @@ class EngineSession:
     def step(self, command: Command) -> Violation | None:
         """Apply a legal command; return the violation that it shows, or None."""
         self.num_commands += 1
+        self.last = Happened()
         try:
             self._apply[type(command)](command)
         except ViolationError as found:
@@ -170,6 +182,7 @@ class EngineSession:
             plan = plan_from(answer)
         except PlanError as error:
             raise ViolationError(meaningless_answer(command, answer, str(error))) from error
+        self.last.plan = plan
         self._judge_plan(plan)
         self._judge_progress(plan)
         self.facts.on_plan(self.model, plan)
@@ -201,6 +214,7 @@ class EngineSession:
 
     def _answer(self, command: Answer) -> None:
         step, executed = self.model.execute(command)
+        self.last.executed = executed
         self._carry_out(step, executed)
         tokens = {e.part.request_id: list(e.sampled) for e in executed if e.sampled}
         self._deliver(command, step, executed, tokens)
@@ -258,6 +272,7 @@ class EngineSession:
             outputs = outputs_from(answer)
         except PlanError as error:
             raise ViolationError(meaningless_answer(command, answer, str(error))) from error
+        self.last.outputs = outputs
         due: dict[int, Due] = {
             e.part.request_id: (e.due, e.ends, may_drop and e.part.request_id in step.preempted)
             for e in executed

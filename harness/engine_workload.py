@@ -66,7 +66,7 @@ class EngineWorkload:
     def __init__(self, choices: Choices, model: EngineModel, can: Capabilities) -> None:
         self._choices = choices
         self._model = model
-        self._verbs = can.verbs
+        self.verbs = can.verbs
         self._next_id = 0
         self._prompts: list[TokenChain] = []
         self._idle_plans = 0
@@ -107,7 +107,7 @@ class EngineWorkload:
 
     def _weights(self) -> dict[str, int]:
         """What is legal now, with its weight; 0 is what this stretch of the run leaves out."""
-        model, bias, verbs = self._model, self._bias, self._verbs
+        model, bias, verbs = self._model, self._bias, self.verbs
         weights = {"submit": bias.submit if model.live else _TO_BEGIN}
         if len(model.in_flight) < model.profile.steps_in_flight:
             # With one step in flight there is seldom anything between its plan and its answer.

@@ -23,7 +23,7 @@ CONSTRUCTION = "construction"
 
 @dataclass(frozen=True, slots=True)
 class FailureKind:
-    """The kind of a failure; `operation` is the verb of the command that showed it."""
+    """The kind of a failure; `operation` is that of the command that showed it."""
 
     invariant: str
     severity: Severity
@@ -53,5 +53,5 @@ EVERY_KIND = EveryKind()
 
 def failure_kind(violation: Violation, commands: Sequence[Command]) -> FailureKind:
     """The kind of a failure after `commands`."""
-    operation = commands[-1].verb if commands else CONSTRUCTION
+    operation = commands[-1].operation if commands else CONSTRUCTION
     return FailureKind(violation.invariant, violation.severity, operation, violation.misuse)

@@ -28,6 +28,7 @@ from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.relative import Naming, RelativeCommand
 from poolproof.harness.replay import start_session
+from poolproof.harness.smaller_engine_traces import engine_weight
 from poolproof.harness.smaller_index_traces import index_weight
 from poolproof.harness.smaller_manager_traces import sequences_renamed, weight_of
 from poolproof.harness.smaller_pool_traces import hashes_of, prompt_weight
@@ -354,7 +355,8 @@ def _size(attempt: Attempt) -> tuple[int, int, int]:
     for item in attempt.relative:
         arguments += max(len(item.roles), 1)
         if isinstance(item.command, ManagerCommand | EngineCommand):
-            tokens, values = weight_of(item.command)
+            weigh = weight_of if isinstance(item.command, ManagerCommand) else engine_weight
+            tokens, values = weigh(item.command)
             arguments += tokens
             weight += values
         else:

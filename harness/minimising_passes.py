@@ -296,6 +296,14 @@ def _sequences(best: Best) -> list[Hashable | None]:
     return [getattr(item.command, "seq_id", None) for item in best.relative]
 
 
+def _a_block_less(best: Best) -> Iterator[TraceVariant]:
+    """The same in fewer blocks: half of them, or one less."""
+    for number in (best.setup.num_blocks // 2, 1):
+        setup = _with_blocks(best.setup, best.setup.num_blocks - number)
+        if setup is not None and number:
+            yield TraceVariant(setup, best.relative)
+
+
 def _requests(best: Best) -> list[Hashable | None]:
     return [getattr(item.command, "request_id", None) for item in best.relative]
 
@@ -404,7 +412,7 @@ _LONG_PASSES_OF_INDEXES: tuple[Pass, ...] = (
 _PASSES_OF_ENGINES: tuple[Pass, ...] = (
     WithoutWindows("fewer requests", _requests),
     Repeated("steps run at once", _of(steps_run_at_once)),
-    *_SMALLER_POOL,
+    Repeated("a block less", _a_block_less),
     WithoutWindows("windows", _places),
     Repeated("shorter requests", _shorter_requests),
     Lowered(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from poolproof.contract.commands import Command
 from poolproof.contract.engine_commands import (
     STOP_TOKEN,
     Answer,
@@ -22,9 +23,23 @@ from poolproof.harness.relative import RelativeCommand
 from poolproof.harness.smaller_manager_traces import changed, prompts_cut, smaller_chains
 from poolproof.harness.smaller_pool_traces import Candidate
 
-__all__ = ["lowered_engine_command", "shorter_requests", "steps_run_at_once"]
+__all__ = ["engine_weight", "lowered_engine_command", "shorter_requests", "steps_run_at_once"]
 
 _FIRST_TOKEN = STOP_TOKEN + 1
+
+
+def engine_weight(command: Command) -> tuple[int, int]:
+    """How many tokens and keys a command carries, and how large its numbers are."""
+    match command:
+        case Submit(chain=chain, max_new_tokens=most, priority=priority):
+            keys = (chain.lora is not None) + (chain.salt is not None) + len(chain.images)
+            return len(chain.tokens) + 4 * keys, sum(chain.tokens) + most + priority
+        case Answer(token, accepted, drafts) | RunStep(token, accepted, drafts):
+            return 0, abs(token - _FIRST_TOKEN) + accepted + drafts
+        case Arrive(place, is_lost):
+            return 0, place + is_lost
+        case _:
+            return 0, 0
 
 
 def lowered_engine_command(command: EngineCommand) -> Iterator[EngineCommand]:

@@ -303,7 +303,7 @@ def shrink(
     if small.violation is None:
         return small
     small = replace(small, fingerprint=fingerprint_of(small), shown=())
-    if not small.level.has_sequences:
+    if not small.level.has_layouts:
         return small
     watched = watch_isolated(small, target, limits, in_process=in_process)
     return replace(small, shown=() if watched is None else watched.shown)

@@ -124,7 +124,7 @@ def _runs(
 def _chunks(depth: Depth, subject: MatrixSubject) -> int:
     budget = BUDGETS[depth]
     if subject.level.has_sequences:
-        return budget.chunks_of_layout(1)
+        return budget.chunks_of_layout(kind_of(subject), 1)
     return budget.chunks[kind_of(subject)]
 
 

@@ -20,6 +20,7 @@ from poolproof.certification.jobs import Machine, campaign_of, run_hypothesis
 from poolproof.certification.progress import SilentProgress
 from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, Chunk, RunKind
 from poolproof.contract.depth import Depth
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.isolation import Beacon, InWorker
@@ -93,7 +94,9 @@ def stages_of(kinds: Collection[RunKind], depth: Depth, seed: int) -> list[Stage
         plain, thorough = [], []
         for kind in kinds:
             chunks = (
-                budget.chunks[kind] if kind.layout is None else budget.chunks_of_layout(len(kinds))
+                budget.chunks[kind]
+                if kind.layout is None
+                else budget.chunks_of_layout(kind, len(kinds))
             )
             first, last = done.get(kind, 0), chunks * RUNS_PER_CHUNK
             plain.append(Stage("plain", kind, step, seed, tuple(kinds), first, last - first))
@@ -168,6 +171,7 @@ def _numbers(target: Target, stage: Stage) -> range:
     sizes, layout = stage.kind.production, stage.kind.layout
     if isinstance(sizes, ManagerSizes) and layout is not None:
         profile = target.layout(layout).profile
+        assert isinstance(profile, ManagerProfile)
         return sizes.runs(profile)[stage.first : stage.first + stage.count]
     return range(stage.first, stage.first + stage.count)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from poolproof.contract.commands import Command
 from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.report.drawing import Drawing, draw_index, draw_pool, draw_queue
+from poolproof.report.engine_drawing import draw_engine, engine_command_words
 from poolproof.report.manager_drawing import command_words, draw_manager
 from poolproof.report.reproducer import manager_reproducer, reproducer
 
@@ -25,13 +27,14 @@ class LevelView:
 
     `script` writes plain calls, and raises TargetError for a trace that has no such form.
     `has_caption`: the reader must know whose states are shown, because the target may or may not
-    have been run. `letters_sequences`: the sentence names sequences by letters, as the table does.
+    have been run. `words`: how the table writes a command, whose sequences or requests it names by
+    letters; sentences do so as well.
     """
 
     draw: Callable[[Trace], Drawing]
     script: Callable[[Trace], str]
+    words: Callable[[Command], str] | None = None
     has_caption: bool = False
-    letters_sequences: bool = False
 
 
 def _no_script(trace: Trace) -> str:
@@ -45,15 +48,17 @@ VIEWS: Mapping[Level, LevelView] = {
     Level.INDEX: LevelView(draw_index, _no_script),
     Level.POOL: LevelView(draw_pool, reproducer),
     Level.MANAGER: LevelView(
-        draw_manager, manager_reproducer, has_caption=True, letters_sequences=True
+        draw_manager, manager_reproducer, command_words, has_caption=True
     ),
+    Level.ENGINE: LevelView(draw_engine, _no_script, engine_command_words, has_caption=True),
 }
 
 
 def sentence_of(trace: Trace, violation: Violation) -> str:
     """The violation's sentence, in the words of the table."""
     text = violation.sentence
-    if VIEWS[trace.level].letters_sequences:
+    words = VIEWS[trace.level].words
+    if words is not None:
         for command in trace.commands[violation.command_index :]:
-            text = text.replace(str(command), command_words(command))
+            text = text.replace(str(command), words(command))
     return text

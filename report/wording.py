@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
@@ -72,6 +73,13 @@ def _manager_set_up(trace: Trace) -> str:
     return f"manager of {blocks} of {size} tokens, layout {layout}{hashes}, {_caching(trace)}"
 
 
+def _engine_set_up(trace: Trace) -> str:
+    assert isinstance(trace.profile, EngineProfile)
+    blocks, size = num_blocks_of(trace), trace.options.get("block_size", 1)
+    layout = trace.options.get("layout", trace.profile.layout_name)
+    return f"engine with {blocks} of {size} tokens, set-up {layout}, {_caching(trace)}"
+
+
 def _caching(trace: Trace) -> str:
     return f"caching {'on' if trace.enable_caching else 'off'}"
 
@@ -81,6 +89,7 @@ SET_UP_AT: Mapping[Level, Callable[[Trace], str]] = {
     Level.INDEX: lambda trace: f"index over {num_blocks_of(trace)}",
     Level.POOL: _pool_set_up,
     Level.MANAGER: _manager_set_up,
+    Level.ENGINE: _engine_set_up,
 }
 
 

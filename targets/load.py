@@ -207,7 +207,7 @@ def _classes_in(module: ModuleType) -> str:
     return f"its classes are {', '.join(names)}" if names else "it defines no class"
 
 
-APIS = ("native", "vllm-v1", "queue", "index", "native-manager", *MANAGER_SHAPES)
+APIS = ("native", "vllm-v1", "queue", "index", "native-manager", "native-engine", *MANAGER_SHAPES)
 """The shapes that `api` may force."""
 
 BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
@@ -237,10 +237,16 @@ _WITH_A_PATH = ("nano-vllm", *SOURCE_ENGINES)
 
 _VLLM_SHAPE = ("get_new_blocks", "free_blocks", "touch", "cache_full_blocks")
 _MANAGER = ("admit", "append", "step", "finish", "block_table")
+_ENGINE = ("submit", "plan", "answer")
+_NATIVE = {
+    "native": Level.POOL,
+    "native-manager": Level.MANAGER,
+    "native-engine": Level.ENGINE,
+}
 _SHAPES_IN_WORDS = (
     "a native pool has allocate() and free(), a pool in vLLM V1's shape get_new_blocks() and "
     "free_blocks(), a queue popleft(), an index insert() and pop(), a native manager admit() and "
-    "step()"
+    "step(), a native engine submit() and plan()"
 )
 
 
@@ -296,7 +302,7 @@ def _target_of_class(spec: TargetSpec, cls: type, api: str | None) -> Target:
         return vllm_index_target(text, cls, version, {**declared, **overrides})
     if shape in MANAGER_SHAPES:
         return MANAGER_SHAPES[shape].build(text, cls, overrides, version)
-    level = {"native": Level.POOL, "native-manager": Level.MANAGER}.get(shape) or Level(shape)
+    level = _NATIVE.get(shape) or Level(shape)
     return native_target(text, cls, level, overrides, version)
 
 
@@ -325,6 +331,8 @@ def _shape_by_methods(subject: object) -> str | None:
     for shape, published in MANAGER_SHAPES.items():
         if has(*published.methods):
             return shape
+    if sum(has(name) for name in _ENGINE) > 1:
+        return "native-engine"
     # Two of its verbs tell a manager, so that the others can be named as missing.
     if sum(has(name) for name in _MANAGER) > 1:
         return "native-manager"

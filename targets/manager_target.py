@@ -1,4 +1,4 @@
-"""The `Target` of a manager with its layouts, whatever built them; also where adapters plug in.
+"""The `Target` of a manager or an engine with its layouts; also where adapters plug in.
 
 An adapter of an engine's manager makes its layouts and calls `manager_target`. One that takes any
 class of a published shape enters itself in `MANAGER_SHAPES`, so that `load_target` detects it.
@@ -12,7 +12,7 @@ from typing import Any
 
 from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
-from poolproof.targets.target import Make, ManagerLayout, Target
+from poolproof.targets.target import Layout, Make, Target
 
 __all__ = ["MANAGER_SHAPES", "ManagerShape", "manager_target"]
 
@@ -35,20 +35,19 @@ MANAGER_SHAPES: dict[str, ManagerShape] = {}
 def manager_target(
     name: str,
     shape: str,
-    layouts: Sequence[ManagerLayout],
+    layouts: Sequence[Layout],
     *,
+    level: Level = Level.MANAGER,
     version: str | None = None,
     source: str = "",
     real_class: type | None = None,
     notes: Sequence[str] = (),
 ) -> Target:
-    """A manager; its first layout that is run represents it if only one is wanted.
+    """A manager, or an engine; its first layout that is run represents it if only one is wanted.
 
     Raises TargetError if none is run; the message has the reasons.
     """
-    first: ManagerLayout | None = next(
-        (layout for layout in layouts if layout.make is not None), None
-    )
+    first = next((layout for layout in layouts if layout.make is not None), None)
     if first is None:
         # Many layouts fail for one reason, which is said once.
         names: dict[str, list[str]] = {}
@@ -60,7 +59,7 @@ def manager_target(
     assert make is not None
     return Target(
         name=name,
-        level=Level.MANAGER,
+        level=level,
         shape=shape,
         profile=first.profile,
         version=version,

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.engine_target import engine_capabilities_of
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
@@ -21,7 +23,7 @@ from poolproof.contract.profile import ProfileError
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.manager_target import manager_target
-from poolproof.targets.target import Make, ManagerLayout, Target, source_of
+from poolproof.targets.target import EngineLayout, Make, ManagerLayout, Target, source_of
 
 __all__ = ["ask_instance", "declared_profile", "native_target", "usual_block_size"]
 
@@ -40,7 +42,7 @@ _MOST_BLOCK_SIZE = 256
 def native_target(
     name: str, cls: type, level: Level, overrides: Mapping[str, Any], version: str | None
 ) -> Target:
-    """A native manager, pool, queue or index class as a target.
+    """A native engine, manager, pool, queue or index class as a target.
 
     Raises TargetError for a missing method, a constructor with other arguments, or a profile with
     an unknown row.
@@ -50,7 +52,7 @@ def native_target(
     declared = declared_profile(cls, level)
     rows = level.profile_class
     block_size = _BLOCK_SIZE
-    if level is Level.MANAGER and isinstance(declared, Mapping):
+    if level.has_layouts and isinstance(declared, Mapping):
         block_size, declared, overrides = usual_block_size(name, declared, overrides)
     try:
         rows.from_mapping(declared)
@@ -67,6 +69,19 @@ def native_target(
         )
         return manager_target(
             name, "native-manager", [layout], version=version, source=source_of(cls), real_class=cls
+        )
+    if isinstance(profile, EngineProfile):
+        set_up = EngineLayout(
+            profile.layout_name, profile, _manager_maker(cls, block_size), block_size
+        )
+        return manager_target(
+            name,
+            "native-engine",
+            [set_up],
+            level=level,
+            version=version,
+            source=source_of(cls),
+            real_class=cls,
         )
     return Target(
         name=name,
@@ -179,6 +194,12 @@ NATIVE_AT: Mapping[Level, _NativeLevel] = {
         _manager_maker,
         lambda _: ("num_blocks, block_size, enable_caching=True", [4, _BLOCK_SIZE], _CACHING),
         manager_capabilities_of,
+    ),
+    Level.ENGINE: _NativeLevel(
+        "native-engine",
+        _manager_maker,
+        lambda _: ("num_blocks, block_size, enable_caching=True", [4, _BLOCK_SIZE], _CACHING),
+        engine_capabilities_of,
     ),
 }
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from poolproof.contract.engine_target import ENGINE_METHODS, ENGINE_OBSERVERS
 from poolproof.contract.level import Level
 from poolproof.contract.manager_target import MANAGER_METHODS, MANAGER_OBSERVERS
 from poolproof.contract.outside import shown
@@ -28,7 +29,7 @@ from poolproof.contract.target import (
     capabilities_of,
 )
 from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.targets.target import Make, ManagerLayout, Target
+from poolproof.targets.target import Make, Target
 
 __all__ = ["Paired", "paired_target"]
 
@@ -40,6 +41,7 @@ METHODS_AT = {
         "lookup", "touch", "acquire",
     ),
     Level.MANAGER: (*sorted(set(MANAGER_METHODS.values())), *MANAGER_OBSERVERS, "block_table"),
+    Level.ENGINE: (*sorted(set(ENGINE_METHODS.values())), *ENGINE_OBSERVERS),
 }  # fmt: skip
 
 _REFUSALS = (MemoryError, ValueError)
@@ -132,7 +134,7 @@ def paired_target(first: Target, second: Target) -> Target:
         )
 
     layouts = tuple(
-        ManagerLayout(one.name, one.profile, pair(one.make, other.make), one.block_size)
+        type(one)(one.name, one.profile, pair(one.make, other.make), one.block_size)
         for one in first.layouts
         for other in second.layouts
         if one.name == other.name and one.block_size == other.block_size

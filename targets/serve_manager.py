@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import MANAGER_METHODS, manager_capabilities_of
 from poolproof.contract.target import Capabilities
 from poolproof.targets.command_manager import MANAGER_SHOWN, MANAGERS_SINCE
@@ -133,7 +134,9 @@ class ManagerServer:
 
     def _tables(self, seq_id: int) -> list[Any]:
         """The table of a sequence in each cache group."""
-        groups = range(len(self._target.layouts[0].profile.groups))
+        profile = self._target.layouts[0].profile
+        assert isinstance(profile, ManagerProfile)
+        groups = range(len(profile.groups))
         return [_plain(self._instance.block_table(seq_id, group)) for group in groups]
 
     def _state(self) -> Iterator[tuple[str, Any]]:

@@ -14,28 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.tapes import PlaysTapes
 from poolproof.contract.target import TargetError
 
-__all__ = ["Make", "ManagerLayout", "Target", "source_of"]
+__all__ = ["EngineLayout", "Layout", "Make", "ManagerLayout", "Target", "source_of"]
 
 Make = Callable[[int, bool], Any]
 """(num_blocks, enable_caching) -> a fresh instance that speaks the native contract."""
 
 
 @dataclass(frozen=True)
-class ManagerLayout:
-    """One way in which a manager can be set up: its cache groups, and whatever else differs.
+class Layout:
+    """One way in which a manager or an engine can be set up.
 
     Without `make` the layout is not run, and `why_not` says why. `make_of` is there where instances
     can be built with blocks of other sizes: it has what `make` is for each.
     """
 
     name: str
-    profile: ManagerProfile
+    profile: Profile
     make: Make | None
     block_size: int = 4
     why_not: str = ""
@@ -54,6 +55,20 @@ class ManagerLayout:
 
 
 @dataclass(frozen=True)
+class ManagerLayout(Layout):
+    """A layout of a manager: its cache groups, and whatever else differs."""
+
+    profile: ManagerProfile
+
+
+@dataclass(frozen=True)
+class EngineLayout(Layout):
+    """A set-up of an engine: its policy, its limits, what stands beside its scheduler."""
+
+    profile: EngineProfile
+
+
+@dataclass(frozen=True)
 class Target:
     """An allocator under test.
 
@@ -61,8 +76,8 @@ class Target:
     finding about the target, not an error of the run. `make_chained` builds one that also takes
     token chains of `block_size` tokens a block, whose partial keys may end at multiples of
     `hash_block_size`; None where there is no such surface. At queue and index level
-    `enable_caching` means nothing. A manager has `layouts`, and its `profile`, `make`
-    and `block_size` are those of the first that is run.
+    `enable_caching` means nothing. A manager or an engine has `layouts`, and its `profile`,
+    `make` and `block_size` are those of the first that is run.
     """
 
     name: str
@@ -86,7 +101,7 @@ class Target:
     """What of the shape is not driven, what the adapter stands in for, how a row was found."""
     block_size: int = 1
     hash_block_size: int = 1
-    layouts: tuple[ManagerLayout, ...] = ()
+    layouts: tuple[Layout, ...] = ()
     pair: tuple[str, str] | None = None
     """Of two targets that are driven as one, their names."""
     tapes: PlaysTapes | None = None
@@ -103,7 +118,7 @@ class Target:
         parts = {Level.QUEUE: self.companion_queue, Level.INDEX: self.companion_index}
         return parts.get(level)
 
-    def layout(self, name: str) -> ManagerLayout:
+    def layout(self, name: str) -> Layout:
         """The layout of that name. Raises TargetError where there is none or it is not run."""
         for layout in self.layouts:
             if layout.name == name:

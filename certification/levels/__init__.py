@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from poolproof.certification.levels.certified_level import CertifiedLevel
+from poolproof.certification.levels.engine import CertifiedEngine
 from poolproof.certification.levels.index import CertifiedIndex
 from poolproof.certification.levels.manager import CertifiedManager
 from poolproof.certification.levels.pool import CertifiedPool
@@ -21,4 +22,5 @@ LEVELS: Mapping[Level, CertifiedLevel] = {
     Level.INDEX: CertifiedIndex(),
     Level.POOL: CertifiedPool(),
     Level.MANAGER: CertifiedManager(),
+    Level.ENGINE: CertifiedEngine(),
 }

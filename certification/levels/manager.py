@@ -125,6 +125,8 @@ class CertifiedManager(CertifiedLevel):
 
     def kinds(self, about: Description) -> list[RunKind]:
         """One kind for each layout that is run."""
+        if about.level is not self.level:
+            return []
         return [layout.kind for layout in about.layouts if not layout.why_not]
 
     def campaign(self, target: Target, chunk: Chunk) -> NumberedRuns:
@@ -166,12 +168,14 @@ class CertifiedManager(CertifiedLevel):
         if layout is None or layout.can is None:
             return []
         if isinstance(kind.production, ManagerSizes):
-            return required_script_facts(layout.profile, layout.can, kind.production)
-        return required_manager_facts(layout.profile, layout.can)
+            return required_script_facts(layout.manager_profile, layout.can, kind.production)
+        return required_manager_facts(layout.manager_profile, layout.can)
 
     def planted(self, about: Description, kinds: Sequence[RunKind]) -> Iterable[PlantedRuns]:
         """Each bug once, in the first layout under whose profile it is one."""
         in_layouts: dict[str, PlantedRuns] = {}
+        if about.level is not self.level:
+            return ()
         for layout in about.layouts:
             if layout.kind in kinds and layout.can is not None:
                 specimens = list(_specimens_in(layout, layout.can))
@@ -252,7 +256,7 @@ def _rows(about: Description) -> Iterator[str]:
 
 
 def _promises_less(layout: LayoutDescription) -> Iterator[str]:
-    profile = layout.profile
+    profile = layout.manager_profile
     if layout.why_not:
         return
     if profile.admission == "sound":
@@ -268,19 +272,19 @@ def _promises_less(layout: LayoutDescription) -> Iterator[str]:
 
 def _specimens_in(layout: LayoutDescription, can: Capabilities) -> Iterator[PlantedRuns]:
     """Specimens that are bugs under the profile of a layout, seen no better than the target."""
-    hidden = frozenset(MANAGER_OBSERVERS) - can.observers
-    for specimen in visible(manager_canaries(layout.profile, can), hidden):
-        make = Veiled.maker(specimen.make_under(layout.profile), hidden)
-        runs = ManagerCampaign(specimen.id, make, layout.profile, specimen.block_size)
+    hidden, profile = frozenset(MANAGER_OBSERVERS) - can.observers, layout.manager_profile
+    for specimen in visible(manager_canaries(profile, can), hidden):
+        make = Veiled.maker(specimen.make_under(profile), hidden)
+        runs = ManagerCampaign(specimen.id, make, profile, specimen.block_size)
         yield PlantedRuns.of(specimen, runs)
 
 
 def _broken_in(layout: LayoutDescription, can: Capabilities) -> Iterator[PlantedRuns]:
     """The specification under the profile of a layout, broken."""
-    hidden = frozenset(MANAGER_OBSERVERS) - can.observers
+    hidden, profile = frozenset(MANAGER_OBSERVERS) - can.observers, layout.manager_profile
     for what, cls in BROKEN_MANAGERS.items():
-        build = partial(_build, cls, layout.profile)
-        runs = ManagerCampaign(what, Veiled.maker(build, hidden), layout.profile, _BLOCK_SIZE)
+        build = partial(_build, cls, profile)
+        runs = ManagerCampaign(what, Veiled.maker(build, hidden), profile, _BLOCK_SIZE)
         yield PlantedRuns(f"the specification with {what}", runs)
 
 

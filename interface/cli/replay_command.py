@@ -68,7 +68,7 @@ def replay_command(
         violation=outcome.violation,
         fingerprint=recorded.fingerprint if same else None,
     )
-    if shown.level.has_sequences:
+    if shown.level.has_layouts:
         watched = watch_isolated(
             shown, target, Limits(call_timeout_s=call_timeout), in_process=in_process
         )

@@ -41,6 +41,7 @@ def served_managers() -> tuple[ServedManager, ...]:
         for layout_name in layouts:
             layout = target.layout(layout_name)
             assert layout.make is not None
+            assert isinstance(layout.profile, ManagerProfile)
             make = partial(_of_layout, layout.make)
             found.append(_served(f"{name} {layout_name}", layout.profile, make, layout.block_size))
     for name, rows in _OF_ANY_BLOCK_SIZE.items():

@@ -1,0 +1,182 @@
+"""Engines: whole schedulers, set-up by set-up, over a worker that is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from poolproof.certification.broken_engines import BROKEN_ENGINES, NEEDS
+from poolproof.certification.description import Description, LayoutDescription
+from poolproof.certification.levels.certified_level import (
+    CertifiedLevel,
+    Lesson,
+    MakeMachine,
+    NumberedRuns,
+    PlantedRuns,
+    Veiled,
+    Wanted,
+)
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.run_kinds import Chunk, RunKind
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.engine_target import ENGINE_METHODS, ENGINE_OBSERVERS
+from poolproof.contract.level import Level
+from poolproof.contract.target import Capabilities
+from poolproof.contract.trace import Trace
+from poolproof.exploration.shortest import ShortestResult
+from poolproof.harness.engine_driver import EngineCampaign
+from poolproof.harness.engine_facts import required_engine_facts
+from poolproof.reference.native_engine import NativePlainEngine
+from poolproof.stateful_tests.engine_machine import EngineMachine
+from poolproof.targets.target import Make, Target
+
+__all__ = ["CertifiedEngine"]
+
+_UNSEEN = {
+    "num_free": "the target shows no num_free(): blocks that are lost (LEAK) show only once too few "
+    "are left for a request (LIVE)",
+    "unfinished": "the target shows no unfinished(): requests that it never lets go of are not seen",
+}
+_ALWAYS = (
+    "the worker: it is simulated, and does what a plan says; docs/engines.md lists what that assumes",
+    "time: requests have no deadlines, and nothing depends on a clock",
+)
+
+
+class CertifiedEngine(CertifiedLevel):
+    """An engine; each of its set-ups has runs of its own."""
+
+    level = Level.ENGINE
+    search_grammar = "with the requests of the trace"
+    lessons = (
+        Lesson(
+            "submit(request_id, tokens, *, max_new_tokens, priority=0, extra_keys=None)",
+            "a request waits for its turn",
+            ("LIVE",),
+        ),
+        Lesson(
+            "plan()",
+            'the next step: {"compute": [{"request", "first", "count", "blocks"}, ...]}, nothing to '
+            "compute where nobody waits",
+            ("PLAN", "DATA", "LIVE"),
+        ),
+        Lesson(
+            "answer(tokens, drafts)",
+            "what the oldest step has sampled; answer [(request_id, tokens, ended), ...], up to the "
+            "stop token 0 and the limit of each request",
+            ("OUT", "LIVE"),
+        ),
+        Lesson("cancel(request_id)", "the request ends, in whatever state it is", ("OUT", "LEAK")),
+        Lesson("num_free()", "how many blocks nobody holds", ("LEAK",)),
+        Lesson("unfinished()", "the requests that the engine has not done with", ("LEAK",)),
+        Lesson("reset()", "the prefix cache is emptied, if that can be", ("DATA",)),
+        Lesson("arrived(transfer_id, ok)", "a transfer that was in flight is over", ("DATA", "LIVE")),
+    )
+
+    def kinds(self, about: Description) -> list[RunKind]:
+        """One kind for each set-up that is run."""
+        if about.level is not self.level:
+            return []
+        return [layout.kind for layout in about.layouts if not layout.why_not]
+
+    def campaign(self, target: Target, chunk: Chunk) -> NumberedRuns:
+        """Runs of one set-up."""
+        layout = target.layout(chunk.kind.name_of_layout)
+        assert layout.make is not None
+        profile = chunk.profile or layout.profile
+        assert isinstance(profile, EngineProfile)
+        options: dict[str, Any] = {"layout": layout.name}
+        return EngineCampaign(
+            target.name, layout.make, profile, layout.block_size, chunk.seed, options
+        )
+
+    def machine(self, kind: RunKind) -> MakeMachine:
+        """The engines'."""
+        del kind
+        return EngineMachine
+
+    def make(self, target: Target, trace: Trace) -> Make:
+        """Those of the trace's set-up."""
+        return target.layout(str(trace.options["layout"])).make_with(
+            int(trace.options["block_size"])
+        )
+
+    def required_facts(self, about: Description, kind: RunKind) -> list[str]:
+        """Those of the grammar that the set-up can show."""
+        layout = about.layout_of_kind(kind)
+        if layout is None or layout.can is None:
+            return []
+        assert isinstance(layout.profile, EngineProfile)
+        return required_engine_facts(layout.profile, layout.can)
+
+    def planted(self, about: Description, kinds: Sequence[RunKind]) -> Iterable[PlantedRuns]:
+        """The plainest engine, broken, under the profile of the first set-up."""
+        for layout in about.layouts if about.level is self.level else ():
+            if layout.kind in kinds and layout.can is not None:
+                yield from _broken_in(layout, layout.can)
+                return
+
+    def why_not_searched(self, trace: Trace) -> str | None:
+        """States of an engine cannot be compared, so no breadth-first search merges any."""
+        del trace
+        return "no breadth-first search at the engine level"
+
+    def shortest(self, trace: Trace, make: Make, wanted: Wanted) -> ShortestResult:
+        """Never asked: see `why_not_searched`."""
+        raise NotImplementedError
+
+    def open_points(self, about: Description, options: CertifyOptions) -> Sequence[str]:
+        """What no engine is asked, and what this one does not show."""
+        del options
+        can = about.can_at(self.level)
+        lacking = [method for verb, method in ENGINE_METHODS.items() if verb not in can.verbs]
+        return (
+            *_ALWAYS,
+            *(sentence for name, sentence in _UNSEEN.items() if not can.sees(name)),
+            *([f"methods that the target lacks: {', '.join(lacking)}"] if lacking else []),
+        )
+
+    def left_out(self, about: Description, options: CertifyOptions) -> list[tuple[str, str]]:
+        """Set-ups that are not run, or were not asked for."""
+        left_out = []
+        for layout in about.layouts:
+            if layout.why_not:
+                left_out.append((f"set-up {layout.name}", layout.why_not))
+            elif options.layouts and layout.name not in options.layouts:
+                left_out.append((f"set-up {layout.name}", "not asked for (--layout)"))
+        return left_out
+
+    def why_no_attention(self, about: Description) -> str | None:
+        """The manager below an engine serves attention."""
+        del about
+        return "an engine's steps are simulated; certify its manager with --attention"
+
+    def method_of(self, verb: str) -> str:
+        """The method behind a verb."""
+        return ENGINE_METHODS.get(verb, verb)
+
+
+def _broken_in(layout: LayoutDescription, can: Capabilities) -> Iterable[PlantedRuns]:
+    profile = layout.profile
+    assert isinstance(profile, EngineProfile)
+    hidden = frozenset(o for o in ENGINE_OBSERVERS if not can.sees(o))
+    hidden |= {ENGINE_METHODS[verb] for verb in ("cancel",) if verb not in can.verbs}
+    for words, broken in BROKEN_ENGINES.items():
+        if NEEDS.get(words, "submit") not in can.verbs:
+            continue
+        make = partial(_build, broken, layout.block_size, profile)
+        runs = EngineCampaign(
+            words, Veiled.maker(make, hidden), profile, layout.block_size, seed=0
+        )
+        yield PlantedRuns(words, runs)
+
+
+def _build(
+    broken: type[NativePlainEngine],
+    block_size: int,
+    profile: EngineProfile,
+    num_blocks: int,
+    enable_caching: bool,
+) -> NativePlainEngine:
+    return broken(num_blocks, block_size, enable_caching=enable_caching, profile=profile)
