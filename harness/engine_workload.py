@@ -96,11 +96,10 @@ class EngineWorkload:
     def drain(self) -> Command | None:
         """What brings the engine to rest: users are patient, every step and transfer ends."""
         model = self._model
-        if model.transfers and not model.in_flight:
+        if model.transfers and (not model.in_flight or self._choices.below(4) == 0):
             return Arrive(0, 0)
-        if len(model.in_flight) < model.profile.steps_in_flight and (
-            model.live or self._idle_plans < 1
-        ):
+        may_plan = len(model.in_flight) < model.profile.steps_in_flight
+        if may_plan and (model.live or (model.is_idle and self._idle_plans < 1)):
             self._idle_plans += model.is_idle
             return PlanStep()
         return self._answer() if model.in_flight else None
