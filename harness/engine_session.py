@@ -19,7 +19,7 @@ from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.engine_target import ENGINE_METHODS, engine_capabilities_of
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.contract.target import Capabilities
-from poolproof.contract.violation import Severity, Violation, ViolationError, raise_for
+from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.engine_facts import EngineFacts
 from poolproof.harness.every_invariant import EveryInvariant
 from poolproof.harness.reading import read_count
@@ -129,8 +129,9 @@ class EngineSession:
         return self._blocks_lost()
 
     def nobody_holds(self) -> bool:
-        """Whether the engine is at rest: all requests ended, nothing in flight, and it was asked
-        for a further step since, in which it could let go of what it still held.
+        """Whether the engine is at rest: all requests ended, and nothing is in flight.
+
+        It was asked for a further step since, in which it could let go of what it still held.
         """
         return self.model.is_idle and self.num_idle_plans > 0
 

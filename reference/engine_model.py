@@ -1,4 +1,4 @@
-"""What an engine must do, told from outside: requests, steps in flight, and what each step computes.
+"""What an engine must do, told from outside: requests, steps, and what each step computes.
 
 The model never schedules. It follows what the engine plans and says of each plan what the worker
 does with it: which positions of which request are computed, of which tokens; who samples; what the
@@ -29,8 +29,8 @@ _DRAFT_SYMBOLS = 3
 class EngineRequest:
     """A request: `tokens` are those of its prompt and those that its user was given since.
 
-    `drafts` are what the next step may try. `num_worker_tokens` counts what the worker has: it knows
-    of no limit and no stop token. `began` says whether any step has computed something of it,
+    `drafts` are what the next step may try. `num_worker_tokens` counts what the worker has: it
+    knows of no limit and no stop token. `began` says whether any step has computed something of it,
     `num_preempted` how often it lost its blocks.
     """
 
@@ -60,8 +60,9 @@ class EngineRequest:
 class PlannedStep:
     """A step that was planned and not answered yet.
 
-    `samples[r]` is how many tokens request r would have, were every draft of the steps before and of
-    this one right, if this step samples for it. `preempted` are requests that lost their blocks
+    `assumed[r]` is how many tokens request r was counted with when the step was planned, drafts in
+    flight included. `samples[r]`, if the step samples for it, is how many it has after it, were
+    every draft right that is still in flight. `preempted` are requests that lost their blocks
     since.
     """
 
@@ -139,7 +140,6 @@ class EngineModel:
         for request_id in plan.preempted:
             request = self.requests[request_id]
             request.num_preempted += 1
-            request.drafts = ()
             for step in self.in_flight:
                 step.preempted.add(request_id)
         step = PlannedStep(plan)
@@ -160,7 +160,11 @@ class EngineModel:
         Nobody has been given anything yet.
         """
         step = self.in_flight.popleft()
-        return step, [self._execute(step, part, answer) for part in step.plan.parts]
+        executed = [self._execute(step, part, answer) for part in step.plan.parts]
+        for e in executed:
+            if e.sampled and e.part.request_id not in step.preempted:
+                self._reject(e.part.request_id, e.part.num_drafts - e.num_accepted)
+        return step, executed
 
     def deliver(self, executed: Executed, tokens: tuple[int, ...], num_drafts: int) -> None:
         """A user was given these tokens; the request gets drafts for its next step, or ends."""
@@ -191,6 +195,12 @@ class EngineModel:
         due = self._due(request, sampled) if was_live else ()
         ends = bool(due) and (due[-1] == STOP_TOKEN or len(due) == request.num_left)
         return Executed(part, first, tuple(tokens), sampled, due, ends, accepted, was_live)
+
+    def _reject(self, request_id: int, num_rejected: int) -> None:
+        """So many drafts that were counted are none: later steps sample as much earlier."""
+        for step in self.in_flight:
+            if request_id in step.samples and request_id not in step.preempted:
+                step.samples[request_id] -= num_rejected
 
     @staticmethod
     def _due(request: EngineRequest, sampled: tuple[int, ...]) -> tuple[int, ...]:

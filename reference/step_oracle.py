@@ -3,8 +3,9 @@
 In a step the copies and loads come first, then all writes land, then every request reads what
 attention needs for the positions computed now, through the table that the worker has; stores come
 last. Each reader of a slot must find the KV of exactly its own prefix there; and no request may
-overwrite in a step what another one writes there in the same step. The oracle does not judge hits, capacity or order, and needs no
-cooperation from the engine's memory: tables, counts and tokens are enough.
+overwrite in a step what another one writes there in the same step. The oracle does not judge hits,
+capacity or order, and needs no cooperation from the engine's memory: tables, counts and tokens are
+enough.
 
 Recurrent states and rings over a window are not watched: workers, not tables, decide which state a
 block holds.

@@ -1,0 +1,507 @@
+"""A small engine: which request computes what in which step, over `KVCacheManager`.
+
+It is everything of a server but the forward pass and the network. Users `submit` requests and
+`cancel` them. `plan` says what the next step computes, and through which blocks; `answer` takes
+what a worker has sampled in the oldest step that is not answered yet, and says what users get.
+Several steps may be in flight: then a step is planned before the tokens of those before it are
+known, and each of their drafts counts as accepted until the answer says otherwise.
+
+Four rules keep it right.
+
+* Requests stand in one order (`EngineRequest.rank`). The first ones are served first, and the last
+  running one gives way: so no request loses its blocks in a step that computes something of it, and
+  the first one always gets on.
+* A key is published when the step that computed its block is answered. Until then a step may be
+  withdrawn, and nobody may find what nobody has written (vllm#43569).
+* What a step in flight yields belongs to the run of a request in which it was planned
+  (`EngineRequest.num_preemptions`): a preempted request is given its tokens, but counts anew, and
+  waits until all of them have come (vllm#48245).
+* A worker carries out steps in order, so blocks are free for the next step as soon as their owner
+  is gone. Transfers keep no order: `poolproof.impl.offloading` pins what they touch.
+
+Not covered: several samples of one prompt, grammars, images, and pipelines of several workers.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+from operator import attrgetter
+from typing import Any
+
+from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
+from poolproof.impl.kv_cache_group import FullAttention, blocks_for
+from poolproof.impl.kv_cache_manager import KVCacheManager
+from poolproof.impl.kv_cache_request import Image, Request
+from poolproof.impl.offloading import Offloader
+from poolproof.impl.sizing import require_int
+
+STOP_TOKEN = 0
+"""A request ends with it."""
+
+POLICIES = ("fcfs", "priority")
+
+
+class EngineRequest(Request):
+    """A request in an engine.
+
+    `number` is its name outside; it ends at `max_tokens` tokens. `rank` says who goes first: the
+    smaller. `num_expected` counts tokens that the steps in flight will sample at most, `num_parts`
+    the steps in flight that compute something of it. `drafts` are to be tried next. `num_offered`
+    blocks were offered to the host.
+    """
+
+    def __init__(
+        self, number: int, tokens: list[int], rank: tuple[int, int], max_tokens: int, **keys: Any
+    ) -> None:
+        super().__init__(str(number), tokens, **keys)
+        self.number = number
+        self.rank = rank
+        self.max_tokens = max_tokens
+        self.drafts: list[int] = []
+        self.num_expected = 0
+        self.num_parts = 0
+        self.num_offered = 0
+        self.is_running = False
+        self.is_loading = False
+        self.has_ended = False
+
+    @property
+    def num_assumed(self) -> int:
+        """How many tokens it has once the steps in flight are answered, all drafts accepted."""
+        return len(self.token_ids) + self.num_expected
+
+    @property
+    def num_settled(self) -> int:
+        """How many of its tokens have been computed by steps that are answered."""
+        return self.num_computed_tokens - self.num_in_flight_tokens
+
+    def start_over(self) -> None:
+        """It has no blocks any more: nothing is computed, and no step in flight counts."""
+        self.num_computed_tokens = self.num_in_flight_tokens = self.num_expected = 0
+        self.num_offered = 0
+        self.drafts = []
+
+
+@dataclass(slots=True)
+class Part:
+    """Positions `first` to `first` + `count` - 1 of a request; the last `num_drafts` are drafts.
+
+    `samples` says whether a token comes of it, `run` which run of the request it belongs to.
+    """
+
+    request: EngineRequest
+    first: int
+    count: int
+    num_drafts: int
+    samples: bool
+    run: int
+
+
+@dataclass(slots=True)
+class Step:
+    """A step that is being planned, or in flight."""
+
+    number: int
+    budget: int
+    parts: list[Part] = field(default_factory=list)
+    preempted: list[int] = field(default_factory=list)
+
+
+class Engine:
+    """An engine over `num_blocks` blocks of `block_size` tokens; block 0 is the null block.
+
+    Args:
+        policy: "fcfs", or "priority": the smallest priority first, then first come first served.
+        max_batch_tokens: the most positions that one step computes; prompts are cut to it.
+        max_running: the most requests that hold blocks.
+        draft_tokens: the most drafts that a request is given for a step.
+        groups: the kinds of attention.
+        host_places: blocks of host memory that full blocks are kept in; only for one group of full
+            attention, and with caching.
+
+    Raises ValueError for arguments out of bounds. Requests are named by numbers, each used once.
+    """
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        *,
+        enable_caching: bool = True,
+        policy: str = "fcfs",
+        max_batch_tokens: int = 64,
+        max_running: int = 8,
+        draft_tokens: int = 0,
+        groups: Sequence[FullAttention] = (FullAttention(),),
+        host_places: int = 0,
+    ) -> None:
+        if policy not in POLICIES:
+            raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
+        self.policy = policy
+        self.max_batch_tokens = require_int("max_batch_tokens", max_batch_tokens, at_least=1)
+        self.max_running = require_int("max_running", max_running, at_least=1)
+        self.draft_tokens = require_int("draft_tokens", draft_tokens, at_least=0)
+        sizes = [group.block_size or block_size for group in groups]
+        self.manager = KVCacheManager(
+            num_blocks,
+            block_size,
+            max_model_len=max(1, num_blocks * max(sizes)),
+            groups=groups,
+            enable_caching=enable_caching,
+        )
+        self.max_request_tokens = _most_tokens(num_blocks - 1, sizes)
+        self.offloader: Offloader | None = None
+        if require_int("host_places", host_places, at_least=0) and enable_caching:
+            if [type(group) for group in groups] != [FullAttention]:
+                raise ValueError("host_places are for one group of full attention")
+            self.offloader = Offloader(self.manager.block_pool, sizes[0], host_places)
+        # Any seed: no other process shares these hashes.
+        self._hasher = BlockHasher(seed=b"engine", block_size=gcd(*sizes))
+        self._requests: dict[int, EngineRequest] = {}
+        self._waiting: list[EngineRequest] = []
+        self._running: list[EngineRequest] = []
+        self._loading: dict[int, EngineRequest] = {}
+        self._steps: deque[Step] = deque()
+        self._num_submitted = self._num_planned = 0
+
+    # What users do.
+
+    def submit(
+        self,
+        request_id: int,
+        tokens: Iterable[int],
+        *,
+        max_new_tokens: int,
+        priority: int = 0,
+        extra_keys: Iterable[tuple[str, Any, int, int | None]] | None = None,
+    ) -> None:
+        """A request comes. Raises ValueError for one that can never be served."""
+        prompt = list(tokens)
+        if request_id in self._requests:
+            raise ValueError(f"submit: request {request_id} is here already")
+        if not prompt or max_new_tokens < 1:
+            raise ValueError("submit: a request has a token at least and wants one at least")
+        most = len(prompt) + max_new_tokens
+        if most > self.max_request_tokens:
+            raise ValueError(
+                f"submit: request {request_id} may come to have {most} tokens; the blocks hold "
+                f"{self.max_request_tokens}"
+            )
+        rank = (priority if self.policy == "priority" else 0, self._num_submitted)
+        self._num_submitted += 1
+        request = EngineRequest(
+            request_id, prompt, rank, most, hasher=self._hasher, **_keys(extra_keys or ())
+        )
+        self._requests[request_id] = request
+        insort(self._waiting, request, key=_RANK)
+
+    def cancel(self, request_id: int) -> None:
+        """The user has gone. One that has ended, or was never there, is fine."""
+        request = self._requests.get(request_id)
+        if request is not None:
+            self._end(request)
+
+    # A step.
+
+    def plan(self) -> dict[str, Any]:
+        """What the next step computes, as a mapping; nothing is computed where nothing fits."""
+        step = Step(self._num_planned, self.max_batch_tokens)
+        self._num_planned += 1
+        self._go_on(step)
+        if not step.preempted:  # What they gave back is for those who go on.
+            self._admit_waiting(step)
+        self._steps.append(step)
+        return {
+            "compute": [self._told(part) for part in step.parts],
+            "preempted": step.preempted,
+            "transfers": self.offloader.begin(self._steps[0].number) if self.offloader else [],
+        }
+
+    def answer(
+        self, tokens: dict[int, list[int]], drafts: dict[int, list[int]]
+    ) -> list[tuple[int, list[int], bool]]:
+        """The oldest step in flight is computed: what was sampled, and what to try next.
+
+        Returns what each user is given, and whether the request has ended with it.
+        """
+        outputs = []
+        for part in self._steps.popleft().parts:
+            request = part.request
+            request.num_parts -= 1
+            if request.has_ended:
+                continue
+            sampled = tokens.get(request.number, [])
+            self._settle(part, sampled)
+            given = self._given(request, sampled)
+            request.append(given)
+            request.drafts = list(drafts.get(request.number, ()))
+            self._keep(request)
+            is_over = self._is_over(request, given)
+            if is_over:
+                self._end(request)
+            if given:
+                outputs.append((request.number, given, is_over))
+        return outputs
+
+    def arrived(self, transfer_id: int, is_done: bool) -> None:
+        """A transfer has ended; where not `is_done`, nothing was moved."""
+        assert self.offloader is not None, "nothing was transferred"
+        self.offloader.arrived(transfer_id, is_done)
+        request = self._loading.pop(transfer_id, None)
+        if request is not None:
+            self._loaded(request, is_done)
+
+    def reset(self) -> bool:
+        """Forget what is cached, here and on the host.
+
+        False, and nothing is forgotten, while a request or a transfer uses blocks.
+        """
+        if not self.manager.reset_prefix_cache():
+            return False
+        if self.offloader is not None:
+            self.offloader.clear()
+        return True
+
+    # Observers.
+
+    def num_free(self) -> int:
+        """How many blocks nobody holds."""
+        return self.manager.block_pool.num_free()
+
+    def unfinished(self) -> list[int]:
+        """The requests that are here."""
+        return list(self._requests)
+
+    # How a step is planned.
+
+    def _go_on(self, step: Step) -> None:
+        """The running requests, the first ones first; the last ones give way to them."""
+        for request in list(self._running):
+            if request.is_loading or not request.is_running:
+                continue
+            count, num_drafts = self._share(step, request, request.num_computed_tokens)
+            if count and self._make_room(step, request, count):
+                self._add(step, request, count, num_drafts)
+
+    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+        """How many positions of a request a step computes, and how many of them are drafts.
+
+        None where it ends with what is in flight. Drafts come last, and leave room for the token
+        that is sampled after them. While a step is in flight that will bring drafts, room is made
+        for as many as there may be.
+        """
+        assumed = request.num_assumed
+        num_drafts = self.draft_tokens if request.num_expected else len(request.drafts)
+        num_drafts = max(0, min(num_drafts, request.max_tokens - assumed - 1))
+        left = assumed - num_computed if assumed < request.max_tokens else 0
+        count = min(left + num_drafts if left else 0, step.budget)
+        return count, max(0, count - left)
+
+    def _make_room(self, step: Step, request: EngineRequest, count: int) -> bool:
+        """Take slots for the next positions, from others if need be; False: it gave way itself."""
+        while not self._take_slots(request, count):
+            victim = self._victim()
+            self._preempt(step, victim)
+            if victim is request:
+                return False
+        return True
+
+    def _take_slots(self, request: EngineRequest, count: int) -> bool:
+        # Keys are published when the step is answered.
+        new = self.manager.allocate_slots(request, count, delay_cache_blocks=True)
+        return new is not None
+
+    def _victim(self) -> EngineRequest:
+        """Who gives way: the last one whose blocks nothing is being loaded into."""
+        return next(request for request in reversed(self._running) if not request.is_loading)
+
+    def _preempt(self, step: Step, request: EngineRequest) -> None:
+        """A request gives its blocks back; it is computed anew when its turn comes."""
+        step.preempted.append(request.number)
+        request.num_preemptions += 1
+        self._give_back(request)
+        self._wait(request)
+
+    def _wait(self, request: EngineRequest) -> None:
+        """Back from the running ones to those that wait."""
+        self._running.remove(request)
+        request.is_running = False
+        request.start_over()
+        insort(self._waiting, request, key=_RANK)
+
+    def _give_back(self, request: EngineRequest) -> None:
+        self.manager.free(request)
+
+    def _add(self, step: Step, request: EngineRequest, count: int, num_drafts: int) -> None:
+        """The step computes the next positions of a request, which has slots for them."""
+        first = request.num_computed_tokens
+        samples = first + count == request.num_assumed + num_drafts
+        step.parts.append(Part(request, first, count, num_drafts, samples, request.num_preemptions))
+        step.budget -= count
+        request.num_parts += 1
+        request.num_computed_tokens += count
+        request.num_in_flight_tokens += count
+        if samples:
+            request.num_expected += num_drafts + 1
+
+    # How requests come in.
+
+    def _admit_waiting(self, step: Step) -> None:
+        """Those that wait, in their order; the first that does not fit ends it."""
+        while self._waiting and step.budget and self._has_seat():
+            if not self._admit(step, self._waiting[0]):
+                break
+
+    def _has_seat(self) -> bool:
+        """Whether one more request may hold blocks; those that are being loaded count."""
+        return len(self._running) < self.max_running
+
+    def _admit(self, step: Step, request: EngineRequest) -> bool:
+        """Take a request in, behind what is cached of it; False where it has to wait."""
+        if request.num_parts:
+            return False  # A token may still come for it.
+        hits, num_cached = self.manager.get_computed_blocks(request)
+        num_on_host = self._num_on_host(request, num_cached)
+        count, num_drafts = 0, 0
+        if not num_on_host:
+            count, num_drafts = self._share(step, request, num_cached)
+        new = self.manager.allocate_slots(
+            request,
+            count,
+            num_cached,
+            hits,
+            num_external_computed_tokens=num_on_host,
+            delay_cache_blocks=True,
+        )
+        if new is None:
+            return False
+        self._waiting.remove(request)
+        request.is_running = True
+        insort(self._running, request, key=_RANK)
+        request.num_computed_tokens = num_cached
+        if num_on_host:
+            self._load(step, request, num_on_host)
+        else:
+            self._add(step, request, count, num_drafts)
+        return True
+
+    def _num_on_host(self, request: EngineRequest, num_cached: int) -> int:
+        """How many tokens the host has behind those that are cached; one is left to compute."""
+        if self.offloader is None:
+            return 0
+        size = self.offloader.block_size
+        keys = request.block_hashes[num_cached // size : (request.num_tokens - 1) // size]
+        return self.offloader.num_found(keys) * size
+
+    def _load(self, step: Step, request: EngineRequest, num_tokens: int) -> None:
+        """Bring blocks from the host, behind those that were cached."""
+        assert self.offloader is not None
+        size = self.offloader.block_size
+        first = request.num_computed_tokens // size
+        end = first + num_tokens // size
+        (table,) = self.manager.get_block_ids(request.request_id)
+        transfer_id = self.offloader.load(
+            table[first:end], request.block_hashes[first:end], step.number
+        )
+        self._loading[transfer_id] = request
+        request.is_loading = True
+        request.num_computed_tokens = end * size
+
+    def _loaded(self, request: EngineRequest, is_done: bool) -> None:
+        """What was being loaded for a request has come, or never will."""
+        request.is_loading = False
+        if request.has_ended:
+            self._give_back(request)
+        elif is_done:
+            self.manager.cache_blocks(request, request.num_computed_tokens)
+        else:
+            self._give_back(request)
+            self._wait(request)
+
+    # What an answer changes.
+
+    def _settle(self, part: Part, sampled: list[int]) -> None:
+        """What was planned is computed, except for the drafts that were rejected."""
+        request = part.request
+        if part.run != request.num_preemptions:
+            return
+        request.num_in_flight_tokens -= part.count
+        if part.samples:
+            request.num_computed_tokens -= part.num_drafts + 1 - len(sampled)
+            request.num_expected -= part.num_drafts + 1
+
+    def _given(self, request: EngineRequest, sampled: list[int]) -> list[int]:
+        """What of the sampled tokens the user gets: up to the stop token, up to the limit."""
+        given = sampled[: request.max_tokens - request.num_tokens]
+        return given[: given.index(STOP_TOKEN) + 1] if STOP_TOKEN in given else given
+
+    def _is_over(self, request: EngineRequest, given: list[int]) -> bool:
+        return STOP_TOKEN in given or request.num_tokens >= request.max_tokens
+
+    def _keep(self, request: EngineRequest) -> None:
+        """Publish and store the blocks that are full and computed by now."""
+        if not request.is_running:
+            return
+        self.manager.cache_blocks(request, request.num_settled)
+        if self.offloader is not None:
+            self._store(request, min(request.num_settled, request.num_tokens))
+
+    def _store(self, request: EngineRequest, num_tokens: int) -> None:
+        """Keep the full blocks of the first tokens on the host."""
+        assert self.offloader is not None
+        first, end = request.num_offered, num_tokens // self.offloader.block_size
+        if first < end:
+            (table,) = self.manager.get_block_ids(request.request_id)
+            self.offloader.store(table[first:end], request.block_hashes[first:end])
+            request.num_offered = end
+
+    def _end(self, request: EngineRequest) -> None:
+        """A request is over, whatever state it is in."""
+        request.has_ended = True
+        del self._requests[request.number]
+        if not request.is_running:
+            self._waiting.remove(request)
+            return
+        self._running.remove(request)
+        if not request.is_loading:  # Else its blocks are written until the load has ended.
+            self._give_back(request)
+
+    def _told(self, part: Part) -> dict[str, Any]:
+        """A part of a step in words of the contract."""
+        return {
+            "request": part.request.number,
+            "first": part.first,
+            "count": part.count,
+            "drafts": part.num_drafts,
+            "blocks": self.manager.get_block_ids(part.request.request_id),
+        }
+
+
+_RANK = attrgetter("rank")
+
+
+def _keys(extra_keys: Iterable[tuple[str, Any, int, int | None]]) -> dict[str, Any]:
+    """What changes the KV besides the tokens, as a request takes it."""
+    keys: dict[str, Any] = {"images": []}
+    for kind, value, first, end in extra_keys:
+        if kind == "lora":
+            keys["lora"] = LoRA(*value)
+        elif kind == "salt":
+            keys["salt"] = Salt(value)
+        elif kind == "image" and end is not None:
+            keys["images"].append(Image(value, first, end - first))
+        else:
+            raise ValueError(f"submit: nobody knows the extra key {kind!r}")
+    return keys
+
+
+def _most_tokens(num_blocks: int, sizes: Sequence[int]) -> int:
+    """The most tokens of a request, of which the last one is never computed."""
+    most = 1
+    while sum(blocks_for(most, size) for size in sizes) <= num_blocks:
+        most += 1
+    return most

@@ -1,0 +1,114 @@
+"""The target `impl-engine`: `poolproof.impl.engine`, in the set-ups in which engines run.
+
+It speaks the contract itself, so nothing stands between: a set-up is a profile and the arguments of
+the constructor that keep to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.manager_profile import FULL, CacheGroup
+from poolproof.impl.engine import Engine
+from poolproof.impl.kv_cache_group import ChunkedLocal, FullAttention, SlidingWindow
+
+__all__ = ["BLOCK_SIZE", "ImplEngineLayout", "engine_maker", "impl_engine_layouts"]
+
+BLOCK_SIZE = 4
+
+Make = Callable[[int, bool], Engine]
+
+
+@dataclass(frozen=True, slots=True)
+class ImplEngineLayout:
+    """A set-up by name; `make(num_blocks, enable_caching)` builds engines in it."""
+
+    name: str
+    profile: EngineProfile
+    make: Make
+    block_size: int = BLOCK_SIZE
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _SetUp:
+    """The rows of a profile that a set-up states, and the places of its host memory."""
+
+    name: str
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    groups: tuple[CacheGroup, ...] = FULL
+    host_places: int = 0
+
+
+_ASYNC = {"steps_in_flight": 2}
+_DRAFTS = {"draft_tokens": 3}
+_SLIDING = CacheGroup("sliding", window=6)
+
+_SET_UPS = (
+    _SetUp("fcfs"),
+    _SetUp("priority", {"policy": "priority"}),
+    _SetUp("chunks", {"max_batch_tokens": 7, "max_running": 3}),
+    _SetUp("async", _ASYNC),
+    _SetUp("async-3", {"steps_in_flight": 3, "policy": "priority"}),
+    _SetUp("drafts", {**_DRAFTS, "max_batch_tokens": 16}),
+    _SetUp("async+drafts", {**_ASYNC, **_DRAFTS, "policy": "priority"}),
+    _SetUp("offloading", {"policy": "priority"}, host_places=8),
+    _SetUp("async+offloading", {**_ASYNC, "max_batch_tokens": 12}, host_places=8),
+    _SetUp("async+drafts+offloading", {**_ASYNC, **_DRAFTS}, host_places=5),
+    _SetUp("sliding", groups=(_SLIDING,)),
+    _SetUp("full+sliding", {"policy": "priority"}, groups=(CacheGroup(), _SLIDING)),
+    _SetUp(
+        "async+drafts+full+sliding",
+        {**_ASYNC, **_DRAFTS},
+        groups=(CacheGroup(), CacheGroup("sliding", window=5)),
+    ),
+    _SetUp(
+        "full-8+chunked-4",
+        {"max_batch_tokens": 10},
+        groups=(CacheGroup(block_size=8), CacheGroup("chunked", block_size=4, window=8)),
+    ),
+)
+
+
+def impl_engine_layouts(cls: type[Engine] = Engine) -> list[ImplEngineLayout]:
+    """Our engine, or a subclass, in each set-up."""
+    return [_layout(cls, set_up) for set_up in _SET_UPS]
+
+
+def engine_maker(
+    cls: type[Engine], profile: EngineProfile, block_size: int, host_places: int = 0
+) -> Make:
+    """Builds engines that keep to a profile."""
+
+    def make(num_blocks: int, enable_caching: bool) -> Engine:
+        return cls(
+            num_blocks,
+            block_size,
+            enable_caching=enable_caching,
+            policy=profile.policy,
+            max_batch_tokens=profile.max_batch_tokens,
+            max_running=profile.max_running,
+            draft_tokens=profile.draft_tokens,
+            groups=[_group(group) for group in profile.groups],
+            host_places=host_places,
+        )
+
+    return make
+
+
+def _layout(cls: type[Engine], set_up: _SetUp) -> ImplEngineLayout:
+    profile = EngineProfile(null_block=0, groups=set_up.groups, **set_up.rows)
+    make = engine_maker(cls, profile, BLOCK_SIZE, set_up.host_places)
+    return ImplEngineLayout(set_up.name, profile, make)
+
+
+def _group(group: CacheGroup) -> FullAttention:
+    size = group.block_size or None
+    if group.kind == "sliding":
+        return SlidingWindow(block_size=size, window=group.window)
+    if group.kind == "chunked":
+        return ChunkedLocal(block_size=size, chunk_size=group.window)
+    return FullAttention(block_size=size)
