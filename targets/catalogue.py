@@ -53,6 +53,7 @@ _OWN = (
     ("impl-manager", "Poolproof's manager in vLLM V1's shape, in several layouts", "manager"),
     ("impl-vllm-v0", "Poolproof's manager in vLLM V0's shape: forks and swapping", "manager"),
     ("impl-nano", "its manager in nano-vLLM's shape", "manager"),
+    ("impl-engine", "Poolproof's small engine over its manager, in several set-ups", "engine"),
 )
 _VLLM = (
     ("vllm", "the BlockPool of the vLLM that is installed here", "pool"),

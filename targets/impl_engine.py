@@ -11,26 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import FULL, CacheGroup
+from poolproof.contract.target import TargetError
 from poolproof.impl.engine import Engine
 from poolproof.impl.kv_cache_group import ChunkedLocal, FullAttention, SlidingWindow
+from poolproof.targets.manager_target import manager_target
+from poolproof.targets.target import EngineLayout, Target, source_of
 
-__all__ = ["BLOCK_SIZE", "ImplEngineLayout", "engine_maker", "impl_engine_layouts"]
+__all__ = ["BLOCK_SIZE", "engine_maker", "impl_engine", "impl_engine_layouts"]
 
 BLOCK_SIZE = 4
 
 Make = Callable[[int, bool], Engine]
-
-
-@dataclass(frozen=True, slots=True)
-class ImplEngineLayout:
-    """A set-up by name; `make(num_blocks, enable_caching)` builds engines in it."""
-
-    name: str
-    profile: EngineProfile
-    make: Make
-    block_size: int = BLOCK_SIZE
-    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +66,26 @@ _SET_UPS = (
 )
 
 
-def impl_engine_layouts(cls: type[Engine] = Engine) -> list[ImplEngineLayout]:
+def impl_engine_layouts(cls: type[Engine] = Engine) -> list[EngineLayout]:
     """Our engine, or a subclass, in each set-up."""
     return [_layout(cls, set_up) for set_up in _SET_UPS]
+
+
+def impl_engine(name: str, overrides: Mapping[str, Any]) -> Target:
+    """Our engine as a target. Raises TargetError for rows in brackets: a set-up states them all."""
+    if overrides:
+        raise TargetError(
+            f"{name}: its set-ups state all rows; choose one with --layout, one of "
+            f"{', '.join(set_up.name for set_up in _SET_UPS)}"
+        )
+    return manager_target(
+        name,
+        "native-engine",
+        impl_engine_layouts(),
+        level=Level.ENGINE,
+        source=source_of(Engine),
+        real_class=Engine,
+    )
 
 
 def engine_maker(
@@ -99,10 +109,10 @@ def engine_maker(
     return make
 
 
-def _layout(cls: type[Engine], set_up: _SetUp) -> ImplEngineLayout:
+def _layout(cls: type[Engine], set_up: _SetUp) -> EngineLayout:
     profile = EngineProfile(null_block=0, groups=set_up.groups, **set_up.rows)
     make = engine_maker(cls, profile, BLOCK_SIZE, set_up.host_places)
-    return ImplEngineLayout(set_up.name, profile, make)
+    return EngineLayout(set_up.name, profile, make, BLOCK_SIZE)
 
 
 def _group(group: CacheGroup) -> FullAttention:

@@ -29,6 +29,7 @@ from poolproof.contract.outside import class_name, said_by, shown
 from poolproof.contract.target import TargetError
 from poolproof.targets.catalogue import SOURCE_ENGINES
 from poolproof.targets.command_target import PREFIX, command_target
+from poolproof.targets.impl_engine import impl_engine
 from poolproof.targets.impl_pool import impl_index, impl_pool, impl_queue
 from poolproof.targets.installed_vllm import (
     installed_vllm,
@@ -221,6 +222,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "impl-manager": impl_kv_cache_manager,
     "impl-vllm-v0": impl_vllm_v0_manager,
     "impl-nano": impl_nano_manager,
+    "impl-engine": impl_engine,
     "vllm": installed_vllm,
     "vllm-queue": installed_vllm_queue,
     "vllm-index": installed_vllm_index,

@@ -108,7 +108,7 @@ class CertifiedEngine(CertifiedLevel):
         if layout is None or layout.can is None:
             return []
         assert isinstance(layout.profile, EngineProfile)
-        return required_engine_facts(layout.profile, layout.can)
+        return required_engine_facts(layout.profile, layout.can, layout.block_size)
 
     def planted(self, about: Description, kinds: Sequence[RunKind]) -> Iterable[PlantedRuns]:
         """The plainest engine, broken, under the profile of the first set-up."""

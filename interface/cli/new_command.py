@@ -1,4 +1,4 @@
-"""`poolproof new FILE`: writes the skeleton of a native pool, manager or index to fill in.
+"""`poolproof new FILE`: writes the skeleton of a native pool, manager, index or engine.
 
 With `--ci` it writes the GitHub Actions workflows of `fuzz/recipes/` into a user's repository. One
 certifies each pull request, the other continues a campaign each night; docs/ci.md explains them.
@@ -25,22 +25,26 @@ __all__ = ["RECIPES", "new_command", "recipe", "write_recipes"]
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--manager", is_flag=True, help="A manager of sequences, not a pool of blocks.")
 @click.option("--index", is_flag=True, help="An index from keys to blocks, not a whole pool.")
+@click.option("--engine", is_flag=True, help="An engine that plans steps, over a manager.")
 @click.option("--ci", is_flag=True, help="Workflows for GitHub Actions; FILE is .github/workflows.")
 @click.option(
     "--target", metavar="TARGET", callback=not_empty, help="The target that the workflows certify."
 )
-def new_command(*, file: Path, manager: bool, index: bool, ci: bool, target: str | None) -> None:
-    """Write the skeleton of a pool, manager or index to FILE, which must not exist yet.
+def new_command(
+    *, file: Path, manager: bool, index: bool, engine: bool, ci: bool, target: str | None
+) -> None:
+    """Write the skeleton of a pool, manager, index or engine to FILE, which must not exist yet.
 
     With --ci: write workflows that certify each pull request and fuzz each night to the folder.
     """
-    skeletons = [kind for kind, asked in (("manager", manager), ("index", index)) if asked]
+    kinds = {"manager": manager, "index": index, "engine": engine}
+    skeletons = [kind for kind, asked in kinds.items() if asked]
     if ci and skeletons:
         raise click.UsageError(
             f"--{skeletons[0]} writes a skeleton and --ci workflows; leave one out"
         )
     if len(skeletons) > 1:
-        raise click.UsageError("--manager and --index are two skeletons; leave one out")
+        raise click.UsageError(f"--{' and --'.join(skeletons)} are skeletons; leave one")
     if target is not None and not ci:
         raise click.UsageError("--target names what the workflows of --ci certify; add --ci")
     if ci:
