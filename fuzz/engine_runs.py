@@ -80,7 +80,9 @@ class EngineRuns(LevelRuns):
         except (Exception, SystemExit) as error:
             unbuilt = crash(constructing("engine", setup.num_blocks), error)
             return TapeRun(0, set(), replace(setup, violation=unbuilt))
-        self.facts_required = frozenset(required_engine_facts(profile, session.can, subject.block_size))
+        self.facts_required = frozenset(
+            required_engine_facts(profile, session.can, subject.block_size)
+        )
         commands: list[Command] = []
         violation = session.first_look() or _drive(
             session, choices, visits, announce, commands=commands, max_steps=max_steps

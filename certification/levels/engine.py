@@ -71,7 +71,9 @@ class CertifiedEngine(CertifiedLevel):
         Lesson("num_free()", "how many blocks nobody holds", ("LEAK",)),
         Lesson("unfinished()", "the requests that the engine has not done with", ("LEAK",)),
         Lesson("reset()", "the prefix cache is emptied, if that can be", ("DATA",)),
-        Lesson("arrived(transfer_id, ok)", "a transfer that was in flight is over", ("DATA", "LIVE")),
+        Lesson(
+            "arrived(transfer_id, ok)", "a transfer that was in flight is over", ("DATA", "LIVE")
+        ),
     )
 
     def kinds(self, about: Description) -> list[RunKind]:
@@ -166,9 +168,7 @@ def _broken_in(layout: LayoutDescription, can: Capabilities) -> Iterable[Planted
         if NEEDS.get(words, "submit") not in can.verbs:
             continue
         make = partial(_build, broken, layout.block_size, profile)
-        runs = EngineCampaign(
-            words, Veiled.maker(make, hidden), profile, layout.block_size, seed=0
-        )
+        runs = EngineCampaign(words, Veiled.maker(make, hidden), profile, layout.block_size, seed=0)
         yield PlantedRuns(words, runs)
 
 
