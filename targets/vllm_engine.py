@@ -1,0 +1,161 @@
+"""Drives vLLM V1's own schedulers, unmodified, as engines whose worker is simulated.
+
+What the workers are told (`SchedulerOutput`) is what counts. A worker has a block table for each
+request: a new or resumed one comes with the whole of it, a known one with the blocks that are added
+at its end, and tables are dropped where the scheduler says so. The adapter keeps these tables
+exactly so, and the plan of a step has them. Nothing of the scheduler is changed or repaired.
+
+Not covered: what `vllm_engine_setups.py` says is not driven.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.engine_plan import EnginePlan, PlannedPart
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.targets.target import Make
+from poolproof.targets.vllm_engine_parts import SchedulerParts
+from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, SETUPS, EngineSetup
+
+__all__ = ["VllmEngine", "VllmEngineLayout", "vllm_engine_layouts"]
+
+Tables = tuple[tuple[int, ...], ...]
+
+
+class VllmEngine:
+    """A scheduler, and the block tables as its workers know them."""
+
+    def __init__(self, parts: SchedulerParts, num_blocks: int, *, enable_caching: bool) -> None:
+        self._parts = parts
+        self._takes_drafts = parts.setup.draft_tokens > 0 and not parts.setup.is_async
+        self.scheduler = parts.make_scheduler(num_blocks, enable_caching=enable_caching)
+        self._tables: dict[str, Tables] = {}
+        self._in_flight: deque[Any] = deque()
+
+    def submit(
+        self,
+        request_id: int,
+        tokens: list[int],
+        *,
+        max_new_tokens: int,
+        priority: int = 0,
+        extra_keys: Any = None,
+    ) -> None:
+        """A request comes."""
+        chain = TokenChain.from_extra_keys(tokens, extra_keys)
+        request = self._parts.make_request(
+            request_id, chain, max_new_tokens=max_new_tokens, priority=priority
+        )
+        self.scheduler.add_request(request)
+
+    def cancel(self, request_id: int) -> None:
+        """Its user has gone."""
+        self.scheduler.finish_requests(str(request_id), self._parts.aborted)
+
+    def reset(self) -> None:
+        """Forget the prefix cache, if nobody uses it."""
+        self.scheduler.reset_prefix_cache()
+
+    def plan(self) -> EnginePlan:
+        """The next step, as its worker carries it out."""
+        output = self.scheduler.schedule()
+        self._in_flight.append(output)
+        preempted = output.preempted_req_ids or ()
+        for request_id in (*output.finished_req_ids, *preempted):
+            self._tables.pop(request_id, None)
+        parts = [self._new(output, new) for new in output.scheduled_new_reqs]
+        parts += self._known(output, output.scheduled_cached_reqs)
+        copies = output.kv_cache_block_copies or ()
+        return EnginePlan(
+            tuple(parts),
+            tuple((copy.src_block_id, copy.dst_block_id) for copy in copies),
+            tuple(map(int, preempted)),
+        )
+
+    def answer(
+        self, tokens: dict[int, list[int]], drafts: dict[int, list[int]]
+    ) -> list[tuple[int, list[int], bool]]:
+        """What the worker has sampled in the oldest step; what users are given."""
+        planned = self._in_flight.popleft()
+        ids = list(planned.num_scheduled_tokens)
+        sampled = [list(tokens.get(int(request_id), ())) for request_id in ids]
+        output = self._parts.runner_output(
+            req_ids=ids,
+            req_id_to_index={request_id: place for place, request_id in enumerate(ids)},
+            sampled_token_ids=sampled,
+        )
+        given = self.scheduler.update_from_output(planned, output)
+        if self._takes_drafts and ids:
+            self.scheduler.update_draft_token_ids(
+                self._parts.draft_token_ids(
+                    ids, [list(drafts.get(int(request_id), ())) for request_id in ids]
+                )
+            )
+        return [
+            (int(one.request_id), one.new_token_ids, one.finish_reason is not None)
+            for outputs in given.values()
+            for one in outputs.outputs
+        ]
+
+    def num_free(self) -> int:
+        """Blocks that nobody holds."""
+        count: int = self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+        return count
+
+    def unfinished(self) -> list[int]:
+        """The requests that the scheduler still has."""
+        return [int(request_id) for request_id in self.scheduler.requests]
+
+    def _new(self, output: Any, new: Any) -> PlannedPart:
+        tables = tuple(map(tuple, new.block_ids))
+        return self._part(output, new.req_id, new.num_computed_tokens, tables)
+
+    def _known(self, output: Any, told: Any) -> list[PlannedPart]:
+        parts = []
+        for request_id, first, added in zip(
+            told.req_ids, told.num_computed_tokens, told.new_block_ids, strict=True
+        ):
+            tables = self._tables.get(request_id)
+            if request_id in told.resumed_req_ids or tables is None:
+                tables = tuple(map(tuple, added or ()))
+            elif added is not None:
+                tables = tuple(
+                    (*table, *more) if more else table for table, more in zip(tables, added)
+                )
+            parts.append(self._part(output, request_id, first, tables))
+        return parts
+
+    def _part(self, output: Any, request_id: str, first: int, tables: Tables) -> PlannedPart:
+        self._tables[request_id] = tables
+        drafts = output.scheduled_spec_decode_tokens.get(request_id, ())
+        count = output.num_scheduled_tokens[request_id]
+        return PlannedPart(int(request_id), first, count, len(drafts), tables)
+
+
+@dataclass(frozen=True)
+class VllmEngineLayout:
+    """One set-up, in the fields that a target's layouts have."""
+
+    name: str
+    profile: EngineProfile
+    make: Make | None
+    block_size: int = BLOCK_SIZE
+    why_not: str = ""
+
+
+def vllm_engine_layouts() -> list[VllmEngineLayout]:
+    """The set-ups of the installed vLLM. Raises TargetError where it is none that is known."""
+    return [_layout(setup) for setup in SETUPS]
+
+
+def _layout(setup: EngineSetup) -> VllmEngineLayout:
+    parts = SchedulerParts(setup)
+
+    def make(num_blocks: int, enable_caching: bool, /) -> VllmEngine:
+        return VllmEngine(parts, num_blocks, enable_caching=enable_caching)
+
+    return VllmEngineLayout(setup.name, setup.profile(), make)

@@ -1,0 +1,204 @@
+"""Builds schedulers of vLLM V1 as a server builds them, without a model, a worker or a GPU.
+
+The configuration is the engine's own, made from a model description of a few numbers in a temporary
+folder. It is built once for each set-up; an instance gets a copy of the parts that say how many
+blocks there are. Which platform runs here decides nothing: what vLLM's CPU platform switches off
+(asynchronous scheduling) is switched on again before a scheduler is built.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_profile import CacheGroup
+from poolproof.contract.target import TargetError
+from poolproof.targets.adapter_fit import Call, require_fit
+from poolproof.targets.installed_vllm import import_of_vllm
+from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, EngineSetup
+
+__all__ = ["SchedulerParts"]
+
+_LONGEST_REQUEST = 4096
+_MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+    "head_dim": 64,
+    "vocab_size": 64,
+    "max_position_embeddings": _LONGEST_REQUEST,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+_CALLS = (
+    Call("add_request", ("request",)),
+    Call("finish_requests", ("ids", "status")),
+    Call("schedule"),
+    Call("update_from_output", ("scheduled", "output")),
+    Call("update_draft_token_ids", ("drafts",)),
+    Call("reset_prefix_cache"),
+)
+_CONSTRUCTOR = Call(
+    "__init__",
+    named=(
+        "vllm_config",
+        "kv_cache_config",
+        "structured_output_manager",
+        "block_size",
+        "hash_block_size",
+    ),
+)
+
+
+class SchedulerParts:
+    """What a set-up needs of vLLM: its scheduler class, configuration, requests and outputs.
+
+    Raises TargetError where vLLM is not installed, or is a release that has other parts.
+    """
+
+    def __init__(self, setup: EngineSetup) -> None:
+        self.setup = setup
+        name = "AsyncScheduler" if setup.is_async else "Scheduler"
+        module = "async_scheduler" if setup.is_async else "scheduler"
+        self.scheduler_class = import_of_vllm(f"vllm.v1.core.sched.{module}", name)
+        require_fit(self.scheduler_class, "vLLM V1's scheduler", (_CONSTRUCTOR, *_CALLS))
+        outputs = _module("vllm.v1.outputs")
+        self.runner_output = _of(outputs, "ModelRunnerOutput")
+        self.draft_token_ids = _of(outputs, "DraftTokenIds")
+        self.aborted = _of(_module("vllm.v1.request"), "RequestStatus").FINISHED_ABORTED
+        self._request = _of(_module("vllm.v1.request"), "Request")
+        self._sampling = _of(_module("vllm.sampling_params"), "SamplingParams")
+        self._lora = _of(_module("vllm.lora.request"), "LoRARequest")
+        self._limits: dict[int, Any] = {}
+        self._adapters: dict[tuple[str, str], Any] = {}
+
+    def make_scheduler(self, num_blocks: int, *, enable_caching: bool) -> Any:
+        """A scheduler of its own. What its constructor raises passes through."""
+        config = copy.copy(self._config)
+        config.cache_config = copy.copy(config.cache_config)
+        config.cache_config.num_gpu_blocks = num_blocks
+        config.cache_config.enable_prefix_caching = enable_caching
+        config.model_config = copy.copy(config.model_config)
+        config.model_config.max_model_len = self._longest_request(num_blocks)
+        blocks = self._interface.KVCacheConfig(
+            num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=self._groups
+        )
+        return self.scheduler_class(
+            vllm_config=config,
+            kv_cache_config=blocks,
+            structured_output_manager=self._structured_output,
+            block_size=BLOCK_SIZE,
+            hash_block_size=BLOCK_SIZE,
+        )
+
+    def make_request(
+        self, request_id: int, chain: TokenChain, *, max_new_tokens: int, priority: int
+    ) -> Any:
+        """A request of the engine's own class; those that come later have larger numbers."""
+        return self._request(
+            request_id=str(request_id),
+            prompt_token_ids=list(chain.tokens),
+            sampling_params=self._limit(max_new_tokens),
+            pooling_params=None,
+            arrival_time=float(request_id),
+            lora_request=None if chain.lora is None else self._adapter(chain.lora),
+            cache_salt=chain.salt,
+            priority=priority,
+            block_hasher=self._hasher,
+        )
+
+    def _limit(self, max_new_tokens: int) -> Any:
+        if max_new_tokens not in self._limits:
+            self._limits[max_new_tokens] = self._sampling(
+                max_tokens=max_new_tokens, stop_token_ids=[0], ignore_eos=True
+            )
+        return self._limits[max_new_tokens]
+
+    def _adapter(self, lora: tuple[str, str]) -> Any:
+        if lora not in self._adapters:
+            name, path = lora
+            number = len(self._adapters) + 1
+            self._adapters[lora] = self._lora(lora_name=name, lora_int_id=number, lora_path=path)
+        return self._adapters[lora]
+
+    def _longest_request(self, num_blocks: int) -> int:
+        """As many tokens as the blocks hold: a server starts with no more."""
+        usable = (num_blocks - 1) // len(self.setup.groups)
+        return min(_LONGEST_REQUEST, max(1, usable * BLOCK_SIZE))
+
+    @cached_property
+    def _config(self) -> Any:
+        arguments = _of(_module("vllm.engine.arg_utils"), "EngineArgs")
+        with tempfile.TemporaryDirectory() as folder:
+            description = Path(folder) / "config.json"
+            description.write_text(json.dumps(_MODEL), encoding="utf-8")
+            config = arguments(
+                model=folder, max_model_len=_LONGEST_REQUEST, **self.setup.engine_arguments()
+            ).create_engine_config()
+        config.scheduler_config.async_scheduling = self.setup.is_async
+        return config
+
+    @cached_property
+    def _structured_output(self) -> Any:
+        return _of(_module("vllm.v1.structured_output"), "StructuredOutputManager")(self._config)
+
+    @cached_property
+    def _interface(self) -> Any:
+        return _module("vllm.v1.kv_cache_interface")
+
+    @cached_property
+    def _hasher(self) -> Any:
+        utilities = _module("vllm.v1.core.kv_cache_utils")
+        sha256 = _of(_module("vllm.utils.hashing"), "sha256")
+        utilities.init_none_hash(sha256)
+        return _of(utilities, "get_request_block_hasher")(BLOCK_SIZE, sha256)
+
+    @cached_property
+    def _groups(self) -> list[Any]:
+        return [
+            self._interface.KVCacheGroupSpec([f"layer.{number}"], self._spec(group))
+            for number, group in enumerate(self.setup.groups)
+        ]
+
+    def _spec(self, group: CacheGroup) -> Any:
+        size = {
+            "block_size": BLOCK_SIZE,
+            "num_kv_heads": 1,
+            "head_size": 64,
+            "dtype": _module("torch").float32,
+        }
+        if group.kind == "sliding":
+            return self._interface.SlidingWindowSpec(**size, sliding_window=group.window)
+        if group.kind == "chunked":
+            return self._interface.ChunkedLocalAttentionSpec(
+                **size, attention_chunk_size=group.window
+            )
+        return self._interface.FullAttentionSpec(**size)
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise TargetError(
+            f"vLLM's scheduler is not driven, because {name} cannot be imported: {error}"
+        ) from error
+
+
+def _of(module: Any, name: str) -> Any:
+    found = getattr(module, name, None)
+    if found is None:
+        raise TargetError(
+            f"vLLM's scheduler is not driven, because {module.__name__} has no {name}"
+        )
+    return found

@@ -1,0 +1,96 @@
+"""The named set-ups in which vLLM's schedulers are driven, and the limits that each keeps.
+
+A set-up says which configuration a server would be started with, and which cache groups its model
+has. Sizes are small, so that preemption, eviction and waiting happen all the time. Nothing of vLLM
+is imported here; `vllm_engine_parts.py` builds what is described.
+
+Not driven: recurrent states, encoder caches and images, structured output, pooling models, several
+ranks, pipeline stages, streaming sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.manager_profile import CacheGroup
+
+__all__ = ["BLOCK_SIZE", "SETUPS", "EngineSetup"]
+
+BLOCK_SIZE = 4
+"""Tokens in a block of every group."""
+
+_BATCH_TOKENS = 16
+_RUNNING = 4
+_DRAFTS = 2
+
+
+@dataclass(frozen=True)
+class EngineSetup:
+    """One set-up: its cache groups, and what a server is started with beyond the defaults.
+
+    `arguments` are those of vLLM's `EngineArgs`. With `is_async` the scheduler is the asynchronous
+    one, one step ahead. `draft_tokens` are speculated for each request and step; `drafter` is the
+    method, of which the scheduler knows only how many slots it takes.
+    """
+
+    name: str
+    groups: tuple[CacheGroup, ...] = (CacheGroup(),)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    policy: str = "fcfs"
+    is_async: bool = False
+    draft_tokens: int = 0
+    drafter: str = "ngram"
+    max_running: int = _RUNNING
+    max_batch_tokens: int = _BATCH_TOKENS
+
+    def profile(self) -> EngineProfile:
+        """What is promised of the steps."""
+        return EngineProfile(
+            null_block=0,
+            policy=self.policy,
+            max_batch_tokens=self.max_batch_tokens,
+            max_running=self.max_running,
+            steps_in_flight=2 if self.is_async else 1,
+            draft_tokens=self.draft_tokens,
+            groups=self.groups,
+        )
+
+    def engine_arguments(self) -> dict[str, Any]:
+        """What vLLM's `EngineArgs` are given, the model and its longest request aside."""
+        arguments = {
+            "skip_tokenizer_init": True,
+            "enforce_eager": True,
+            "dtype": "float32",
+            "block_size": BLOCK_SIZE,
+            "enable_prefix_caching": True,
+            "max_num_seqs": self.max_running,
+            "max_num_batched_tokens": self.max_batch_tokens,
+            "scheduling_policy": self.policy,
+            **self.arguments,
+        }
+        if self.draft_tokens:
+            arguments["speculative_config"] = {
+                "method": self.drafter,
+                "num_speculative_tokens": self.draft_tokens,
+                "prompt_lookup_max": 2,
+            }
+        return arguments
+
+
+_SLIDING = CacheGroup("sliding", 0, 6)
+
+SETUPS = (
+    EngineSetup("fcfs"),
+    EngineSetup("priority", policy="priority"),
+    EngineSetup("fcfs+async", is_async=True),
+    EngineSetup("priority+async", policy="priority", is_async=True),
+    EngineSetup("fcfs+drafts", draft_tokens=_DRAFTS),
+    EngineSetup("async+drafts", draft_tokens=_DRAFTS, is_async=True, drafter="ngram_gpu"),
+    EngineSetup("fcfs+chunks", arguments={"long_prefill_token_threshold": 3}),
+    EngineSetup("sliding", (_SLIDING,)),
+    EngineSetup("full+sliding", (CacheGroup(), _SLIDING)),
+)
+"""Those that have found nothing at first, then those that have more parts."""

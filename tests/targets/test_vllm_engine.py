@@ -1,0 +1,74 @@
+"""vLLM's real schedulers behind the engine shape: what workers are told, and what is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from poolproof.contract.engine_target import engine_capabilities_of
+from poolproof.harness.engine_driver import EngineCampaign
+from poolproof.harness.engine_facts import required_engine_facts
+from poolproof.targets.vllm_engine import vllm_engine_layouts
+
+pytestmark = pytest.mark.vllm
+
+
+@pytest.fixture(scope="module")
+def layouts():
+    return {layout.name: layout for layout in vllm_engine_layouts()}
+
+
+def runs_of(layout, number):
+    campaign = EngineCampaign(layout.name, layout.make, layout.profile, layout.block_size)
+    return [campaign.run(place) for place in range(number)]
+
+
+def test_first_come_first_served_is_not_accused_and_shows_everything(layouts):
+    layout = layouts["fcfs"]
+    results = runs_of(layout, 60)
+    assert [result.trace for result in results if result.trace is not None] == []
+    seen = set().union(*(result.facts for result in results))
+    can = engine_capabilities_of(layout.make(9, True))
+    assert set(required_engine_facts(layout.profile, can)) <= seen
+
+
+def test_the_first_step_of_a_request_has_its_whole_table(layouts):
+    engine = layouts["fcfs"].make(9, True)
+    engine.submit(0, [1, 2, 3, 4, 5], max_new_tokens=4)
+    (part,) = engine.plan().parts
+    assert (part.request_id, part.first, part.count, part.num_drafts) == (0, 0, 5, 0)
+    assert [len(table) for table in part.blocks] == [2]
+
+
+def test_later_steps_have_the_table_with_what_was_added(layouts):
+    engine = layouts["fcfs"].make(9, True)
+    engine.submit(0, [1, 2, 3, 4], max_new_tokens=4)
+    (first,) = engine.plan().parts
+    assert engine.answer({0: [1]}, {}) == [(0, [1], False)]
+    (second,) = engine.plan().parts
+    assert second.blocks[0][:1] == first.blocks[0]
+    assert (second.first, second.count, len(second.blocks[0])) == (4, 1, 2)
+
+
+def test_a_request_ends_with_the_stop_token(layouts):
+    engine = layouts["fcfs"].make(9, True)
+    engine.submit(0, [1, 2, 3], max_new_tokens=4)
+    engine.plan()
+    assert engine.answer({0: [0]}, {}) == [(0, [0], True)]
+    assert (engine.num_free(), engine.unfinished()) == (8, [])
+
+
+def test_a_salt_keeps_prompts_apart(layouts):
+    engine = layouts["fcfs"].make(9, True)
+    for number, salt in enumerate((None, None, "salt")):
+        keys = salt and (("salt", salt, 0, None),)
+        engine.submit(number, [1] * 9, max_new_tokens=1, extra_keys=keys)
+    assert [part.first for part in engine.plan().parts] == [0, 8]
+    engine.answer({0: [1]}, {})
+    assert [part.first for part in engine.plan().parts] == [0]
+
+
+def test_a_smaller_priority_goes_first(layouts):
+    engine = layouts["priority"].make(9, True)
+    engine.submit(0, [1] * 16, max_new_tokens=1, priority=1)
+    engine.submit(1, [2] * 16, max_new_tokens=1, priority=0)
+    assert [part.request_id for part in engine.plan().parts] == [1]
