@@ -29,7 +29,7 @@ __all__ = ["EngineWorkload"]
 
 _SYMBOLS = 2
 _MOST_NEW_TOKENS = 12
-_KEPT_PROMPTS = 6
+_KEPT_REQUESTS = 6
 _TO_BEGIN = 12
 _PRIORITIES = 3
 _SALTS = (None, "salt")
@@ -49,6 +49,8 @@ class _Bias:
     """One sampled token in so many stops its requests; 0: none."""
     drafts: bool
     reset: int = 0
+    mixed: bool = False
+    """Whether short requests come while a long prompt is computed, and together fill the pool."""
 
 
 _BIASES = (
@@ -57,6 +59,8 @@ _BIASES = (
     _Bias(8, 1, 6, 6, 8, 12, drafts=False),
     _Bias(4, 3, 8, 4, 6, 6, drafts=True, reset=1),
     _Bias(1, 0, 16, 2, _MOST_NEW_TOKENS, 0, drafts=True),
+    _Bias(12, 0, 9, 3, 4, 0, drafts=True, mixed=True),
+    _Bias(12, 1, 9, 4, 4, 0, drafts=False, mixed=True),
 )
 
 
@@ -68,7 +72,6 @@ class EngineWorkload:
         self._model = model
         self.verbs = can.verbs
         self._next_id = 0
-        self._prompts: list[TokenChain] = []
         self._idle_plans = 0
         self.bias()
 
@@ -158,28 +161,50 @@ class EngineWorkload:
         return Submit(self._next_id - 1, chain, min(new_tokens, most - len(chain.tokens)), priority)
 
     def _prompt(self, most: int) -> TokenChain:
-        """A prompt of at most so many tokens: the beginning of an earlier one, and some more."""
+        """A prompt of at most so many tokens: the beginning of an earlier request, and some more.
+
+        Users send what they were answered with their next turn, so the beginning may reach into
+        what was sampled.
+        """
         below = self._choices.below
         size = self._model.block_sizes[below(len(self._model.block_sizes))]
         chain = TokenChain((), _ADAPTERS[below(8) == 0], _SALTS[below(8) == 0])
-        if self._prompts and below(4):
-            known = self._prompts[below(len(self._prompts))]
-            kept = len(known.tokens) if below(2) else below(len(known.tokens) + 1)
-            chain = TokenChain(known.tokens[:kept], known.lora, known.salt)
+        if self._next_id and below(4):
+            number = self._next_id - 1 - below(min(self._next_id, _KEPT_REQUESTS))
+            known = self._model.requests.get(number)
+            if known is not None:
+                tokens = tuple(token for token in known.tokens if token != STOP_TOKEN)
+                ends = (len(tokens), known.num_prompt_tokens, below(len(tokens) + 1))
+                kept = ends[below(len(ends))]
+                chain = TokenChain(tokens[:kept], known.chain.lora, known.chain.salt)
         length = self._length(len(chain.tokens), most, size)
         tokens = chain.tokens[:length]
         tokens += tuple(1 + below(_SYMBOLS) for _ in range(length - len(tokens)))
-        chain = TokenChain(tokens, chain.lora, chain.salt)
-        self._prompts = [*self._prompts[-_KEPT_PROMPTS + 1 :], chain]
-        return chain
+        return TokenChain(tokens, chain.lora, chain.salt)
 
     def _length(self, least: int, most: int, size: int) -> int:
-        """Whole blocks, a token less or more, or anything; at least one token."""
+        """Whole blocks, a token less or more, what fills the pool exactly, or anything."""
         below = self._choices.below
-        kind = below(4)
-        if kind == 0:
+        kind = below(6)
+        if self._bias.mixed and kind < 4:
+            waiting = self._model.live.values()
+            if all(request.began for request in waiting) and not below(2 * len(waiting) + 1):
+                length = most - below(2 * size)
+            else:
+                length = (1 + below(2)) * size - below(2)
+        elif kind == 0:
             length = least + below(max(1, most - least + 1))
-        else:
+        elif kind < 4:
             blocks = 1 + below(max(1, most // size))
             length = blocks * size + kind - 2
+        else:
+            # Who is refused or preempted is decided where the last block goes.
+            length = (self._blocks_left(size) - below(2)) * size - below(2)
         return max(1, min(most, length))
+
+    def _blocks_left(self, size: int) -> int:
+        """Blocks that a group would have left, were all live requests in it and nothing shared."""
+        model = self._model
+        usable = model.num_blocks - (model.profile.null_block is not None)
+        taken = sum(-(-len(request.tokens) // size) for request in model.live.values())
+        return usable // len(model.block_sizes) - taken

@@ -60,6 +60,7 @@ _VLLM = (
     ("vllm-queue", "its FreeKVCacheBlockQueue", "queue"),
     ("vllm-index", "its BlockHashToBlockMap", "index"),
     ("vllm-manager", "its KVCacheManager, in several layouts", "manager"),
+    ("vllm-engine", "its schedulers, in several set-ups, over a simulated worker", "engine"),
 )
 
 

@@ -51,6 +51,7 @@ from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.transformers_manager import transformers_manager
 from poolproof.targets.v0_manager import impl_vllm_v0_manager, vllm_v0_manager
+from poolproof.targets.vllm_engine import installed_vllm_engine
 from poolproof.targets.vllm_manager_target import impl_kv_cache_manager, installed_vllm_manager
 from poolproof.targets.vllm_pool_parts import (
     has_index_shape,
@@ -227,6 +228,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "vllm-queue": installed_vllm_queue,
     "vllm-index": installed_vllm_index,
     "vllm-manager": installed_vllm_manager,
+    "vllm-engine": installed_vllm_engine,
     "vllm-v0": vllm_v0_manager,
     "nano-vllm": nano_vllm_manager,
     "sglang": sglang_manager,

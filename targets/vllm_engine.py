@@ -11,17 +11,20 @@ Not covered: what `vllm_engine_setups.py` says is not driven.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart
-from poolproof.contract.engine_profile import EngineProfile
-from poolproof.targets.target import Make
+from poolproof.contract.level import Level
+from poolproof.contract.target import TargetError
+from poolproof.targets.installed_vllm import import_of_vllm, version_of_vllm
+from poolproof.targets.manager_target import manager_target
+from poolproof.targets.target import EngineLayout, Target, source_of
 from poolproof.targets.vllm_engine_parts import SchedulerParts
 from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, SETUPS, EngineSetup
 
-__all__ = ["VllmEngine", "VllmEngineLayout", "vllm_engine_layouts"]
+__all__ = ["VllmEngine", "installed_vllm_engine", "vllm_engine_layouts"]
 
 Tables = tuple[tuple[int, ...], ...]
 
@@ -136,26 +139,34 @@ class VllmEngine:
         return PlannedPart(int(request_id), first, count, len(drafts), tables)
 
 
-@dataclass(frozen=True)
-class VllmEngineLayout:
-    """One set-up, in the fields that a target's layouts have."""
-
-    name: str
-    profile: EngineProfile
-    make: Make | None
-    block_size: int = BLOCK_SIZE
-    why_not: str = ""
-
-
-def vllm_engine_layouts() -> list[VllmEngineLayout]:
+def vllm_engine_layouts() -> list[EngineLayout]:
     """The set-ups of the installed vLLM. Raises TargetError where it is none that is known."""
     return [_layout(setup) for setup in SETUPS]
 
 
-def _layout(setup: EngineSetup) -> VllmEngineLayout:
+def _layout(setup: EngineSetup) -> EngineLayout:
     parts = SchedulerParts(setup)
 
     def make(num_blocks: int, enable_caching: bool, /) -> VllmEngine:
         return VllmEngine(parts, num_blocks, enable_caching=enable_caching)
 
-    return VllmEngineLayout(setup.name, setup.profile(), make)
+    return EngineLayout(setup.name, setup.profile(), make, BLOCK_SIZE)
+
+
+def installed_vllm_engine(name: str, declared: Mapping[str, Any]) -> Target:
+    """The real schedulers. Raises TargetError where vLLM cannot be imported, or for rows."""
+    scheduler = import_of_vllm("vllm.v1.core.sched.scheduler", "Scheduler")
+    if declared:
+        raise TargetError(
+            f"{name}: its set-ups state all rows; choose one with --layout, one of "
+            f"{', '.join(setup.name for setup in SETUPS)}"
+        )
+    return manager_target(
+        name,
+        "native-engine",
+        vllm_engine_layouts(),
+        level=Level.ENGINE,
+        version=version_of_vllm(),
+        source=source_of(scheduler),
+        real_class=scheduler,
+    )
