@@ -81,12 +81,19 @@ class EngineSetup:
 
 
 _SLIDING = CacheGroup("sliding", 0, 6)
+# A long prompt leaves room for others in each step: somebody is admitted behind one that is still
+# computing its prompt, and may preempt it. More than a block, so that most chunks fill one and
+# begin another.
+_LONG = {"long_prefill_token_threshold": 5}
 
 SETUPS = (
     EngineSetup("fcfs"),
-    EngineSetup("priority", policy="priority"),
+    EngineSetup("priority", arguments=_LONG, policy="priority", max_batch_tokens=8),
     EngineSetup("fcfs+async", is_async=True),
-    EngineSetup("priority+async", policy="priority", is_async=True),
+    EngineSetup(
+        "priority+async", arguments=_LONG, policy="priority", is_async=True, max_batch_tokens=8
+    ),
+    EngineSetup("priority+drafts", policy="priority", draft_tokens=_DRAFTS),
     EngineSetup("fcfs+drafts", draft_tokens=_DRAFTS),
     EngineSetup("async+drafts", draft_tokens=_DRAFTS, is_async=True, drafter="ngram_gpu"),
     EngineSetup("fcfs+chunks", arguments={"long_prefill_token_threshold": 3}),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from poolproof.contract.content import TokenChain
+from poolproof.contract.engine_commands import RunStep, Submit
 from poolproof.contract.engine_target import engine_capabilities_of
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.engine_facts import required_engine_facts
+from poolproof.harness.engine_session import EngineSession
 from poolproof.targets.vllm_engine import vllm_engine_layouts
 
 pytestmark = pytest.mark.vllm
@@ -28,7 +31,7 @@ def test_first_come_first_served_is_not_accused_and_shows_everything(layouts):
     assert [result.trace for result in results if result.trace is not None] == []
     seen = set().union(*(result.facts for result in results))
     can = engine_capabilities_of(layout.make(9, True))
-    assert set(required_engine_facts(layout.profile, can)) <= seen
+    assert set(required_engine_facts(layout.profile, can, layout.block_size)) <= seen
 
 
 def test_the_first_step_of_a_request_has_its_whole_table(layouts):
@@ -59,16 +62,59 @@ def test_a_request_ends_with_the_stop_token(layouts):
 
 def test_a_salt_keeps_prompts_apart(layouts):
     engine = layouts["fcfs"].make(9, True)
+    first = []
     for number, salt in enumerate((None, None, "salt")):
         keys = salt and (("salt", salt, 0, None),)
         engine.submit(number, [1] * 9, max_new_tokens=1, extra_keys=keys)
-    assert [part.first for part in engine.plan().parts] == [0, 8]
-    engine.answer({0: [1]}, {})
-    assert [part.first for part in engine.plan().parts] == [0]
+        first += [part.first for part in engine.plan().parts]
+        engine.answer({number: [1]}, {})
+    assert first == [0, 8, 0]
 
 
 def test_a_smaller_priority_goes_first(layouts):
     engine = layouts["priority"].make(9, True)
     engine.submit(0, [1] * 16, max_new_tokens=1, priority=1)
     engine.submit(1, [2] * 16, max_new_tokens=1, priority=0)
-    assert [part.request_id for part in engine.plan().parts] == [1]
+    first, *_ = engine.plan().parts
+    assert first.request_id == 1
+
+
+# vllm#43569: keys are published when slots are allocated, and a preemption in the same pass keeps
+# them. A, long, is preempted by B, which is more urgent, in the pass that scheduled A's
+# third chunk.
+A_LEAK = (
+    Submit(0, TokenChain((1, 2) * 11 + (1,)), max_new_tokens=1, priority=2),
+    RunStep(1, 0, 0),
+    Submit(1, TokenChain((2, 2, 2, 2)), max_new_tokens=2, priority=0),
+    *[RunStep(1, 0, 0)] * 4,
+)
+
+
+def test_a_request_that_is_preempted_in_its_own_pass_reads_what_nobody_computed(layouts):
+    layout = layouts["priority"]
+    session = EngineSession(layout.make(8, True), layout.profile, 8, layout.block_size)
+    *before, last = [session.step(command) for command in A_LEAK]
+    assert before == [None] * len(before)
+    assert last is not None
+    assert last.invariant == "DATA"
+
+
+def test_the_same_without_priorities_is_right(layouts):
+    layout = layouts["fcfs+chunks"]
+    session = EngineSession(layout.make(8, True), layout.profile, 8, layout.block_size)
+    assert [session.step(command) for command in A_LEAK] == [None] * len(A_LEAK)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fcfs+async",
+        "fcfs+drafts",
+        "async+drafts",
+        "fcfs+chunks",
+        "sliding",
+        "full+sliding",
+    ],
+)
+def test_nothing_legal_is_accused(layouts, name):
+    assert [result.trace for result in runs_of(layouts[name], 25) if result.trace] == []
