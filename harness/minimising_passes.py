@@ -28,6 +28,7 @@ from poolproof.harness.smaller_engine_traces import (
     lowered_engine_command,
     shorter_requests,
     steps_run_at_once,
+    steps_traded,
 )
 from poolproof.harness.smaller_index_traces import least_num_blocks, simpler_index_traces
 from poolproof.harness.smaller_manager_traces import (
@@ -223,6 +224,12 @@ def _smaller_prompts(best: Best) -> Iterator[TraceVariant]:
         yield TraceVariant(best.setup, candidate)
 
 
+def _steps_traded(best: Best) -> Iterator[TraceVariant]:
+    block_size = int(best.setup.options["block_size"])
+    for candidate in steps_traded(best.relative, block_size):
+        yield TraceVariant(best.setup, candidate)
+
+
 def _shorter_requests(best: Best) -> Iterator[TraceVariant]:
     block_size = int(best.setup.options["block_size"])
     for candidate in shorter_requests(best.relative, block_size):
@@ -414,6 +421,7 @@ _PASSES_OF_ENGINES: tuple[Pass, ...] = (
     Repeated("steps run at once", _of(steps_run_at_once)),
     Repeated("a block less", _a_block_less),
     WithoutWindows("windows", _places),
+    Repeated("steps traded", _steps_traded),
     Repeated("shorter requests", _shorter_requests),
     Lowered(),
     *_PAIRS,

@@ -23,7 +23,13 @@ from poolproof.harness.relative import RelativeCommand
 from poolproof.harness.smaller_manager_traces import changed, prompts_cut, smaller_chains
 from poolproof.harness.smaller_pool_traces import Candidate
 
-__all__ = ["engine_weight", "lowered_engine_command", "shorter_requests", "steps_run_at_once"]
+__all__ = [
+    "engine_weight",
+    "lowered_engine_command",
+    "shorter_requests",
+    "steps_run_at_once",
+    "steps_traded",
+]
 
 _FIRST_TOKEN = STOP_TOKEN + 1
 
@@ -84,6 +90,24 @@ def steps_run_at_once(commands: Candidate) -> Iterator[Candidate]:
                 if between:
                     yield [*before, *between, run, *after]
                 break
+
+
+def steps_traded(commands: Candidate, block_size: int) -> Iterator[Candidate]:
+    """A step less, and a prompt that is longer instead: what the step had sampled stands in it."""
+    steps = [place for place, item in enumerate(commands) if isinstance(item.command, RunStep)]
+    for place, item in enumerate(commands):
+        command = item.command
+        if not isinstance(command, Submit):
+            continue
+        for more in range(1, block_size + 1):
+            tokens = command.chain.tokens + (_FIRST_TOKEN,) * more
+            fewer = max(1, command.max_new_tokens - more)
+            longer = changed(
+                command, chain=changed(command.chain, tokens=tokens), max_new_tokens=fewer
+            )
+            traded = [*commands[:place], RelativeCommand(longer), *commands[place + 1 :]]
+            for step in steps:
+                yield [*traded[:step], *traded[step + 1 :]]
 
 
 def shorter_requests(commands: Candidate, block_size: int) -> Iterator[Candidate]:
