@@ -8,7 +8,8 @@ again after they parted, and accepts any number of drafts. Transfers end in any 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from poolproof.contract.commands import Command, Reset
 from poolproof.contract.content import TokenChain
@@ -168,7 +169,7 @@ class EngineWorkload:
         size = self._model.block_sizes[below(len(self._model.block_sizes))]
         chain = TokenChain((), _ADAPTERS[below(8) == 0], _SALTS[below(8) == 0])
         if self._prompts and below(4):
-            known = self._prompts[below(len(self._prompts))]
+            known = self._said() if below(4) == 0 else self._prompts[below(len(self._prompts))]
             kept = len(known.tokens) if below(2) else below(len(known.tokens) + 1)
             chain = TokenChain(known.tokens[:kept], known.lora, known.salt)
         length = self._length(len(chain.tokens), most, size)
@@ -177,6 +178,13 @@ class EngineWorkload:
         chain = TokenChain(tokens, chain.lora, chain.salt)
         self._prompts = [*self._prompts[-_KEPT_PROMPTS + 1 :], chain]
         return chain
+
+    def _said(self) -> TokenChain:
+        """What one of the last users sent, and was given so far: conversations go on."""
+        last = list(islice(reversed(self._model.requests.values()), _KEPT_PROMPTS))
+        request = last[self._choices.below(len(last))]
+        tokens = tuple(token for token in request.tokens if token != STOP_TOKEN)
+        return replace(request.chain, tokens=tokens)
 
     def _length(self, least: int, most: int, size: int) -> int:
         """Whole blocks, a token less or more, or anything; at least one token."""
