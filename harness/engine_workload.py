@@ -155,8 +155,13 @@ class EngineWorkload:
     def _submit(self) -> Submit:
         below, most = self._choices.below, self._model.most_tokens
         new_tokens = 1 + below(min(self._bias.most_new_tokens, max(1, most // 2)))
-        chain = self._prompt(max(1, most - new_tokens))
-        priority = below(_PRIORITIES) if self._model.profile.policy == "priority" else 0
+        longest, priority = max(1, most - new_tokens), 0
+        if self._model.profile.policy == "priority":
+            priority = below(_PRIORITIES)
+            if priority == 0 and below(2):
+                # Who waits at a screen sends little; batches, which may wait, are long.
+                longest = min(longest, 2 * max(self._model.block_sizes))
+        chain = self._prompt(longest)
         self._next_id += 1
         return Submit(self._next_id - 1, chain, min(new_tokens, most - len(chain.tokens)), priority)
 
