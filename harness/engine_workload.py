@@ -90,7 +90,7 @@ class EngineWorkload:
         if model.transfers:
             weighted.append((4, "arrive"))
         if "reset" in self._verbs:
-            weighted.append((bias.reset, "reset"))
+            weighted.append((bias.reset + model.is_idle, "reset"))
         return self._make(self._pick(weighted))
 
     def drain(self) -> Command | None:
