@@ -47,14 +47,16 @@ class _Bias:
     """One sampled token in so many stops its requests; 0: none."""
     drafts: bool
     reset: int = 0
+    arrive: int = 4
+    """Of each transfer in flight."""
 
 
 _BIASES = (
-    _Bias(6, 0, 12, 4, _MOST_NEW_TOKENS, 0, drafts=True),
+    _Bias(6, 0, 12, 4, _MOST_NEW_TOKENS, 0, drafts=True, arrive=12),
     _Bias(3, 1, 12, 3, 4, 8, drafts=True),
-    _Bias(8, 1, 6, 6, 8, 12, drafts=False),
+    _Bias(8, 1, 6, 6, 8, 12, drafts=False, arrive=1),
     _Bias(4, 3, 8, 4, 6, 6, drafts=True, reset=1),
-    _Bias(1, 0, 16, 2, _MOST_NEW_TOKENS, 0, drafts=True),
+    _Bias(1, 0, 16, 2, _MOST_NEW_TOKENS, 0, drafts=True, arrive=12),
 )
 
 
@@ -88,7 +90,7 @@ class EngineWorkload:
         if model.in_flight:
             weighted.append((bias.step, "answer"))
         if model.transfers:
-            weighted.append((4, "arrive"))
+            weighted.append((bias.arrive * len(model.transfers), "arrive"))
         if "reset" in self._verbs:
             weighted.append((bias.reset + model.is_idle, "reset"))
         return self._make(self._pick(weighted))
