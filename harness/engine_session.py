@@ -35,7 +35,7 @@ from poolproof.invariants.engine_plans import (
 from poolproof.invariants.free_at_end import all_free_at_end
 from poolproof.invariants.kv_reads import step_reads_own_prefix
 from poolproof.invariants.legal_calls import meaningless_answer
-from poolproof.invariants.progress import plans_go_on, users_are_served
+from poolproof.invariants.progress import loads_get_on, plans_go_on, users_are_served
 from poolproof.invariants.wording import sequence_name
 from poolproof.reference.engine_legality import undefined_for_engine
 from poolproof.reference.engine_model import EngineModel, Executed, PlannedStep
@@ -83,7 +83,7 @@ class EngineSession:
         self.num_commands = 0
         self.num_idle_plans = 0
         self._enable_caching = enable_caching
-        self._num_steps = self._num_empty = self._num_unserved = 0
+        self._num_steps = self._num_empty = self._num_unserved = self._num_loads = 0
         self._oracle = StepOracle(num_blocks, profile.groups, self.model.block_sizes)
         self._tables: dict[int, Tables] = {}
         self._num_usable = num_blocks - (profile.null_block is not None)
@@ -156,7 +156,7 @@ class EngineSession:
             raise ViolationError(crash(str(command), error)) from error
 
     def _submit(self, command: Submit) -> None:
-        self._num_unserved = self._num_empty = self.num_idle_plans = 0
+        self._num_unserved = self._num_loads = self._num_empty = self.num_idle_plans = 0
         self._call(
             command,
             command.request_id,
@@ -169,13 +169,16 @@ class EngineSession:
         self.model.submit(command)
 
     def _cancel(self, command: Cancel) -> None:
-        self._num_unserved = self._num_empty = 0
+        self._num_unserved = self._num_loads = self._num_empty = 0
         self.facts.on_cancel(self.model, command.request_id)
         self._call(command, command.request_id)
         self.model.end(self.model.requests[command.request_id])
 
     def _reset(self, command: Reset) -> None:
-        self._call(command)
+        """An engine that says yes keeps nothing: the weights may be others from now on."""
+        if self._call(command) is True:
+            self._oracle.void()
+            self.facts.add("what was cached was reset")
 
     def _plan(self, command: PlanStep) -> None:
         answer = self._call(command)
@@ -212,6 +215,7 @@ class EngineSession:
         self.invariants.report(plans_go_on(self._num_empty, waiting))
         num_tokens = sum(len(request.tokens) for request in model.live.values())
         self.invariants.report(users_are_served(self._num_unserved, waiting, num_tokens))
+        self.invariants.report(loads_get_on(self._num_loads, waiting, num_tokens))
 
     def _answer(self, command: Answer) -> None:
         step, executed = self.model.execute(command)
@@ -281,7 +285,8 @@ class EngineSession:
         }
         self.invariants.report(outputs_are_due(outputs, due))
         given = {request_id: got for request_id, got, _ in outputs}
-        self._num_unserved = 0 if any(given.values()) else self._num_unserved
+        if any(given.values()):
+            self._num_unserved = self._num_loads = 0
         self.facts.on_answer(model, step, executed)
         for e in executed:
             request_id = e.part.request_id
@@ -305,6 +310,7 @@ class EngineSession:
         if not command.is_lost:
             pairs = zip(transfer.blocks, transfer.places)
             if transfer.is_load:
+                self._num_loads += 1
                 self._oracle.load(pairs)
             else:
                 self._oracle.store(pairs)

@@ -49,16 +49,18 @@ class _Bias:
     """One sampled token in so many stops its requests; 0: none."""
     drafts: bool
     reset: int = 0
+    arrive: int = 4
+    """Of each transfer in flight."""
     mixed: bool = False
     """Whether short requests come while a long prompt is computed, and together fill the pool."""
 
 
 _BIASES = (
-    _Bias(6, 0, 12, 4, _MOST_NEW_TOKENS, 0, drafts=True),
+    _Bias(6, 0, 12, 4, _MOST_NEW_TOKENS, 0, drafts=True, arrive=12),
     _Bias(3, 1, 12, 3, 4, 8, drafts=True),
-    _Bias(8, 1, 6, 6, 8, 12, drafts=False),
+    _Bias(8, 1, 6, 6, 8, 12, drafts=False, arrive=1),
     _Bias(4, 3, 8, 4, 6, 6, drafts=True, reset=1),
-    _Bias(1, 0, 16, 2, _MOST_NEW_TOKENS, 0, drafts=True),
+    _Bias(1, 0, 16, 2, _MOST_NEW_TOKENS, 0, drafts=True, arrive=12),
     _Bias(12, 0, 9, 3, 4, 0, drafts=True, mixed=True),
     _Bias(12, 1, 9, 4, 4, 0, drafts=False, mixed=True),
 )
@@ -120,9 +122,9 @@ class EngineWorkload:
         if model.live and "cancel" in verbs:
             weights["cancel"] = bias.cancel
         if model.transfers:
-            weights["arrive"] = 4
+            weights["arrive"] = bias.arrive * len(model.transfers)
         if "reset" in verbs:
-            weights["reset"] = bias.reset
+            weights["reset"] = bias.reset + model.is_idle
         return weights
 
     def _make(self, name: str) -> Command:

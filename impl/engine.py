@@ -26,15 +26,23 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
-from poolproof.impl.kv_cache_group import FullAttention, blocks_for
-from poolproof.impl.kv_cache_manager import KVCacheManager
+from poolproof.impl.kv_cache_group import (
+    ChunkedLocal,
+    FullAttention,
+    SlidingWindow,
+    blocks_for,
+)
+from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from poolproof.impl.kv_cache_request import Image, Request
 from poolproof.impl.offloading import Offloader
 from poolproof.impl.sizing import require_int
@@ -168,6 +176,29 @@ class Engine:
         self._steps: deque[Step] = deque()
         self._num_submitted = self._num_planned = 0
 
+    @classmethod
+    def under(
+        cls,
+        rows: Mapping[str, Any],
+        num_blocks: int,
+        block_size: int,
+        *,
+        enable_caching: bool = True,
+        host_places: int = 0,
+    ) -> Self:
+        """An engine that keeps to a profile, given as plain values."""
+        return cls(
+            num_blocks,
+            block_size,
+            enable_caching=enable_caching,
+            policy=rows["policy"],
+            max_batch_tokens=rows["max_batch_tokens"],
+            max_running=rows["max_running"],
+            draft_tokens=rows["draft_tokens"],
+            groups=[_group(**group) for group in rows["groups"]],
+            host_places=host_places,
+        )
+
     # What users do.
 
     def submit(
@@ -232,7 +263,7 @@ class Engine:
         for part in self._steps.popleft().parts:
             request = part.request
             request.num_parts -= 1
-            if request.has_ended:
+            if not self._is_awaited(request):
                 continue
             sampled = tokens.get(request.number, [])
             self._settle(part, sampled)
@@ -310,9 +341,23 @@ class Engine:
                 return False
         return True
 
-    def _take_slots(self, request: EngineRequest, count: int) -> bool:
-        # Keys are published when the step is answered.
-        new = self.manager.allocate_slots(request, count, delay_cache_blocks=True)
+    def _take_slots(
+        self,
+        request: EngineRequest,
+        count: int,
+        num_cached: int = 0,
+        hits: KVCacheBlocks | None = None,
+        num_on_host: int = 0,
+    ) -> bool:
+        """Whether there are slots for what follows; keys come when the step is answered."""
+        new = self.manager.allocate_slots(
+            request,
+            count,
+            num_cached,
+            hits,
+            num_external_computed_tokens=num_on_host,
+            delay_cache_blocks=True,
+        )
         return new is not None
 
     def _victim(self) -> EngineRequest:
@@ -362,32 +407,31 @@ class Engine:
 
     def _admit(self, step: Step, request: EngineRequest) -> bool:
         """Take a request in, behind what is cached of it; False where it has to wait."""
-        if request.num_parts:
-            return False  # A token may still come for it.
+        if not self._may_enter(request):
+            return False
         hits, num_cached = self.manager.get_computed_blocks(request)
         num_on_host = self._num_on_host(request, num_cached)
         count, num_drafts = 0, 0
         if not num_on_host:
             count, num_drafts = self._share(step, request, num_cached)
-        new = self.manager.allocate_slots(
-            request,
-            count,
-            num_cached,
-            hits,
-            num_external_computed_tokens=num_on_host,
-            delay_cache_blocks=True,
-        )
-        if new is None:
+        if not self._take_slots(request, count, num_cached, hits, num_on_host):
             return False
         self._waiting.remove(request)
-        request.is_running = True
-        insort(self._running, request, key=_RANK)
+        self._enter(request)
         request.num_computed_tokens = num_cached
         if num_on_host:
             self._load(step, request, num_on_host)
         else:
             self._add(step, request, count, num_drafts)
         return True
+
+    def _may_enter(self, request: EngineRequest) -> bool:
+        """Not while a token may still come for it, from before it was preempted."""
+        return not request.num_parts
+
+    def _enter(self, request: EngineRequest) -> None:
+        request.is_running = True
+        insort(self._running, request, key=_RANK)
 
     def _num_on_host(self, request: EngineRequest, num_cached: int) -> int:
         """How many tokens the host has behind those that are cached; one is left to compute."""
@@ -403,7 +447,7 @@ class Engine:
         size = self.offloader.block_size
         first = request.num_computed_tokens // size
         end = first + num_tokens // size
-        (table,) = self.manager.get_block_ids(request.request_id)
+        table = self._table(request)
         transfer_id = self.offloader.load(
             table[first:end], request.block_hashes[first:end], step.number
         )
@@ -423,6 +467,10 @@ class Engine:
             self._wait(request)
 
     # What an answer changes.
+
+    def _is_awaited(self, request: EngineRequest) -> bool:
+        """Whether somebody waits for what a step yields."""
+        return not request.has_ended
 
     def _settle(self, part: Part, sampled: list[int]) -> None:
         """What was planned is computed, except for the drafts that were rejected."""
@@ -455,9 +503,14 @@ class Engine:
         assert self.offloader is not None
         first, end = request.num_offered, num_tokens // self.offloader.block_size
         if first < end:
-            (table,) = self.manager.get_block_ids(request.request_id)
+            table = self._table(request)
             self.offloader.store(table[first:end], request.block_hashes[first:end])
             request.num_offered = end
+
+    def _table(self, request: EngineRequest) -> list[int]:
+        """Its blocks, in the only group."""
+        (table,) = self.manager.get_block_ids(request.request_id)
+        return table
 
     def _end(self, request: EngineRequest) -> None:
         """A request is over, whatever state it is in."""
@@ -482,6 +535,15 @@ class Engine:
 
 
 _RANK = attrgetter("rank")
+
+
+def _group(kind: str, block_size: int, window: int) -> FullAttention:
+    size = block_size or None
+    if kind == "sliding":
+        return SlidingWindow(block_size=size, window=window)
+    if kind == "chunked":
+        return ChunkedLocal(block_size=size, chunk_size=window)
+    return FullAttention(block_size=size)
 
 
 def _keys(extra_keys: Iterable[tuple[str, Any, int, int | None]]) -> dict[str, Any]:

@@ -74,6 +74,11 @@ def part_computes_known_tokens(
             f"the step computes {part.count} positions of request {name} from position "
             f"{part.first} on, {part.num_drafts} of them drafts: that is nothing"
         )
+    if 0 < profile.max_request_tokens < end:
+        return _wrong(
+            f"the step computes position {end - 1} of request {name}; max_request_tokens is "
+            f"{profile.max_request_tokens}"
+        )
     if part.num_drafts > profile.draft_tokens:
         return _wrong(
             f"the step tries {part.num_drafts} drafts of request {name}; draft_tokens is "
@@ -81,8 +86,8 @@ def part_computes_known_tokens(
         )
     if end > num_tokens + part.num_drafts:
         return _wrong(
-            f"the step computes position {end - 1} of request {name}, which has {num_tokens} tokens "
-            f"by then, and {part.num_drafts} drafts"
+            f"the step computes position {end - 1} of request {name}, which has {num_tokens} "
+            f"tokens by then, and {part.num_drafts} drafts"
         )
     if part.num_drafts and end < num_tokens + part.num_drafts:
         return _wrong(

@@ -1,8 +1,8 @@
 """LIVE: every request that fits ends, if its tokens are answered and nobody else comes.
 
 Nothing here depends on a clock: what is counted is steps. An engine is stuck where it plans nothing
-though nothing is in flight, and in a circle where it computes on and on and no user is given a
-token.
+though nothing is in flight, and in a circle where it computes, or loads, on and on and no user is
+given a token.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import sequence_name
 
-__all__ = ["MOST_EMPTY_PLANS", "plans_go_on", "users_are_served"]
+__all__ = ["MOST_EMPTY_PLANS", "loads_get_on", "plans_go_on", "users_are_served"]
 
 MOST_EMPTY_PLANS = 8
 """Engines may free blocks, or take a request in, a few steps after they could."""
@@ -47,6 +47,23 @@ def users_are_served(num_steps: int, waiting: Sequence[int], num_tokens: int) ->
         Severity.STALL,
         f"{_named(waiting)} waiting, and in {num_steps} steps nobody was given a token; their "
         f"{num_tokens} tokens take {most} steps at most",
+    )
+
+
+def loads_get_on(num_loads: int, waiting: Sequence[int], num_tokens: int) -> Violation | None:
+    """A violation of LIVE after so many loads that arrived and served no user, or None.
+
+    `num_tokens` are those of all waiting requests together. Who is preempted after a load loads
+    again; one load for every step in which that may happen is plenty.
+    """
+    most = 2 * num_tokens + 2 * MOST_EMPTY_PLANS
+    if not waiting or num_loads <= most:
+        return None
+    return Violation(
+        "LIVE",
+        Severity.STALL,
+        f"{_named(waiting)} waiting, and {num_loads} loads have arrived since anybody was given a "
+        f"token; their {num_tokens} tokens take {most} at most",
     )
 
 

@@ -141,6 +141,11 @@ class StepOracle:
         for block, place in pairs:
             self._memory.put(block, self._places.get(place))
 
+    def void(self) -> None:
+        """Whatever was computed, here and elsewhere, counts as never written from now on."""
+        self._memory.void()
+        self._places.clear()
+
     def _follow(self, part: ComputedTokens) -> _Request:
         """The table and the tokens of a request as they are told for this step."""
         request = self._requests.get(part.request_id)

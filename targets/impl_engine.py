@@ -15,7 +15,6 @@ from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import FULL, CacheGroup
 from poolproof.contract.target import TargetError
 from poolproof.impl.engine import Engine
-from poolproof.impl.kv_cache_group import ChunkedLocal, FullAttention, SlidingWindow
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.target import EngineLayout, Target, source_of
 
@@ -46,9 +45,9 @@ _SET_UPS = (
     _SetUp("chunks", {"max_batch_tokens": 7, "max_running": 3}),
     _SetUp("async", _ASYNC),
     _SetUp("async-3", {"steps_in_flight": 3, "policy": "priority"}),
-    _SetUp("drafts", {**_DRAFTS, "max_batch_tokens": 16}),
+    _SetUp("drafts", {**_DRAFTS, "max_batch_tokens": 9}),
     _SetUp("async+drafts", {**_ASYNC, **_DRAFTS, "policy": "priority"}),
-    _SetUp("offloading", {"policy": "priority"}, host_places=8),
+    _SetUp("offloading", {"policy": "priority", "max_running": 2}, host_places=8),
     _SetUp("async+offloading", {**_ASYNC, "max_batch_tokens": 12}, host_places=8),
     _SetUp("async+drafts+offloading", {**_ASYNC, **_DRAFTS}, host_places=5),
     _SetUp("sliding", groups=(_SLIDING,)),
@@ -92,18 +91,11 @@ def engine_maker(
     cls: type[Engine], profile: EngineProfile, block_size: int, host_places: int = 0
 ) -> Make:
     """Builds engines that keep to a profile."""
+    rows = profile.to_json()
 
     def make(num_blocks: int, enable_caching: bool) -> Engine:
-        return cls(
-            num_blocks,
-            block_size,
-            enable_caching=enable_caching,
-            policy=profile.policy,
-            max_batch_tokens=profile.max_batch_tokens,
-            max_running=profile.max_running,
-            draft_tokens=profile.draft_tokens,
-            groups=[_group(group) for group in profile.groups],
-            host_places=host_places,
+        return cls.under(
+            rows, num_blocks, block_size, enable_caching=enable_caching, host_places=host_places
         )
 
     return make
@@ -113,12 +105,3 @@ def _layout(cls: type[Engine], set_up: _SetUp) -> EngineLayout:
     profile = EngineProfile(null_block=0, groups=set_up.groups, **set_up.rows)
     make = engine_maker(cls, profile, BLOCK_SIZE, set_up.host_places)
     return EngineLayout(set_up.name, profile, make, BLOCK_SIZE)
-
-
-def _group(group: CacheGroup) -> FullAttention:
-    size = group.block_size or None
-    if group.kind == "sliding":
-        return SlidingWindow(block_size=size, window=group.window)
-    if group.kind == "chunked":
-        return ChunkedLocal(block_size=size, chunk_size=group.window)
-    return FullAttention(block_size=size)

@@ -1,0 +1,222 @@
+"""Correct oddities of the engine level: schedulers that look wrong and are right.
+
+Nobody may accuse them. Each breaks a rule that a checker might be tempted to have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poolproof.bugs.clean_engine import AdmissionOrderEngine, EarlyKeysEngine, OffloadingEngine
+from poolproof.bugs.engine_specimen import (
+    ASYNC,
+    CHUNKS,
+    DRAFTS,
+    FULL,
+    PRIORITY,
+    EngineOddity,
+)
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.impl.engine import Engine, EngineRequest, Step
+from poolproof.impl.kv_cache_manager import KVCacheBlocks
+from poolproof.impl.offloading import Move, Offloader
+
+__all__ = ["ENGINE_ODDITIES"]
+
+ASYNC_DRAFTS = EngineProfile(null_block=0, steps_in_flight=2, draft_tokens=3)
+
+
+class NewestFirst(Engine):
+    """Who came last goes first."""
+
+    def submit(self, request_id: int, *arguments: Any, **named: Any) -> None:
+        super().submit(request_id, *arguments, **named)
+        request = self._requests[request_id]
+        self._waiting.remove(request)
+        request.rank = (0, -request_id)
+        self._waiting.append(request)
+        self._waiting.sort(key=lambda r: r.rank)
+
+
+class SkipsAhead(Engine):
+    """Who fits is taken in before those that came earlier and do not fit."""
+
+    def _admit_waiting(self, step: Step) -> None:
+        for request in list(self._waiting):
+            if step.budget and self._has_seat():
+                self._admit(step, request)
+
+
+class AdmitsEveryThirdStep(Engine):
+    """Steps that compute nothing come between."""
+
+    def _admit_waiting(self, step: Step) -> None:
+        if step.number % 3 == 0:
+            super()._admit_waiting(step)
+
+
+class PromptsFirst(Engine):
+    """While anybody's prompt is computed nobody else gets a token."""
+
+    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+        count, num_drafts = super()._share(step, request, num_computed)
+        is_prompt = request.num_tokens - num_computed > 1
+        busy = any(r.num_tokens - r.num_computed_tokens > 1 for r in self._running)
+        return (count, num_drafts) if is_prompt or not busy else (0, 0)
+
+
+class WholeRequestsOnly(Engine):
+    """Beside others, a request comes in only where all that it may become would fit."""
+
+    def _may_enter(self, request: EngineRequest) -> bool:
+        size = self._hasher.block_size
+        fits = -(-request.max_tokens // size) <= self.num_free()
+        return (fits or not self._running) and super()._may_enter(request)
+
+
+class LastBlockAgain(Engine):
+    """The last block of a hit is computed again, for a head that needs its hidden states."""
+
+    def _admit(self, step: Step, request: EngineRequest) -> bool:
+        found = self.manager.get_computed_blocks
+        size = self._hasher.block_size
+
+        def shorter(asked: Any) -> tuple[KVCacheBlocks, int]:
+            blocks, num_tokens = found(asked)
+            if not num_tokens:
+                return blocks, num_tokens
+            return KVCacheBlocks(tuple(ids[:-1] for ids in blocks.blocks)), num_tokens - size
+
+        self.manager.get_computed_blocks = shorter  # type: ignore[method-assign]  # for one call
+        try:
+            return super()._admit(step, request)
+        finally:
+            del self.manager.get_computed_blocks  # type: ignore[method-assign]  # the class has it
+
+
+class WholeBlockChunks(Engine):
+    """Chunks of prompts end at the borders of blocks, though the budget has room."""
+
+    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+        count, num_drafts = super()._share(step, request, num_computed)
+        size = self._hasher.block_size
+        if num_computed + count < request.num_tokens and count > size:
+            count -= (num_computed + count) % size
+        return count, num_drafts
+
+
+class EverybodyGivesWay(Engine):
+    """Where one has to give way, all that come after it do."""
+
+    def _make_room(self, step: Step, request: EngineRequest, count: int) -> bool:
+        if self._take_slots(request, count):
+            return True
+        for other in [r for r in self._running if r.rank > request.rank and not r.is_loading]:
+            self._preempt(step, other)
+        return super()._make_room(step, request, count)
+
+
+class KeepsSlotsAhead(Engine):
+    """A request has slots for more than it computes."""
+
+    def _take_slots(
+        self,
+        request: EngineRequest,
+        count: int,
+        num_cached: int = 0,
+        hits: KVCacheBlocks | None = None,
+        num_on_host: int = 0,
+    ) -> bool:
+        ahead = count + 2 if count else 0
+        return super()._take_slots(
+            request, ahead, num_cached, hits, num_on_host
+        ) or super()._take_slots(request, count, num_cached, hits, num_on_host)
+
+
+class AlwaysAllDrafts(Engine):
+    """As many drafts are tried as may be, whatever was given: the rest is refused."""
+
+    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+        if request.is_running and request.num_tokens - num_computed == 1:
+            request.drafts = [1] * self.draft_tokens
+        return super()._share(step, request, num_computed)
+
+
+class NeverResets(Engine):
+    """A reset is refused at all times."""
+
+    def reset(self) -> bool:
+        return False
+
+
+class StoresAtTheEnd(Engine):
+    """Blocks go to the host when their request has ended, and not before."""
+
+    def _keep(self, request: EngineRequest) -> None:
+        if request.is_running:
+            self.manager.cache_blocks(request, request.num_settled)
+
+    def _end(self, request: EngineRequest) -> None:
+        if request.is_running and not request.is_loading and self.offloader is not None:
+            self._store(request, min(request.num_settled, request.num_tokens))
+        super()._end(request)
+
+
+class OneBlockFromTheHost(Engine):
+    """Of what the host has, only the first block is loaded; the rest is computed."""
+
+    def _num_on_host(self, request: EngineRequest, num_cached: int) -> int:
+        size = self._hasher.block_size
+        return min(size, super()._num_on_host(request, num_cached))
+
+
+class TransfersWhenIdle(OffloadingEngine):
+    """A load begins when no other step is in flight, long after its request came in."""
+
+    class Tier(Offloader):
+        """One transfer at a time."""
+
+        def _may_begin(self, move: Move, oldest_step: int) -> bool:
+            is_first = move is self._waiting[0]
+            return is_first and not self._under_way and super()._may_begin(move, oldest_step)
+
+    offloader_class = Tier
+
+
+class DropsStaleTokens(Engine):
+    """A token that was in flight when its request was preempted is dropped, and sampled again."""
+
+    def _is_awaited(self, request: EngineRequest) -> bool:
+        return super()._is_awaited(request) and request.is_running
+
+
+_DROPS = EngineProfile(null_block=0, steps_in_flight=2, stale_outputs="may-drop")
+_PLAIN = (FULL, CHUNKS, ASYNC)
+
+ENGINE_ODDITIES = (
+    EngineOddity(
+        "order of admission", "a victim leaves the step", AdmissionOrderEngine, (PRIORITY,)
+    ),
+    EngineOddity(
+        "early keys", "a step writes before it reads", EarlyKeysEngine, (*_PLAIN, PRIORITY)
+    ),
+    EngineOddity("newest first", "nobody promised an order", NewestFirst, _PLAIN),
+    EngineOddity("skips ahead", "all are served in the end", SkipsAhead, (*_PLAIN, DRAFTS)),
+    EngineOddity("every third step", "empty steps are no stall", AdmitsEveryThirdStep, _PLAIN),
+    EngineOddity("prompts first", "prompts come to an end", PromptsFirst, (FULL, CHUNKS)),
+    EngineOddity("whole requests", "room is kept for those inside", WholeRequestsOnly, _PLAIN),
+    EngineOddity("last block again", "a hit may be shorter", LastBlockAgain, _PLAIN),
+    EngineOddity("whole blocks", "a chunk may be shorter", WholeBlockChunks, _PLAIN),
+    EngineOddity(
+        "everybody gives way", "they compute anew", EverybodyGivesWay, (*_PLAIN, PRIORITY)
+    ),
+    EngineOddity("slots ahead", "blocks beyond need harm nobody", KeepsSlotsAhead, _PLAIN),
+    EngineOddity(
+        "all drafts", "who gave none has them refused", AlwaysAllDrafts, (DRAFTS, ASYNC_DRAFTS)
+    ),
+    EngineOddity("never resets", "a reset may be refused", NeverResets, _PLAIN),
+    EngineOddity("stores at the end", "a cache may keep less", StoresAtTheEnd, (FULL, ASYNC), 8),
+    EngineOddity("one block", "a hit may be shorter", OneBlockFromTheHost, (FULL, ASYNC), 8),
+    EngineOddity("one transfer", "transfers may wait", TransfersWhenIdle, (FULL, ASYNC), 8),
+    EngineOddity("drops stale tokens", "its profile says so", DropsStaleTokens, (_DROPS,)),
+)

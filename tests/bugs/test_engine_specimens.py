@@ -1,0 +1,55 @@
+"""Every engine specimen is caught by the plain driver, named rightly; no oddity is accused."""
+
+from __future__ import annotations
+
+import pytest
+
+from poolproof.bugs.engine_catalogue import ENGINE_SPECIMENS
+from poolproof.bugs.engine_oddities import ENGINE_ODDITIES
+from poolproof.bugs.engine_specimen import BLOCK_SIZE, EngineOddity, EngineSpecimen
+from poolproof.contract.trace import Trace
+from poolproof.harness.engine_driver import EngineCampaign
+
+MOST_RUNS = 150
+HARD_TO_REACH = {"S1", "S35", "S43", "S44", "S111"}
+"""Plain runs meet them too seldom: they are what a search by novelty is measured with."""
+
+FOUND = [found for found in ENGINE_SPECIMENS.values() if found.id not in HARD_TO_REACH]
+
+
+def first_failure(found: EngineSpecimen, seed: int, most_runs: int = MOST_RUNS) -> Trace | None:
+    campaign = EngineCampaign(found.id, found.make, found.profile, BLOCK_SIZE, seed=seed)
+    failures = (campaign.run(number).trace for number in range(most_runs))
+    return next((trace for trace in failures if trace is not None), None)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("found", FOUND, ids=lambda found: found.id)
+def test_a_campaign_catches_the_specimen_by_its_invariant(found: EngineSpecimen, seed: int) -> None:
+    trace = first_failure(found, seed)
+    assert trace is not None, f"{found.id} survived"
+    violation = trace.violation
+    assert violation is not None
+    assert violation.invariant in found.invariants, violation.sentence
+    assert violation.severity.rank >= found.severity.rank, violation.sentence
+
+
+@pytest.mark.parametrize("oddity", ENGINE_ODDITIES, ids=lambda oddity: oddity.name)
+def test_no_oddity_is_accused(oddity: EngineOddity) -> None:
+    for profile, make in oddity.makes():
+        campaign = EngineCampaign(oddity.name, make, profile, BLOCK_SIZE)
+        for number in range(20):
+            trace = campaign.run(number).trace
+            assert trace is None, trace
+
+
+def test_there_are_as_many_as_the_level_is_measured_with() -> None:
+    threads = {found.thread for found in ENGINE_SPECIMENS.values()}
+    assert len(threads) >= 30
+    assert len(ENGINE_ODDITIES) >= 10
+
+
+def test_a_specimen_is_built_only_where_it_is_a_bug() -> None:
+    found = ENGINE_SPECIMENS["S10"]
+    with pytest.raises(ValueError, match="S10 .* is no bug under"):
+        found.make_under(ENGINE_SPECIMENS["S9"].profile)
