@@ -22,7 +22,7 @@ from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.engine_facts import EngineFacts
 from poolproof.harness.every_invariant import EveryInvariant
-from poolproof.harness.reading import read_count
+from poolproof.harness.reading import read_count, read_list
 from poolproof.harness.target_call import crash, is_our_own_bug
 from poolproof.invariants.engine_outputs import Due, outputs_are_due
 from poolproof.invariants.engine_plans import (
@@ -322,7 +322,10 @@ class EngineSession:
     def _requests_left(self) -> Violation | None:
         if not self.can.sees("unfinished"):
             return None
-        left = list(self.target.unfinished())
+        try:
+            left = read_list(self.target.unfinished, "a list of requests")
+        except ViolationError as unreadable:
+            return unreadable.violation
         if not left:
             return None
         return Violation(
