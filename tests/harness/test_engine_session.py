@@ -492,6 +492,18 @@ def test_what_is_left_at_the_end_is_named(
     assert violation.command_index == 3
 
 
+def test_what_is_lost_is_named_where_an_engine_rests_and_not_only_at_the_end() -> None:
+    engine = Counting(8)
+    session = session_of(engine)
+    for command in (submit(most=1), STEP):
+        assert session.step(command) is None
+    engine.free = 7
+    assert session.step(PlanStep()) is None
+    violation = session.step(Answer(1, 0, 0))
+    assert violation is not None
+    assert (violation.invariant, violation.command_index) == ("LEAK", 3)
+
+
 def test_blocks_that_are_missing_from_the_beginning_are_named() -> None:
     engine = Counting(8)
     engine.free = 7
