@@ -110,7 +110,8 @@ def _mapping(what: str, value: Any, required: set[str], known: set[str]) -> Mapp
         raise PlanError(f"{what} must be a mapping, not {shown(value)}")
     missing, more = required - set(value), set(value) - required - known
     if missing or more:
-        wrong = f"lacks {', '.join(sorted(missing))}" if missing else f"has {shown(min(more))}"
+        unknown = shown(min(more, key=repr)) if more else ""
+        wrong = f"lacks {', '.join(sorted(missing))}" if missing else f"has {unknown}"
         allowed = ", ".join(sorted(required | known))
         raise PlanError(f"{what} {wrong}; it may have {allowed}")
     return value
@@ -133,7 +134,7 @@ def _part(value: Any) -> PlannedPart:
 def _transfer(value: Any) -> Transfer:
     names = {"id", "kind", "blocks", "places"}
     fields = _mapping("a transfer", value, names, {"waits"})
-    if fields["kind"] not in {"load", "store"}:
+    if fields["kind"] not in ("load", "store"):
         raise PlanError(f"the kind of a transfer is load or store, not {shown(fields['kind'])}")
     try:
         blocks, places = (tuple(map(index, fields[name])) for name in ("blocks", "places"))

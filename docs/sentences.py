@@ -1,22 +1,30 @@
 """The example sentences of docs/invariants.md: bugs that are planted, run and reported anew.
 
 Most bugs are specimens of bugs/. For invariants that another one names first on a pool which shows
-its inside, a bug is planted here in a pool that shows little. DATA has no sentence at pool level.
+its inside, a bug is planted here in a pool that shows little. Those of steps are planted in the
+plainest engine. DATA has no sentence at pool level.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from poolproof.bugs.catalogue import SPECIMENS
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.certification.levels.certified_level import Veiled
 from poolproof.contract.commands import Allocate, Cache, Command, Evict, Free, Touch
+from poolproof.contract.content import TokenChain
+from poolproof.contract.engine_commands import PlanStep, RunStep, Submit
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import POOL_OBSERVERS
 from poolproof.contract.violation import Violation
+from poolproof.harness.engine_session import EngineSession
 from poolproof.harness.pool_session import PoolSession
+from poolproof.invariants.progress import MOST_EMPTY_PLANS
+from poolproof.reference.native_engine import NativePlainEngine
 
 __all__ = ["sentences"]
 
@@ -48,6 +56,50 @@ class Example:
         return Veiled(self.bug(2), frozenset(POOL_OBSERVERS))
 
 
+@dataclass(frozen=True)
+class EngineExample:
+    """A bug and the commands that show it, in an engine of two blocks of 4 tokens."""
+
+    bug: type[NativePlainEngine]
+    commands: tuple[Command, ...]
+
+    def violation(self) -> Violation:
+        """What breaks after the last command."""
+        session = EngineSession(self.bug(2), EngineProfile(), 2, 4)
+        found = [session.step(command) for command in self.commands]
+        violation = found.pop()
+        assert violation is not None, self
+        assert not any(found), self
+        return violation
+
+
+class ForgetsThatItComputed(NativePlainEngine):
+    """Behind the prompt it computes one position more than there are tokens."""
+
+    def plan(self) -> dict[str, Any]:
+        plan = super().plan()
+        for part in plan["compute"]:
+            part["count"] += 1
+        return plan
+
+
+class GivesWhatIsBehindTheEnd(NativePlainEngine):
+    """The last token of a request comes twice."""
+
+    def answer(self, tokens: Any, drafts: Any, /) -> list[tuple[int, list[int], bool]]:
+        return [(n, due * 2 if end else due, end) for n, due, end in super().answer(tokens, drafts)]
+
+
+class NeverAdmits(NativePlainEngine):
+    """Whoever comes waits for ever."""
+
+    def _admit(self) -> None:
+        pass
+
+
+SUBMIT = Submit(0, TokenChain((5, 6, 7)), 1, 0)
+
+
 class HandsOutOneOfTheHeld(CleanPool):
     """Somebody else's block, while all counts look right."""
 
@@ -72,7 +124,7 @@ class LosesTheLast(CleanPool):
         super().free(block_ids[:-1])
 
 
-EXAMPLES = {
+EXAMPLES: dict[str, Example | EngineExample] = {
     "I1": Example("A12", (ALLOCATE, CACHE, FREE, Touch((0,)))),
     "I2": Example(HandsOutOneOfTheHeld, (ALLOCATE, ALLOCATE)),
     "I3": Example("D21", (CACHE,)),
@@ -85,6 +137,9 @@ EXAMPLES = {
     "ATOM": Example("E8", (Allocate(3),)),
     "LEAK": Example(LosesTheLast, (Allocate(2), Free((0, 1))), compared=False),
     "EVT": Example("J1", (Allocate(2), Cache((0, 1), (HASH, HASH)), Evict((0,)))),
+    "PLAN": EngineExample(ForgetsThatItComputed, (SUBMIT, PlanStep())),
+    "OUT": EngineExample(GivesWhatIsBehindTheEnd, (SUBMIT, RunStep(8, 0, 0))),
+    "LIVE": EngineExample(NeverAdmits, (SUBMIT, *[RunStep(8, 0, 0)] * MOST_EMPTY_PLANS)),
     "MISUSE": Example("A25", (FREE,)),
     "CRASH": Example("G7", (Touch((0,)),)),
 }
@@ -96,6 +151,10 @@ def sentences() -> str:
     for name, example in EXAMPLES.items():
         violation = example.violation()
         assert violation.invariant == name, (name, violation)
-        commands = "; ".join(map(str, example.commands))
+        commands = "; ".join(
+            f"{command}, {times} times" if times > 1 else str(command)
+            for command, same in groupby(example.commands)
+            for times in [len(list(same))]
+        )
         rows.append(f"| {name} | `{commands}` | {violation.sentence} |")
     return "\n".join(["| name | commands | sentence |", "|---|---|---|", *rows]) + "\n"

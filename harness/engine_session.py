@@ -22,7 +22,7 @@ from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.engine_facts import EngineFacts
 from poolproof.harness.every_invariant import EveryInvariant
-from poolproof.harness.reading import read_count
+from poolproof.harness.reading import read_count, read_list
 from poolproof.harness.target_call import crash, is_our_own_bug
 from poolproof.invariants.engine_outputs import Due, outputs_are_due
 from poolproof.invariants.engine_plans import (
@@ -114,7 +114,8 @@ class EngineSession:
             if is_our_own_bug(error):
                 raise
             return self._numbered(crash(f"reading the engine after {command}", error))
-        return None
+        found = self._held_at_rest() if self.nobody_holds() else None
+        return found and self._numbered(found)
 
     step_any = step
 
@@ -139,8 +140,12 @@ class EngineSession:
         """At rest every block is free and no request is left."""
         assert self.nobody_holds(), "the engine is not at rest"
         self.facts.add("everything was freed at the end")
-        found = self._blocks_lost() or self._requests_left()
+        found = self._held_at_rest()
         return found and replace(found, command_index=self.num_commands - 1)
+
+    def _held_at_rest(self) -> Violation | None:
+        """What is lost is named wherever an engine rests, before too little is left for others."""
+        return self._blocks_lost() or self._requests_left()
 
     def _numbered(self, violation: Violation) -> Violation:
         abandon = getattr(self.target, "poolproof_abandon", None)
@@ -328,7 +333,10 @@ class EngineSession:
     def _requests_left(self) -> Violation | None:
         if not self.can.sees("unfinished"):
             return None
-        left = list(self.target.unfinished())
+        try:
+            left = read_list(self.target.unfinished, "a list of requests")
+        except ViolationError as unreadable:
+            return unreadable.violation
         if not left:
             return None
         return Violation(

@@ -16,7 +16,14 @@ from poolproof.contract.violation import ViolationError
 from poolproof.harness.target_call import crash
 from poolproof.invariants.legal_calls import meaningless_answer
 
-__all__ = ["read", "read_block_or_none", "read_blocks", "read_count", "read_neighbours"]
+__all__ = [
+    "read",
+    "read_block_or_none",
+    "read_blocks",
+    "read_count",
+    "read_list",
+    "read_neighbours",
+]
 
 
 def read(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -46,12 +53,20 @@ def read_block_or_none(method: Callable[..., Any], *arguments: Any) -> int | Non
 
 
 def read_blocks(method: Callable[[], Any]) -> list[int]:
-    """A list of integers, of which we keep a copy. Raises ViolationError for anything else."""
+    """A list of block ids, of which we keep a copy. Raises ViolationError for anything else."""
+    return read_list(method, "a list of block ids")
+
+
+def read_list(method: Callable[[], Any], wanted: str) -> list[int]:
+    """A list of integers, of which we keep a copy. Raises ViolationError for anything else.
+
+    `wanted` names what should have been answered.
+    """
     answer = read(method)
     try:
-        return [index(block) for block in answer]
+        return [index(number) for number in answer]
     except TypeError as error:
-        raise _no_answer(method, (), answer, "a list of block ids") from error
+        raise _no_answer(method, (), answer, wanted) from error
     except (Exception, SystemExit) as error:
         raise ViolationError(crash(_shown(method, ()), error)) from error
 

@@ -36,8 +36,8 @@ from poolproof.contract.manager_commands import (
 from poolproof.harness.relative import RelativeCommand
 
 __all__ = [
-    "fewer_tokens",
     "changed",
+    "fewer_tokens",
     "lowered_manager_command",
     "prompts_cut",
     "sequences_renamed",

@@ -45,7 +45,7 @@ def test_what_a_room_has_of_a_level_says_which_it_is(level):
 
 
 def test_a_level_is_written_as_its_name():
-    assert [f"{level}" for level in Level] == ["queue", "index", "pool", "manager"]
+    assert [f"{level}" for level in Level] == ["queue", "index", "pool", "manager", "engine"]
     assert Level.INDEX.with_article == "an index"
     assert Level.POOL.with_article == "a pool"
 

@@ -7,12 +7,13 @@ import pytest
 from poolproof.harness.choices import SeededChoices
 from poolproof.harness.engine_session import EngineSession
 from poolproof.harness.engine_workload import EngineWorkload
-from poolproof.targets.impl_engine import ImplEngineLayout, impl_engine_layouts
+from poolproof.targets.impl_engine import impl_engine_layouts
+from poolproof.targets.target import EngineLayout
 
 
 @pytest.mark.parametrize("layout", impl_engine_layouts(), ids=lambda layout: layout.name)
 def test_an_engine_comes_to_rest_however_many_steps_are_in_flight(
-    layout: ImplEngineLayout,
+    layout: EngineLayout,
 ) -> None:
     session = EngineSession(layout.make(12, True), layout.profile, 12, layout.block_size)
     workload = EngineWorkload(SeededChoices(3), session.model, session.can)

@@ -11,7 +11,8 @@ from poolproof.harness.engine_facts import required_engine_facts
 from poolproof.harness.engine_session import engine_capabilities_of
 from poolproof.impl.engine import Engine
 from poolproof.impl.kv_cache_group import FullAttention, SlidingWindow
-from poolproof.targets.impl_engine import ImplEngineLayout, impl_engine_layouts
+from poolproof.targets.impl_engine import impl_engine_layouts
+from poolproof.targets.target import EngineLayout
 
 SIZE = 4
 LAYOUTS = impl_engine_layouts()
@@ -295,7 +296,7 @@ def test_the_longest_request_is_served_in_every_group() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_no_run_finds_anything_and_everything_is_reached(layout: ImplEngineLayout) -> None:
+def test_no_run_finds_anything_and_everything_is_reached(layout: EngineLayout) -> None:
     campaign = EngineCampaign("impl-engine", layout.make, layout.profile, layout.block_size)
     facts: set[str] = set()
     for number in range(60):
@@ -305,6 +306,6 @@ def test_no_run_finds_anything_and_everything_is_reached(layout: ImplEngineLayou
     required = required_engine_facts(
         layout.profile,
         engine_capabilities_of(layout.make(4, True)),
-        chunks=layout.profile.max_batch_tokens < 20,
+        layout.block_size,
     )
     assert set(required) <= facts

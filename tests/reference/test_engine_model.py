@@ -1,12 +1,16 @@
-"""The model of an engine: what steps in flight sample, and what becomes of rejected drafts."""
+"""The model of an engine: what a step computes, who samples, what users are due."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import Answer, Submit
-from poolproof.contract.engine_plan import EnginePlan, PlannedPart
+from poolproof.contract.engine_commands import STOP_TOKEN, Answer, Submit
+from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
-from poolproof.reference.engine_model import EngineModel, Executed
+from poolproof.reference.engine_model import EngineModel, EngineRequest, Executed
 
 
 def model_in_flight() -> EngineModel:
@@ -66,3 +70,245 @@ def test_a_step_in_flight_of_a_preempted_request_tries_its_drafts_all_the_same()
     plan(model, 4, 3, 2)
     model.planned(EnginePlan(preempted=(0,)))
     assert answer(model, 2).num_accepted == 2
+
+
+# One request, step by step.
+
+
+def small_model(**rows: Any) -> EngineModel:
+    """An engine of 16 blocks of 4 tokens whose requests are given no drafts unless stated."""
+    return EngineModel(16, 4, EngineProfile(**rows))
+
+
+def submit(model: EngineModel, *tokens: int, most: int = 12, request_id: int = 0) -> None:
+    model.submit(Submit(request_id, TokenChain(tokens), most, 0))
+
+
+def step(
+    model: EngineModel,
+    first: int,
+    count: int,
+    *,
+    token: int = 5,
+    drafts: int = 0,
+    accepted: int = 0,
+) -> Executed:
+    """Plan a step of request 0, carry it out, and give the user what is due."""
+    plan(model, first, count, drafts)
+    _, (executed,) = model.execute(Answer(token, accepted, 0))
+    model.deliver(executed, executed.due, model.profile.draft_tokens)
+    return executed
+
+
+def test_a_request_has_the_tokens_of_its_prompt_first() -> None:
+    model = small_model()
+    submit(model, 3, 4)
+    request = model.requests[0]
+    assert (request.tokens, request.num_prompt_tokens, request.num_left) == ([3, 4], 2, 12)
+    assert model.num_tokens_assumed(request) == 2
+    assert not request.began
+
+
+def test_part_of_a_prompt_samples_nothing() -> None:
+    model = small_model()
+    submit(model, 1, 2, 3)
+    executed = step(model, 0, 2)
+    assert (executed.tokens, executed.sampled, executed.due) == ((1, 2), (), ())
+    assert model.requests[0].began
+    assert model.requests[0].tokens == [1, 2, 3]
+
+
+def test_the_last_token_of_a_prompt_samples_the_first_new_one() -> None:
+    model = small_model()
+    submit(model, 1, 2, 3)
+    executed = step(model, 0, 3)
+    assert (executed.sampled, executed.due, executed.ends) == ((5,), (5,), False)
+    assert model.requests[0].tokens == [1, 2, 3, 5]
+
+
+def test_what_was_sampled_is_computed_next() -> None:
+    model = small_model()
+    submit(model, 1, 2)
+    step(model, 0, 2, token=5)
+    assert step(model, 2, 1, token=6).tokens == (1, 2, 5)
+
+
+def test_a_request_ends_at_its_limit() -> None:
+    model = small_model()
+    submit(model, 1, most=1)
+    executed = step(model, 0, 1)
+    assert executed.ends
+    assert model.requests[0].has_ended
+    assert not model.live
+    assert model.is_idle
+
+
+def test_a_request_ends_with_the_stop_token_which_its_user_is_given() -> None:
+    model = small_model()
+    submit(model, 1)
+    executed = step(model, 0, 1, token=STOP_TOKEN)
+    assert (executed.due, executed.ends) == ((STOP_TOKEN,), True)
+
+
+def test_an_engine_is_idle_once_every_step_and_transfer_is_over() -> None:
+    model = small_model(steps_in_flight=2)
+    assert model.is_idle
+    transfer = Transfer(1, is_load=False, waits=False, blocks=(1,), places=(0,))
+    model.planned(EnginePlan(transfers=(transfer,)))
+    assert not model.is_idle
+    model.execute(Answer(1, 0, 0))
+    assert list(model.transfers) == [1]
+    assert not model.is_idle
+    model.transfers.clear()
+    assert model.is_idle
+
+
+def test_a_transfer_that_the_step_waits_for_is_never_in_flight() -> None:
+    model = small_model()
+    transfer = Transfer(1, is_load=True, waits=True, blocks=(1,), places=(0,))
+    model.planned(EnginePlan(transfers=(transfer,)))
+    assert not model.transfers
+
+
+# Drafts.
+
+
+def with_drafts(tokens: int = 3, most: int = 12) -> EngineModel:
+    """Request 0 has computed its prompt and has 2 drafts."""
+    model = small_model(draft_tokens=2)
+    submit(model, *range(1, tokens + 1), most=most)
+    step(model, 0, tokens)
+    assert len(model.requests[0].drafts) == 2
+    return model
+
+
+def test_drafts_follow_from_the_last_token() -> None:
+    request = with_drafts().requests[0]
+    assert request.drafts == EngineModel.drafts_after(request, (), 2)
+    assert EngineModel.drafts_after(request, (6,), 2) == (1, 2)
+    assert EngineModel.drafts_after(request, (6,), 0) == ()
+
+
+def test_no_draft_stops_a_request() -> None:
+    request = with_drafts().requests[0]
+    assert all(STOP_TOKEN not in request_drafts(request, last) for last in range(9))
+
+
+def request_drafts(request: EngineRequest, last: int) -> tuple[int, ...]:
+    return EngineModel.drafts_after(request, (last,), 4)
+
+
+@pytest.mark.parametrize("accepted", [0, 1, 2])
+def test_drafts_that_are_right_are_sampled_before_the_token(accepted: int) -> None:
+    model = with_drafts()
+    drafts = model.requests[0].drafts
+    executed = step(model, 3, 3, drafts=2, accepted=accepted)
+    assert executed.num_accepted == accepted
+    assert executed.sampled == (*drafts[:accepted], 5)
+    assert executed.tokens == (1, 2, 3, 5, *drafts)
+
+
+def test_no_more_drafts_are_accepted_than_were_tried() -> None:
+    executed = step(with_drafts(), 3, 2, drafts=1, accepted=9)
+    assert (executed.num_accepted, len(executed.sampled)) == (1, 2)
+
+
+def test_drafts_beyond_the_limit_are_not_given_to_the_user() -> None:
+    model = with_drafts(most=3)
+    executed = step(model, 3, 3, drafts=2, accepted=2)
+    assert len(executed.sampled) == 3
+    assert executed.due == executed.sampled[:2]
+    assert executed.ends
+
+
+def test_a_draft_that_nobody_gave_is_an_unknown_token() -> None:
+    model = small_model(draft_tokens=2)
+    submit(model, 1, 2)
+    executed = step(model, 0, 4, drafts=2, accepted=2)
+    assert executed.tokens[:2] == (1, 2)
+    assert len(set(executed.tokens[2:])) == 2
+    assert max(executed.tokens[2:]) < 0
+    assert executed.sampled == (5,)
+
+
+# Several steps in flight.
+
+
+def test_a_second_step_computes_what_the_first_will_sample() -> None:
+    model = small_model(steps_in_flight=2)
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    assert model.num_tokens_assumed(model.requests[0]) == 3
+    plan(model, 2, 1, 0)
+    assert answer(model, 0).due == (5,)
+    second = answer(model, 0)
+    assert (second.tokens, second.due) == ((1, 2, 5), (5,))
+
+
+def test_a_step_behind_the_last_token_samples_for_nobody() -> None:
+    model = small_model(steps_in_flight=2)
+    submit(model, 1, 2, most=1)
+    plan(model, 0, 2, 0)
+    plan(model, 2, 1, 0)
+    assert answer(model, 0).ends
+    second = answer(model, 0)
+    assert second.sampled
+    assert (second.due, second.ends, second.is_read) == ((), False, False)
+
+
+def test_a_request_that_is_cancelled_in_flight_is_due_nothing() -> None:
+    model = small_model()
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    model.end(model.requests[0])
+    executed = answer(model, 0)
+    assert (executed.sampled, executed.due, executed.is_read) == ((5,), (), False)
+    assert not model.requests[0].drafts
+
+
+# Preemption.
+
+
+def test_a_preempted_request_is_counted_with_what_its_user_has() -> None:
+    model = small_model(steps_in_flight=2)
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    model.planned(EnginePlan(preempted=(0,)))
+    assert model.requests[0].num_preempted == 1
+    assert model.num_tokens_assumed(model.requests[0]) == 2
+
+
+def test_what_a_step_in_flight_samples_for_a_preempted_request_is_due_all_the_same() -> None:
+    model = small_model(steps_in_flight=2)
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    model.planned(EnginePlan(preempted=(0,)))
+    planned, (executed,) = model.execute(Answer(5, 0, 0))
+    assert planned.preempted == {0}
+    assert executed.due == (5,)
+
+
+def test_an_output_that_was_dropped_is_sampled_again() -> None:
+    model = small_model(steps_in_flight=2, stale_outputs="may-drop")
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    model.planned(EnginePlan(preempted=(0,)))
+    _, (executed,) = model.execute(Answer(5, 0, 0))
+    model.deliver(executed, (), 0)
+    model.execute(Answer(5, 0, 0))
+    assert model.requests[0].tokens == [1, 2]
+    again = step(model, 0, 2, token=6)
+    assert (again.tokens, again.due) == ((1, 2), (6,))
+
+
+def test_the_last_output_that_was_dropped_ends_nothing() -> None:
+    model = small_model(steps_in_flight=2, stale_outputs="may-drop")
+    submit(model, 1, 2, most=1)
+    plan(model, 0, 2, 0)
+    model.planned(EnginePlan(preempted=(0,)))
+    _, (executed,) = model.execute(Answer(5, 0, 0))
+    assert executed.ends
+    model.deliver(executed, (), 0)
+    assert 0 in model.live
+    model.execute(Answer(5, 0, 0))
+    assert step(model, 0, 2).ends

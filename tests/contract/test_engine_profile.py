@@ -1,0 +1,98 @@
+"""The rows of an engine's profile, and how many tokens of a request fit under them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.manager_profile import CacheGroup
+from poolproof.contract.profile import ProfileError
+
+
+def test_a_profile_survives_json() -> None:
+    profile = EngineProfile(
+        null_block=0,
+        policy="priority",
+        stale_outputs="may-drop",
+        max_batch_tokens=7,
+        max_running=3,
+        max_request_tokens=20,
+        steps_in_flight=2,
+        draft_tokens=3,
+        spare_tokens=1,
+        groups=(CacheGroup(), CacheGroup("sliding", window=6)),
+    )
+    assert EngineProfile.from_mapping(profile.to_json()) == profile
+
+
+def test_every_row_is_in_the_json() -> None:
+    assert tuple(EngineProfile().to_json()) == EngineProfile.rows()
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "sentence"),
+    [
+        ("policy", "lottery", "'policy' must be one of fcfs, priority, not 'lottery'"),
+        ("policy", 3, "'policy' must be one of fcfs, priority, not 3"),
+        ("stale_outputs", "lost", "'stale_outputs' must be one of delivered, may-drop"),
+        ("max_batch_tokens", 0, "'max_batch_tokens' must be a number from 1 on, not 0"),
+        ("max_running", True, "'max_running' must be a number from 1 on, not True"),
+        ("max_request_tokens", -1, "'max_request_tokens' must be a number from 0 on, not -1"),
+        ("steps_in_flight", "2", "'steps_in_flight' must be a number from 1 on, not '2'"),
+        ("draft_tokens", 1.5, "'draft_tokens' must be a number from 0 on, not 1.5"),
+        ("spare_tokens", None, "'spare_tokens' must be a number from 0 on, not None"),
+        ("groups", "full+state", "recurrent states are not simulated at the engine level yet"),
+        ("groups", "round", "round"),
+        ("null_block", "zero", "null_block"),
+        ("eviction", "lru", "eviction"),
+    ],
+)
+def test_a_wrong_row_is_named(row: str, value: Any, sentence: str) -> None:
+    with pytest.raises(ProfileError, match=re.escape(sentence)):
+        EngineProfile.from_mapping({row: value})
+
+
+@pytest.mark.parametrize("value", [[], {}])
+def test_a_choice_that_is_no_text_at_all_is_named(value: Any) -> None:
+    with pytest.raises(ProfileError, match="policy"):
+        EngineProfile.from_mapping({"policy": value})
+
+
+@pytest.mark.parametrize(
+    ("rows", "name"),
+    [
+        ({}, "fcfs"),
+        ({"policy": "priority"}, "priority"),
+        ({"steps_in_flight": 2, "draft_tokens": 1}, "fcfs+async+drafts"),
+        ({"groups": "full+sliding:6"}, "fcfs+full+sliding"),
+    ],
+)
+def test_a_set_up_is_named_after_its_rows(rows: dict[str, Any], name: str) -> None:
+    assert EngineProfile.from_mapping(rows).layout_name == name
+
+
+@pytest.mark.parametrize(
+    ("rows", "num_blocks", "most"),
+    [
+        ({}, 4, 16),
+        ({"null_block": 0}, 4, 12),
+        ({"draft_tokens": 3}, 4, 13),
+        ({"spare_tokens": 1, "draft_tokens": 3}, 4, 12),
+        ({"max_request_tokens": 9}, 4, 9),
+        ({"max_request_tokens": 99}, 4, 16),
+        ({"groups": "full+full"}, 5, 8),
+        ({}, 0, 0),
+    ],
+)
+def test_a_request_may_have_what_the_blocks_hold(
+    rows: dict[str, Any], num_blocks: int, most: int
+) -> None:
+    assert EngineProfile.from_mapping(rows).most_request_tokens(num_blocks, 4) == most
+
+
+def test_a_group_has_blocks_of_its_own_size() -> None:
+    groups = (CacheGroup(block_size=8), CacheGroup("chunked", block_size=4, window=8))
+    assert EngineProfile(groups=groups).most_request_tokens(5, 4) == 12

@@ -1,0 +1,382 @@
+"""PLAN, OUT and LIVE: what each predicate accepts, and its sentence where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.manager_profile import CacheGroup
+from poolproof.contract.violation import Severity, Violation
+from poolproof.invariants.engine_outputs import Due, Output, outputs_are_due
+from poolproof.invariants.engine_plans import (
+    part_computes_known_tokens,
+    part_has_blocks,
+    plan_keeps_limits,
+    plan_names_blocks,
+    plan_names_live_requests,
+)
+from poolproof.invariants.progress import MOST_EMPTY_PLANS, plans_go_on, users_are_served
+
+PLAIN = EngineProfile()
+DRAFTS = EngineProfile(draft_tokens=2)
+
+
+def part(
+    request_id: int = 0,
+    first: int = 0,
+    count: int = 1,
+    num_drafts: int = 0,
+    blocks: tuple[tuple[int, ...], ...] = ((0, 1),),
+) -> PlannedPart:
+    return PlannedPart(request_id, first, count, num_drafts, blocks)
+
+
+def load(transfer_id: int, *blocks: int, is_load: bool = True) -> Transfer:
+    return Transfer(transfer_id, is_load, waits=False, blocks=blocks, places=blocks)
+
+
+def said(violation: Violation | None, invariant: str) -> str:
+    assert violation is not None
+    assert violation.invariant == invariant
+    return violation.sentence
+
+
+# PLAN: whose tokens are computed.
+
+
+def test_a_plan_of_live_requests_is_accepted() -> None:
+    plan = EnginePlan((part(0), part(2)), preempted=(1,))
+    assert plan_names_live_requests(plan, {0, 1, 2}, {0, 2}) is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        (
+            EnginePlan((part(7),)),
+            "the step computes tokens of request 7, which nobody submitted",
+        ),
+        (EnginePlan((part(1),)), "the step computes tokens of request B, which has ended"),
+        (EnginePlan((part(0), part(0))), "the step computes tokens of request A twice"),
+        (EnginePlan(preempted=(9,)), "request 9 is preempted, which nobody submitted"),
+        (
+            EnginePlan((part(0),), preempted=(0,)),
+            "request A is preempted in the step that computes its tokens",
+        ),
+    ],
+)
+def test_a_plan_for_others_is_named(plan: EnginePlan, sentence: str) -> None:
+    violation = plan_names_live_requests(plan, {0, 1}, {0})
+    assert said(violation, "PLAN") == sentence
+    assert violation is not None
+    assert violation.severity is Severity.CRASH
+
+
+# PLAN: limits.
+
+
+def test_a_plan_may_reach_its_limits() -> None:
+    profile = EngineProfile(max_batch_tokens=5, max_running=2)
+    assert plan_keeps_limits(EnginePlan((part(count=3), part(1, count=2))), profile) is None
+
+
+def test_a_position_too_many_is_named() -> None:
+    plan = EnginePlan((part(count=3), part(1, count=3)))
+    violation = plan_keeps_limits(plan, EngineProfile(max_batch_tokens=5))
+    assert said(violation, "PLAN") == "the step computes 6 positions; max_batch_tokens is 5"
+
+
+def test_a_request_too_many_is_named() -> None:
+    plan = EnginePlan((part(0), part(1), part(2)))
+    violation = plan_keeps_limits(plan, EngineProfile(max_running=2))
+    assert said(violation, "PLAN") == "the step computes tokens of 3 requests; max_running is 2"
+
+
+# PLAN: positions.
+
+
+@pytest.mark.parametrize(
+    ("planned", "num_tokens"),
+    [
+        (part(count=4), 4),
+        (part(first=3), 4),
+        (part(count=2), 4),
+        (part(first=3, count=3, num_drafts=2), 4),
+    ],
+)
+def test_positions_that_are_known_are_accepted(planned: PlannedPart, num_tokens: int) -> None:
+    assert part_computes_known_tokens(planned, num_tokens, DRAFTS) is None
+
+
+@pytest.mark.parametrize(
+    ("planned", "sentence"),
+    [
+        (
+            part(first=-1),
+            (
+                "the step computes 1 positions of request A from position -1 on, 0 of them drafts: "
+                "that is nothing"
+            ),
+        ),
+        (
+            part(count=0),
+            (
+                "the step computes 0 positions of request A from position 0 on, 0 of them drafts: "
+                "that is nothing"
+            ),
+        ),
+        (
+            part(count=1, num_drafts=2),
+            (
+                "the step computes 1 positions of request A from position 0 on, 2 of them drafts: "
+                "that is nothing"
+            ),
+        ),
+        (
+            part(count=4, num_drafts=-1),
+            (
+                "the step computes 4 positions of request A from position 0 on, -1 of them drafts: "
+                "that is nothing"
+            ),
+        ),
+        (
+            part(first=3, count=4, num_drafts=3),
+            "the step tries 3 drafts of request A; draft_tokens is 2",
+        ),
+        (
+            part(count=5),
+            "the step computes position 4 of request A, which has 4 tokens by then, and 0 drafts",
+        ),
+        (
+            part(first=3, count=4, num_drafts=2),
+            "the step computes position 6 of request A, which has 4 tokens by then, and 2 drafts",
+        ),
+        (
+            part(count=3, num_drafts=1),
+            (
+                "the step tries 1 drafts of request A behind position 2, before all of its 4 "
+                "tokens are computed"
+            ),
+        ),
+    ],
+)
+def test_positions_that_nobody_can_know_are_named(planned: PlannedPart, sentence: str) -> None:
+    assert said(part_computes_known_tokens(planned, 4, DRAFTS), "PLAN") == sentence
+
+
+# PLAN: blocks.
+
+
+def covered(planned: PlannedPart, profile: EngineProfile = PLAIN) -> Violation | None:
+    sizes = [group.block_size or 4 for group in profile.groups]
+    return part_has_blocks(planned, profile, sizes, 6)
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [
+        part(count=8),
+        part(count=1, blocks=((5,),)),
+        # What nobody reads or computes now may be anything: an id is reserved ahead, or missing.
+        part(count=4, blocks=((3, 99),)),
+    ],
+)
+def test_a_table_with_a_block_for_each_position_is_accepted(planned: PlannedPart) -> None:
+    assert covered(planned) is None
+
+
+@pytest.mark.parametrize(
+    ("planned", "sentence"),
+    [
+        (
+            part(count=9),
+            "request A has no block for position 8 in group 0, of blocks 0 to 5",
+        ),
+        (
+            part(count=1, blocks=((6,),)),
+            "request A has block 6 for position 0 in group 0, of blocks 0 to 5",
+        ),
+        (
+            part(first=4, count=1, blocks=((-1, 2),)),
+            "request A has block -1 for position 0 in group 0, of blocks 0 to 5",
+        ),
+        (
+            part(blocks=((0,), (1,))),
+            "request A has 2 block tables; there are 1 cache groups",
+        ),
+    ],
+)
+def test_a_block_that_is_missing_is_named(planned: PlannedPart, sentence: str) -> None:
+    assert said(covered(planned), "PLAN") == sentence
+
+
+def test_the_null_block_serves_no_position_that_is_read() -> None:
+    sentence = said(covered(part(blocks=((0,),)), EngineProfile(null_block=0)), "PLAN")
+    assert sentence == (
+        "request A has block 0 for position 0 in group 0, of blocks 0 to 5 without 0"
+    )
+
+
+def test_what_is_outside_a_window_needs_no_block() -> None:
+    profile = EngineProfile(null_block=0, groups=(CacheGroup("sliding", window=4),))
+    assert covered(part(first=8, count=1, blocks=((0, 1, 2),)), profile) is None
+    assert said(covered(part(first=6, count=1, blocks=((0, 1),)), profile), "PLAN")
+
+
+def test_each_group_counts_blocks_of_its_own_size() -> None:
+    profile = EngineProfile(
+        groups=(CacheGroup(block_size=8), CacheGroup("chunked", block_size=2, window=4))
+    )
+    assert covered(part(count=8, blocks=((1,), (2, 3, 4, 5))), profile) is None
+    sentence = said(covered(part(count=8, blocks=((1,), (2, 3, 4))), profile), "PLAN")
+    assert sentence == "request A has no block for position 6 in group 1, of blocks 0 to 5"
+
+
+def test_copies_and_transfers_of_blocks_that_exist_are_accepted() -> None:
+    plan = EnginePlan(copies=((0, 5),), transfers=(load(1, 0, 5), load(2, 3)))
+    assert plan_names_blocks(plan, 6, {3}) is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        (EnginePlan(copies=((0, 6),)), "the step copies block 0 to 6 of 6 blocks"),
+        (EnginePlan(copies=((-1, 2),)), "the step copies block -1 to 2 of 6 blocks"),
+        (EnginePlan(transfers=(load(3, 1),)), "load 3 begins, and it is in flight already"),
+        (
+            EnginePlan(transfers=(load(1, 1), load(1, 2, is_load=False))),
+            "store 1 begins, and it is in flight already",
+        ),
+        (EnginePlan(transfers=(load(1, 0, 6),)), "load 1 moves block 6 of 6 blocks"),
+    ],
+)
+def test_copies_and_transfers_that_cannot_be_are_named(plan: EnginePlan, sentence: str) -> None:
+    assert said(plan_names_blocks(plan, 6, {3}), "PLAN") == sentence
+
+
+# OUT.
+
+DUE: dict[int, Due] = {0: ((4, 5), False, False), 1: ((0,), True, False)}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "due"),
+    [
+        ([], {}),
+        ([(0, (4, 5), False), (1, (0,), True)], DUE),
+        ([(1, (0,), True), (0, (4, 5), False)], DUE),
+        # Nothing is said of somebody for whom nothing was sampled.
+        ([(2, (), False)], {}),
+        ([], {0: ((4,), False, True)}),
+        ([(0, (), False)], {0: ((4,), True, True)}),
+        ([(0, (4,), True)], {0: ((4,), True, True)}),
+    ],
+)
+def test_outputs_that_are_due_are_accepted(outputs: Sequence[Output], due: Any) -> None:
+    assert outputs_are_due(outputs, due) is None
+
+
+@pytest.mark.parametrize(
+    ("outputs", "sentence"),
+    [
+        (
+            [(0, (4, 5), False), (0, (4, 5), False)],
+            "request A is given tokens twice in one step",
+        ),
+        (
+            [(2, (7,), False)],
+            "request C is given <7>; nothing was sampled for it that anybody waits for",
+        ),
+        (
+            [(2, (), True)],
+            (
+                "request C is given no token and ends; nothing was sampled for it that anybody "
+                "waits for"
+            ),
+        ),
+        (
+            [(0, (4,), False)],
+            "request A is given <4> and goes on; it was to be given <4 5> and to go on",
+        ),
+        (
+            [(0, (4, 5), True)],
+            "request A is given <4 5> and ends; it was to be given <4 5> and to go on",
+        ),
+        (
+            [(1, (0, 6), True)],
+            "request B is given <0 6> and ends; it was to be given <0> and to end",
+        ),
+        (
+            [(0, (), False)],
+            "request A is given no token and goes on; it was to be given <4 5> and to go on",
+        ),
+        (
+            [(1, (0,), True)],
+            "request A is given nothing; it was to be given <4 5> and to go on",
+        ),
+        (
+            [(0, (4, 5), False)],
+            "request B is given nothing; it was to be given <0> and to end",
+        ),
+    ],
+)
+def test_outputs_that_are_not_due_are_named(outputs: Sequence[Output], sentence: str) -> None:
+    violation = outputs_are_due(outputs, DUE)
+    assert said(violation, "OUT") == sentence
+    assert violation is not None
+    assert violation.severity is Severity.WRONG_DATA_OF_ONES_OWN
+
+
+def test_what_may_be_dropped_is_dropped_whole() -> None:
+    violation = outputs_are_due([(0, (4,), False)], {0: ((4, 5), False, True)})
+    assert said(violation, "OUT").startswith("request A is given <4> and goes on")
+
+
+def test_a_request_that_is_dropped_does_not_end() -> None:
+    violation = outputs_are_due([(0, (), True)], {0: ((4,), True, True)})
+    assert said(violation, "OUT").startswith("request A is given no token and ends")
+
+
+# LIVE.
+
+
+@pytest.mark.parametrize(
+    ("num_empty", "waiting"), [(MOST_EMPTY_PLANS - 1, [0]), (100, []), (0, [0, 1])]
+)
+def test_a_few_empty_plans_are_accepted(num_empty: int, waiting: Sequence[int]) -> None:
+    assert plans_go_on(num_empty, waiting) is None
+
+
+@pytest.mark.parametrize(
+    ("waiting", "names"),
+    [
+        ([1], "request B is"),
+        ([0, 2], "requests A, C are"),
+        (range(6), "requests A, B, C, D, E, F are"),
+        (range(7), "requests A, B, C, D, E, F, ... are"),
+    ],
+)
+def test_an_engine_that_is_stuck_is_named(waiting: Sequence[int], names: str) -> None:
+    violation = plans_go_on(MOST_EMPTY_PLANS, waiting)
+    assert said(violation, "LIVE") == (
+        f"{names} waiting, nothing is in flight, and 8 plans in a row computed nothing"
+    )
+    assert violation is not None
+    assert violation.severity is Severity.STALL
+
+
+def test_steps_that_give_tokens_in_time_are_accepted() -> None:
+    assert users_are_served(16, [0], 0) is None
+    assert users_are_served(36, [0], 10) is None
+    assert users_are_served(1_000, [], 0) is None
+
+
+def test_an_engine_that_turns_in_a_circle_is_named() -> None:
+    assert said(users_are_served(37, [0, 1], 10), "LIVE") == (
+        "requests A, B are waiting, and in 37 steps nobody was given a token; their 10 tokens take "
+        "36 steps at most"
+    )

@@ -1,0 +1,112 @@
+"""Which commands mean anything to an engine, and why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from poolproof.contract.commands import Allocate, Command, Reset
+from poolproof.contract.content import TokenChain
+from poolproof.contract.engine_commands import (
+    STOP_TOKEN,
+    Answer,
+    Arrive,
+    Cancel,
+    PlanStep,
+    RunStep,
+    Submit,
+)
+from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.reference.engine_legality import undefined_for_engine
+from poolproof.reference.engine_model import EngineModel
+
+ENDED, LIVE = 0, 1
+
+
+@pytest.fixture
+def model() -> EngineModel:
+    """4 blocks of 4 tokens: a request has ended, one is live, nothing is in flight."""
+    model = EngineModel(4, 4, EngineProfile())
+    for number in (ENDED, LIVE):
+        model.submit(Submit(number, TokenChain((1, 2)), 3, 0))
+    model.end(model.requests[ENDED])
+    return model
+
+
+@pytest.fixture
+def busy(model: EngineModel) -> EngineModel:
+    """The same with a step and a transfer in flight."""
+    transfer = Transfer(5, is_load=True, waits=False, blocks=(1,), places=(0,))
+    parts = (PlannedPart(LIVE, 0, 2, 0, ((1,),)),)
+    model.planned(EnginePlan(parts, transfers=(transfer,)))
+    return model
+
+
+def submit(*tokens: int, number: int = 2, most: int = 1) -> Submit:
+    return Submit(number, TokenChain(tokens), most, 0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [submit(1), submit(*[1] * 13, most=3), Cancel(LIVE), PlanStep(), RunStep(0, 0, 0), Reset()],
+)
+def test_these_are_legal(model: EngineModel, command: Command) -> None:
+    assert undefined_for_engine(model, command) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [submit(1), Cancel(LIVE), Answer(0, 0, 0), Answer(9, 9, 9), Arrive(0, 0), Arrive(0, 1)],
+)
+def test_these_are_legal_with_a_step_in_flight(busy: EngineModel, command: Command) -> None:
+    assert undefined_for_engine(busy, command) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (submit(1, number=LIVE), "the number was given to another request"),
+        (submit(1, number=ENDED), "the number was given to another request"),
+        (submit(1, number=-1), "the number was given to another request"),
+        (submit(), "a prompt has at least one token, and none that stops it"),
+        (submit(1, STOP_TOKEN), "a prompt has at least one token, and none that stops it"),
+        (submit(1, -1), "a prompt has at least one token, and none that stops it"),
+        (submit(1, most=0), "a request wants at least one token"),
+        (submit(*[1] * 13, most=4), "a request may have 16 tokens"),
+        (Cancel(ENDED), "the request is not there"),
+        (Cancel(7), "the request is not there"),
+        (Answer(1, 0, 0), "no step is in flight"),
+        (RunStep(-1, 0, 0), "a number is negative"),
+        (RunStep(1, -1, 0), "a number is negative"),
+        (RunStep(1, 0, -1), "a number is negative"),
+        (Arrive(0, 0), "no such transfer is in flight"),
+        (Allocate(1), "it is not a command of engines"),
+    ],
+)
+def test_these_mean_nothing(model: EngineModel, command: Command, why: str) -> None:
+    assert undefined_for_engine(model, command) == why
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (PlanStep(), "as many steps are in flight as may be"),
+        (RunStep(1, 0, 0), "as many steps are in flight as may be"),
+        (Answer(-1, 0, 0), "a number is negative"),
+        (Arrive(-1, 0), "no such transfer is in flight"),
+        (Arrive(1, 0), "no such transfer is in flight"),
+        (Arrive(0, 2), "is_lost is 0 or 1"),
+    ],
+)
+def test_these_mean_nothing_with_a_step_in_flight(
+    busy: EngineModel, command: Command, why: str
+) -> None:
+    assert undefined_for_engine(busy, command) == why
+
+
+def test_a_second_step_is_planned_where_two_may_be_in_flight() -> None:
+    model = EngineModel(4, 4, EngineProfile(steps_in_flight=2))
+    model.planned(EnginePlan())
+    assert undefined_for_engine(model, PlanStep()) is None
+    model.planned(EnginePlan())
+    assert undefined_for_engine(model, PlanStep()) is not None

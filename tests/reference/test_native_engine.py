@@ -1,0 +1,83 @@
+"""The plainest engine keeps to the specification under every profile, and shares nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.harness.engine_driver import EngineCampaign
+from poolproof.reference.native_engine import NativePlainEngine
+
+PROFILES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "null block": {"null_block": 0},
+    "chunks": {"max_batch_tokens": 3, "max_running": 2},
+    "async": {"steps_in_flight": 3},
+    "drafts": {"draft_tokens": 3, "spare_tokens": 1},
+    "async drafts in chunks": {"steps_in_flight": 2, "draft_tokens": 2, "max_batch_tokens": 4},
+    "two groups": {"groups": "full+sliding:6", "policy": "priority"},
+    "few tokens": {"max_request_tokens": 5},
+}
+
+
+def build(profile: EngineProfile, num_blocks: int, enable_caching: bool) -> NativePlainEngine:
+    return NativePlainEngine(num_blocks, 4, enable_caching=enable_caching, profile=profile)
+
+
+@pytest.mark.parametrize("rows", PROFILES.values(), ids=PROFILES)
+def test_the_plainest_engine_holds(rows: dict[str, Any]) -> None:
+    profile = EngineProfile.from_mapping(rows)
+    campaign = EngineCampaign("plain", partial(build, profile), profile, 4)
+    for number in range(25):
+        trace = campaign.run(number).trace
+        assert trace is None, trace
+
+
+def plain(num_blocks: int = 4, **rows: Any) -> NativePlainEngine:
+    return NativePlainEngine(num_blocks, 4, profile=EngineProfile(**rows))
+
+
+def test_a_request_gets_blocks_for_all_that_it_will_have() -> None:
+    engine = plain()
+    engine.submit(0, [1, 2, 3], max_new_tokens=2)
+    assert engine.plan() == {
+        "compute": [{"request": 0, "first": 0, "count": 3, "drafts": 0, "blocks": [[0, 1]]}]
+    }
+    assert engine.num_free() == 2
+
+
+def test_who_does_not_fit_waits_and_whoever_came_later_as_well() -> None:
+    engine = plain()
+    engine.submit(0, [1] * 8, max_new_tokens=1)
+    engine.submit(1, [1] * 8, max_new_tokens=1)
+    engine.submit(2, [1], max_new_tokens=1)
+    assert [part["request"] for part in engine.plan()["compute"]] == [0]
+    assert engine.unfinished() == [1, 2, 0]
+
+
+def test_a_request_gives_its_blocks_back_when_it_ends() -> None:
+    engine = plain()
+    engine.submit(0, [1], max_new_tokens=1)
+    engine.plan()
+    assert engine.answer({0: [5]}, {}) == [(0, [5], True)]
+    assert engine.num_free() == 4
+    assert engine.unfinished() == []
+
+
+def test_blocks_of_a_cancelled_request_stay_while_a_step_names_them() -> None:
+    engine = plain()
+    engine.submit(0, [1], max_new_tokens=1)
+    engine.plan()
+    engine.cancel(0)
+    assert engine.num_free() == 3
+    assert engine.answer({0: [5]}, {}) == []
+    assert engine.num_free() == 4
+
+
+def test_the_null_block_is_never_handed_out() -> None:
+    engine = plain(null_block=1)
+    engine.submit(0, [1] * 8, max_new_tokens=1)
+    assert engine.plan()["compute"][0]["blocks"] == [[0, 2, 3]]
