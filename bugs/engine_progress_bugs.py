@@ -146,7 +146,8 @@ class CancelLeaves(Engine):
 
 @plant(
     "S124", "a cancel while a prompt is computed clears all that are at theirs",
-    thread="optimum-neuron#609", invariants=("LIVE", "OUT", "CRASH"), severity=Severity.WRONG_DATA_OF_ONES_OWN,
+    thread="optimum-neuron#609", invariants=("LIVE", "OUT", "CRASH"),
+    severity=Severity.WRONG_DATA_OF_ONES_OWN,
     profile=CHUNKS, is_bug_under=lambda p: p.max_batch_tokens < 16,
 )  # fmt: skip
 class ClearsTheBatch(Engine):

@@ -279,8 +279,8 @@ class CancelledIsServed(Engine):
 
 @plant(
     "S28", "where all drafts are rejected, none is taken off the computed tokens",
-    thread="vllm#42722", invariants=("DATA", "PLAN", "LIVE", "CRASH"), severity=ANOTHER, profile=DRAFTS,
-    is_bug_under=has_drafts,
+    thread="vllm#42722", invariants=("DATA", "PLAN", "LIVE", "CRASH"),
+    severity=ANOTHER, profile=DRAFTS, is_bug_under=has_drafts,
 )  # fmt: skip
 class NoRollback(Engine):
     """Positions count as computed that hold the KV of drafts."""
