@@ -87,11 +87,11 @@ class LastBlockAgain(Engine):
                 return blocks, num_tokens
             return KVCacheBlocks(tuple(ids[:-1] for ids in blocks.blocks)), num_tokens - size
 
-        self.manager.get_computed_blocks = shorter  # type: ignore[method-assign]  # for one call
+        self.manager.get_computed_blocks = shorter  # type: ignore[method-assign,assignment]  # for one call
         try:
             return super()._admit(step, request)
         finally:
-            del self.manager.get_computed_blocks  # type: ignore[method-assign]  # the class has it
+            del self.manager.get_computed_blocks  # the class has it
 
 
 class WholeBlockChunks(Engine):

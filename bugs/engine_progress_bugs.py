@@ -134,7 +134,7 @@ class PreemptedCannotBeCancelled(Engine):
 @plant(
     "S120", "a cancelled request that runs keeps its blocks",
     thread="vllm-omni#3774", also=("vllm#31857",), invariants=("LEAK", "LIVE"),
-    severity=Severity.LEAK,
+    severity=Severity.STALL,
 )  # fmt: skip
 class CancelLeaves(Engine):
     """Only those that end by themselves give blocks back."""
@@ -146,7 +146,8 @@ class CancelLeaves(Engine):
 
 @plant(
     "S124", "a cancel while a prompt is computed clears all that are at theirs",
-    thread="optimum-neuron#609", invariants=("LIVE", "OUT", "CRASH"), severity=Severity.STALL,
+    thread="optimum-neuron#609", invariants=("LIVE", "OUT", "CRASH"),
+    severity=Severity.WRONG_DATA_OF_ONES_OWN,
     profile=CHUNKS, is_bug_under=lambda p: p.max_batch_tokens < 16,
 )  # fmt: skip
 class ClearsTheBatch(Engine):

@@ -249,7 +249,7 @@ class ComputesThePromptAlone(Engine):
 @plant(
     "S25", "two steps in flight both end a request",
     thread="LLMServingSim#62", also=("FastDeploy#3292", "mini-sglang#111"),
-    invariants=("OUT", "CRASH"), severity=Severity.CRASH, silent=False, profile=ASYNC,
+    invariants=("OUT", "CRASH"), severity=OWN, silent=False, profile=ASYNC,
     is_bug_under=is_asynchronous,
 )  # fmt: skip
 class EndsTwice(Engine):
@@ -279,8 +279,8 @@ class CancelledIsServed(Engine):
 
 @plant(
     "S28", "where all drafts are rejected, none is taken off the computed tokens",
-    thread="vllm#42722", invariants=("DATA", "PLAN", "LIVE", "CRASH"), severity=OWN, profile=DRAFTS,
-    is_bug_under=has_drafts,
+    thread="vllm#42722", invariants=("DATA", "PLAN", "LIVE", "CRASH"),
+    severity=ANOTHER, profile=DRAFTS, is_bug_under=has_drafts,
 )  # fmt: skip
 class NoRollback(Engine):
     """Positions count as computed that hold the KV of drafts."""
@@ -333,7 +333,7 @@ class SlotsForOneStep(Engine):
 @plant(
     "S32", "the end of a request gives back the blocks of its tokens, and not those of drafts",
     thread="sglang-jax#1147", also=("sglang#12224", "sglang#13826"), invariants=("LEAK", "LIVE"),
-    severity=Severity.LEAK, profile=DRAFTS, is_bug_under=has_drafts,
+    severity=Severity.STALL, profile=DRAFTS, is_bug_under=has_drafts,
 )  # fmt: skip
 class ForgetsBlocksOfDrafts(Engine):
     """Blocks get fewer until nobody is served."""

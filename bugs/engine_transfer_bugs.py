@@ -52,7 +52,8 @@ class LoadsTooEarly(OffloadingEngine):
 @plant(
     "S37", "a cancel frees the blocks that a load is still writing",
     thread="vllm#32255", also=("sglang#24527", "sglang#35049", "sglang#32564"),
-    invariants=("DATA",), severity=ANOTHER,
+    invariants=("DATA",),
+    severity=ANOTHER,
 )  # fmt: skip
 class FreesWhatIsLoaded(Engine):
     """The next owner's data is overwritten."""
@@ -65,7 +66,8 @@ class FreesWhatIsLoaded(Engine):
 @plant(
     "S38", "the blocks of a store are free once their request is gone",
     thread="vllm#29870", also=("vllm#52470", "LMCache#4955", "vllm#48596", "tokenspeed#293"),
-    invariants=("DATA",), severity=ANOTHER,
+    invariants=("DATA",),
+    severity=ANOTHER,
 )  # fmt: skip
 class StoresWhatIsFree(OffloadingEngine):
     """The host keeps what their next owner wrote, under the old key."""
@@ -84,7 +86,8 @@ class StoresWhatIsFree(OffloadingEngine):
 
 @plant(
     "S41", "a store begins with the step that computes its blocks",
-    thread="vllm#45704", also=("vllm#46278", "vllm-omni#7877"), invariants=("DATA",), severity=OWN,
+    thread="vllm#45704", also=("vllm#46278", "vllm-omni#7877"), invariants=("DATA",),
+    severity=ANOTHER,
 )  # fmt: skip
 class StoresTooEarly(Engine):
     """It may be over before the step has written them."""
@@ -97,7 +100,7 @@ class StoresTooEarly(Engine):
 
 @plant(
     "S88", "tokens that are planned count as computed where blocks are stored",
-    thread="LMCache#1898", also=("vllm#43884",), invariants=("DATA",), severity=OWN,
+    thread="LMCache#1898", also=("vllm#43884",), invariants=("DATA",), severity=ANOTHER,
     profile=EngineProfile(null_block=0, steps_in_flight=2, max_batch_tokens=6),
     is_bug_under=lambda p: is_asynchronous(p) and p.max_batch_tokens < 16,
 )  # fmt: skip
@@ -112,7 +115,7 @@ class StoresWhatIsPlanned(Engine):
 
 @plant(
     "S34", "the block of the last sampled token is stored before its KV is written",
-    thread="vllm#54288", invariants=("DATA", "CRASH"), severity=OWN,
+    thread="vllm#54288", invariants=("DATA", "CRASH"), severity=ANOTHER,
 )  # fmt: skip
 class StoresTheSampledToken(Engine):
     """Its last slot holds what the block held before."""
@@ -146,7 +149,8 @@ class GivesPlacesAway(OffloadingEngine):
 
 @plant(
     "S44", "what is being stored counts as stored",
-    thread="sglang#28468", also=("sglang#27108",), invariants=("DATA",), severity=OWN,
+    thread="sglang#28468", also=("sglang#27108",), invariants=("DATA",),
+    severity=ANOTHER,
 )  # fmt: skip
 class StoredAtOnce(OffloadingEngine):
     """A load may come before the store, or the store never."""
@@ -163,7 +167,7 @@ class StoredAtOnce(OffloadingEngine):
 @plant(
     "S45", "a store that failed counts as done",
     thread="sglang#28468", also=("sglang#27108", "vllm-ascend#17044"), invariants=("DATA",),
-    severity=OWN,
+    severity=ANOTHER,
 )  # fmt: skip
 class FailedStoreCounts(OffloadingEngine):
     """The place holds what it held before."""
@@ -181,7 +185,8 @@ class FailedStoreCounts(OffloadingEngine):
 @plant(
     "S84", "a request goes on behind a load that failed",
     thread="sglang#30233", also=("sglang#34208", "vllm#36014", "vllm-ascend#17044"),
-    invariants=("DATA",), severity=ANOTHER,
+    invariants=("DATA",),
+    severity=ANOTHER,
 )  # fmt: skip
 class GoesOnWithoutTheLoad(Engine):
     """It reads what its blocks held before, and publishes it."""
@@ -219,7 +224,7 @@ class TrackerGrows(Engine):
 @plant(
     "S87", "the end of a request stores every block that has a hash",
     thread="vllm#49118", also=("vllm#49146", "vllm#49285"), invariants=("CRASH", "DATA"),
-    severity=Severity.CRASH, silent=False,
+    severity=ANOTHER, silent=False,
 )  # fmt: skip
 class StoresAllHashes(Engine):
     """There are hashes of tokens that were never computed, and no blocks for them."""
@@ -259,7 +264,7 @@ class CountsFromTheStart(Engine):
 @plant(
     "S131", "a reset does not reach the host",
     thread="vllm#42694", also=("vllm#42695", "lmdeploy#4917", "vllm#27170"), invariants=("DATA",),
-    severity=OWN,
+    severity=ANOTHER,
 )  # fmt: skip
 class ResetsTheDeviceAlone(Engine):
     """KV of the old weights comes back from there."""
@@ -271,7 +276,7 @@ class ResetsTheDeviceAlone(Engine):
 @plant(
     "S52", "a reset forgets the transfers that are under way",
     thread="vllm#39726", also=("vllm#41956",), invariants=("CRASH", "DATA"),
-    severity=Severity.CRASH, silent=False,
+    severity=ANOTHER, silent=False,
 )  # fmt: skip
 class ResetForgetsTransfers(OffloadingEngine):
     """They end, and nobody knows them."""
@@ -319,7 +324,7 @@ class UnknownRequest(OffloadingEngine):
 @plant(
     "S62", "the end of a load is ignored where its request was cancelled",
     thread="vllm-ascend#16662", also=("vllm-ascend#16663", "vllm-ascend#16461"),
-    invariants=("LEAK", "LIVE"), severity=Severity.LEAK,
+    invariants=("LEAK", "LIVE"), severity=Severity.STALL,
 )  # fmt: skip
 class IgnoresCancelledLoads(Engine):
     """Nobody gives its blocks back."""
@@ -331,7 +336,7 @@ class IgnoresCancelledLoads(Engine):
 
 @plant(
     "S63", "a cancel waits for a load that has ended already",
-    thread="vllm#32255", invariants=("LEAK", "LIVE"), severity=Severity.LEAK,
+    thread="vllm#32255", invariants=("LEAK", "LIVE"), severity=Severity.STALL,
 )  # fmt: skip
 class WaitsForLoadsOfThePast(Engine):
     """It looks at whether the request was ever loaded for."""
@@ -379,7 +384,7 @@ class LoadOfNothing(Engine):
 
 @plant(
     "S67", "a store that failed does not let go of its blocks",
-    thread="vllm#43742", invariants=("LEAK", "LIVE"), severity=Severity.LEAK,
+    thread="vllm#43742", invariants=("LEAK", "LIVE"), severity=Severity.STALL,
 )  # fmt: skip
 class FailedStorePins(OffloadingEngine):
     """Blocks get fewer with every failure."""
@@ -399,7 +404,7 @@ class FailedStorePins(OffloadingEngine):
 @plant(
     "S68", "what transfers held is given back by the next step that computes something",
     thread="vllm#43433", also=("TensorRT-LLM#12313",), invariants=("LEAK", "LIVE"),
-    severity=Severity.LEAK,
+    severity=Severity.STALL,
 )  # fmt: skip
 class PolledInBusySteps(OffloadingEngine):
     """In an idle engine it stays held."""
@@ -481,10 +486,12 @@ class WaitsForFailedStores(OffloadingEngine):
 
         def arrived(self, transfer_id: int, is_done: bool) -> None:
             kept = self._under_way[transfer_id].kept
+            failed = [entry for entry in kept if not is_done and not entry.is_ready]
+            for entry in failed:
+                self._use(entry)
             super().arrived(transfer_id, is_done)
-            for entry in kept:
-                if not is_done and not entry.is_ready:
-                    self._index.setdefault(entry.key, entry)
+            for entry in failed:
+                self._index.setdefault(entry.key, entry)
 
         def is_coming(self, keys: list[bytes]) -> bool:
             known = self._index

@@ -311,7 +311,7 @@ class EngineSession:
     def _arrive(self, command: Arrive) -> None:
         transfers = self.model.transfers
         transfer = transfers.pop(list(transfers)[command.place])
-        self._num_unserved = self._num_empty = 0
+        self._num_unserved = self._num_empty = self.num_idle_plans = 0
         if not command.is_lost:
             pairs = zip(transfer.blocks, transfer.places)
             if transfer.is_load:

@@ -102,6 +102,7 @@ class EngineWorkload:
         """What brings the engine to rest: users are patient, every step and transfer ends."""
         model = self._model
         if model.transfers and (not model.in_flight or self._choices.below(4) == 0):
+            self._idle_plans = 0  # What waited for it begins with the next step.
             return Arrive(0, 0)
         if model.live and len(model.in_flight) < model.profile.steps_in_flight:
             return PlanStep()

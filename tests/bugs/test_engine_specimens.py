@@ -51,5 +51,5 @@ def test_there_are_as_many_as_the_level_is_measured_with() -> None:
 
 def test_a_specimen_is_built_only_where_it_is_a_bug() -> None:
     found = ENGINE_SPECIMENS["S10"]
-    with pytest.raises(ValueError, match="S10 .* is no bug under"):
+    with pytest.raises(ValueError, match=r"S10 .* is no bug under"):
         found.make_under(ENGINE_SPECIMENS["S9"].profile)
