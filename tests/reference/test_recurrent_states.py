@@ -249,3 +249,10 @@ def test_a_proof_block_is_kept_behind_an_end_that_was_reached(num_tokens, full):
     profile = ManagerProfile.from_mapping({**rows, "groups": "full+sliding:6:8"})
     made = SequenceModel(40, 4, profile)
     assert len(keyed_entries(made, num_tokens)[0]) == full
+
+
+def test_a_hit_that_has_all_of_the_full_group_leaves_no_junction():
+    made = with_checkpoints("full+sliding:6")
+    keyed_entries(made, 17)
+    keyed_entries(made, 20, seq_id=1, cached=16)
+    assert made.sequences[1].junction == 0
