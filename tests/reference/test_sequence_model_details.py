@@ -308,9 +308,66 @@ def test_duplicates_that_are_merged_at_the_end_leave_the_order_unknown(tables, i
     assert model.pool.ordered is is_known
 
 
-def test_a_block_whose_equal_is_free_and_may_be_dropped_gets_its_key_in_doubt():
+@pytest.mark.parametrize(
+    ("rows", "ends", "is_keyed", "doubtful"),
+    [
+        ({"retention": "may-drop", "duplicates": "first"}, True, True, {1}),
+        ({"retention": "may-drop", "duplicates": "first"}, False, False, set()),
+        ({"retention": "may-drop", "duplicates": "kept"}, True, True, set()),
+        ({"duplicates": "first"}, True, False, set()),
+    ],
+)
+def test_a_block_whose_equal_may_have_been_dropped_gets_its_key_in_doubt(
+    rows, ends, is_keyed, doubtful
+):
+    model = model_of(**rows)
+    first = computed(model, admitted(model, 0, [1, 2], [0]))
+    assert model.pool.doubtful == set()
+    if ends:
+        model.end(first)
+    second = computed(model, admitted(model, 1, [1, 2], [1]))
+    assert keyed(model, second) == [[is_keyed]]
+    assert model.pool.doubtful == doubtful
+
+
+def test_a_block_whose_equal_is_in_doubt_gets_its_key_in_doubt():
     model = model_of(retention="may-drop", duplicates="first")
     model.end(computed(model, admitted(model, 0, [1, 2], [0])))
-    second = computed(model, admitted(model, 1, [1, 2], [1]))
-    assert keyed(model, second) == [[True]]
-    assert model.pool.doubtful == {1}
+    for seq_id in (1, 2):
+        computed(model, admitted(model, seq_id, [1, 2], [seq_id]))
+    assert model.pool.doubtful == {1, 2}
+
+
+def test_a_cut_sequence_reserves_nothing():
+    model = model_of(generation_tokens=2)
+    sequence = admitted(model, 0, [1, 2], [0, 1])
+    model.truncate(sequence, 1)
+    assert sequence.num_reserved == 0
+
+
+def test_before_the_first_common_end_nothing_is_keyed():
+    model = model_of(groups="full:0:1+full:0:2", keyed="reachable")
+    assert keyed(model, computed(model, admitted(model, 0, [1], [0], [1]))) == [[False], [False]]
+
+
+def test_without_a_cache_blocks_go_back_as_ever_unless_the_profile_says_otherwise():
+    assert model_of(caching=False, release_order="head-first").release_order == "head-first"
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_known"),
+    [
+        ({"groups": "full+full", "group_order": "unspecified"}, False),
+        ({"groups": "full+full", "group_order": "last-to-first"}, True),
+        ({"group_order": "unspecified"}, True),
+        ({"eviction": "unhashed-first", "index": "content", "hits": "sound"}, False),
+        ({"eviction": "unhashed-first", "index": "content", "hits": "sound", "caching": False},
+         True),
+        ({"eviction": "unhashed-first", "index": "content", "hits": "exact"}, True),
+        ({"eviction": "unhashed-first", "index": "exact", "hits": "sound"}, True),
+        ({"eviction": "unhashed-first", "index": "exact", "hits": "exact"}, True),
+        ({"eviction": "lru", "index": "content", "hits": "sound"}, True),
+    ],
+)  # fmt: skip
+def test_the_order_is_known_unless_what_decides_it_is_not(rows, is_known):
+    assert model_of(**rows).pool.ledger().ordered is is_known
