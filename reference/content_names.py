@@ -70,6 +70,10 @@ class ContentNames:
             names.append(parent)
         return names
 
+    def parent(self, content: Content) -> Content:
+        """The name of the prefix without its last token."""
+        return self._origins[content][0]
+
     def tokens(self, content: Content) -> tuple[int, ...]:
         """The tokens of the prefix that a name stands for."""
         tokens: list[int] = []

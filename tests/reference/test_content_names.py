@@ -71,6 +71,13 @@ def test_a_name_tells_its_tokens_and_setting():
     assert names.prefix(content) == Prefix((7, 8, 9), ("x", "0"), "s", (Image("p", 1, 2),), 2)
 
 
+def test_a_name_tells_the_prefix_without_its_last_token():
+    names = ContentNames()
+    chain = TokenChain((7, 8))
+    one, both = names.of_chain(chain)
+    assert (names.parent(both), names.parent(one)) == (one, names.root(chain))
+
+
 def test_forgotten_names_are_given_out_anew():
     names = ContentNames()
     before = names.of_chain(TokenChain((1, 2)))
