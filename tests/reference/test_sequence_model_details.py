@@ -249,6 +249,20 @@ def test_a_block_that_holds_what_will_be_written_is_shared_and_keeps_its_key():
     assert keyed(model, first) == [[True, False]]
 
 
+def test_nothing_is_reserved_where_the_length_of_the_output_is_not_known():
+    assert admitted(model_of(), 0, [1, 2], [0]).num_reserved == 0
+
+
+@pytest.mark.parametrize(
+    ("group_order", "order"),
+    [("first-to-last", [6, 7, 1, 0, 3, 2, 5, 4]), ("last-to-first", [6, 7, 5, 4, 3, 2, 1, 0])],
+)
+def test_groups_give_back_in_the_order_of_the_profile(group_order, order):
+    model = model_of(groups="full+full+full", group_order=group_order)
+    model.end(admitted(model, 0, [1, 2, 3], [0, 1], [2, 3], [4, 5]))
+    assert list(model.pool.free) == order
+
+
 def test_a_fork_reserves_nothing():
     model = model_of(generation_tokens=2)
     parent = admitted(model, 0, [1, 2], [0, 1])
@@ -334,8 +348,9 @@ def test_a_block_whose_equal_is_in_doubt_gets_its_key_in_doubt():
     model = model_of(retention="may-drop", duplicates="first")
     model.end(computed(model, admitted(model, 0, [1, 2], [0])))
     for seq_id in (1, 2):
-        computed(model, admitted(model, seq_id, [1, 2], [seq_id]))
+        last = computed(model, admitted(model, seq_id, [1, 2], [seq_id]))
     assert model.pool.doubtful == {1, 2}
+    assert list(model.pool.lookup(model.key(last, 0, 0))) == [0, 1, 2]
 
 
 def test_a_cut_sequence_reserves_nothing():
