@@ -31,6 +31,7 @@ from poolproof.invariants.stable_ids import (
     copied_elsewhere,
     copies_name_blocks,
     new_entries_were_free,
+    still_read,
     table_names_blocks,
     table_stays,
     worker_table_suffices,
@@ -279,4 +280,10 @@ def test_a_read_ends_where_the_table_does():
     assert violation.sentence == (
         "A reads up to position 8 beyond its table, which has 2 blocks of 4: what stands "
         "there is not its own"
+    )
+
+
+def test_a_block_that_is_still_read_is_named_with_the_first_position():
+    assert still_read(1, 4, 6) == (
+        "block 4 was let go at entry 1, but the next token reads every position from 6 on"
     )
