@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from figures import read
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks" / "mutation"))
 
-from equivalents import read_list  # noqa: E402 - a script beside the one that runs the mutants
+# Scripts beside the one that runs the mutants.
+from equivalents import read_list  # noqa: E402
+from recorded import state_of  # noqa: E402
 
 __all__ = ["equivalent_mutants", "mutation_scores"]
 
@@ -20,7 +23,7 @@ COLUMNS = ("mutants", "killed", "timeout", "equivalent", "survivors", "untried")
 
 def mutation_scores() -> str:
     """Each file with its counts, and each folder with its score."""
-    files: dict[str, dict[str, int]] = (read("mutation") or {"files": {}})["files"]
+    files: dict[str, dict[str, Any]] = (read("mutation") or {"files": {}})["files"]
     lines = [
         "| file | changes | caught | by a limit | equivalent | got through | not tried | score |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
@@ -29,18 +32,20 @@ def mutation_scores() -> str:
         inside = {path: row for path, row in files.items() if path.startswith(f"{folder}/")}
         total = Counter[str]()
         for row in inside.values():
-            total.update(row)
-        rows = [(_name(path), row) for path, row in inside.items() if row["mutants"]]
+            total.update({column: row[column] for column in COLUMNS})
+        rows = [(_name(path, row), row) for path, row in inside.items() if row["mutants"]]
         lines += [_row(name, row) for name, row in [(f"**{folder}**", total), *rows]]
     return "\n".join(lines) + "\n"
 
 
-def _name(path: str) -> str:
-    """A file as it was called when it was measured; one that is no more has no folder."""
-    return f"`{path}`" if (ROOT / path).is_file() else f"`{Path(path).name}`, since moved"
+def _name(path: str, row: dict[str, Any]) -> str:
+    """A file as it was called when it was measured, and whether it is the same now."""
+    state = state_of(ROOT / path, row)
+    name = Path(path).name if state == "moved" else path
+    return f"`{name}`, since {state}" if state else f"`{name}`"
 
 
-def _row(name: str, row: dict[str, int]) -> str:
+def _row(name: str, row: dict[str, Any]) -> str:
     caught = row["killed"] + row["timeout"]
     judged = caught + row["survivors"]
     score = f"{100 * caught / judged:.1f} %" if judged else ""

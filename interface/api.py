@@ -34,10 +34,8 @@ from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Limits
 from poolproof.harness.replay import Replay
 from poolproof.report.finding_report import finding_report, trace_report
-from poolproof.report.forms import Form
-from poolproof.report.html_form import html_page
+from poolproof.report.forms import Form, document_text
 from poolproof.report.regression_test import regression_test
-from poolproof.report.text_form import plain_text
 from poolproof.report.trace_files import find_trace
 from poolproof.report_kinds import REPORT_KINDS
 from poolproof.targets.load import load_target
@@ -314,7 +312,7 @@ def render(subject: Certificate | Finding | Trace, form: str = "text") -> str:
 
     Args:
         subject: what to show.
-        form: "text" or "html" (a web page) for any; "json", "markdown" or "junit" for a
+        form: "text", "markdown" or "html" (a web page) for any; "json" or "junit" for a
             certificate; "jsonl" (a trace file) or "pytest" (a regression test) for the others.
 
     Raises OptionError for an unknown form.
@@ -327,9 +325,10 @@ def render(subject: Certificate | Finding | Trace, form: str = "text") -> str:
         trace = subject if isinstance(subject, Trace) else subject.whole_trace()
         report = trace_report(trace) if isinstance(subject, Trace) else finding_report(subject)
         forms = {
-            "text": lambda: plain_text(report),
+            "text": lambda: document_text(report, Form.TEXT),
+            "markdown": lambda: document_text(report, Form.MARKDOWN),
             "jsonl": lambda: "\n".join(trace.lines()) + "\n",
-            "html": lambda: html_page(report),
+            "html": lambda: document_text(report, Form.HTML),
             "pytest": lambda: regression_test(trace),
         }
     else:

@@ -9,8 +9,8 @@ from poolproof.certification.certificate import Certificate
 from poolproof.certification.kernel_certificate import KernelCertificate
 from poolproof.kill_matrix.matrix import Matrix
 from poolproof.kill_matrix.matrix_document import MATRIX
-from poolproof.power.power_document import POWER
-from poolproof.power.power_report import PowerReport
+from poolproof.power.power_document import MEASURED_CERTIFICATE, POWER
+from poolproof.power.power_report import MeasuredCertificate, PowerReport
 from poolproof.report.campaign_document import CAMPAIGN
 from poolproof.report.campaign_record import CampaignRecord
 from poolproof.report.certificate_document import CERTIFICATE
@@ -25,5 +25,6 @@ REPORT_KINDS: Mapping[type, ReportKind[Any]] = {
     CampaignRecord: CAMPAIGN,
     Matrix: MATRIX,
     PowerReport: POWER,
+    MeasuredCertificate: MEASURED_CERTIFICATE,
 }
 """By the type of what they report."""

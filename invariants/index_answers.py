@@ -234,7 +234,7 @@ def answers_pop(
     wanted = f"block {block_id}" if carried else "None"
     return _idx(
         Severity.WRONG_DATA_OF_ANOTHER,
-        f"{command} answered {_block(answer)} where {wanted} is right; the key was carried by "
+        f"{command} answered block {answer} where {wanted} is right; the key was carried by "
         f"{carriers}",
         block_id,
     )
@@ -320,10 +320,6 @@ def _idx(severity: Severity, sentence: str, *blocks: int) -> Violation:
 
 def _carriers(known: IndexLedger, key: IndexKey) -> str:
     return _blocks(tuple(known.carriers.get(key, ())))
-
-
-def _block(answer: object) -> str:
-    return "None" if answer is None else f"block {answer}"
 
 
 def _blocks(blocks: Sequence[int]) -> str:

@@ -1,10 +1,14 @@
-"""What a power run found as a report, laid out like a certificate, and as tests."""
+"""What a power run found as a report, laid out like a certificate, and as tests.
+
+`certify --power` writes it after the certificate of the target, as one report.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from poolproof.power.power_report import Mutant, PowerReport
+from poolproof.power.power_report import MeasuredCertificate, Mutant, PowerReport
+from poolproof.report.certificate_document import CERTIFICATE, certificate_document
 from poolproof.report.document import (
     Block,
     DataTable,
@@ -24,7 +28,12 @@ from poolproof.report.document import (
 from poolproof.report.forms import ReportKind, json_text
 from poolproof.report.junit_form import CaseOutcome, JunitCase, JunitSuite
 
-__all__ = ["POWER", "power_document"]
+__all__ = ["MEASURED_CERTIFICATE", "NOT_MEASURED", "POWER", "power_document"]
+
+NOT_MEASURED = (
+    "the power of the checks was not measured: the unmutated target has to hold first; accept its "
+    "findings with --known, or repair it"
+)
 
 MOST_LISTED = 30
 """So many mutants of a list are shown; the JSON form has all."""
@@ -207,4 +216,35 @@ POWER: ReportKind[PowerReport] = ReportKind(
     json_of=lambda report: json_text(report.to_json(), indent=1),
     name_of=lambda report: report.target,
     suites_of=lambda report: tuple(_suites(report)),
+)
+
+
+def _measured_document(measured: MeasuredCertificate) -> Document:
+    """The certificate, and below it the power of the checks behind it."""
+    certificate = certificate_document(measured.certificate)
+    if measured.power is None:
+        title, verdict = "Power of the checks", "power not measured"
+        blocks: tuple[Block, ...] = (Gap(), Paragraph(NOT_MEASURED))
+    else:
+        power = power_document(measured.power)
+        title, verdict, blocks = power.title, power.verdict, power.blocks
+    return Document(
+        certificate.title,
+        f"{certificate.verdict}; {verdict}",
+        (*certificate.blocks, ReportPart(title, blocks, is_titled=False)),
+        is_broken=certificate.is_broken,
+    )
+
+
+def _measured_suites(measured: MeasuredCertificate) -> Iterator[JunitSuite]:
+    yield from CERTIFICATE.suites_of(measured.certificate)
+    if measured.power is not None:
+        yield from POWER.suites_of(measured.power)
+
+
+MEASURED_CERTIFICATE: ReportKind[MeasuredCertificate] = ReportKind(
+    document_of=_measured_document,
+    json_of=lambda measured: json_text(measured.to_json(), indent=1),
+    name_of=lambda measured: measured.certificate.target,
+    suites_of=lambda measured: tuple(_measured_suites(measured)),
 )

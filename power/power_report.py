@@ -1,4 +1,4 @@
-"""What a power run found, as plain values."""
+"""What a power run found, as plain values, alone and beside the certificate of its target."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from poolproof.certification.certificate import Certificate
 from poolproof.power.mutation import Mutation
 from poolproof.power.own_tests import OwnVerdict
 from poolproof.power.power_jobs import Judged
 
-__all__ = ["Mutant", "MutatedModule", "OwnRun", "PowerReport"]
+__all__ = ["MeasuredCertificate", "Mutant", "MutatedModule", "OwnRun", "PowerReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +159,19 @@ class PowerReport:
                 "num_refused": self.num_refused_by_own,
             }
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCertificate:
+    """A judged certificate, and the power of the checks behind it.
+
+    `power` is None where it was not measured, because the unmutated target does not hold.
+    """
+
+    certificate: Certificate
+    power: PowerReport | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Both as plain JSON values."""
+        power = None if self.power is None else self.power.to_json()
+        return {"certificate": self.certificate.to_json(), "power": power}

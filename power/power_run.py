@@ -37,14 +37,27 @@ from poolproof.power.modules import Prepared, prepare
 from poolproof.power.mutation import Mutation, Source
 from poolproof.power.own_tests import OwnTests, OwnVerdict
 from poolproof.power.planting import Place, candidates, compiled, functions_of, sample
-from poolproof.power.power_document import power_document
+from poolproof.power.power_document import (
+    MEASURED_CERTIFICATE,
+    NOT_MEASURED,
+    POWER,
+    power_document,
+)
 from poolproof.power.power_jobs import Judged, StageSurvey, Task, judge_mutant, look, survey
 from poolproof.power.power_options import PowerOptions
-from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport
+from poolproof.power.power_report import (
+    MeasuredCertificate,
+    Mutant,
+    MutatedModule,
+    OwnRun,
+    PowerReport,
+)
 from poolproof.power.stages import Stage, stages_beside, stages_of
 from poolproof.report.certificate_document import certificate_document
+from poolproof.report.certificate_outputs import Outputs
 from poolproof.report.lines_file import SEARCHING, LinesFile, digest_of
-from poolproof.report.output_files import OutputError, check_file, write_file
+from poolproof.report.output_files import OutputError, check_file
+from poolproof.report.report_files import ReportFiles, form_names
 from poolproof.report.text_form import show
 from poolproof.stateful_tests.warm_up import warmed_up
 from poolproof.targets.load import load_target
@@ -53,8 +66,11 @@ from poolproof.targets.target import Target
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["VerdictsFile", "certify_with_power", "power_run", "refuse_programs"]
+__all__ = ["POWER_FILES", "VerdictsFile", "certify_with_power", "power_run", "refuse_programs"]
 
+
+POWER_FILES = form_names("power", junit="power.xml")
+"""The files of a power run in the folder of --report, beside those of the certificate."""
 
 _FORMAT = "poolproof-power-verdicts"
 _Edit = tuple[str, int, int, str]
@@ -364,34 +380,41 @@ def certify_with_power(
     options: CertifyOptions,
     power: PowerOptions,
     rules: Rules,
-    json_file: Path | None,
+    outputs: Outputs,
 ) -> int:
-    """The exit status. Raises TargetError and OutputError."""
+    """Certify, measure, print both and write both; the exit status.
+
+    Raises TargetError, and OutputError for what `--power-results` names; `outputs` are checked.
+    """
     for name in power.also:
         refuse_programs(name)
-    for file in (json_file, power.results):
-        if file is not None:
-            check_file(file)
+    if power.results is not None:
+        check_file(power.results)
     with ExitStack() as stack:
         with progress_to(sys.stderr) as progress:
             run = stack.enter_context(power_run(load, options, power, progress))
             certificate = judge(certify(load, options, progress), rules)
-        show(certificate_document(certificate))
+        # Its own forms lie in the folder, whatever becomes of the mutants.
+        files = Outputs(folder=outputs.folder).write(certificate)
+        show(certificate_document(certificate, files))
         assert certificate.verdict is not None
         if certificate.verdict.exit_status:
-            print(
-                "poolproof: the power of the checks was not measured: the unmutated target has to "
-                "hold first; accept its findings with --known, or repair it",
-                file=sys.stderr,
-            )
+            print(f"poolproof: {NOT_MEASURED}", file=sys.stderr)
+            _write_both(outputs, MeasuredCertificate(certificate, None))
             return certificate.verdict.exit_status
         with progress_to(sys.stderr) as progress:
             report = run.measure(progress)
-    if json_file is not None:
-        both = {"certificate": certificate.to_json(), "power": report.to_json()}
-        write_file(json_file, json.dumps(both, indent=1) + "\n")
+    _write_both(outputs, MeasuredCertificate(certificate, report))
     show(power_document(report))
     return 0
+
+
+def _write_both(outputs: Outputs, measured: MeasuredCertificate) -> None:
+    """A single file has the certificate and the power; the folder has the power on its own."""
+    singles = replace(outputs, folder=None)
+    singles.write_report(MEASURED_CERTIFICATE, measured, form_names("certificate"))
+    if measured.power is not None:
+        ReportFiles(folder=outputs.folder).write_report(POWER, measured.power, POWER_FILES)
 
 
 def refuse_programs(target: str) -> None:

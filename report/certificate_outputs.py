@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -18,76 +17,21 @@ from poolproof.report.kernel_document import KERNEL_CERTIFICATE, kernel_document
 from poolproof.report.kernels_picture import errors_picture
 from poolproof.report.output_files import (
     OutputError,
-    check_file,
     check_folder,
     write_file,
     write_if_possible,
 )
+from poolproof.report.report_files import ReportFiles, form_names
 from poolproof.report.text_form import plain_text
 from poolproof.report.trace_files import DEFAULT_FOLDER, write_findings
 
 __all__ = ["KernelOutputs", "Outputs"]
 
-# The text names the files that were written before it, and comes after them.
-_CERTIFICATE_FILES = {
-    "certificate.json": Form.JSON,
-    "certificate.md": Form.MARKDOWN,
-    "certificate.html": Form.HTML,
-    "junit.xml": Form.JUNIT,
-}
-_KERNEL_FILES = {
-    "report.json": Form.JSON,
-    "report.md": Form.MARKDOWN,
-    "report.html": Form.HTML,
-    "junit.xml": Form.JUNIT,
-}
+_CERTIFICATE_FILES = form_names("certificate")
+_KERNEL_FILES = form_names("report")
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """Where a certificate goes: single files, and a folder that gets every form."""
-
-    json_file: Path | None = None
-    junit_file: Path | None = None
-    markdown_file: Path | None = None
-    folder: Path | None = None
-
-    picture_file: Path | None = None
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files that will be written, apart from traces."""
-        return tuple(path for path in self._by_ending.values() if path is not None)
-
-    def check(self) -> None:
-        """See that everything can be written, before the work. Raises OutputError."""
-        for path in self._by_ending.values():
-            if path is not None:
-                check_file(path)
-        if self.folder is not None:
-            check_folder(self.folder)
-
-    @property
-    def _by_ending(self) -> Mapping[str, Path | None]:
-        """The single files by the ending of the form that each gets."""
-        return {
-            ".json": self.json_file,
-            ".xml": self.junit_file,
-            ".md": self.markdown_file,
-            ".svg": self.picture_file,
-        }
-
-    def _write_forms(self, forms: Mapping[str, str]) -> None:
-        """Write each form into the file that was asked for, and under its name into the folder."""
-        for name, text in forms.items():
-            single = self._by_ending.get(Path(name).suffix)
-            if single is not None:
-                write_if_possible(single, text)
-            if self.folder is not None:
-                write_if_possible(self.folder / name, text)
-
-
-class Outputs(_Files):
+class Outputs(ReportFiles):
     """Where the certificate of an allocator goes, and its traces."""
 
     __slots__ = ()
@@ -95,31 +39,36 @@ class Outputs(_Files):
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files that will be written, apart from traces."""
-        names = (*_CERTIFICATE_FILES, "certificate.txt", ENTRIES_FILE)
+        names = (*_CERTIFICATE_FILES, ENTRIES_FILE)
         folder = self.folder or DEFAULT_FOLDER
         of_folder = [folder / name for name in names] if self.folder else [folder / ENTRIES_FILE]
-        return (*super().paths, *of_folder)
+        return (*self.singles, *of_folder)
 
     def write(self, certificate: Certificate) -> Mapping[str, str]:
         """Write all forms of a judged certificate; the trace file of each fingerprint.
 
         What cannot be written is named on standard error, and the others are written.
         """
+        files = self.keep_traces(certificate)
         forms = {
             name: CERTIFICATE.written(certificate, form)
             for name, form in _CERTIFICATE_FILES.items()
+            if form is not Form.TEXT
         }
-        if self.folder is None:
-            self._write_forms(forms)
-            return _keep_traces(certificate)
-        files = write_findings(self.folder, (*certificate.findings, *certificate.hardening))
-        _write_entries(self.folder, certificate)
-        text = plain_text(certificate_document(certificate, files))
-        self._write_forms({**forms, "certificate.txt": text})
+        # The text names the files of the traces.
+        forms["certificate.txt"] = plain_text(certificate_document(certificate, files))
+        self.put(forms)
         return files
 
+    def keep_traces(self, certificate: Certificate) -> Mapping[str, str]:
+        """Write the traces alone, and entries that accept the findings; as `write`."""
+        if self.folder is None:
+            return _keep_traces(certificate)
+        _write_entries(self.folder, certificate)
+        return write_findings(self.folder, (*certificate.findings, *certificate.hardening))
 
-class KernelOutputs(_Files):
+
+class KernelOutputs(ReportFiles):
     """Where the certificate of a kernel goes. It has a picture of its errors, and no traces."""
 
     __slots__ = ()
@@ -127,9 +76,9 @@ class KernelOutputs(_Files):
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files that will be written."""
-        names = (*_KERNEL_FILES, "errors.svg", "report.txt")
+        names = (*_KERNEL_FILES, "errors.svg")
         of_folder = [self.folder / name for name in names] if self.folder else []
-        return (*super().paths, *of_folder)
+        return (*self.singles, *of_folder)
 
     def write(self, certificate: KernelCertificate) -> Path | None:
         """Write all forms of a judged certificate; where its JSON is."""
@@ -138,10 +87,11 @@ class KernelOutputs(_Files):
         forms = {
             name: KERNEL_CERTIFICATE.written(certificate, form)
             for name, form in _KERNEL_FILES.items()
+            if form is not Form.TEXT
         }
         forms["errors.svg"] = errors_picture(certificate.run)
         forms["report.txt"] = plain_text(kernel_document(certificate, where))
-        self._write_forms(forms)
+        self.put(forms)
         return kept
 
 

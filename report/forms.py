@@ -18,7 +18,7 @@ from poolproof.report.junit_form import JunitSuite, junit
 from poolproof.report.markdown_form import markdown
 from poolproof.report.text_form import plain_text
 
-__all__ = ["Form", "ReportKind", "json_text"]
+__all__ = ["Form", "ReportKind", "document_text", "json_text"]
 
 Subject = TypeVar("Subject")
 
@@ -36,6 +36,18 @@ class Form(enum.Enum):
 def json_text(value: Mapping[str, Any], indent: int = 2) -> str:
     """A JSON object as the text of a file."""
     return json.dumps(value, indent=indent) + "\n"
+
+
+def document_text(document: Document, form: Form) -> str:
+    """A document in one of the forms that are made from it: text, Markdown or a web page."""
+    return _RENDERERS[form](document)
+
+
+_RENDERERS: Mapping[Form, Callable[[Document], str]] = {
+    Form.TEXT: plain_text,
+    Form.MARKDOWN: markdown,
+    Form.HTML: html_page,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +68,4 @@ class ReportKind(Generic[Subject]):
             return self.json_of(subject)
         if form is Form.JUNIT:
             return junit(self.name_of(subject), self.suites_of(subject))
-        document = self.document_of(subject)
-        if form is Form.MARKDOWN:
-            return markdown(document)
-        return html_page(document) if form is Form.HTML else plain_text(document)
+        return document_text(self.document_of(subject), form)

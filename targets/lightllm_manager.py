@@ -21,7 +21,7 @@ from typing import Any
 
 from poolproof.targets.engine_sources import BlankModule, stub_module
 from poolproof.targets.source_engines import Modules, SourceEngine
-from poolproof.targets.token_names import TokenNames
+from poolproof.targets.token_names import NO_EXTRA_KEYS, TokenNames
 from poolproof.targets.torch_stand_in import Tensor, torch_stand_in
 
 __all__ = ["LIGHTLLM", "LightllmManager"]
@@ -196,7 +196,7 @@ LIGHTLLM = SourceEngine(
         "misuse": "undefined",
     },
     notes=(
-        "adapters, salts and images: there are none, so tokens under them are other tokens",
+        NO_EXTRA_KEYS,
         "forks, truncation, drafts, swapping, transfers: the cache has none",
     ),
     block_size=1,

@@ -22,7 +22,7 @@ from typing import Any
 
 from poolproof.targets.engine_sources import stub_module
 from poolproof.targets.source_engines import Modules, SourceEngine
-from poolproof.targets.token_names import TokenNames
+from poolproof.targets.token_names import NO_EXTRA_KEYS, TokenNames
 from poolproof.targets.torch_stand_in import torch_stand_in
 
 __all__ = ["MINI_SGLANG", "MiniSglangManager"]
@@ -254,7 +254,7 @@ MINI_SGLANG = SourceEngine(
         "misuse": "undefined",
     },
     notes=(
-        "adapters, salts and images: there are none, so tokens under them are other tokens",
+        NO_EXTRA_KEYS,
         "preemption, forks, truncation, drafts, swapping, transfers: the engine has none",
     ),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from poolproof.targets.source_engines import Modules, SourceEngine
-from poolproof.targets.token_names import TokenNames
+from poolproof.targets.token_names import NO_EXTRA_KEYS, TokenNames
 
 __all__ = ["MINI_VLLM", "MiniVllmManager"]
 
@@ -133,7 +133,7 @@ MINI_VLLM = SourceEngine(
         "misuse": "undefined",
     },
     notes=(
-        "adapters, salts and images: there are none, so tokens under them are other tokens",
+        NO_EXTRA_KEYS,
         "chunked prefill: the engine computes a prompt at once",
         "forks, truncation, drafts, swapping, transfers: the manager has none",
     ),

@@ -1,9 +1,9 @@
 """Serves a native Python target over standard input and output, as a `cmd:` target speaks.
 
 The reference implementation of the protocol (docs/protocol.md), written to be read and copied into
-other languages: a loop over lines, a method for each message, a list of what is shown. It is slow
-and holds no state beyond the run. What the target prints goes to standard error. Pools and queues
-are served here, managers by `serve_manager.py`.
+other languages: a loop over lines, and a list of what is shown; what each message asks for stands
+in `message_server.py`. It is slow and holds no state beyond the run. What the target prints goes to
+standard error. Pools and queues are served here, managers by `serve_manager.py`.
 
 Usage: python -m poolproof.targets.serve TARGET      as in `poolproof certify TARGET`
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, TextIO
 
@@ -25,6 +25,7 @@ from poolproof.contract.target import (
     capabilities_of,
 )
 from poolproof.targets.load import load_target
+from poolproof.targets.message_server import MessageServer, error_words, plain_json
 from poolproof.targets.serve_manager import ManagerServer
 from poolproof.targets.target import Target
 
@@ -37,77 +38,52 @@ _QUESTIONS = ("num_free", "free_order", "ref_count", "block_hash", "free_neighbo
 _CHAINS = ("cache_chain", "lookup_chain", "cache_partial", "usage")
 
 
-class TargetServer:
-    """Answers messages about one target; each run has an instance of its own."""
+class TargetServer(MessageServer):
+    """Answers messages about a pool or a queue."""
 
     def __init__(self, target: Target) -> None:
-        self._target = target
-        self._instance: Any = None
-        self._can: Capabilities | None = None
-        self._num_blocks = 0
-        self._shows_state = False
-        self._shown: dict[str, Any] = {}
+        super().__init__(target)
         self._named: list[bytes] = []
 
-    def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to one message, as a JSON object."""
-        answers: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-            "start": self._start,
-            "run": self._run,
-            "continue": self._continue,
-            "stop": lambda _: {},
-        }
-        try:
-            found = answers[message["do"]](message)
-        except Exception as error:  # whatever it is, the other side has to hear of it
-            found = {"error": f"{type(error).__name__}: {error}"}
-        return {"seq": message.get("seq"), **found}
-
-    def _start(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        version = min(message["protocol"], _PROTOCOL)
-        profile = self._target.profile
-        can = capabilities_of(self._target.make(4 + (profile.null_block or 0), True))
+    def start(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """What is served, in the older of two versions."""
+        profile = self.target.profile
+        can = capabilities_of(self.target.make(4 + (profile.null_block or 0), True))
         return {
-            "protocol": version,
-            "name": self._target.name,
-            "version": self._target.version,
+            "protocol": min(message["protocol"], _PROTOCOL),
+            "name": self.target.name,
+            "version": self.target.version,
             "level": can.level,
             "verbs": sorted(can.verbs - {*_CHAINS}),
             "observers": sorted(can.observers),
             "profile": profile.to_json(),
         }
 
-    def _run(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        self._num_blocks = message["num_blocks"]
-        self._instance = self._target.make(self._num_blocks, message["enable_caching"])
-        self._can = capabilities_of(self._instance)
-        self._shows_state = message["show"] == "state"
-        self._shown, self._named = {}, []
-        state = {"state": self._changes()} if self._shows_state else {}
-        return {**state, **self._continue(message)}
+    def begin(self, message: Mapping[str, Any]) -> tuple[Any, Capabilities]:
+        """A pool that names no hash yet."""
+        self._named = []
+        instance = self.target.make(message["num_blocks"], message["enable_caching"])
+        return instance, capabilities_of(instance)
 
-    def _continue(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        return {"answers": [self._do(command) for command in message["commands"]]}
-
-    def _do(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def do(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to one command: its result, and what changed."""
         if record["do"] in _QUESTIONS:
             arguments = [record["block_id"]] if "block_id" in record else []
-            return {"result": _to_json(getattr(self._instance, record["do"])(*arguments))}
+            return {"result": plain_json(getattr(self.instance, record["do"])(*arguments))}
         command = command_from_json(dict(record))
         arguments = [getattr(command, field.name) for field in fields(command)]
         arguments = [list(value) if isinstance(value, tuple) else value for value in arguments]
         self._name(command)
         answer: dict[str, Any] = {}
         try:
-            result = getattr(self._instance, command.verb)(*arguments)
+            result = getattr(self.instance, command.verb)(*arguments)
             if result is not None:
-                answer["result"] = _to_json(result)
+                answer["result"] = plain_json(result)
         except (MemoryError, ValueError) as error:
             answer["refused"] = str(error)
         except Exception as error:  # the target's own bug, whatever it is
-            return {"error": f"{type(error).__name__}: {error}"}
-        return {**answer, **(self._changes() if self._shows_state else {})}
+            return {"error": error_words(error)}
+        return {**answer, **self.changes_if_asked()}
 
     def _name(self, command: Any) -> None:
         """Hashes are shown from the command on that names them first."""
@@ -116,34 +92,28 @@ class TargetServer:
             if key not in self._named:
                 self._named.append(key)
 
-    def _changes(self) -> dict[str, Any]:
-        """The parts of the state that are not as they were when they were shown last."""
-        changes = {}
-        for name, value in self._state():
-            if name == "events":
-                if value:
-                    changes[name] = value
-            elif name not in self._shown or self._shown[name] != value:
-                changes[name] = self._shown[name] = value
-        return changes
+    def changes(self) -> dict[str, Any]:
+        """The parts of the state that are new; events once, when there are some."""
+        found = self.shown.new_of(self._state())
+        assert self.can is not None
+        events = self.instance.take_events() if self.can.sees("take_events") else ()
+        return {**found, "events": plain_json(events)} if events else found
 
     def _state(self) -> Iterator[tuple[str, Any]]:
-        instance, can = self._instance, self._can
+        instance, can = self.instance, self.can
         assert can is not None
-        blocks = range(self._num_blocks)
+        blocks = range(self.num_blocks)
         yield "num_free", instance.num_free()
         if can.level is Level.QUEUE or can.sees("free_order"):
             yield "free_order", list(instance.free_order())
         if can.sees("ref_count"):
             yield "ref_counts", [instance.ref_count(block) for block in blocks]
         if can.sees("block_hash"):
-            yield "block_hashes", [_to_json(instance.block_hash(block)) for block in blocks]
+            yield "block_hashes", [plain_json(instance.block_hash(block)) for block in blocks]
         if can.sees("free_neighbours"):
-            yield "neighbours", [_to_json(instance.free_neighbours(block)) for block in blocks]
+            yield "neighbours", [plain_json(instance.free_neighbours(block)) for block in blocks]
         if "lookup" in can.verbs:
             yield "lookups", [instance.lookup(key) for key in self._named]
-        if can.sees("take_events"):
-            yield "events", _to_json(instance.take_events())
 
 
 def serve(target: Target, lines: TextIO, answers: TextIO) -> None:
@@ -175,17 +145,6 @@ def main(arguments: list[str] | None = None) -> int:
     with answers:
         serve(target, sys.stdin, answers)
     return 0
-
-
-def _to_json(value: Any) -> Any:
-    """Bytes as hexadecimal text, tuples as lists."""
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, list | tuple):
-        return [_to_json(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _to_json(item) for key, item in value.items()}
-    return value
 
 
 if __name__ == "__main__":

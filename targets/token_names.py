@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["TokenNames"]
+__all__ = ["NO_EXTRA_KEYS", "TokenNames"]
 
+NO_EXTRA_KEYS = "adapters, salts and images: there are none, so tokens under them are other tokens"
+"""The note of an engine whose manager is told of none of them."""
 
 _FIRST_NAME = 1 << 32
 """Names begin beyond every vocabulary, so plain tokens stand for themselves."""

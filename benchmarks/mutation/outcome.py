@@ -1,10 +1,12 @@
 """What the trials of run.py came to; docs/mutation.md is made of what is recorded.
 
-Counts only mutants of the files as they stand now. Exit status 1 when a mutant got through that
-tests/mutation/equivalent.toml does not explain, when one was not tried, or when a test catches one
-that is listed there as equivalent.
+Counts only mutants of the files as they stand now, and keeps a digest of each file: the page says
+which of them have changed since. Of folders that are not asked for, what is recorded stays.
 
-Usage: python benchmarks/mutation/outcome.py [--record]
+Exit status 1 when a mutant got through that tests/mutation/equivalent.toml does not explain, when
+one was not tried, or when a test catches one that is listed there as equivalent.
+
+Usage: python benchmarks/mutation/outcome.py [--folder impl ...] [--record]
 """
 
 from __future__ import annotations
@@ -13,30 +15,32 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from equivalents import Equivalent, read_list
 from mutants import Mutant, mutants_of
+from recorded import FOLDERS, beside_others, digest_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 
-from record import add_destination, write_record  # noqa: E402 - a script of the folder above
+from record import RECORDED, add_destination, write_record  # noqa: E402 - a script of the folder above
 
 __all__ = [
     "FOLDERS",
     "ROOT",
     "VERDICTS",
     "add_destination",
+    "change_of",
     "known_verdicts",
     "mutated_paths",
     "write_outcome",
 ]
 
 VERDICTS = ROOT / "build" / "mutation" / "verdicts.jsonl"
-FOLDERS = ("impl", "invariants", "reference")
 COUNTS = ("mutants", "killed", "timeout", "equivalent", "survivors", "untried")
 
 
@@ -54,14 +58,17 @@ def known_verdicts() -> dict[str, str]:
     return {row["name"]: row["verdict"] for row in rows}
 
 
-def write_outcome(destination: Path) -> int:
-    """Write the result; 1 if something got through without a reason, 2 if it cannot be written."""
+def write_outcome(destination: Path, folders: Sequence[str] = FOLDERS) -> int:
+    """Write the result; 1 if something got through without a reason, 2 if it cannot be written.
+
+    Of the other folders what was recorded stays.
+    """
     known = known_verdicts()
     listed = {change_of(entry): entry.reason for entry in read_list()}
     files: dict[str, Counter[str]] = {}
     survivors: list[dict[str, str]] = []
     caught: dict[tuple[str, ...], bool] = {}
-    for path in (path for folder in FOLDERS for path in mutated_paths(folder)):
+    for path in (path for folder in folders for path in mutated_paths(folder)):
         counts = files.setdefault(path, Counter())
         for mutant in mutants_of(ROOT, path):
             verdict = known.get(mutant.name, "untried")
@@ -78,10 +85,16 @@ def write_outcome(destination: Path) -> int:
             counts[verdict] += 1
     value = {
         "tool": f"mutmut {version('mutmut')}",
-        "files": {path: {key: counts[key] for key in COUNTS} for path, counts in files.items()},
+        "files": {
+            path: {"digest": digest_of(ROOT / path)} | {key: counts[key] for key in COUNTS}
+            for path, counts in files.items()
+        },
         "survivors": survivors,
     }
-    if not write_record(destination, value, indent=1):
+    known = RECORDED / "mutation.json"
+    recorded = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else None
+    whole = beside_others(value, folders, recorded) if recorded else value
+    if not write_record(destination, whole, indent=1):
         return 2
     return told(value, [change for change, killed in caught.items() if killed])
 
@@ -94,7 +107,7 @@ def told(value: dict[str, Any], wrong: list[tuple[str, ...]]) -> int:
         print(f"listed as equivalent, and killed: {file} {function}: {before}  =>  {after}")
     total = Counter[str]()
     for counts in value["files"].values():
-        total.update(counts)
+        total.update({key: counts[key] for key in COUNTS})
     print(", ".join(f"{total[key]} {key}" for key in COUNTS))
     return int(bool(wrong or total["survivors"] or total["untried"]))
 
@@ -107,5 +120,7 @@ def change_of(one: Mutant | Equivalent) -> tuple[str, str, str, str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", nargs="+", choices=FOLDERS, default=list(FOLDERS))
     add_destination(parser, "mutation")
-    sys.exit(write_outcome(parser.parse_args().json))
+    arguments = parser.parse_args()
+    sys.exit(write_outcome(arguments.json, arguments.folder))

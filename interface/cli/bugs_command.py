@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from poolproof.cli.report_options import Places, report_options
+
 if TYPE_CHECKING:
     from poolproof.kill_matrix.detector import Detector
     from poolproof.kill_matrix.matrix import Matrix
@@ -45,8 +47,7 @@ _MOST_SEEDS = 1000
     help="Include the runs of `certify` up to this depth as detectors.",
 )
 @click.option("--results", type=_PATH, help="Keep finished searches here and resume from them.")
-@click.option("--json", "json_file", type=_PATH, help="Write the matrix as JSON.")
-@click.option("--html", "html_file", type=_PATH, help="Write the matrix as a web page.")
+@report_options("matrix")
 @click.option("--show", type=_PATH, help="Do not search; show the matrix in this JSON file.")
 @click.option(
     "--workers", type=click.IntRange(min=1, max=256), help="Processes; one per CPU by default."
@@ -58,8 +59,7 @@ def bugs_command(
     seeds: int,
     depth: str,
     results: Path | None,
-    json_file: Path | None,
-    html_file: Path | None,
+    places: Places,
     show: Path | None,
     workers: int | None,
 ) -> None:
@@ -76,13 +76,14 @@ def bugs_command(
     from poolproof.kill_matrix.matrix_document import MATRIX, matrix_document
     from poolproof.kill_matrix.matrix_json import read_matrix
     from poolproof.kill_matrix.subject import subjects
-    from poolproof.report.forms import Form
-    from poolproof.report.output_files import check_file, write_file
+    from poolproof.report.output_files import check_file
+    from poolproof.report.report_files import ReportFiles, form_names
     from poolproof.report.text_form import show as show_text
 
-    for path in (results, json_file, html_file):
-        if path is not None:
-            check_file(path)
+    files = ReportFiles(**places)
+    files.check()
+    if results is not None:
+        check_file(results)
     if show is not None:
         _refuse_beside_show({"--only": only, "--detector": detectors, "--results": results})
         matrix = read_matrix(show)
@@ -90,9 +91,7 @@ def bugs_command(
         rows = _chosen_rows(only, subjects())
         columns = _chosen_columns(detectors, depth, DETECTORS)
         matrix = _search(rows, columns, range(seeds), results, workers or usable_processors())
-    for path, form in ((json_file, Form.JSON), (html_file, Form.HTML)):
-        if path is not None:
-            write_file(path, MATRIX.written(matrix, form))
+    files.write_report(MATRIX, matrix, form_names("matrix"))
     show_text(matrix_document(matrix))
     sys.exit(matrix.exit_status)
 

@@ -18,6 +18,7 @@ from poolproof.cli.kernels_command import (
     kernel_rules,
     refuse_for_kernels,
 )
+from poolproof.cli.report_options import Places, given_places, report_options
 from poolproof.power.power_options import power_options, power_request
 
 if TYPE_CHECKING:
@@ -49,10 +50,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
 @click.option("--keep-going", is_flag=True, help="Continue after a failure; for baselines.")
 @click.option("--hardening", is_flag=True, help="Also try undefined misuse; never fails the run.")
-@click.option("--json", "json_file", type=_PATH, help="Write the certificate as JSON.")
-@click.option("--junit", "junit_file", type=_PATH, help="Write the certificate as JUnit XML.")
-@click.option("--md", "markdown_file", type=_PATH, help="Write the certificate as Markdown.")
-@click.option("--report", type=_PATH, help="Write all forms, traces and reports to this folder.")
+@report_options("certificate", in_folder="all forms, traces and reports")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; one per CPU by default.")
 @click.option("--in-process", is_flag=True, help="Use no child processes or limits; for debuggers.")
@@ -85,10 +83,7 @@ def certify_command(
     fail_on: str | None,
     keep_going: bool,
     hardening: bool,
-    json_file: Path | None,
-    junit_file: Path | None,
-    markdown_file: Path | None,
-    report: Path | None,
+    places: Places,
     seed: int,
     workers: int | None,
     in_process: bool,
@@ -111,15 +106,13 @@ def certify_command(
     asked = power_request(
         power=power,
         **power_arguments,
-        refused={"--junit": junit_file, "--md": markdown_file, "--report": report,
-                 "--hardening": hardening, "--in-process": in_process},
-    )  # fmt: skip
+        refused={"--hardening": hardening, "--in-process": in_process},
+    )
     if asked is not None and _is_default("depth"):
         # Survivors cost what a whole certification costs, each of them.
         depth = "quick"
     if infer_profile:
-        unfit = {"--json": json_file, "--junit": junit_file, "--md": markdown_file,
-                 "--report": report, "--known": known, "--baseline": baseline,
+        unfit = {**given_places(places), "--known": known, "--baseline": baseline,
                  "--fail-on": fail_on, "--keep-going": keep_going, "--hardening": hardening,
                  "--power": power}  # fmt: skip
         _refuse_with_inference(spec.text, api, [name for name, value in unfit.items() if value])
@@ -133,16 +126,14 @@ def certify_command(
     if api == "kernel" or is_kernel(spec.text):
         refused = {"--hardening": hardening, "--layout": layouts, "--power": power,
                    "--keep-going": keep_going}  # fmt: skip
-        files = {"json_file": json_file, "junit_file": junit_file, "markdown_file": markdown_file,
-                 "folder": report}  # fmt: skip
         passing = {"known": known, "baseline": baseline}
         sys.exit(
             _certify_kernel(
-                spec.text, [name for name, value in refused.items() if value], files, passing,
+                spec.text, [name for name, value in refused.items() if value], places, passing,
                 fail_on=fail_on, depth=depth, seed=seed, workers=workers, in_process=in_process,
             )
         )  # fmt: skip
-    outputs = Outputs(json_file, junit_file, markdown_file, report)
+    outputs = Outputs(**places)
     outputs.check()
     refuse_to_overwrite(outputs.paths, {"--baseline": baseline, "--known": known})
     arguments: dict[str, Any] = {
@@ -157,7 +148,7 @@ def certify_command(
 
         refuse_programs(spec.text)
         run = Asked.of(spec.text, profile=None, hardening=False, **arguments)
-        sys.exit(certify_with_power(run.load, run.options, asked, run.rules, outputs.json_file))
+        sys.exit(certify_with_power(run.load, run.options, asked, run.rules, outputs))
     sys.exit(_certify(spec.text, {**arguments, "hardening": hardening}, outputs))
 
 
@@ -192,7 +183,7 @@ def _infer_profile(target: str, **options: Any) -> int:
 def _certify_kernel(
     target: str,
     refused: list[str],
-    files: dict[str, Path | None],
+    places: Places,
     passing: dict[str, Path | None],
     *,
     fail_on: str | None,
@@ -202,7 +193,7 @@ def _certify_kernel(
     from poolproof.report.output_files import refuse_to_overwrite
 
     refuse_for_kernels(refused)
-    outputs = KernelOutputs(**files)
+    outputs = KernelOutputs(**places)
     refuse_to_overwrite(outputs.paths, {f"--{name}": path for name, path in passing.items()})
     rules = kernel_rules(fail_on, **passing)
     return certify_kernel(target, rules=rules, outputs=outputs, **options)

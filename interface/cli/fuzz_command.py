@@ -97,7 +97,12 @@ USUAL_SECONDS = 60.0
     help="Memory of one worker beyond what importing the target uses.",
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
-@click.option("--report", type=_PATH, metavar="FILE", help="Write a web page with the curves.")
+@click.option("--json", "json_file", type=_PATH, help="Write the campaign as JSON.")
+@click.option("--junit", "junit_file", type=_PATH, help="Write the campaign as JUnit XML.")
+@click.option("--md", "markdown_file", type=_PATH, help="Write the campaign as Markdown.")
+@click.option(
+    "--html", "--report", "html_file", type=_PATH, help="Write a web page with the curves."
+)
 @click.option(
     "--coverage",
     is_flag=True,
@@ -126,7 +131,10 @@ def fuzz_command(
     call_timeout: float,
     memory_limit: int,
     rows: tuple[str, ...],
-    report: Path | None,
+    json_file: Path | None,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    html_file: Path | None,
     coverage: bool,
     engine: str,
     quiet: bool,
@@ -141,6 +149,7 @@ def fuzz_command(
     from poolproof.fuzz.coordinator import CampaignBudget
     from poolproof.fuzz.settings import CampaignSettings
     from poolproof.harness.isolation import Limits
+    from poolproof.report.report_files import ReportFiles
 
     if merge and folder is None:
         raise click.UsageError("--merge takes folders into the one of --folder; name it")
@@ -168,7 +177,7 @@ def fuzz_command(
         budget=CampaignBudget(seconds, steps, until_quiet),
         in_process=in_process,
         limits=Limits(call_timeout_s=call_timeout, memory_mib=memory_limit),
-        report=report,
+        files=ReportFiles(json_file, junit_file, markdown_file, html_file=html_file),
         quiet=quiet,
         coverage=coverage,
         engine=engine,

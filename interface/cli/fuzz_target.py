@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -49,8 +49,7 @@ from poolproof.report.campaign_document import CAMPAIGN, session_document
 from poolproof.report.campaign_lines import finding_text, waiting_text
 from poolproof.report.campaign_record import record_in
 from poolproof.report.campaign_words import Allowance
-from poolproof.report.forms import Form
-from poolproof.report.output_files import check_file, write_file
+from poolproof.report.report_files import ReportFiles, form_names
 from poolproof.report.text_form import plain_text
 from poolproof.report.trace_files import DEFAULT_FOLDER
 from poolproof.targets.load import load_target
@@ -90,7 +89,7 @@ class FuzzOptions:
     budget: CampaignBudget
     in_process: bool
     limits: Limits
-    report: Path | None = None
+    files: ReportFiles = field(default_factory=ReportFiles)
     quiet: bool = False
     coverage: bool = False
     engine: str = "novelty"
@@ -102,8 +101,7 @@ def fuzz_target(asked: CampaignSettings, options: FuzzOptions) -> int:
 
     Raises TargetError, FolderError, OutputError, ClusterError.
     """
-    if options.report is not None:
-        check_file(options.report)
+    options.files.check()
     if options.cluster is not None:
         check_reachable(options.cluster.address)
     if options.coverage:
@@ -226,8 +224,9 @@ def _run(
     # After an interruption nobody waits for more than the summary.
     if options.coverage and last.activity != "interrupted":
         folder.record_coverage(measure(campaign.state))
-    if options.report is not None:
-        write_file(options.report, CAMPAIGN.written(record_in(folder, settings), Form.HTML))
+    if options.files.singles:
+        record = record_in(folder, settings)
+        options.files.write_report(CAMPAIGN, record, form_names("campaign"))
     coverage = folder.coverage() or CodeCoverage() if options.coverage else None
     click.echo(plain_text(session_document(last, len(earlier), coverage)), nl=False)
     named = last.findings[0].fingerprint if last.findings else ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from poolproof.cli.arguments import known_kernels, require, severities
+from poolproof.cli.report_options import Places, report_options
 
 if TYPE_CHECKING:
     from poolproof.certification.verdict import Rules
@@ -47,10 +48,7 @@ _MANAGERS = "poolproof.cli.served_managers:served_managers"
 @click.option("--known", type=_PATH, help="TOML file of accepted findings.")
 @click.option("--baseline", type=_PATH, help="Fail only on findings not in this report.")
 @click.option("--fail-on", metavar="LIST", help="Severities that fail the run; all by default.")
-@click.option("--json", "json_file", type=_PATH, help="Write the report as JSON.")
-@click.option("--junit", "junit_file", type=_PATH, help="Write the report as JUnit XML.")
-@click.option("--md", "markdown_file", type=_PATH, help="Write the report as Markdown.")
-@click.option("--report", type=_PATH, help="Write all forms to this folder.")
+@report_options("report")
 @click.option("--picture", "picture_file", type=_PATH, help="Plot errors over bounds as SVG.")
 @click.option(
     "--workers", type=click.IntRange(min=1), help="Processes; one per CPU by default, up to 4."
@@ -75,10 +73,7 @@ def kernels_command(
     known: Path | None,
     baseline: Path | None,
     fail_on: str | None,
-    json_file: Path | None,
-    junit_file: Path | None,
-    markdown_file: Path | None,
-    report: Path | None,
+    places: Places,
     picture_file: Path | None,
     workers: int | None,
     in_process: bool,
@@ -97,10 +92,7 @@ def kernels_command(
     from poolproof.report.certificate_outputs import KernelOutputs
     from poolproof.report.output_files import refuse_to_overwrite
 
-    outputs = KernelOutputs(
-        json_file=json_file, junit_file=junit_file, markdown_file=markdown_file,
-        picture_file=picture_file, folder=report,
-    )  # fmt: skip
+    outputs = KernelOutputs(**places, picture_file=picture_file)
     outputs.check()
     refuse_to_overwrite(outputs.paths, {"--baseline": baseline, "--known": known})
     rules = kernel_rules(fail_on, known, baseline)
@@ -108,7 +100,7 @@ def kernels_command(
         require(target, "TARGET", known_kernels())
     require_packages()
     if faulty:
-        sys.exit(_run_faulty(seed, json_file))
+        sys.exit(_run_faulty(seed, places["json_file"]))
     assert target is not None
     job = _job(
         target, depth=depth, seed=seed, workers=workers, device=device,

@@ -1,6 +1,6 @@
-"""`poolproof show TRACE`: draws a trace step by step, or writes it as a test, script or web page.
+"""`poolproof show TRACE`: draws a trace step by step, or writes it as a test, script or page.
 
-The folder of a campaign is shown as its summary, or as a page with its curves.
+The folder of a campaign is shown as its summary, or written in any form that a report has.
 """
 
 from __future__ import annotations
@@ -12,28 +12,35 @@ import click
 
 __all__ = ["show_command"]
 
+# A click.Choice gives the user these in this order. Forms of reports by their names (`Form`).
+_OF_TRACES = ("text", "markdown", "html", "pytest", "python")
+_OF_CAMPAIGNS = ("text", "markdown", "html", "json", "junit")
+
 
 @click.command("show")
 @click.argument("trace")
 @click.option(
     "--as",
     "form",
-    type=click.Choice(["text", "pytest", "python", "html"]),
+    type=click.Choice(tuple(dict.fromkeys((*_OF_TRACES, *_OF_CAMPAIGNS)))),
     default="text",
     help="text: a drawing. pytest: a regression test that uses Poolproof. python: a script that "
-    "uses the target's own methods and nothing else. html: one page that needs no network.",
+    "uses the target's own methods and nothing else. html: one page that needs no network. json "
+    "and junit: for campaigns.",
 )
 @click.option("-o", "--output", type=click.Path(), help="Write to this file.")
 def show_command(trace: str, form: str, output: str | None) -> None:
     """Show TRACE, a trace file or the fingerprint of a finding, without running its target.
 
-    For the folder of a campaign, show its summary, or with `--as html` its curves. The exit status
-    is then that of the campaign: 0 nothing was broken, 1 something was, 2 not concluded.
+    For the folder of a campaign, show its summary; `--as html` and `--as markdown` also have its
+    curves. The exit status is then that of the campaign: 0 nothing was broken, 1 something was, 2
+    not concluded.
     """
     from poolproof.report.campaign_record import is_campaign
     from poolproof.report.finding_report import trace_report
+    from poolproof.report.forms import Form, document_text
     from poolproof.report.output_files import check_file
-    from poolproof.report.text_form import plain_text, show
+    from poolproof.report.text_form import show
     from poolproof.report.trace_files import find_trace
 
     if output is not None:
@@ -42,6 +49,10 @@ def show_command(trace: str, form: str, output: str | None) -> None:
     if trace.strip() and is_campaign(Path(trace)):
         sys.exit(_show_campaign(Path(trace), form, output))
     _, found = find_trace(trace)
+    if form not in _OF_TRACES:
+        raise click.UsageError(
+            f"{trace} is a trace, which is shown as {_listed(_OF_TRACES)}; its file is JSON already"
+        )
     if form == "pytest":
         from poolproof.report.regression_test import regression_test
 
@@ -50,15 +61,11 @@ def show_command(trace: str, form: str, output: str | None) -> None:
         from poolproof.report.level_views import VIEWS
 
         text = VIEWS[found.level].script(found)
-    elif form == "html":
-        from poolproof.report.html_form import html_page
-
-        text = html_page(trace_report(found))
-    elif output is None:
+    elif form == "text" and output is None:
         show(trace_report(found))
         return
     else:
-        text = plain_text(trace_report(found))
+        text = document_text(trace_report(found), Form(form))
     _put(text, output)
 
 
@@ -67,14 +74,18 @@ def _show_campaign(folder: Path, form: str, output: str | None) -> int:
     from poolproof.report.campaign_record import read_record
     from poolproof.report.forms import Form
 
-    if form not in {"text", "html"}:
+    if form not in _OF_CAMPAIGNS:
         raise click.UsageError(
-            f"{folder} is the folder of a campaign, which is shown as text or html; "
+            f"{folder} is the folder of a campaign, which is shown as {_listed(_OF_CAMPAIGNS)}; "
             f"for {form} name one of its findings"
         )
     record = read_record(folder)
     _put(CAMPAIGN.written(record, Form(form)), output)
     return record.exit_status
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _put(text: str, output: str | None) -> None:

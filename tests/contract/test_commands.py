@@ -159,3 +159,8 @@ def test_an_argument_of_the_wrong_kind_is_refused_with_the_verb(record):
     with pytest.raises(ValueError) as caught:
         command_from_json(record)
     assert str(caught.value).startswith(f"bad argument of {record['do']}: ")
+
+
+def test_a_long_list_of_one_block_is_written_as_a_product():
+    assert str(Touch((1,) * 40)) == "touch([1] * 40)"
+    assert str(Touch((1, 1))) == "touch([1, 1])"

@@ -61,3 +61,22 @@ def test_the_name_of_a_level_stands_for_it():
     assert CampaignSettings("impl", "queue", 4).level is Level.QUEUE
     with pytest.raises(OptionError, match="level must be one of queue, index, pool, manager"):
         CampaignSettings("impl", "kernel", 4)
+
+
+@pytest.mark.parametrize(
+    ("level", "traits"),
+    [
+        (Level.QUEUE, {"is_part", "is_built_of_blocks"}),
+        (Level.INDEX, {"is_part", "has_hashes"}),
+        (Level.POOL, {"has_hashes", "has_misuse", "is_built_of_blocks"}),
+        (Level.MANAGER, {"has_sequences", "is_built_of_blocks"}),
+    ],
+)
+def test_what_a_level_has(level, traits):
+    every = ("is_part", "has_hashes", "has_misuse", "has_sequences", "is_built_of_blocks")
+    assert {name for name in every if getattr(level, name)} == traits
+
+
+def test_a_level_stands_in_a_sentence():
+    assert Level.INDEX.with_article == "an index"
+    assert Level.POOL.with_article == "a pool"

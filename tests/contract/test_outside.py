@@ -182,3 +182,11 @@ def test_a_violation_holds_only_what_can_be_written_anywhere() -> None:
     assert len(found.sentence) < 2_100
     assert len(found.frames) <= 20
     assert all(len(frame) < 350 and frame.isprintable() for frame in found.frames)
+
+
+def test_a_method_of_int_in_another_class_makes_no_number():
+    class Odd:
+        __index__ = int.__index__
+
+    assert shown(Odd()).endswith("test_outside.Odd")
+    assert shown(Odd()).startswith("an object of class ")

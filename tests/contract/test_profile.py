@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolproof.contract.profile import Profile, ProfileError
+from poolproof.contract.profile import Profile, ProfileError, joins_head
 
 ROWS = {
     "null_block": (None, 0, 3),
@@ -101,3 +101,17 @@ def test_what_is_declared_may_be_too_long_to_write_out():
         Profile.from_mapping({"null_block": 10**10_000})
     with pytest.raises(ProfileError, match="unknown profile key"):
         Profile.from_mapping({"\ud83d" * 10**6: 1})
+
+
+@pytest.mark.parametrize(
+    ("eviction", "hashed", "unhashed"),
+    [
+        ("lru", False, False),
+        ("lifo", True, True),
+        ("unhashed-first", False, True),
+        ("unhashed-lifo", False, True),
+    ],
+)
+def test_which_freed_blocks_join_the_head(eviction, hashed, unhashed):
+    assert joins_head(eviction, has_hash=True) is hashed
+    assert joins_head(eviction, has_hash=False) is unhashed

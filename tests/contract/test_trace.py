@@ -217,6 +217,15 @@ def test_a_damaged_violation_is_refused(path, changes):
     assert message.startswith("FILE line 5: the violation is damaged (")
 
 
+@pytest.mark.parametrize("states", [{}, [3], [{"free": ["x"], "held": [], "answer": None}]])
+def test_damaged_states_are_refused(path, states):
+    *lines, last = TRACE.lines()
+    record = json.loads(last)
+    record["violation"]["shown"] = states
+    text = "\n".join([*lines, json.dumps(record)])
+    assert refused(path, text).startswith("FILE line 5: what the target showed is damaged (")
+
+
 @pytest.mark.parametrize("violation", [None, 3, [], {}, "I1"])
 def test_a_violation_that_is_no_object_is_refused(path, violation):
     text = "\n".join([with_header(), json.dumps({"violation": violation})])

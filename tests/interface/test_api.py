@@ -86,7 +86,7 @@ def test_a_finding_is_replayed_shrunk_and_rendered(refused, folder):
     assert len(poolproof.shrink(trace).commands) == len(trace.commands)
     (folder / "t.jsonl").write_text(poolproof.render(finding, "jsonl"))
     assert poolproof.replay("t.jsonl", in_process=True).violation == trace.violation
-    for form in ("text", "html", "pytest"):
+    for form in ("text", "markdown", "html", "pytest"):
         assert finding.violation.invariant in poolproof.render(trace, form)
     for form in ("text", "json", "markdown", "junit"):
         assert finding.fingerprint in poolproof.render(refused, form)

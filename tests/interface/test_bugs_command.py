@@ -26,8 +26,10 @@ def recorded(tmp_path_factory):
     from poolproof.cli.command_line import main
 
     folder = tmp_path_factory.mktemp("matrix")
-    files = {name: folder / name for name in ("matrix.json", "matrix.html", "searches.jsonl")}
+    names = ("matrix.json", "matrix.html", "matrix.md", "matrix.xml", "searches.jsonl")
+    files = {name: folder / name for name in names}
     arguments = ["bugs", *QUICK, "--json", files["matrix.json"], "--html", files["matrix.html"]]
+    arguments += ["--md", files["matrix.md"], "--junit", files["matrix.xml"]]
     arguments += ["--results", files["searches.jsonl"]]
     result = CliRunner().invoke(main, list(map(str, arguments)))
     return result, files
@@ -67,6 +69,26 @@ def test_the_page_links_threads_and_runs_no_script(recorded):
     page = recorded[1]["matrix.html"].read_text()
     assert '<a href="https://github.com/vllm-project/vllm/issues/29387">' in page
     assert "<script" not in page
+
+
+def test_the_markdown_has_the_verdict_as_its_heading(recorded):
+    text = recorded[1]["matrix.md"].read_text()
+    assert text.startswith("# 2 of 2 specimens are caught, 0 of 1 oddities accused\n")
+    assert "| D13 " in text
+
+
+def test_in_junit_a_specimen_is_a_case(recorded):
+    text = recorded[1]["matrix.xml"].read_text()
+    assert ' tests="3" failures="0"' in text
+    assert 'name="D13' in text
+
+
+def test_a_folder_gets_a_recorded_matrix_in_every_form(recorded, poolproof, folder):
+    again = poolproof("bugs", "--show", recorded[1]["matrix.json"], "--report", "out")
+    assert again.exit_code == 0
+    names = {"matrix.json", "matrix.md", "matrix.html", "matrix.txt", "junit.xml"}
+    assert {path.name for path in (folder / "out").iterdir()} == names
+    assert (folder / "out" / "matrix.md").read_text() == recorded[1]["matrix.md"].read_text()
 
 
 def test_a_recorded_matrix_is_shown_again_without_a_search(recorded, poolproof):
@@ -185,6 +207,7 @@ def test_level_quick_leaves_out_standard(poolproof, recorded):
         (("--show", "x.json", "--only", "Q1"), "--only: --show searches nothing"),
         (("--show", "absent.json"), "cannot read absent.json"),
         (("--json", "nowhere/x.json"), "there is no folder nowhere"),
+        (("--junit", "nowhere/x.xml"), "there is no folder nowhere"),
     ],
 )
 def test_bad_arguments_are_named(poolproof, arguments, message):

@@ -82,6 +82,24 @@ def test_show_as_html_escapes_what_the_trace_says(poolproof, samples):
     assert '<tr class="bad"><th scope="row" class="number">&gt; 5</th><td>lookup(a)</td>' in page
 
 
+def test_show_as_markdown_has_the_steps(poolproof, samples):
+    write_trace(samples.trace(), Path("t.jsonl"))
+    shown = poolproof("show", "t.jsonl", "--as", "markdown")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("# ")
+    assert "lookup(a)" in shown.stdout
+    assert "lookup of hash 41f041f0 answers with block 3" in shown.stdout
+
+
+@pytest.mark.parametrize("form", ["json", "junit"])
+def test_a_trace_has_no_form_that_is_read_by_programs_but_its_own(poolproof, samples, form):
+    write_trace(samples.trace(), Path("t.jsonl"))
+    refused = poolproof("show", "t.jsonl", "--as", form)
+    assert refused.exit_code == 2
+    said = " ".join(refused.output.split())
+    assert "shown as text, markdown, html, pytest or python; its file is JSON already" in said
+
+
 def test_show_as_pytest_writes_a_test_that_fails_while_the_bug_is_there(poolproof, failing):
     poolproof("show", failing, "--as", "pytest", "-o", "test_bug.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_bug.py"]

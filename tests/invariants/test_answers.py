@@ -219,6 +219,7 @@ def test_i2_what_is_wrong_in_another_instance_keeps_its_harm(judge, words):
 
 def test_own_usage_is_the_share_of_held_blocks():
     assert usage_is_share_held(0.25, 0.25) is None
+    assert usage_is_share_held(1e-9, 0.0) is None
     assert said(usage_is_share_held(0.5, 0.25)) == (
         "OWN", Severity.FALSE_REFUSAL, (),
         "usage() answered 0.5, but the share of held blocks is 0.25",

@@ -31,6 +31,7 @@ from poolproof.invariants.stable_ids import (
     copied_elsewhere,
     copies_name_blocks,
     new_entries_were_free,
+    still_read,
     table_names_blocks,
     table_stays,
     worker_table_suffices,
@@ -261,12 +262,28 @@ def test_an_answer_is_named_with_its_harm(say, arguments, verdict, sentence):
     assert violation.sentence == sentence
 
 
+def test_what_was_not_promised_to_be_found_is_only_bookkeeping():
+    assert reports_all_that_is_cached(STEP, 4, 4, is_promised=False) is None
+    violation = reports_all_that_is_cached(STEP, 2, 4, is_promised=False)
+    assert (violation.invariant, violation.severity) == ("I4", Severity.BOOKKEEPING)
+    assert violation.sentence == (
+        f"{STEP} reports 2 tokens as cached, although the KV of 4 is there: the index says less "
+        "than it could"
+    )
+
+
 def test_a_read_ends_where_the_table_does():
     assert reads_within_table(0, -1, 0, 4) is None
     assert reads_within_table(0, 7, 2, 4) is None
     violation = reads_within_table(0, 8, 2, 4)
-    assert violation.severity is Severity.WRONG_DATA_OF_ONES_OWN
+    assert (violation.invariant, violation.severity) == ("DATA", Severity.WRONG_DATA_OF_ONES_OWN)
     assert violation.sentence == (
         "A reads up to position 8 beyond its table, which has 2 blocks of 4: what stands "
         "there is not its own"
+    )
+
+
+def test_a_block_that_is_still_read_is_named_with_the_first_position():
+    assert still_read(1, 4, 6) == (
+        "block 4 was let go at entry 1, but the next token reads every position from 6 on"
     )

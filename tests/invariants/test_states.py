@@ -155,6 +155,13 @@ def test_own_the_walk_meets_more_blocks_than_are_free(changed, known, num_free):
     assert f"num_free() says {num_free}, a walk of the free queue meets 4, but" in found.sentence
 
 
+@pytest.mark.parametrize(("free_order", "severity"), [(None, LEAK), ([], REFUSAL)])
+def test_own_a_counter_below_nothing_hands_out_no_held_block(known, free_order, severity):
+    ledger = dataclasses.replace(known, free_order=())
+    found = counts_match_owners(PoolObservation(6, -1, free_order=free_order), ledger)
+    assert found.severity is severity
+
+
 def test_own_one_lost_block_is_named_in_the_singular(known):
     ledger = dataclasses.replace(known, free_order=[4])
     found = counts_match_owners(PoolObservation(6, 0), ledger)

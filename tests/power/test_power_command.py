@@ -2,13 +2,13 @@
 
 import json
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from poolproof.cli.command_line import main
 from poolproof.power.power_report import PowerReport
-from poolproof.report.document import Document, Paragraph
 
 
 @pytest.fixture
@@ -23,22 +23,13 @@ def run(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def faked(monkeypatch):
-    """Fakes the work; holds what was asked for, and the certificate's exit status."""
-    asked = {"exit_status": 0}
-
-    class Verdict:
-        exit_status = property(lambda _: asked["exit_status"])
-
-    class Certificate:
-        verdict = Verdict()
-
-        def to_json(self):
-            return {"verdict": "a"}
+def faked(monkeypatch, samples):
+    """Fakes the work; holds what was asked for, and the certificate that is given."""
+    asked = {"certificate": samples.certificate()}
 
     def certify(load, options, progress):
         asked.update(options=options)
-        return Certificate()
+        return asked["certificate"]
 
     class Run:
         def measure(self, progress):
@@ -54,9 +45,6 @@ def faked(monkeypatch):
         yield Run()
 
     monkeypatch.setattr("poolproof.power.power_run.certify", certify)
-    monkeypatch.setattr("poolproof.power.power_run.judge", lambda found, rules: found)
-    cert = Document("", "", (Paragraph("CERT"),))
-    monkeypatch.setattr("poolproof.power.power_run.certificate_document", lambda found: cert)
     monkeypatch.setattr("poolproof.power.power_run.power_run", power_run)
     return asked
 
@@ -64,7 +52,7 @@ def faked(monkeypatch):
 def test_the_certificate_stands_before_the_power(run, faked):
     result = run("impl", "--power")
     assert result.exit_code == 0, result.output
-    assert result.output.index("CERT") < result.output.index("power of the checks")
+    assert result.output.index("HOLDS") < result.output.index("power of the checks")
 
 
 def test_options_reach_the_power_run(run, faked):
@@ -94,20 +82,51 @@ def test_the_depth_is_quick_unless_it_is_given(run, faked):
     assert faked["options"].depth == "standard"
 
 
-def test_json_holds_both(run, faked, tmp_path):
-    run("impl", "--power", "--json", "both.json")
-    both = json.loads((tmp_path / "both.json").read_text())
-    assert both["certificate"] == {"verdict": "a"}
+def test_a_file_of_any_form_holds_both(run, faked, tmp_path):
+    files = {"--json": "c.json", "--junit": "c.xml", "--md": "c.md", "--html": "c.html"}
+    run("impl", "--power", *(part for pair in files.items() for part in pair))
+    texts = {name: (tmp_path / name).read_text() for name in files.values()}
+    both = json.loads(texts["c.json"])
+    assert both["certificate"]["verdict"] == "holds"
     assert both["power"]["num_mutants"] == 0
+    assert texts["c.md"].startswith("# HOLDS; 0 of 0 mutants refused\n")
+    assert "power of the checks, depth quick" in texts["c.html"]
+    assert '<testsuite name="pool"' in texts["c.xml"]
 
 
-@pytest.mark.parametrize("status", [1, 2])
-def test_an_unmutated_target_that_does_not_hold_ends_it(run, faked, status):
-    faked["exit_status"] = status
-    result = run("impl", "--power")
+def test_the_folder_has_each_on_its_own(run, faked, tmp_path):
+    result = run("impl", "--power", "--report", "out")
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("certificate.json", "certificate.md", "certificate.html", "certificate.txt", "junit.xml"),
+        *("power.json", "power.md", "power.html", "power.txt", "power.xml"),
+    }
+    certificate = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    assert certificate["verdict"] == "holds"
+    assert json.loads((tmp_path / "out" / "power.json").read_text())["num_mutants"] == 0
+
+
+def test_a_folder_that_cannot_be_made_is_named_before_the_work(run, faked, tmp_path):
+    (tmp_path / "out").write_text("a file is in the way")
+    result = run("impl", "--power", "--report", "out")
+    assert result.exit_code == 2
+    assert "cannot make folder out" in result.output
+    assert "options" not in faked
+
+
+@pytest.mark.parametrize(("findings", "status"), [(True, 1), (False, 2)])
+def test_an_unmutated_target_that_does_not_hold_ends_it(run, faked, samples, findings, status):
+    refused, inconclusive = (
+        samples.certificate(samples.finding()), samples.certificate(canaries_missed=("A1",)),
+    )  # fmt: skip
+    faked["certificate"] = refused if findings else inconclusive
+    result = run("impl", "--power", "--json", "c.json", "--report", "out")
     assert result.exit_code == status
     assert "the unmutated target has to hold first" in result.output
     assert "measured" not in faked
+    assert json.loads(Path("c.json").read_text())["power"] is None
+    assert not Path("out/power.json").exists()
+    assert Path("out/f-7d3f0a11.jsonl").exists() is findings
 
 
 @pytest.mark.parametrize(
@@ -127,7 +146,7 @@ def test_an_unmutated_target_that_does_not_hold_ends_it(run, faked, status):
         (["--power", "--power-modules", ","], "name at least one module"),
         (["--power", "--in-process"], "--in-process does not go with --power"),
         (["--power", "--hardening"], "--hardening does not go with --power"),
-        (["--power", "--md", "f.md"], "--md does not go with --power"),
+        (["--power", "--md", "no/f.md"], "there is no folder no"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(run, arguments, said):

@@ -65,10 +65,17 @@ def test_a_chain_can_be_extended_piece_by_piece():
 
 def test_a_name_tells_its_tokens_and_setting():
     names = ContentNames()
-    chain = TokenChain((7, 8), ("x", "0"), "s", (Image("p", 1, 1),))
-    content = names.of_chain(chain)[-1]
-    assert names.tokens(content) == (7, 8)
-    assert names.prefix(content) == Prefix((7, 8), ("x", "0"), "s", (Image("p", 1, 1),))
+    chain = TokenChain((7, 8, 9), ("x", "0"), "s", (Image("p", 1, 2),))
+    content = names.of_chain(chain, 2)[-1]
+    assert names.tokens(content) == (7, 8, 9)
+    assert names.prefix(content) == Prefix((7, 8, 9), ("x", "0"), "s", (Image("p", 1, 2),), 2)
+
+
+def test_a_name_tells_the_prefix_without_its_last_token():
+    names = ContentNames()
+    chain = TokenChain((7, 8))
+    one, both = names.of_chain(chain)
+    assert (names.parent(both), names.parent(one)) == (one, names.root(chain))
 
 
 def test_forgotten_names_are_given_out_anew():

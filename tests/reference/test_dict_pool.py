@@ -399,3 +399,19 @@ def test_where_keys_last_while_held_a_block_loses_its_own_as_it_becomes_free():
     assert [list(pool.keys[block]) for block in (0, 1)] == [[b"k"], []]
     pool.release([0])
     assert not pool.lookup(b"k")
+
+
+@pytest.mark.parametrize(
+    ("eviction", "order"),
+    [
+        ("lru", [3, 0, 1, 2]),
+        ("lifo", [2, 1, 0, 3]),
+        ("unhashed-first", [0, 2, 3, 1]),
+        ("unhashed-lifo", [2, 0, 3, 1]),
+    ],
+)
+def test_blocks_of_one_call_join_the_queue_as_the_profile_says(eviction, order):
+    pool = DictPool(4, Profile(eviction=eviction))
+    pool.cache(pool.allocate(3)[1:2], [b"k"])
+    pool.release([0, 1, 2])
+    assert list(pool.free) == order

@@ -403,7 +403,15 @@ def test_a_block_twice_in_one_call_is_undefined_where_the_profile_forbids_it(row
     why = undefined_in(pool_with(**rows), Free(ids))
     assert (why is None) == is_defined
     if why:
-        assert why.startswith("block 1 stands 2 times in one call")
+        assert why == (
+            "block 1 stands 2 times in one call, and the profile says repeats_in_free=forbidden"
+        )
+
+
+def test_a_repeat_that_the_profile_forbids_is_not_judged_as_misuse():
+    ids = (1,) * 9
+    assert misuse_of(pool_with(repeats_in_free="forbidden"), Free(ids)) is None
+    assert misuse_of(pool_with(), Free(ids)).kind is MisuseKind.FREED_TOO_OFTEN
 
 
 @pytest.mark.parametrize(
@@ -412,6 +420,7 @@ def test_a_block_twice_in_one_call_is_undefined_where_the_profile_forbids_it(row
         (Cache((0,), (B,)), False),
         (Cache((1,), (B,)), True),
         (CacheChain(CHAIN, (1, 0), 0, 0), False),
+        (CacheChain(CHAIN, (0, 1), 0, 0), False),
         (CacheChain(CHAIN, (0, 1), 1, 0), True),
         (CachePartial(CHAIN, 0, 2, 0), False),
         (CachePartial(CHAIN, 1, 2, 0), True),

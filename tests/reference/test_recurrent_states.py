@@ -249,3 +249,44 @@ def test_a_proof_block_is_kept_behind_an_end_that_was_reached(num_tokens, full):
     profile = ManagerProfile.from_mapping({**rows, "groups": "full+sliding:6:8"})
     made = SequenceModel(40, 4, profile)
     assert len(keyed_entries(made, num_tokens)[0]) == full
+
+
+def test_a_hit_that_has_all_of_the_full_group_leaves_no_junction():
+    made = with_checkpoints("full+sliding:6")
+    keyed_entries(made, 17)
+    keyed_entries(made, 20, seq_id=1, cached=16)
+    assert made.sequences[1].junction == 0
+
+
+def test_where_every_reachable_end_counts_a_window_is_kept_at_each():
+    made = with_checkpoints("full:0:8+sliding:3", keyed="reachable")
+    assert keyed_entries(made, 20)[1] == [1, 3]
+
+
+def test_a_checkpoint_may_stand_at_every_token():
+    made = with_checkpoints("full:0:1+sliding:2:1", checkpoint_tokens=1)
+    assert keyed_entries(made, 6)[1] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("every", "window"), [(8, [0, 1, 2, 3, 4]), (16, [2, 3, 4])])
+def test_proofs_that_reach_the_next_hit_leave_nothing_out(every, window):
+    rows = {"proof_blocks": 1, "full_hit": "allowed", "checkpoint_tokens": every}
+    assert keyed_entries(with_checkpoints("full+sliding:3", **rows), 20)[1] == window
+
+
+def test_a_state_needs_nothing_behind_it():
+    made = with_checkpoints("full+state", proof_blocks=1, full_hit="allowed")
+    assert keyed_entries(made, 20)[1] == [2, 3]
+
+
+def test_a_prompt_that_is_shorter_than_a_proof_has_no_end_behind_it():
+    made = with_checkpoints("full:0:1+sliding:3:1", proof_blocks=1, full_hit="allowed")
+    keyed_entries(made, 1)
+    sequence = made.sequences[0]
+    made.append(sequence, [1, 1])
+    new = list(made.pool.free)[:4]
+    made.follow(sequence, [sequence.tables[0] + new[:2], sequence.tables[1] + new[2:]])
+    sequence.num_scheduled = 2
+    computed(sequence)
+    made.publish(sequence)
+    assert [bool(made.pool.keys[block]) for block in sequence.tables[1]] == [True, False, False]

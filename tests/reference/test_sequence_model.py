@@ -350,3 +350,41 @@ def test_a_family_settles_with_its_sharing():
     assert model.host.holders[0] == [1]
     model.release(child)
     assert list(model.host.free) == [0]
+
+
+def test_a_prompt_of_less_than_a_block_finds_nothing():
+    model = model_of(groups="sliding:3", null_block=0, proof_blocks=1)
+    assert model.cached_prefix(asking(model, [1])) == 0
+    assert model.cached_prefix(asking(model, [1, 2])) == 0
+
+
+def test_the_proof_of_a_window_has_to_be_cached_as_well():
+    model = model_of(groups="sliding:3", null_block=0, proof_blocks=1, full_hit="allowed")
+    admitted(model, 0, [1, 2, 3, 4, 5, 6], [1, 2, 3])
+    step(model)
+    assert model.cached_prefix(asking(model, [1, 2, 3, 4, 5, 6])) == 4
+    model.pool.evict([3])
+    assert model.cached_prefix(asking(model, [1, 2, 3, 4, 5, 6])) == 2
+
+
+def test_what_full_groups_have_ends_at_their_first_gap_and_at_a_common_end():
+    model = model_of(groups="full:0:4+full:0:2", full_hit="allowed")
+    sequence = model.new_sequence(0, TokenChain(tuple(range(8))))
+    sequence.num_scheduled = 8
+    model.admit(sequence, 0, [[0, 1], [2, 3, 4, 5]])
+    step(model)
+    again = asking(model, range(8))
+    assert model.longest_of_full(again) == 8
+    model.pool.evict([3])
+    assert model.longest_of_full(again) == 0
+    assert model.cached_prefix(again) == 0
+
+
+def test_entries_of_a_hit_that_no_block_carries_are_counted():
+    model = model_of()
+    admitted(model, 0, [1, 2, 3, 4, 5, 6], [0, 1, 2])
+    step(model)
+    again = asking(model, [1, 2, 3, 4, 5, 6])
+    assert model.num_unknown(again, 6) == 0
+    model.pool.evict([1, 2])
+    assert (model.num_unknown(again, 6), model.num_unknown(again, 4)) == (2, 1)

@@ -229,3 +229,160 @@ def test_without_a_cache_blocks_may_go_back_in_another_order(caching, order):
     model = model_of(num_blocks=4, caching=caching, uncached_order="head-first")
     model.end(admitted(model, 0, (1, 2, 3, 4), [0, 1]))
     assert list(model.pool.free) == order
+
+
+def test_each_group_regains_the_keys_of_its_own_hits():
+    model = model_of(groups="full+full")
+    sequence = admitted(model, 0, (1, 2, 3, 4, 5), [0, 1, 2], [3, 4, 5])
+    model.regain(sequence, 4, [1, 2])
+    assert keyed(model, sequence) == [[True, False, False], [True, True, False]]
+
+
+def test_a_block_that_holds_what_will_be_written_is_shared_and_keeps_its_key():
+    model = model_of()
+    first = computed(model, admitted(model, 0, [1, 2, 3], [0, 1]))
+    second = model.new_sequence(1, TokenChain((1, 2, 3)))
+    model.admit(second, 0, [[0, 2]], alike={0})
+    third = admitted(model, 2, [7], [3])
+    model.follow(third, [[3, 0]], alike={0})
+    assert model.pool.holders[0] == [0, 1, 2]
+    assert keyed(model, first) == [[True, False]]
+
+
+def test_nothing_is_reserved_where_the_length_of_the_output_is_not_known():
+    assert admitted(model_of(), 0, [1, 2], [0]).num_reserved == 0
+
+
+@pytest.mark.parametrize(
+    ("group_order", "order"),
+    [("first-to-last", [6, 7, 1, 0, 3, 2, 5, 4]), ("last-to-first", [6, 7, 5, 4, 3, 2, 1, 0])],
+)
+def test_groups_give_back_in_the_order_of_the_profile(group_order, order):
+    model = model_of(groups="full+full+full", group_order=group_order)
+    model.end(admitted(model, 0, [1, 2, 3], [0, 1], [2, 3], [4, 5]))
+    assert list(model.pool.free) == order
+
+
+def test_a_fork_reserves_nothing():
+    model = model_of(generation_tokens=2)
+    parent = admitted(model, 0, [1, 2], [0, 1])
+    assert parent.num_reserved == 4
+    assert forked(model, parent, 1).num_reserved == 0
+
+
+def test_host_memory_has_no_null_block():
+    model = model_of(host_blocks=2, null_block=0)
+    sequence = computed(model, admitted(model, 0, [1, 2], [1]))
+    model.release(sequence)
+    sequence.place = "host"
+    model.settle([sequence], [[[0]]], model.host)
+    model.release(sequence)
+    assert model.host.holders[0] == []
+
+
+def test_a_preempted_sequence_reserves_for_all_its_tokens_again():
+    model = model_of(generation_tokens=2)
+    sequence = admitted(model, 0, [1, 2], [0, 1])
+    model.append(sequence, [3])
+    model.preempt(sequence)
+    assert sequence.num_reserved == 5
+
+
+@pytest.mark.parametrize("end", ["preempt", "end"])
+def test_what_was_computed_may_be_published_as_the_blocks_go_back(end):
+    model = model_of(publishes="finish")
+    sequence = computed(model, admitted(model, 0, [1, 2, 3, 4, 5], [0, 1, 2]))
+    assert keyed(model, sequence) == [[False] * 3]
+    getattr(model, end)(sequence)
+    assert [bool(model.pool.keys[block]) for block in range(3)] == [True, True, False]
+
+
+def test_who_holds_no_blocks_publishes_none_at_its_end():
+    model = model_of(publishes="finish")
+    sequence = computed(model, admitted(model, 0, [1, 2], [0]))
+    model.preempt(sequence)
+    model.pool.evict([0])
+    sequence.num_computed = 2
+    model.end(sequence)
+    assert not any(model.pool.keys.values())
+
+
+@pytest.mark.parametrize(("tables", "is_known"), [("merged", False), ("append-only", True)])
+def test_duplicates_that_are_merged_at_the_end_leave_the_order_unknown(tables, is_known):
+    model = model_of(publishes="finish", duplicates="first", tables=tables)
+    first = computed(model, admitted(model, 0, [1, 2, 3], [0, 1]))
+    second = computed(model, admitted(model, 1, [1, 2, 4], [2, 3]))
+    model.end(first)
+    assert model.pool.ordered is True
+    hit = model.new_sequence(2, TokenChain((1, 2, 9)))
+    model.admit(hit, 2, [[0, 4]])
+    model.end(hit)
+    assert model.pool.ordered is True
+    model.end(second)
+    assert model.pool.ordered is is_known
+
+
+@pytest.mark.parametrize(
+    ("rows", "ends", "is_keyed", "doubtful"),
+    [
+        ({"retention": "may-drop", "duplicates": "first"}, True, True, {1}),
+        ({"retention": "may-drop", "duplicates": "first"}, False, False, set()),
+        ({"retention": "may-drop", "duplicates": "kept"}, True, True, set()),
+        ({"duplicates": "first"}, True, False, set()),
+    ],
+)
+def test_a_block_whose_equal_may_have_been_dropped_gets_its_key_in_doubt(
+    rows, ends, is_keyed, doubtful
+):
+    model = model_of(**rows)
+    first = computed(model, admitted(model, 0, [1, 2], [0]))
+    assert model.pool.doubtful == set()
+    if ends:
+        model.end(first)
+    second = computed(model, admitted(model, 1, [1, 2], [1]))
+    assert keyed(model, second) == [[is_keyed]]
+    assert model.pool.doubtful == doubtful
+
+
+def test_a_block_whose_equal_is_in_doubt_gets_its_key_in_doubt():
+    model = model_of(retention="may-drop", duplicates="first")
+    model.end(computed(model, admitted(model, 0, [1, 2], [0])))
+    for seq_id in (1, 2):
+        last = computed(model, admitted(model, seq_id, [1, 2], [seq_id]))
+    assert model.pool.doubtful == {1, 2}
+    assert list(model.pool.lookup(model.key(last, 0, 0))) == [0, 1, 2]
+
+
+def test_a_cut_sequence_reserves_nothing():
+    model = model_of(generation_tokens=2)
+    sequence = admitted(model, 0, [1, 2], [0, 1])
+    model.truncate(sequence, 1)
+    assert sequence.num_reserved == 0
+
+
+def test_before_the_first_common_end_nothing_is_keyed():
+    model = model_of(groups="full:0:1+full:0:2", keyed="reachable")
+    assert keyed(model, computed(model, admitted(model, 0, [1], [0], [1]))) == [[False], [False]]
+
+
+def test_without_a_cache_blocks_go_back_as_ever_unless_the_profile_says_otherwise():
+    assert model_of(caching=False, release_order="head-first").release_order == "head-first"
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_known"),
+    [
+        ({"groups": "full+full", "group_order": "unspecified"}, False),
+        ({"groups": "full+full", "group_order": "last-to-first"}, True),
+        ({"group_order": "unspecified"}, True),
+        ({"eviction": "unhashed-first", "index": "content", "hits": "sound"}, False),
+        ({"eviction": "unhashed-first", "index": "content", "hits": "sound", "caching": False},
+         True),
+        ({"eviction": "unhashed-first", "index": "content", "hits": "exact"}, True),
+        ({"eviction": "unhashed-first", "index": "exact", "hits": "sound"}, True),
+        ({"eviction": "unhashed-first", "index": "exact", "hits": "exact"}, True),
+        ({"eviction": "lru", "index": "content", "hits": "sound"}, True),
+    ],
+)  # fmt: skip
+def test_the_order_is_known_unless_what_decides_it_is_not(rows, is_known):
+    assert model_of(**rows).pool.ledger().ordered is is_known

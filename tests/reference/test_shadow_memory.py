@@ -90,3 +90,25 @@ def test_states_that_begin_inside_a_block_go_on_in_the_next():
 def test_the_first_state_is_read_like_the_others():
     memory = ShadowMemory(1, 4)
     assert memory.misread_state((0,), 4, names("a"), 1) == Misread(0, 0, 0, b"a", None, None)
+
+
+def test_heads_are_copied_at_once_and_leave_the_other_slots():
+    memory = ShadowMemory(3, 2)
+    memory.write((0, 1), 2, 0, names("abcd"), A)
+    memory.copy_heads([(0, 1, 1), (1, 2, 2)])
+    assert memory.slots == [names("ab"), names("ad"), names("cd")]
+    assert memory.writers[2] == [A, A]
+    memory.write((2,), 2, 0, names("x"), B)
+    memory.copy_heads([(2, 0, 1)])
+    assert (memory.slots[0], memory.writers[0]) == (names("xb"), [B, A])
+    memory.copy_heads([(2, 0, 0)])
+    assert memory.slots[0] == names("xb")
+
+
+def test_blocks_that_were_written_or_copied_to_are_noted():
+    memory = written()
+    assert memory.changed == {0, 2}
+    memory.changed.clear()
+    memory.copy([(2, 3)])
+    memory.copy_heads([(2, 1, 1)])
+    assert memory.changed == {1, 3}

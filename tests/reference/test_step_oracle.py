@@ -8,7 +8,7 @@ from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import FULL, CacheGroup
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.step_record import ComputedTokens, StepRecord
-from poolproof.reference.step_oracle import StepOracle
+from poolproof.reference.step_oracle import StepOracle, WrongRead
 
 
 def tokens(name, chain, first, *blocks, replaced=True):
@@ -58,6 +58,11 @@ def test_reading_what_nobody_computed_says_so():
     (found,) = oracle().record(StepRecord(1, (tokens("a", [1, 2, 3], 2, 1, 2),)))
     assert found.writer is None
     assert "KV that nobody has computed; wanted that of <1>" in found.sentence()
+
+
+def test_what_has_no_known_writer_counts_as_computed_by_nobody():
+    read = WrongRead(1, "a", 0, 0, 1, 0, Prefix((1,)), Prefix((2,)), None, None)
+    assert "KV that nobody has computed; wanted that of <1>" in read.sentence()
 
 
 def test_a_long_prefix_is_shortened():

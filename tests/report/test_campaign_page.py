@@ -270,7 +270,36 @@ def test_a_campaign_is_no_pytest_file(tmp_path, campaigns, poolproof):
     campaigns.write_folder(tmp_path, None)
     refused = poolproof("show", tmp_path, "--as", "pytest")
     assert refused.exit_code == 2
-    assert "shown as text or html; for pytest name one of its findings" in refused.output
+    assert "for pytest name one of its findings" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("form", "begins", "holds"),
+    [
+        ("markdown", "# ", "## Findings"),
+        ("json", '{\n  "format": "poolproof-campaign"', '"findings": ['),
+        ("junit", "<?xml", '<testsuite name="findings"'),
+    ],
+)
+def test_a_folder_comes_in_every_form_of_a_report(campaign, poolproof, form, begins, holds):
+    assert campaign.exit_code == 1
+    shown = poolproof("show", "c", "--as", form)
+    assert shown.exit_code == 1
+    assert shown.stdout.startswith(begins)
+    assert holds in shown.stdout
+    assert re.search(r"f-[0-9a-f]{8}", campaign.stdout)[0] in shown.stdout
+
+
+def test_a_session_writes_the_forms_it_is_asked_for(poolproof, buggy):
+    told = poolproof(
+        "fuzz", buggy, "--blocks", 3, "--steps", 500, "--in-process", "--json", "c.json",
+        "--junit", "c.xml", "--md", "c.md", "--html", "c.html",
+    )  # fmt: skip
+    assert told.exit_code == 1, told.output
+    name = re.search(r"f-[0-9a-f]{8}", told.stdout)[0]
+    assert json.loads(Path("c.json").read_text())["exit_status"] == 1
+    for file in ("c.json", "c.xml", "c.md", "c.html"):
+        assert name in Path(file).read_text(encoding="utf-8")
 
 
 def test_a_damaged_folder_is_named(tmp_path, poolproof):

@@ -19,7 +19,13 @@ from poolproof.kill_matrix.matrix import Column, Matrix, MatrixCell, MatrixRow
 from poolproof.power.mutation import Mutation
 from poolproof.power.own_tests import OwnVerdict
 from poolproof.power.power_jobs import Judged
-from poolproof.power.power_report import Mutant, MutatedModule, OwnRun, PowerReport
+from poolproof.power.power_report import (
+    MeasuredCertificate,
+    Mutant,
+    MutatedModule,
+    OwnRun,
+    PowerReport,
+)
 from poolproof.report.campaign_record import CampaignRecord
 from poolproof.report.forms import Form
 from poolproof.report_kinds import REPORT_KINDS
@@ -88,12 +94,18 @@ def power(name):
     )  # fmt: skip
 
 
+def measured(samples, name):
+    held = judge(samples.certificate(target=name, notes=(name,)), Rules())
+    return MeasuredCertificate(held, power(name))
+
+
 MAKERS = {
     "certificate": lambda samples, campaigns, name: certificate(samples, name),
     "kernel": lambda samples, campaigns, name: kernel(name),
     "campaign": lambda samples, campaigns, name: campaign(campaigns, name),
     "matrix": lambda samples, campaigns, name: matrix(name),
     "power": lambda samples, campaigns, name: power(name),
+    "certificate with power": lambda samples, campaigns, name: measured(samples, name),
 }
 
 SAID = {
@@ -102,6 +114,7 @@ SAID = {
     "campaign": ("1 finding", "f-0123abcd", "1,000 states"),
     "matrix": ("1 of 2 specimens are caught", "A1", "missed"),
     "power": ("1 of 2", "right.py:3", "off by one"),
+    "certificate with power": ("HOLDS", "plain driver", "1 of 2", "off by one"),
 }
 """What text, Markdown and page of each kind have to say."""
 
@@ -160,6 +173,7 @@ def test_json_is_an_object_with_the_name_in_it(made, kind):
         ("campaign", ("3", "2", "1", "0")),
         ("matrix", ("3", "1", "0", "0")),
         ("power", ("2", "0", "0", "1")),
+        ("certificate with power", ("6", "0", "0", "2")),
     ],
 )
 def test_junit_counts_what_failed(made, counts):
@@ -173,6 +187,17 @@ def test_no_line_of_a_text_that_wraps_is_longer_than_a_hundred_columns(made, kin
         pytest.skip("its lines are for programs, and whole")
     lines = written(made("word " * 100), Form.TEXT).splitlines()
     assert max(len(line) for line in lines if "poolproof kernels" not in line) <= 100
+
+
+def test_a_refused_certificate_says_that_no_power_was_measured(samples):
+    refused = judge(samples.certificate(samples.finding()), Rules())
+    subject = MeasuredCertificate(refused, None)
+    for form in (Form.TEXT, Form.MARKDOWN, Form.HTML):
+        text = " ".join(written(subject, form).split())
+        assert "f-7d3f0a11" in text
+        assert "the power of the checks was not measured: the unmutated target has to" in text
+    assert json.loads(written(subject, Form.JSON))["power"] is None
+    assert 'failures="1"' in written(subject, Form.JUNIT)
 
 
 def test_a_page_of_the_matrix_has_every_level_and_links_threads(samples, campaigns):

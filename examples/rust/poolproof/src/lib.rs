@@ -9,6 +9,7 @@
 
 mod json;
 mod manager;
+mod messages;
 mod server;
 
 pub use manager::{serve_manager, Admission, ExtraKey, Manager};

@@ -2,10 +2,12 @@
 //!
 //! Not covered: several cache groups, copies, and the verbs that `lru-manager` does not have.
 
-use crate::json::{list, quoted, read, Json};
+use crate::json::{list, quoted, Json};
+use crate::messages::{
+    asks_for_state, enables_caching, integers, number, numbers, serve_runs, size, Run,
+};
 use std::collections::HashMap;
-use std::io::{self, BufRead, Write};
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::io;
 
 const PROTOCOL: i64 = 2;
 const VERBS: &str = r#"["admit","append","step","finish","abort","preempt"]"#;
@@ -62,36 +64,9 @@ pub trait Manager {
 /// # Errors
 /// Standard input or output that fails, and a line that is not JSON.
 pub fn serve_manager<M: Manager>(create: impl Fn(usize, usize, bool) -> M) -> io::Result<()> {
-    let mut run: Option<Run<M>> = None;
-    let mut out = io::stdout().lock();
-    for line in io::stdin().lock().lines() {
-        let message = read(&line?).map_err(io::Error::other)?;
-        let what = message.get("do").and_then(Json::text).unwrap_or("");
-        let answer = match what {
-            "start" => introduce::<M>(&message),
-            "run" => {
-                run = begin(&create, &message);
-                run.as_mut().map_or_else(
-                    || r#""error":"the manager panicked while it was built""#.to_string(),
-                    |run| format!("{}{}", run.state(), run.answers(&message)),
-                )
-            }
-            "continue" => run.as_mut().map_or_else(
-                || r#""error":"no run has begun""#.to_string(),
-                |run| run.answers(&message),
-            ),
-            "stop" => String::new(),
-            _ => format!(r#""error":{}"#, quoted(&format!("unknown message {what}"))),
-        };
-        let seq = message.get("seq").and_then(Json::integer).unwrap_or(0);
-        let comma = if answer.is_empty() { "" } else { "," };
-        writeln!(out, r#"{{"seq":{seq}{comma}{answer}}}"#)?;
-        out.flush()?;
-        if what == "stop" {
-            break;
-        }
-    }
-    Ok(())
+    serve_runs(introduce::<M>, |message| {
+        ManagerRun::begin(&create, message)
+    })
 }
 
 fn introduce<M: Manager>(message: &Json) -> String {
@@ -106,51 +81,20 @@ fn introduce<M: Manager>(message: &Json) -> String {
     )
 }
 
-fn begin<M: Manager>(create: &impl Fn(usize, usize, bool) -> M, message: &Json) -> Option<Run<M>> {
-    let num_blocks = size(number(message, "num_blocks"));
-    let block_size = size(number(message, "block_size"));
-    let caching = message.get("enable_caching") == Some(&Json::Boolean(true));
-    let manager =
-        catch_unwind(AssertUnwindSafe(|| create(num_blocks, block_size, caching))).ok()?;
-    Some(Run {
-        manager,
-        num_blocks,
-        shows_state: message.get("show").and_then(Json::text) == Some("state"),
-        shown: HashMap::new(),
-    })
-}
-
-/// One instance, with what was shown of it last.
-struct Run<M: Manager> {
+/// One manager, with what was shown of it last.
+struct ManagerRun<M: Manager> {
     manager: M,
     num_blocks: usize,
     shows_state: bool,
     shown: HashMap<String, String>,
 }
 
-impl<M: Manager> Run<M> {
-    fn state(&mut self) -> String {
-        if !self.shows_state {
-            return String::new();
-        }
-        format!(r#""state":{{{}}},"#, self.changes().join(","))
+impl<M: Manager> Run for ManagerRun<M> {
+    fn shows_state(&self) -> bool {
+        self.shows_state
     }
 
-    fn answers(&mut self, message: &Json) -> String {
-        let mut answers = Vec::new();
-        for command in message.get("commands").map_or(&[][..], Json::list) {
-            let answer = catch_unwind(AssertUnwindSafe(|| self.answer(command)));
-            if let Ok(answer) = answer {
-                answers.push(format!("{{{answer}}}"));
-            } else {
-                answers.push(r#"{"error":"it panicked"}"#.to_string());
-                break; // what it does from here on means nothing
-            }
-        }
-        format!(r#""answers":{}"#, list(answers))
-    }
-
-    fn answer(&mut self, command: &Json) -> String {
+    fn answer(&mut self, command: &Json) -> Vec<String> {
         let is_look = command.get("do").and_then(Json::text) == Some("show");
         let result = if is_look { None } else { self.result(command) };
         let mut parts: Vec<String> = Vec::new();
@@ -158,43 +102,9 @@ impl<M: Manager> Run<M> {
         if self.shows_state || is_look {
             parts.extend(self.changes());
         }
-        parts.join(",")
+        parts
     }
 
-    /// Do a command: its result as JSON, if it has one.
-    fn result(&mut self, command: &Json) -> Option<String> {
-        let manager = &mut self.manager;
-        let seq_id = number(command, "seq_id");
-        let tokens = || integers(command.get("tokens"));
-        match command.get("do").and_then(Json::text).unwrap_or("") {
-            "admit" => {
-                let keys = extra_keys(command.get("extra_keys").map_or(&[][..], Json::list));
-                return Some(match manager.admit(seq_id, &tokens(), &keys) {
-                    Admission::Cached(count) => count.to_string(),
-                    Admission::Later => quoted("later"),
-                    Admission::Never => quoted("never"),
-                });
-            }
-            "append" if !manager.append(seq_id, &tokens()) => return Some(quoted("later")),
-            "append" => {}
-            "step" => {
-                let batch = command.get("batch").map_or(&[][..], Json::list).iter();
-                let batch: Vec<_> = batch
-                    .map(|entry| integers(Some(entry)))
-                    .map(|entry| (entry[0], size(entry[1])))
-                    .collect();
-                manager.step(&batch);
-            }
-            "finish" | "abort" | "preempt" => manager.finish(seq_id),
-            // A list for each cache group, and there is one.
-            "block_table" => return Some(format!("[{}]", numbers(manager.block_table(seq_id)))),
-            "num_free" => return Some(manager.num_free().to_string()),
-            _ => return Some("null".to_string()),
-        }
-        None
-    }
-
-    /// The parts of the state that are not as they were when they were shown last.
     fn changes(&mut self) -> Vec<String> {
         let manager = &self.manager;
         let blocks = 0..self.num_blocks;
@@ -233,21 +143,50 @@ impl<M: Manager> Run<M> {
     }
 }
 
-fn number(message: &Json, key: &str) -> i64 {
-    message.get(key).and_then(Json::integer).unwrap_or(0)
-}
+impl<M: Manager> ManagerRun<M> {
+    fn begin(create: &impl Fn(usize, usize, bool) -> M, message: &Json) -> Self {
+        let num_blocks = size(number(message, "num_blocks"));
+        let block_size = size(number(message, "block_size"));
+        Self {
+            manager: create(num_blocks, block_size, enables_caching(message)),
+            num_blocks,
+            shows_state: asks_for_state(message),
+            shown: HashMap::new(),
+        }
+    }
 
-fn size(number: i64) -> usize {
-    usize::try_from(number).unwrap_or(0)
-}
-
-fn integers(values: Option<&Json>) -> Vec<i64> {
-    let values = values.map_or(&[][..], Json::list);
-    values.iter().filter_map(Json::integer).collect()
-}
-
-fn numbers(values: &[usize]) -> String {
-    list(values.iter().map(usize::to_string))
+    /// Do a command: its result as JSON, if it has one.
+    fn result(&mut self, command: &Json) -> Option<String> {
+        let manager = &mut self.manager;
+        let seq_id = number(command, "seq_id");
+        let tokens = || integers(command.get("tokens"));
+        match command.get("do").and_then(Json::text).unwrap_or("") {
+            "admit" => {
+                let keys = extra_keys(command.get("extra_keys").map_or(&[][..], Json::list));
+                return Some(match manager.admit(seq_id, &tokens(), &keys) {
+                    Admission::Cached(count) => count.to_string(),
+                    Admission::Later => quoted("later"),
+                    Admission::Never => quoted("never"),
+                });
+            }
+            "append" if !manager.append(seq_id, &tokens()) => return Some(quoted("later")),
+            "append" => {}
+            "step" => {
+                let batch = command.get("batch").map_or(&[][..], Json::list).iter();
+                let batch: Vec<_> = batch
+                    .map(|entry| integers(Some(entry)))
+                    .map(|entry| (entry[0], size(entry[1])))
+                    .collect();
+                manager.step(&batch);
+            }
+            "finish" | "abort" | "preempt" => manager.finish(seq_id),
+            // A list for each cache group, and there is one.
+            "block_table" => return Some(format!("[{}]", numbers(manager.block_table(seq_id)))),
+            "num_free" => return Some(manager.num_free().to_string()),
+            _ => return Some("null".to_string()),
+        }
+        None
+    }
 }
 
 fn extra_keys(keys: &[Json]) -> Vec<ExtraKey> {

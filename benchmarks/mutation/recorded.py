@@ -1,0 +1,47 @@
+"""What is recorded of the mutants, a row for each file: of which version, and of which folders.
+
+Needs none of what makes the mutants: docs/generate.py reads it too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FOLDERS", "beside_others", "digest_of", "state_of"]
+
+FOLDERS = ("impl", "invariants", "reference")
+
+
+def digest_of(file: Path) -> str:
+    """What tells one version of a file from another: twelve hexadecimal digits."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+
+
+def state_of(file: Path, row: Mapping[str, Any]) -> str:
+    """What became of a file since its row was recorded: nothing, "moved" or "changed"."""
+    if not file.is_file():
+        return "moved"
+    return "" if row.get("digest") == digest_of(file) else "changed"
+
+
+def beside_others(
+    value: Mapping[str, Any], folders: Sequence[str], recorded: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The result of these folders, and what is recorded of the others, in the order of all."""
+    others = {path: row for path, row in recorded["files"].items() if _folder(path) not in folders}
+    files = {**others, **value["files"]}
+    return {
+        **value,
+        "files": dict(sorted(files.items(), key=lambda item: FOLDERS.index(_folder(item[0])))),
+        "survivors": [
+            *(one for one in recorded["survivors"] if _folder(one["file"]) not in folders),
+            *value["survivors"],
+        ],
+    }
+
+
+def _folder(path: str) -> str:
+    return path.partition("/")[0]

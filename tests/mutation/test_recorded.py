@@ -1,0 +1,48 @@
+"""What is recorded of the mutants: which folders a record replaces, which files have changed."""
+
+from pathlib import Path
+
+import pytest
+from recorded import beside_others, digest_of, state_of
+
+ROW = {"mutants": 1, "killed": 1}
+
+
+def survivor(file: str) -> dict[str, str]:
+    return {"file": file, "function": "f", "before": "a", "after": "b"}
+
+
+def test_a_record_of_one_folder_leaves_the_others_and_their_survivors() -> None:
+    recorded = {
+        "files": {"impl/a.py": ROW, "invariants/gone.py": ROW, "reference/r.py": ROW},
+        "survivors": [survivor("impl/a.py"), survivor("invariants/gone.py")],
+    }
+    new = {
+        "tool": "t",
+        "files": {"invariants/i.py": ROW},
+        "survivors": [survivor("invariants/i.py")],
+    }
+    whole = beside_others(new, ["invariants"], recorded)
+    assert list(whole["files"]) == ["impl/a.py", "invariants/i.py", "reference/r.py"]
+    assert whole["survivors"] == [survivor("impl/a.py"), survivor("invariants/i.py")]
+    assert whole["tool"] == "t"
+
+
+@pytest.mark.parametrize(
+    ("now", "state"), [("as it was", ""), ("something else", "changed"), (None, "moved")]
+)
+def test_a_file_is_as_it_was_or_has_changed_or_moved(
+    tmp_path: Path, now: str | None, state: str
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("as it was", encoding="utf-8")
+    row = {"digest": digest_of(file)}
+    file.unlink()
+    if now is not None:
+        file.write_text(now, encoding="utf-8")
+    assert state_of(file, row) == state
+
+
+def test_a_row_of_before_there_were_digests_counts_as_of_another_version(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("", encoding="utf-8")
+    assert state_of(tmp_path / "a.py", {}) == "changed"
