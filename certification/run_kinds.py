@@ -24,7 +24,13 @@ _STAGES = {
     Level.INDEX: "keys and blocks",
     Level.POOL: "opaque hashes",
 }
-STEPS_A_RUN = {Level.QUEUE: 40, Level.INDEX: 40, Level.POOL: 115, Level.MANAGER: 95, Level.ENGINE: 110}
+STEPS_A_RUN = {
+    Level.QUEUE: 40,
+    Level.INDEX: 40,
+    Level.POOL: 115,
+    Level.MANAGER: 95,
+    Level.ENGINE: 110,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,7 @@ _CHUNK_BLOCKS = 4
 """Most prompts are longer than so many blocks; a step that holds more computes many at once."""
 
 
-def required_engine_facts(
-    profile: EngineProfile, can: Capabilities, block_size: int
-) -> list[str]:
+def required_engine_facts(profile: EngineProfile, can: Capabilities, block_size: int) -> list[str]:
     """What the runs of an engine have to show, as far as its set-up can show it."""
     required = [_HIT, _PREEMPTED, _RESUMED, _TOGETHER, _STOPPED, _LIMIT]
     if profile.max_batch_tokens <= _CHUNK_BLOCKS * block_size:

@@ -77,9 +77,7 @@ def steps_run_at_once(commands: Candidate) -> Iterator[Candidate]:
         for later in range(place + 1, len(commands)):
             answer = commands[later].command
             if isinstance(answer, Answer):
-                run = RelativeCommand(
-                    RunStep(answer.token, answer.num_accepted, answer.num_drafts)
-                )
+                run = RelativeCommand(RunStep(answer.token, answer.num_accepted, answer.num_drafts))
                 between = commands[place + 1 : later]
                 before, after = commands[:place], commands[later + 1 :]
                 yield [*before, run, *between, *after]

@@ -363,6 +363,7 @@ def _renamed(commands: Candidate, lower: Mapping[int, int]) -> Candidate:
 
 def prompts_cut(commands: Candidate, first: int, length: int) -> Candidate:
     """All prompts without these of their tokens."""
+
     def cut(tokens: tuple[int, ...]) -> tuple[int, ...]:
         rest = (*tokens[:first], *tokens[first + length :])
         return rest or tokens

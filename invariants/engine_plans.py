@@ -81,8 +81,8 @@ def part_computes_known_tokens(
         )
     if end > num_tokens + part.num_drafts:
         return _wrong(
-            f"the step computes position {end - 1} of request {name}, which has {num_tokens} tokens "
-            f"by then, and {part.num_drafts} drafts"
+            f"the step computes position {end - 1} of request {name}, which has {num_tokens} "
+            f"tokens by then, and {part.num_drafts} drafts"
         )
     if part.num_drafts and end < num_tokens + part.num_drafts:
         return _wrong(
@@ -122,7 +122,8 @@ def plan_names_blocks(
     for pair in plan.copies:
         for block in pair:
             if not 0 <= block < num_blocks:
-                return _wrong(f"the step copies block {pair[0]} to {pair[1]} of {num_blocks} blocks")
+                source, into = pair
+                return _wrong(f"the step copies block {source} to {into} of {num_blocks} blocks")
     seen = set(under_way)
     for transfer in plan.transfers:
         if transfer.transfer_id in seen:

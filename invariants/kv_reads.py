@@ -13,7 +13,12 @@ from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import copy_list, number_of_blocks, sequence_name
 
-__all__ = ["copies_what_was_written", "reads_own_prefix", "reads_within_table", "step_reads_own_prefix"]
+__all__ = [
+    "copies_what_was_written",
+    "reads_own_prefix",
+    "reads_within_table",
+    "step_reads_own_prefix",
+]
 
 
 def reads_own_prefix(

@@ -47,9 +47,7 @@ VIEWS: Mapping[Level, LevelView] = {
     Level.QUEUE: LevelView(draw_queue, _no_script),
     Level.INDEX: LevelView(draw_index, _no_script),
     Level.POOL: LevelView(draw_pool, reproducer),
-    Level.MANAGER: LevelView(
-        draw_manager, manager_reproducer, command_words, has_caption=True
-    ),
+    Level.MANAGER: LevelView(draw_manager, manager_reproducer, command_words, has_caption=True),
     Level.ENGINE: LevelView(draw_engine, _no_script, engine_command_words, has_caption=True),
 }
 
