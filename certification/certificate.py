@@ -14,6 +14,7 @@ from typing import Any
 
 from poolproof.certification.finding import Finding, FindingStatus, PublicBug
 from poolproof.certification.json_fields import FieldError, Fields
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.errors import PoolproofError
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile, ProfileError
@@ -256,7 +257,8 @@ def _read(value: Any) -> Certificate:
             f"{CERTIFICATE_VERSION}; upgrade Poolproof to read it"
         )
     rows = read.mapping("profile")
-    kind: type[Profile] = ManagerProfile if "publishes" in rows else Profile
+    kinds = {"publishes": ManagerProfile, "steps_in_flight": EngineProfile}
+    kind: type[Profile] = next((kinds[row] for row in kinds if row in rows), Profile)
     profile = replace(kind.from_mapping(rows), assumed=read.texts("assumed"))
     return Certificate(
         poolproof_version=read.text("poolproof_version"),

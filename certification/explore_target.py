@@ -120,8 +120,8 @@ def _run(
         )
     if about.level not in _EXPLORED:
         raise TargetError(
-            f"{about.name} is {about.level.with_article} target, whose states cannot be told apart; "
-            "certify it, or run a campaign on it"
+            f"{about.name} is {about.level.with_article} target, whose states cannot be told "
+            "apart; certify it, or run a campaign on it"
         )
     _EXPLORED[about.level](about, exploring, bounds)
 

@@ -154,9 +154,8 @@ def _manager_steps(trace: Trace) -> Iterator[str]:
     """Each command with its sequences renamed, and with what its prompt has besides tokens."""
     names: dict[int, int] = {}
     for command in trace.commands:
-        sequences = [
-            getattr(command, f) for f in ("seq_id", "child_id", "request_id") if hasattr(command, f)
-        ]
+        fields = ("seq_id", "child_id", "request_id")
+        sequences = [getattr(command, f) for f in fields if hasattr(command, f)]
         words = [command.verb, *(str(names.setdefault(s, len(names))) for s in sequences)]
         chain = getattr(command, "chain", None)
         if isinstance(chain, TokenChain):

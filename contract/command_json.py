@@ -67,11 +67,11 @@ __all__ = ["command_from_json", "command_to_json"]
 _COMMANDS: dict[str, type[Command]] = {
     cls.verb: cls
     for cls in (
-        Abort, Accept, Acquire, Admit, Allocate, Answer, Append, AppendN, AppendTokens, Arrive, Cache,
-        CacheChain, CachePartial, Cancel, Clear, Contains, Draft, Evict, Finish, Fork, Free, Get,
-        Insert, Load, Loaded, Lookup, LookupChain, LookupPrefix, PlanStep, Pop, PopLeft, PopLeftN,
-        Preempt, PrependN, Remove, Reset, Resume, RunStep, Schedule, Step, Submit, SwapIn, SwapOut, Touch,
-        Truncate, Usage,
+        Abort, Accept, Acquire, Admit, Allocate, Answer, Append, AppendN, AppendTokens, Arrive,
+        Cache, CacheChain, CachePartial, Cancel, Clear, Contains, Draft, Evict, Finish, Fork,
+        Free, Get, Insert, Load, Loaded, Lookup, LookupChain, LookupPrefix, PlanStep, Pop,
+        PopLeft, PopLeftN, Preempt, PrependN, Remove, Reset, Resume, RunStep, Schedule, Step,
+        Submit, SwapIn, SwapOut, Touch, Truncate, Usage,
     )
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """What an engine says of one step: which tokens of which requests, through which blocks.
 
-A native engine answers `plan()` with a mapping; `plan_from` reads it with care. The simulated worker
-does what the plan says and nothing else: it performs the copies, moves what transfers move,
+A native engine answers `plan()` with a mapping; `plan_from` reads it with care. The simulated
+worker does what the plan says and nothing else: it performs the copies, moves what transfers move,
 computes the positions of each part, and samples a token of each request whose last token it has
 computed. docs/engines.md has the contract with an example.
 """
@@ -26,9 +26,9 @@ class PlanError(ValueError):
 class PlannedPart:
     """Positions `first` to `first` + `count` - 1 of a request are computed in this step.
 
-    The last `num_drafts` of them are drafts. `blocks[g]` is the request's whole table in cache group
-    g. Where earlier steps are still in flight, `first` counts their drafts as accepted; the worker
-    subtracts those that were not.
+    The last `num_drafts` of them are drafts. `blocks[g]` is the request's whole table in cache
+    group g. Where earlier steps are still in flight, `first` counts their drafts as accepted; the
+    worker subtracts those that were not.
     """
 
     request_id: int

@@ -64,7 +64,8 @@ def engine_capabilities_of(instance: object) -> Capabilities:
     if missing:
         raise TargetError(
             f"{type(instance).__name__} lacks {', '.join(f'{m}()' for m in missing)}, which an "
-            "engine target needs; run `poolproof new --engine FILE` for a skeleton with every method"
+            "engine target needs; run `poolproof new --engine FILE` for a skeleton with every "
+            "method"
         )
     return Capabilities(
         Level.ENGINE,

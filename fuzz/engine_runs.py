@@ -2,8 +2,9 @@
 
 A tape's first answers choose the size and whether caching is on. The abstract state of an engine is
 what a campaign counts as new: for each request how far it is (waiting, in its prompt, sampling),
-whether a step in flight names it, whether it was preempted or has drafts, and where its tokens end in
-a block; how many steps and transfers are in flight. Equal requests count once, tokens are left out.
+whether a step in flight names it, whether it was preempted or has drafts, and where its tokens end
+in a block; how many steps and transfers are in flight. Equal requests count once, tokens are left
+out.
 """
 
 from __future__ import annotations
@@ -80,9 +81,8 @@ class EngineRuns(LevelRuns):
         except (Exception, SystemExit) as error:
             unbuilt = crash(constructing("engine", setup.num_blocks), error)
             return TapeRun(0, set(), replace(setup, violation=unbuilt))
-        self.facts_required = frozenset(
-            required_engine_facts(profile, session.can, subject.block_size)
-        )
+        required = required_engine_facts(profile, session.can, subject.block_size)
+        self.facts_required = frozenset(required)
         commands: list[Command] = []
         violation = session.first_look() or _drive(
             session, choices, visits, announce, commands=commands, max_steps=max_steps

@@ -114,8 +114,8 @@ class EngineSession:
             if is_our_own_bug(error):
                 raise
             return self._numbered(crash(f"reading the engine after {command}", error))
-        found = self._held_at_rest() if self.nobody_holds() else None
-        return found and self._numbered(found)
+        held = self._held_at_rest() if self.nobody_holds() else None
+        return held and self._numbered(held)
 
     step_any = step
 

@@ -1,4 +1,4 @@
-"""OUT: each user is given what was sampled for the request, in order, once, and no more."""
+"""OUT: each user is given what was sampled for the request, in order, once, and nothing more."""
 
 from __future__ import annotations
 

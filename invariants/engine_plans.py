@@ -127,9 +127,8 @@ def plan_names_blocks(
     for pair in plan.copies:
         for block in pair:
             if not 0 <= block < num_blocks:
-                return _wrong(
-                    f"the step copies block {pair[0]} to {pair[1]} of {num_blocks} blocks"
-                )
+                source, into = pair
+                return _wrong(f"the step copies block {source} to {into} of {num_blocks} blocks")
     seen = set(under_way)
     for transfer in plan.transfers:
         if transfer.transfer_id in seen:

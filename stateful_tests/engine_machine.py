@@ -1,7 +1,7 @@
 """The state machine of an engine: one rule for each thing that can happen to it.
 
-Hypothesis chooses the rules, `EngineWorkload` the arguments; what is not legal in the state that was
-reached is left out.
+Hypothesis chooses the rules, `EngineWorkload` the arguments; what is not legal in the state that
+was reached is left out.
 """
 
 from __future__ import annotations

@@ -34,12 +34,13 @@ from poolproof.targets.target import Make, Target
 __all__ = ["CertifiedEngine"]
 
 _UNSEEN = {
-    "num_free": "the target shows no num_free(): blocks that are lost (LEAK) show only once too few "
-    "are left for a request (LIVE)",
-    "unfinished": "the target shows no unfinished(): requests that it never lets go of are not seen",
+    "num_free": "the target shows no num_free(): blocks that are lost (LEAK) show only once too "
+    "few are left for a request (LIVE)",
+    "unfinished": "the target shows no unfinished(): requests that it never lets go of are not "
+    "seen",
 }
 _ALWAYS = (
-    "the worker: it is simulated, and does what a plan says; docs/engines.md lists what that assumes",
+    "the worker: it is simulated, and does what a plan says; docs/engines.md has what that assumes",
     "time: requests have no deadlines, and nothing depends on a clock",
 )
 
@@ -57,14 +58,14 @@ class CertifiedEngine(CertifiedLevel):
         ),
         Lesson(
             "plan()",
-            'the next step: {"compute": [{"request", "first", "count", "blocks"}, ...]}, nothing to '
-            "compute where nobody waits",
+            'the next step: {"compute": [{"request", "first", "count", "blocks"}, ...]}, nothing '
+            "to compute where nobody waits",
             ("PLAN", "DATA", "LIVE"),
         ),
         Lesson(
             "answer(tokens, drafts)",
-            "what the oldest step has sampled; answer [(request_id, tokens, ended), ...], up to the "
-            "stop token 0 and the limit of each request",
+            "what the oldest step has sampled; answer [(request_id, tokens, ended), ...], up to "
+            "the stop token 0 and the limit of each request",
             ("OUT", "LIVE"),
         ),
         Lesson("cancel(request_id)", "the request ends, in whatever state it is", ("OUT", "LEAK")),

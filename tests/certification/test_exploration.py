@@ -15,7 +15,7 @@ from poolproof.certification.exploration import Exploring, stage_of
 from poolproof.certification.levels.pool import reason_not_explored
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
-from poolproof.certification.run_kinds import POOL, QUEUE
+from poolproof.certification.run_kinds import POOL, QUEUE, manager_kind
 from poolproof.contract.profile import Profile
 from poolproof.harness.isolation import InProcess, Isolation, Limits
 from poolproof.reference.native_pool import NativeDictPool
@@ -231,7 +231,8 @@ def test_layouts_of_a_manager_share_the_states_down_to_a_sixteenth():
     ("num_layouts", "chunks"), [(1, 12), (3, 4), (4, 3), (12, 3), (13, 2), (18, 2), (40, 1)]
 )
 def test_layouts_of_a_manager_share_the_runs_of_a_dozen(num_layouts, chunks):
-    assert Budget(0, 0, 0, 100, manager_chunks=12).chunks_of_layout(num_layouts) == chunks
+    kind = manager_kind("full")
+    assert Budget(0, 0, 0, 100, manager_chunks=12).chunks_of_layout(kind, num_layouts) == chunks
 
 
 @pytest.mark.parametrize(("num_layouts", "share"), [(1, 1), (12, 1), (13, 2), (18, 2), (25, 3)])

@@ -144,7 +144,7 @@ def test_a_skeleton_says_which_method_to_write_first(runner, folder):
 def test_two_skeletons_at_once_are_none(runner, folder):
     result = runner.invoke(main, ["new", "--index", "--manager", "mine.py"])
     assert result.exit_code == 2
-    assert "leave one out" in result.output
+    assert "--manager and --index are skeletons; leave one" in result.output
 
 
 def test_a_campaign_on_an_index_reaches_all_its_states(runner, folder):

@@ -1,0 +1,133 @@
+"""new, certify, replay, show, shrink, explore and fuzz of engines on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.trace import Trace, read_trace, write_trace
+from poolproof.contract.violation import Severity, Violation
+from poolproof.report.engine_drawing import draw_engine, engine_command_words
+
+HOSTILE = Path(__file__).parents[1] / "certification" / "hostile_engines.py"
+TWICE = Violation("OUT", Severity.WRONG_DATA_OF_ONES_OWN, "request A is given <1 1>", (), 3)
+COMMANDS = (
+    Submit(0, TokenChain((1, 2)), 1, 0), PlanStep(), Submit(1, TokenChain((1,)), 2, 1),
+    Answer(1, 0, 0),
+)  # fmt: skip
+
+Run = Callable[..., Result]
+
+
+def trace_of(target: str = "GivesTwice", **changes: Any) -> Trace:
+    return Trace(
+        target=f"{HOSTILE}:{target}",
+        level="engine",
+        profile=EngineProfile(),
+        num_blocks=3,
+        enable_caching=True,
+        commands=changes.get("commands", COMMANDS),
+        violation=TWICE,
+        options={"block_size": 4, "layout": "fcfs"},
+    )
+
+
+@pytest.fixture
+def stored(folder: Path) -> Path:
+    path = folder / "t.jsonl"
+    write_trace(trace_of(), path)
+    return path
+
+
+def test_a_skeleton_is_written_and_says_what_to_write(poolproof: Run) -> None:
+    assert "poolproof certify mine.py:Engine" in poolproof("new", "--engine", "mine.py").output
+    result = poolproof("certify", "mine.py:Engine", "--depth", "quick", "--in-process")
+    assert result.exit_code == 1
+    assert "next          write " in result.output
+
+
+def test_an_engine_skeleton_is_one_of_several(poolproof: Run) -> None:
+    result = poolproof("new", "--engine", "--manager", "mine.py")
+    assert result.exit_code == 2
+    assert "--manager and --engine are skeletons; leave one" in result.output
+
+
+def test_a_trace_is_replayed(poolproof: Run, stored: Path) -> None:
+    result = poolproof("replay", stored)
+    assert result.exit_code == 1
+    assert "request A is given <1 1> and ends; it was to be given <1> and to end" in result.output
+
+
+def test_a_trace_is_made_smaller(poolproof: Run, stored: Path) -> None:
+    result = poolproof("shrink", stored, "--output", "small.jsonl")
+    assert result.exit_code in (0, 1), result.output
+    small = read_trace(Path("small.jsonl"))
+    assert small.commands == (Submit(0, TokenChain((1,)), 1, 0), RunStep(1, 0, 0))
+
+
+def test_a_trace_is_shown_without_its_target(poolproof: Run, stored: Path) -> None:
+    result = poolproof("show", stored)
+    assert result.exit_code == 0, result.output
+    assert "A comes: <1 2> + 1" in result.output
+    assert "B comes: <1> + 2" in result.output
+    assert "the steps are those of the plainest engine" in result.output
+
+
+def test_an_engine_is_not_explored(poolproof: Run) -> None:
+    result = poolproof("explore", f"{HOSTILE}:Right")
+    assert result.exit_code == 2
+    assert "is an engine target, whose states cannot be told apart" in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "says"), [("Right", 2, "not concluded"), ("GivesTwice", 1, "OUT")]
+)
+def test_an_engine_is_fuzzed(poolproof: Run, target: str, status: int, says: str) -> None:
+    result = poolproof("fuzz", f"{HOSTILE}:{target}", "--steps", "1500", "--in-process")
+    assert result.exit_code == status, result.output
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_target_that_lacks_a_method_is_named(poolproof: Run) -> None:
+    result = poolproof("certify", f"{HOSTILE}:Half", "--depth", "quick", "--in-process")
+    assert result.exit_code == 2
+    assert "lacks answer(), which an engine target needs" in result.output
+
+
+def test_the_steps_of_the_plainest_engine_are_drawn() -> None:
+    drawing = draw_engine(trace_of())
+    assert [row[2:5] for row in map(cells, drawing.rows)] == [
+        ("", "", ""),
+        ("", "", ""),
+        ("computes A 0-1", "A 0", ""),
+        ("", "", ""),
+        ("", "", "A gets 1 and ends"),
+    ]
+
+
+def cells(row: Any) -> tuple[str, ...]:
+    return tuple(str(getattr(row, name)) for name in list(row.__dataclass_fields__)[:5])
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (Cancel(1), "B is cancelled"),
+        (PlanStep(), "plan"),
+        (Answer(3, 0, 0), "answer samples 3"),
+        (RunStep(3, 1, 2), "step samples 3, accepts 1, drafts 2"),
+        (Arrive(0, 0), "transfer 1 arrives"),
+        (Arrive(2, 1), "transfer 3 is lost"),
+    ],
+)
+def test_commands_are_told_in_words(command: Any, words: str) -> None:
+    assert engine_command_words(command) == words
