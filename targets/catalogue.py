@@ -71,6 +71,10 @@ _UNPACKED = (
         NANO_VLLM_PORT, ("xxhash", "numpy"),
     ),
     ("sglang", "the RadixCache of SGLang 0.5.23 over its allocators", SGLANG, ("torch", "triton")),
+    (
+        "sglang-unified", "its UnifiedRadixCache, full attention and sliding windows", SGLANG,
+        ("torch", "triton"),
+    ),
 )  # fmt: skip
 
 
