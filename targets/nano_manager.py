@@ -281,6 +281,7 @@ class NanoManager:
         self._settings: dict[int, tuple[object, ...]] = {}
         self._ended: dict[int, Any] = {}
         self._hash_blocks = _publisher_of(manager)
+        self.schedule: Callable[[int, int], list[tuple[int, int]] | str]
         if self._hash_blocks is not None:
             self.schedule = self._schedule
         if callable(getattr(manager, "reset", None)):

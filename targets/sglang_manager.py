@@ -119,6 +119,7 @@ class SglangRequest(HandedOver):
         self.extend_end = 0
         self.computed = 0
         self.is_decoding = False
+        self.num_decodes = 0
         self.has_ended = False
 
     def refresh_fill_ids(self) -> None:

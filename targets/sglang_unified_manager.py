@@ -81,7 +81,6 @@ class UnifiedRequest(SglangRequest):
     finished_len = None
     swa_branching_seqlen = None
     mamba_branching_seqlen = None
-    num_decodes = 0
 
     def get_fill_ids(self) -> Any:
         """What the last extend was over."""
