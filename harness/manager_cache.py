@@ -59,7 +59,7 @@ class CacheJudge:
 
     def _merge(self, sequence: SequenceState) -> None:
         """Let a table name another carrier of a full block's key from now on."""
-        tables = self._tables.shown(sequence)
+        tables = self._tables.before_slides(sequence, self._tables.shown(sequence))
         self._tables.judge_merge(sequence, tables)
         if tables != sequence.tables:
             self._facts.add("a duplicate was merged")

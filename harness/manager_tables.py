@@ -176,6 +176,25 @@ class TableJudge:
             for old, new in pairs
         ]
 
+    def before_slides(self, sequence: SequenceState, shown: Tables) -> Tables:
+        """The tables that are shown, but for what slid out of a window, which stays for now.
+
+        A target that merges duplicates when it publishes may let a window slide with them; that
+        is followed once the step is over.
+        """
+        if not (self._slides_any_time and self._model.has_windows):
+            return shown
+        pairs = zip(sequence.tables, shown, strict=True)
+        return [
+            [
+                old[entry]
+                if entry < len(old) and self._is_slid(sequence, group, entry, now)
+                else now
+                for entry, now in enumerate(new)
+            ]
+            for group, (old, new) in enumerate(pairs)
+        ]
+
     def _has_only_slid(self, sequence: SequenceState, shown: Tables) -> bool:
         return all(
             len(old) == len(new)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import engine_folder, how_to_get
+from poolproof.targets.exllamav3_manager import EXLLAMAV3
 from poolproof.targets.gllm_manager import GLLM
 from poolproof.targets.installed_sglang import SGLANG
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM
@@ -26,7 +27,7 @@ __all__ = ["SOURCE_ENGINES", "CatalogueRow", "catalogue"]
 
 
 SOURCE_ENGINES = {
-    engine.name: engine for engine in (GLLM, LIGHTLLM, LMDEPLOY, MINI_SGLANG, MINI_VLLM)
+    engine.name: engine for engine in (EXLLAMAV3, GLLM, LIGHTLLM, LMDEPLOY, MINI_SGLANG, MINI_VLLM)
 }
 """What `poolproof engines` fetches, by the name of the target."""
 
@@ -72,6 +73,10 @@ _UNPACKED = (
         NANO_VLLM_PORT, ("xxhash", "numpy"),
     ),
     ("sglang", "the RadixCache of SGLang 0.5.23 over its allocators", SGLANG, ("torch", "triton")),
+    (
+        "sglang-unified", "its UnifiedRadixCache, full attention and sliding windows", SGLANG,
+        ("torch", "triton"),
+    ),
 )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ from poolproof.targets.reference_targets import (
     reference_queue,
 )
 from poolproof.targets.sglang_manager import sglang_manager
+from poolproof.targets.sglang_unified_manager import sglang_unified_manager
 from poolproof.targets.source_engines import source_target
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
@@ -232,6 +233,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "vllm-v0": vllm_v0_manager,
     "nano-vllm": nano_vllm_manager,
     "sglang": sglang_manager,
+    "sglang-unified": sglang_unified_manager,
     "transformers": transformers_manager,
     **{name: partial(source_target, engine) for name, engine in SOURCE_ENGINES.items()},
 }

@@ -10,8 +10,9 @@ One adapter drives every published generation of the shape and Poolproof's own, 
 apart by what the manager has and answers:
 
 - `can_allocate` answers a bool, or the number of cached blocks and -1 for a refusal;
-- with `hash_blocks` blocks are published after the step that computed them, and prompts may be
-  computed in chunks; without (nano-vLLM up to 8d63a98), when they are scheduled;
+- with `hash_blocks`, or `hash_block`, blocks are published after the step that computed them, and
+  prompts may be computed in chunks; without (nano-vLLM up to 8d63a98), when they are scheduled;
+- with `get_token_layout` blocks are taken for a chunk at a time (`ChunkedNanoManager`);
 - observers are read from `free_block_ids` and `blocks`, or are methods of the same names as ours.
 
 It does what nano-vLLM's scheduler does around the manager: a sampled token is appended before its
@@ -54,6 +55,7 @@ from poolproof.targets.token_names import TokenNames
 
 __all__ = [
     "NANO_VLLM_PORT",
+    "ChunkedNanoManager",
     "NanoManager",
     "StandInSequence",
     "impl_nano_manager",
@@ -67,7 +69,8 @@ NANO_VLLM_PORT = "nano-vllm-npu-0.0.2"
 """The port that stands in where no checkout is named; also the name of its folder."""
 
 _BLOCK_MANAGER = "engine/block_manager.py"
-_MODULES = ("sampling_params", "engine.sequence", "engine.block_manager")
+_PARAMETERS = "sampling_params"
+_MODULES = ("engine.sequence", "engine.block_manager")
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class NanoVllm:
     BlockManager: Any
     Sequence: Any
     SamplingParams: Any
+    """None where the package has none."""
 
 
 def nano_vllm(checkout: Path | None = None) -> NanoVllm:
@@ -87,12 +91,14 @@ def nano_vllm(checkout: Path | None = None) -> NanoVllm:
     """
     root = engine_folder(NANO_VLLM_PORT) if checkout is None else checkout.resolve()
     package = _package_in(root)
-    modules = import_from_source(package.parent, package.name, _MODULES, {})
+    has_parameters = (package / f"{_PARAMETERS}.py").is_file()
+    names = (_PARAMETERS, *_MODULES) if has_parameters else _MODULES
+    modules = import_from_source(package.parent, package.name, names, {})
     return NanoVllm(
         folder=root,
         BlockManager=modules["engine.block_manager"].BlockManager,
         Sequence=modules["engine.sequence"].Sequence,
-        SamplingParams=modules["sampling_params"].SamplingParams,
+        SamplingParams=modules[_PARAMETERS].SamplingParams if has_parameters else None,
     )
 
 
@@ -178,8 +184,11 @@ def sequence_maker(manager_class: type, block_size: int) -> Callable[[list[int]]
         "request_id": lambda: next(numbers),
     }
     parameters = list(inspect.signature(base).parameters.values())
-    named = [p.name for p in parameters[1:] if p.name in known and _is_wanted(p)]
-    unknown = [p.name for p in parameters[1:] if p.name not in known and _is_required(p)]
+    # Of a class that takes something else first, the tokens are told by their name.
+    tokens_name = "token_ids" if any(p.name == "token_ids" for p in parameters) else None
+    others = [p for p in parameters if p.name != tokens_name][0 if tokens_name else 1 :]
+    named = [p.name for p in others if p.name in known and _is_wanted(p)]
+    unknown = [p.name for p in others if p.name not in known and _is_required(p)]
     if unknown:
         raise TargetError(
             f"{manager_class.__name__} is not driven, because {base.__name__}() beside it needs "
@@ -188,7 +197,10 @@ def sequence_maker(manager_class: type, block_size: int) -> Callable[[list[int]]
         )
 
     def new_sequence(tokens: list[int]) -> Any:
-        return sequence_class(tokens, **{name: known[name]() for name in named})
+        told = {name: known[name]() for name in named}
+        if tokens_name is None:
+            return sequence_class(tokens, **told)
+        return sequence_class(**{tokens_name: tokens}, **told)
 
     return new_sequence if named else sequence_class
 
@@ -229,6 +241,16 @@ def _in_module_of(cls: type, name: str) -> object:
     return None
 
 
+_PUBLISHERS = ("hash_blocks", "hash_block")
+"""What clones call the method that publishes what was computed."""
+
+
+def _publisher_of(manager: Any) -> Any:
+    """The method of an instance or a class; None where blocks are published when scheduled."""
+    methods = (getattr(manager, name, None) for name in _PUBLISHERS)
+    return next((method for method in methods if callable(method)), None)
+
+
 NANO_METHODS = ("can_allocate", "allocate", "deallocate", "can_append", "may_append")
 """The methods that tell the shape."""
 
@@ -258,8 +280,9 @@ class NanoManager:
         self._sequences: dict[int, Any] = {}
         self._settings: dict[int, tuple[object, ...]] = {}
         self._ended: dict[int, Any] = {}
-        self._publishes_computed = callable(getattr(manager, "hash_blocks", None))
-        if self._publishes_computed:
+        self._hash_blocks = _publisher_of(manager)
+        self.schedule: Callable[[int, int], list[tuple[int, int]] | str]
+        if self._hash_blocks is not None:
             self.schedule = self._schedule
         if callable(getattr(manager, "reset", None)):
             self.reset = manager.reset
@@ -311,12 +334,12 @@ class NanoManager:
 
     def step(self, batch: list[tuple[int, int]]) -> None:
         """What was computed is published, where the manager has a call for it."""
-        if not self._publishes_computed:
+        if self._hash_blocks is None:
             return
         for seq_id, num_tokens in batch:
             sequence = self._sequences[seq_id]
             sequence.num_scheduled_tokens = num_tokens
-            self._manager.hash_blocks(sequence)
+            self._hash_blocks(sequence)
             sequence.num_cached_tokens += num_tokens
             sequence.num_scheduled_tokens = 0
 
@@ -371,7 +394,10 @@ class NanoManager:
     def _show(self, manager: Any) -> None:
         """Offer as observers what the manager lets be seen."""
         free = getattr(manager, "free_block_ids", None)
-        if free is not None:
+        if isinstance(getattr(type(manager), "num_free_blocks", None), property):
+            # What is cached and free is in a list of its own.
+            self.num_free = lambda: manager.num_free_blocks
+        elif free is not None:
             self.num_free = lambda: len(manager.free_block_ids)
             self.free_order = lambda: list(manager.free_block_ids)
         for name in ("num_free", "free_order", "free_neighbours", "ref_count", "is_cached"):
@@ -391,6 +417,72 @@ class NanoManager:
         return found
 
 
+_LAYOUT = "get_token_layout"
+"""The method that tells the generation which takes blocks for a chunk at a time."""
+
+
+class ChunkedNanoManager(NanoManager):
+    """`manager`, of the generation that takes blocks for a chunk at a time.
+
+    `get_token_layout` tells how many tokens of a prompt are in blocks that others use, in blocks
+    that are cached, and in neither; `can_allocate` is asked for a number of tokens, `can_append`
+    for a sequence and a number. Nothing is asked for while the last chunk waits for its step.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.schedule = self._schedule_chunk
+
+    def admit(
+        self,
+        seq_id: int,
+        tokens: list[int],
+        *,
+        extra_keys: Any = None,
+        num_tokens: int | None = None,
+    ) -> int | str:
+        setting = self._names.setting(extra_keys)
+        sequence = self._new_sequence(self._names.named(tokens, setting, extra_keys))
+        _, num_cached, left = self._manager.get_token_layout(sequence)
+        chunk = min(num_tokens or left, left)
+        if not self._manager.can_allocate(num_cached + chunk):
+            return "later"
+        sequence.num_new_tokens = chunk
+        self._manager.allocate(sequence)
+        self._sequences[seq_id], self._settings[seq_id] = sequence, setting
+        cached: int = sequence.num_cached_tokens
+        return cached
+
+    def append(self, seq_id: int, tokens: list[int]) -> list[tuple[int, int]] | str:
+        sequence = self._sequences[seq_id]
+        if not self._may_take(sequence, len(tokens)):
+            return "later"
+        for token in self._names.named(tokens, self._settings[seq_id]):
+            sequence.append_token(token)
+        return self._take(sequence, len(tokens))
+
+    def step(self, batch: list[tuple[int, int]]) -> None:
+        for seq_id, _ in batch:
+            sequence = self._sequences[seq_id]
+            sequence.num_cached_tokens += sequence.num_new_tokens
+            sequence.num_new_tokens = 0
+
+    def _schedule_chunk(self, seq_id: int, num_tokens: int) -> list[tuple[int, int]] | str:
+        sequence = self._sequences[seq_id]
+        if not self._may_take(sequence, num_tokens):
+            return "later"
+        return self._take(sequence, num_tokens)
+
+    def _may_take(self, sequence: Any, num_tokens: int) -> bool:
+        may: bool = not sequence.num_new_tokens and self._manager.can_append(sequence, num_tokens)
+        return may
+
+    def _take(self, sequence: Any, num_tokens: int) -> list[tuple[int, int]]:
+        sequence.num_new_tokens = num_tokens
+        self._manager.may_append(sequence)
+        return []
+
+
 _BLOCK_SIZE = 4
 
 _SHAPE = {
@@ -406,6 +498,12 @@ _AT_SCHEDULING = {
     "full_hit": "allowed",
     "hits": "sound",
     "admission": "sound",
+}
+_IN_CHUNKS = {
+    "reserves": "scheduled",
+    "full_hit": "recompute-token",
+    "admission": "exact-at-admission",
+    "eviction": "unspecified",
 }
 _FORGETFUL = {"hits": "sound", "admission": "sound"}
 
@@ -464,6 +562,16 @@ MANAGER_SHAPES["nano"] = ManagerShape(NANO_METHODS, _class_in_this_shape)
 
 def _calls_of(cls: type) -> list[Call]:
     """The calls that do not depend on an answer."""
+    if hasattr(cls, _LAYOUT):
+        return [
+            Call("__init__", ("num_blocks", "block_size")),
+            Call(_LAYOUT, ("seq",)),
+            Call("can_allocate", ("num_tokens",)),
+            Call("allocate", ("seq",)),
+            Call("deallocate", ("seq",)),
+            Call("can_append", ("seq", "num_new_tokens")),
+            Call("may_append", ("seq",)),
+        ]
     calls = [
         Call("__init__", ("num_blocks", "block_size")),
         Call("can_allocate", ("seq",)),
@@ -471,8 +579,7 @@ def _calls_of(cls: type) -> list[Call]:
         Call("can_append", ("seq",)),
         Call("may_append", ("seq",)),
     ]
-    if hasattr(cls, "hash_blocks"):
-        calls.append(Call("hash_blocks", ("seq",)))
+    calls += [Call(name, ("seq",)) for name in _PUBLISHERS if hasattr(cls, name)]
     return calls
 
 
@@ -494,7 +601,8 @@ def _target(name: str, cls: type, profile: ManagerProfile, version: str | None) 
 
     def make(num_blocks: int, enable_caching: bool) -> NanoManager:
         manager = cls(num_blocks, _BLOCK_SIZE)
-        return NanoManager(manager, new_sequence, _BLOCK_SIZE, enable_caching=enable_caching)
+        driven = ChunkedNanoManager if hasattr(cls, _LAYOUT) else NanoManager
+        return driven(manager, new_sequence, _BLOCK_SIZE, enable_caching=enable_caching)
 
     what = None if cls is BlockManager else tried(lambda: _a_few_calls(make))
     if what is not None:
@@ -503,7 +611,7 @@ def _target(name: str, cls: type, profile: ManagerProfile, version: str | None) 
             f"{what}; write a native target (`poolproof new --manager FILE`)"
         )
     notes = list(_NOTES)
-    if not hasattr(cls, "hash_blocks"):
+    if _publisher_of(cls) is None and not hasattr(cls, _LAYOUT):
         notes.append("chunked prefill: this generation publishes a prompt whole, at admission")
     return manager_target(
         name,
@@ -516,10 +624,18 @@ def _target(name: str, cls: type, profile: ManagerProfile, version: str | None) 
     )
 
 
+def _may_cache(cls: type) -> bool:
+    """Whether a method is named after a prefix cache; some clones have none."""
+    names = [name for name in dir(cls) if not name.startswith("__")]
+    return any(word in name for name in names for word in ("hash", "prefix", "radix"))
+
+
 def _rows_of(cls: type) -> dict[str, Any]:
     """The rows of the generation that a class belongs to."""
-    if not hasattr(cls, "hash_blocks"):
-        return {**_SHAPE, **_AT_SCHEDULING}
+    if hasattr(cls, _LAYOUT):
+        return {**_SHAPE, **_AT_SCHEDULING, **_IN_CHUNKS}
+    if _publisher_of(cls) is None:
+        return {**_SHAPE, **(_AT_SCHEDULING if _may_cache(cls) else {"publishes": "never"})}
     takes_id = len(inspect.signature(getattr(cls, "_allocate_block", _no_argument)).parameters) > 1
     return {**_SHAPE, **_FORGETFUL} if takes_id else _SHAPE
 

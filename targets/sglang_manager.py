@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedOver
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.targets.installed_sglang import SGLANG, SGLANG_STUBS, Sglang, sglang_parts
@@ -40,7 +41,16 @@ from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import builtin_profile
 from poolproof.targets.token_names import TokenNames
 
-__all__ = ["sglang_manager"]
+__all__ = [
+    "NUM_ROWS",
+    "PUBLISHED",
+    "KvInfo",
+    "RadixPages",
+    "SglangManager",
+    "SglangRequest",
+    "publish_settings",
+    "sglang_manager",
+]
 
 
 def server_settings() -> dict[str, SimpleNamespace]:
@@ -51,7 +61,7 @@ def server_settings() -> dict[str, SimpleNamespace]:
     }
 
 
-class _KvInfo:
+class KvInfo(HandedOver):
     """Which row of the request pool, and how much KV, a request holds outside of the tree."""
 
     holds_mamba = False
@@ -82,7 +92,7 @@ class _KvInfo:
         self.kv_allocated_len = 0
 
 
-class SglangRequest:
+class SglangRequest(HandedOver):
     """A request with `tokens` as its prompt, in a namespace of the radix tree.
 
     `computed` positions are done; what is allocated beyond waits for the next forward pass, a
@@ -91,6 +101,7 @@ class SglangRequest:
 
     skip_radix_cache_insert = False
     priority = None
+    kv_class = KvInfo
 
     def __init__(
         self, name: str, tokens: Iterable[int], extra_key: str | None, cache_salt: str | None
@@ -101,13 +112,14 @@ class SglangRequest:
         self.full_untruncated_fill_ids = array("q")
         self.extra_key = extra_key
         self.cache_salt = cache_salt
-        self.kv = _KvInfo()
+        self.kv = self.kv_class()
         self.lock: Any = None
         self.last_node: Any = None
         self.prefix_len = 0
         self.extend_end = 0
         self.computed = 0
         self.is_decoding = False
+        self.num_decodes = 0
         self.has_ended = False
 
     def refresh_fill_ids(self) -> None:
@@ -157,6 +169,10 @@ class RadixPages:
         last = row[length - 1 : length].long()
         return parts.alloc_paged_token_slots_decode(self._tree, after, after, last)
 
+    def part_of(self, node: Any) -> tuple[Any, int]:
+        """The slots of a node, and how often it is locked."""
+        return node.value, node.lock_ref
+
     def may_have_changed(self) -> None:
         """The tree is read again before the next answer."""
         self._seen = None
@@ -180,10 +196,11 @@ class RadixPages:
             while waiting:
                 node = waiting.pop()
                 waiting += node.children.values()
-                firsts = node.value[:: self._page_size].tolist()
+                value, num_locks = self.part_of(node)
+                firsts = value[:: self._page_size].tolist()
                 for page in [slot // self._page_size for slot in firsts]:
-                    locks[page] = locks.get(page, 0) + node.lock_ref
-                    if node.lock_ref == 0:
+                    locks[page] = locks.get(page, 0) + num_locks
+                    if num_locks == 0:
                         unlocked.append(page)
             self._seen = locks, unlocked
         return self._seen
@@ -195,7 +212,9 @@ Copies = list[tuple[int, int]]
 class SglangManager:
     """`tree` over its own allocator and request pool, driven as SGLang's scheduler drives them."""
 
-    def __init__(self, parts: Sglang, tree: Any) -> None:
+    request_class = SglangRequest
+
+    def __init__(self, parts: Sglang, tree: Any, pages: RadixPages | None = None) -> None:
         self._parts = parts
         self._tree = tree
         self._allocator = tree.token_to_kv_pool_allocator
@@ -203,7 +222,7 @@ class SglangManager:
         self._page_size: int = tree.page_size
         self._requests: dict[int, SglangRequest] = {}
         self._names = TokenNames(enable_caching=True)
-        self._pages = RadixPages(tree)
+        self._pages = pages or RadixPages(tree)
 
     def admit(
         self,
@@ -340,7 +359,7 @@ class SglangManager:
         images = [keys for keys in extra_keys or () if keys[3] is not None]
         extra_key = "@".join(whole["lora"]) if "lora" in whole else None
         named = self._names.named(tokens, (), images)
-        return SglangRequest(name, named, extra_key, whole.get("salt"))
+        return self.request_class(name, named, extra_key, whole.get("salt"))
 
     def _match(self, request: SglangRequest) -> int:
         request.refresh_fill_ids()
@@ -382,10 +401,10 @@ class SglangManager:
         self._parts.release_kv_cache(request, self._tree, checkpoint=checkpoint)
 
 
-_NUM_ROWS = 64
+NUM_ROWS = 64
 """Requests that may run at once."""
 
-_PUBLISHED = {
+PUBLISHED = {
     "eviction": "unspecified",
     "duplicates": "first",
     "retention": "may-drop",
@@ -394,7 +413,7 @@ _PUBLISHED = {
     "publishes": "prompts",
     "never": "untold",
     "tables": "merged",
-    "max_sequences": _NUM_ROWS,
+    "max_sequences": NUM_ROWS,
 }
 
 _NOTES = (
@@ -419,13 +438,13 @@ def sglang_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     parts = sglang_parts()
     if overrides.get("groups", "full") != "full":
         raise TargetError(f"{name}: the radix cache has one group, full attention")
-    _publish_settings()
-    profile = builtin_profile(name, _PUBLISHED, overrides, ManagerProfile)
+    publish_settings()
+    profile = builtin_profile(name, PUBLISHED, overrides, ManagerProfile)
     layouts = [
         ManagerLayout(
             f"page-{size}{'-sorted' * sorts}",
             profile,
-            _maker(parts, size, sorts, profile.max_sequences or _NUM_ROWS),
+            _maker(parts, size, sorts, profile.max_sequences or NUM_ROWS),
             size,
         )
         for size in (4, 1)
@@ -443,7 +462,7 @@ def sglang_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     )
 
 
-def _publish_settings() -> None:
+def publish_settings() -> None:
     """What a server has published at its start, unless one runs in this process."""
     context = importlib.import_module("sglang.srt.runtime_context")._CONTEXT  # noqa: SLF001 - no accessor without a whole configuration
     if context._config_bags is None:  # noqa: SLF001 - the same

@@ -56,6 +56,7 @@ __all__ = [
     "V0Manager",
     "V0Parts",
     "impl_vllm_v0_manager",
+    "published_v0_target",
     "v0_parts",
     "vllm_v0",
     "vllm_v0_manager",
@@ -405,14 +406,22 @@ _STUBS = (
 def vllm_v0_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     """The class of vLLM 0.2.7, unmodified. Raises TargetError where its sources are not there."""
     cls = vllm_v0().BlockSpaceManager
+    return published_v0_target(name, cls, overrides, VLLM_V0.replace("-", " "), _STUBS)
+
+
+def published_v0_target(
+    name: str, cls: type, overrides: Mapping[str, Any], version: str, notes: Sequence[str]
+) -> Target:
+    """The manager of a release, under the rows that hold for 0.2.7. Raises TargetError."""
+    require_fit(cls, "vLLM V0's shape", _CALLS)
 
     def profile_of(rows: Mapping[str, Any]) -> ManagerProfile:
         return builtin_profile(name, {**_SHAPE, **_PUBLISHED}, rows, ManagerProfile)
 
     layouts = _layouts(name, cls, overrides, profile_of)
     return manager_target(
-        name, "v0", layouts, version=VLLM_V0.replace("-", " "), source=source_of(cls),
-        real_class=cls, notes=(*_STUBS, *_NOTES),
+        name, "v0", layouts, version=version, source=source_of(cls), real_class=cls,
+        notes=(*notes, *_NOTES),
     )  # fmt: skip
 
 

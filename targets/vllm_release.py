@@ -8,7 +8,8 @@ everything else, above all PyTorch, msgspec (of which objects are made and nothi
 configuration, sampling parameters and logging. A stand-in that is asked to decide something ends
 the run.
 
-Not covered: releases before 0.8, whose V1 core is not what a server runs.
+Releases before 0.4 are `vllm-v0@V` (`v0_release.py`). Not covered are those up to 0.7, whose V1
+core is not what a server runs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from poolproof.targets.release_modules import ReleaseModules, msgspec_stand_in, 
 from poolproof.targets.release_sources import fetch_release
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
+from poolproof.targets.v0_release import fetch_v0, v0_release
 from poolproof.targets.vllm_manager_target import vllm_manager_target
 from poolproof.targets.vllm_pool_parts import vllm_index_target, vllm_queue_target
 from poolproof.targets.vllm_requests import BYTES_OF_VLLM_HASHES, prepare_vllm
@@ -129,10 +131,12 @@ def vllm_modules(version: str) -> ReleaseModules:
 
 def fetch_vllm(version: str, into: Path | None = None) -> tuple[Path, bool]:
     """The folder of a release, and whether it had to be fetched. Raises TargetError."""
+    if _in_order(version) < [0, 4]:
+        return fetch_v0(version, into)
     if _in_order(version) < [0, 8]:
         raise TargetError(
             f"vLLM {version} is not read from its sources: the V1 core that servers run begins "
-            "with 0.8.0; vllm-v0 is the one before"
+            "with 0.8.0, and the managers of V0 that are driven end with 0.3.3"
         )
     return fetch_release("vllm", version, WANTED, into)
 
@@ -225,5 +229,6 @@ RELEASES = {
     "vllm-queue": _queue,
     "vllm-index": _index,
     "vllm-manager": _manager,
+    "vllm-v0": v0_release,
 }
 """What builds the target of a name with a version behind an @."""

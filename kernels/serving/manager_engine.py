@@ -302,12 +302,28 @@ class ManagerEngine(FollowedManager):
         answer = self.call(command, sequence.seq_id, list(chain.tokens), **named)
         if isinstance(answer, str):
             return False
-        cached = self.count(answer, command, sequence.num_tokens)
+        cached = self._found(answer, command, sequence.num_tokens)
         self.shared += cached > 0
         left = sequence.num_tokens - cached
         sequence.computed, sequence.place = cached, "device"
         sequence.scheduled = min(num_tokens, left) if num_tokens and chunked else left
         return True
+
+    def _found(self, answer: Any, command: Command, most: int) -> int:
+        """How many tokens are cached, after the copies that an admission may order with them.
+
+        A copy takes the whole block: what lies behind the tokens that it is for is written before
+        it is read, or the read is wrong in any case.
+        """
+        if not isinstance(answer, tuple):
+            return self.count(answer, command, most)
+        try:
+            cached, copies = answer
+            pairs = [(source, destination) for source, destination, _ in copies or ()]
+        except (TypeError, ValueError) as error:
+            raise AllocatorBrokeError(f"{command} answered {answer!r:.200}") from error
+        self.memory.copy(self.pairs(pairs, command))
+        return self.count(cached, command, most)
 
     def _append(self, command: AppendTokens) -> bool:
         sequence = self.sequences.get(command.seq_id)

@@ -5,6 +5,8 @@ The right habits are oddities (`bugs/manager_oddities.py`), which campaigns may 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from poolproof.bugs.clean_manager import CleanManager
@@ -185,6 +187,27 @@ def test_a_window_may_slide_at_the_end_of_a_step():
     assert session.target.block_table(0)[:2] == [0, 0]
     assert session.model.sequences[0].tables == [session.target.block_table(0)]
     assert "a block slid out of the window" in session.facts
+
+
+class SlidesAsItPublishes(StepEndSlider):
+    """Duplicates are merged, too, so that a table is looked at before the step is over."""
+
+    profile: ClassVar = {**StepEndSlider.profile, "tables": "merged", "duplicates": "first"}
+
+
+def test_a_window_may_slide_where_duplicates_are_merged_at_the_same_time():
+    rows = {"groups": [{"kind": "sliding", "window": 4}]}
+    session = session_of(SlidesAsItPublishes, num_blocks=8, **rows)
+    assert run(session, *GROWS) is None
+    assert session.target.block_table(0)[:2] == [0, 0]
+    assert "a duplicate was merged" not in session.facts
+    assert refused(SlidesAsItPublishes) == []
+
+    class TooFar(SlidesAsItPublishes):
+        def _first_kept(self, sequence):
+            return super()._first_kept(sequence) + 1
+
+    assert run(session_of(TooFar, num_blocks=8, **rows), *GROWS) is not None
 
 
 def test_a_window_may_not_slide_over_what_is_still_read():

@@ -236,6 +236,9 @@ class Answers(NativeSequenceManager):
     [
         ({"admit": None}, r"admit\(.*answered None"),
         ({"admit": 9}, "reports 9 of 3 tokens as cached"),
+        ({"admit": (0, [(0, 99, 1)])}, r"orders the copies \[\(0, 99\)\]"),
+        ({"admit": (0, [(0, 1)])}, r"admit\(.*answered \(0, \[\(0, 1\)\]\)"),
+        ({"admit": (9, [])}, "reports 9 of 3 tokens as cached"),
         ({"append": 5}, r"append_tokens\(.*answered 5"),
         ({"append": [(0, 99)]}, r"orders the copies \[\(0, 99\)\]"),
         ({"table": None}, "block_table.* answered None"),
@@ -252,6 +255,36 @@ def test_what_is_no_answer_is_the_managers_fault(answers, words):
     )
     with pytest.raises(AllocatorBrokeError, match=words):
         live(engine)
+
+
+class CopiesAtAdmission(NativeSequenceManager):
+    """Shares nothing that is cached: whoever hits one block gets a copy of `num_tokens` of it."""
+
+    num_tokens = 4
+
+    def admit(self, seq_id, tokens, **named):
+        cached = super().admit(seq_id, tokens, **named)
+        if cached != 4:
+            return cached
+        source = self.block_table(seq_id)[0]
+        return cached, [(source, self.block_table(seq_id)[1], self.num_tokens)]
+
+
+def test_copies_of_an_admission_are_carried_out():
+    """The second block is a copy of the first, and is then written: nothing changes for reads."""
+    profile = ManagerProfile()
+    engine = engine_of(
+        lambda blocks, caching: CopiesAtAdmission(
+            blocks, 4, enable_caching=caching, profile=profile
+        ),
+        profile,
+    )
+    for seq_id in range(2):
+        assert engine.apply(Admit(seq_id, TokenChain((0, 1, 0, 1, 1)), 0))
+        assert engine.apply(Step())
+    destination = engine.manager.block_table(1)[1]
+    assert engine.memory.who_wrote(destination, 0).request == 1
+    assert engine.memory.who_wrote(destination, 1).request == 0
 
 
 def live(engine) -> None:

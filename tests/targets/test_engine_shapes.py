@@ -455,7 +455,7 @@ def test_a_prefix_that_is_found_under_another_adapter_is_found_out():
 @pytest.mark.deep
 @pytest.mark.parametrize("name", SOURCE_ENGINES)
 def test_the_engine_itself_gets_the_verdict_that_is_true(name):
-    refused = {"gllm": "DATA", "mini-sglang": "OWN", "mini-vllm": "DATA"}
+    refused = {"exllamav3": "DATA", "gllm": "DATA", "mini-sglang": "OWN", "mini-vllm": "DATA"}
     try:
         target = load_target(name)
     except TargetError as error:

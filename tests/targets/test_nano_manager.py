@@ -320,6 +320,47 @@ def test_a_checkout_is_loaded_by_its_path(tmp_path):
     assert first_failure(target, 10) is None
 
 
+def test_a_method_that_publishes_may_have_another_name():
+    target = toy("RenamedNano")
+    assert (target.profile.publishes, target.profile.hits) == ("computed", "exact")
+    assert first_failure(target, 20) is None
+
+
+def test_a_clone_without_a_prefix_cache_says_so():
+    target = toy("PlainNano")
+    assert target.profile.publishes == "never"
+    assert first_failure(target, 20) is None
+
+
+def test_a_clone_that_takes_blocks_for_a_chunk_at_a_time_is_driven_in_chunks():
+    target = toy("ChunkedNano")
+    assert "schedule" in manager_capabilities_of(target.make(6, True)).verbs
+    assert first_failure(target, 40) is None
+    manager = target.make(6, True)
+    assert manager.admit(0, [1, 2, 3, 4, 5, 6], num_tokens=3) == 0
+    assert (manager.schedule(0, 3), len(manager.block_table(0))) == ("later", 1)
+    manager.step([(0, 3)])
+    assert (manager.schedule(0, 3), len(manager.block_table(0))) == ([], 2)
+
+
+def test_a_block_that_a_chunked_clone_loses_is_found_out():
+    assert shortest_failure(toy("LosingNano")).violation.invariant == "OWN"
+
+
+class NamesFirst(StandInSequence):
+    """Takes something else before its tokens."""
+
+    def __init__(self, seq_id, token_ids, block_size):
+        super().__init__(token_ids)
+        self.seq_id, self.block_size = seq_id, block_size
+
+
+def test_tokens_are_told_by_name_where_they_do_not_come_first(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "Sequence", NamesFirst, raising=False)
+    sequence = sequence_maker(Unseen, 4)([1, 2, 3])
+    assert (sequence.token_ids, sequence.block_size) == ([1, 2, 3], 4)
+
+
 def test_rows_of_the_class_and_of_the_brackets_are_taken():
     rows = load_target(f"{TOYS}:LateNano[hits=sound]").profile
     assert (rows.hits, rows.admission) == ("sound", "exact")

@@ -72,7 +72,58 @@ def test_rows_that_ask_more_of_a_caller_are_stated_and_can_be_taken_back(engines
     assert load_target("vllm@0.99.0[null_in_lists=ignored]").profile.null_in_lists == "ignored"
 
 
-def test_releases_before_the_v1_core_are_refused(engines):
+MANAGER_OF_V0 = """
+from vllm.sequence import SequenceStatus
+from vllm.utils import Device
+
+
+class BlockSpaceManager:
+    def __init__(self, block_size, num_gpu_blocks, num_cpu_blocks, watermark=0.01): ...
+    def can_allocate(self, seq_group): ...
+    def allocate(self, seq_group): ...
+    def can_append_slot(self, seq_group): ...
+    def append_slot(self, seq): ...
+    def free(self, seq): ...
+    def get_block_table(self, seq): ...
+    def get_num_free_gpu_blocks(self): ...
+"""
+
+
+def v0_release_in(engines, version, manager):
+    """A release of V0 whose manager has this text."""
+    folder = engines / f"vllm-{version}" / "vllm"
+    (folder / "core").mkdir(parents=True)
+    (folder / "utils.py").write_text("import torch\nclass Device: ...\n", encoding="utf-8")
+    (folder / "sequence.py").write_text(
+        "from vllm.sampling_params import SamplingParams\n"
+        "class Sequence:\n"
+        "    def __init__(self, seq_id, prompt, tokens, block_size): self.seq_id = seq_id\n"
+        "class SequenceGroup:\n    def __init__(self, *_): raise ValueError\n"
+        "class SequenceStatus:\n    WAITING = RUNNING = SWAPPED = FINISHED_STOPPED = 1\n",
+        encoding="utf-8",
+    )
+    if manager:
+        (folder / "core" / "block_manager.py").write_text(manager, encoding="utf-8")
+
+
+def test_a_release_of_v0_is_a_target_by_its_version(engines):
+    v0_release_in(engines, "0.3.1", MANAGER_OF_V0)
+    target = load_target("vllm-v0@0.3.1")
+    assert (target.version, target.real_class.__name__) == ("vllm 0.3.1", "BlockSpaceManager")
+    assert any(layout.name == "full" and layout.make for layout in target.layouts)
+
+
+def test_a_release_of_v0_with_another_manager_is_not_driven(engines):
+    v0_release_in(engines, "0.4.2", "")
+    with pytest.raises(TargetError, match=r"vLLM 0\.4\.2 has no core/block_manager\.py"):
+        load_target("vllm-v0@0.4.2")
+    with pytest.raises(TargetError, match="write its version"):
+        load_target("vllm-v0@")
+    with pytest.raises(TargetError, match=r"run `poolproof engines vllm==0\.3\.0`"):
+        load_target("vllm-v0@0.3.0")
+
+
+def test_releases_between_the_two_shapes_are_refused(engines):
     with pytest.raises(TargetError, match=r"begins with 0\.8\.0"):
         fetch_vllm("0.7.3")
 

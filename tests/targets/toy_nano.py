@@ -134,3 +134,109 @@ class EarlyNano(Nano):
     def _forget(self, block_id: Any) -> Any:
         self.blocks[block_id].hash = -1
         self.blocks[block_id].tokens = []
+
+
+class RenamedNano(LateNano):
+    """Publishes under another name."""
+
+    hash_blocks = None
+
+    def hash_block(self, seq: Any) -> Any:
+        super().hash_blocks(seq)
+
+
+class PlainNano:
+    """Keeps no prefixes."""
+
+    def __init__(self, num_blocks: Any, block_size: Any) -> None:
+        self.block_size = block_size
+        self.free_block_ids = deque(range(num_blocks))
+
+    def can_allocate(self, seq: Any) -> Any:
+        return seq.num_blocks <= len(self.free_block_ids)
+
+    def allocate(self, seq: Any) -> Any:
+        seq.block_table += [self.free_block_ids.popleft() for _ in range(seq.num_blocks)]
+
+    def can_append(self, seq: Any) -> Any:
+        return len(self.free_block_ids) >= (len(seq) % self.block_size == 1)
+
+    def may_append(self, seq: Any) -> Any:
+        if len(seq) % self.block_size == 1:
+            seq.block_table.append(self.free_block_ids.popleft())
+
+    def deallocate(self, seq: Any) -> Any:
+        self.free_block_ids += reversed(seq.block_table)
+        seq.block_table.clear()
+
+
+class ChunkedNano(Nano):
+    """Takes blocks for a chunk at a time; free blocks with a key are in a list of their own."""
+
+    def __init__(self, num_blocks: Any, block_size: Any) -> None:
+        super().__init__(num_blocks, block_size)
+        self.kept = deque()
+
+    @property
+    def num_free_blocks(self) -> Any:
+        return len(self.free_block_ids) + len(self.kept)
+
+    def get_token_layout(self, seq: Any) -> Any:
+        hits = self._hits(seq, seq.num_blocks - 1)
+        held = sum(1 for block_id in hits if self.blocks[block_id].ref_count)
+        size = self.block_size
+        return held * size, (len(hits) - held) * size, len(seq) - len(hits) * size
+
+    def can_allocate(self, num_tokens: Any) -> Any:
+        return -(-num_tokens // self.block_size) <= self.num_free_blocks
+
+    def allocate(self, seq: Any) -> Any:
+        for block_id in self._hits(seq, seq.num_blocks - 1):
+            self._revive(block_id)
+            self.blocks[block_id].ref_count += 1
+            seq.block_table.append(block_id)
+        seq.num_cached_tokens = len(seq.block_table) * self.block_size
+        self.may_append(seq)
+
+    def can_append(self, seq: Any, num_new_tokens: Any) -> Any:
+        end = seq.num_cached_tokens + num_new_tokens
+        return -(-end // self.block_size) - len(seq.block_table) <= self.num_free_blocks
+
+    def may_append(self, seq: Any) -> Any:
+        end = seq.num_cached_tokens + seq.num_new_tokens
+        while len(seq.block_table) * self.block_size < end:
+            self._take(seq)
+        for index in range(seq.num_cached_tokens // self.block_size, end // self.block_size):
+            parent = self.blocks[seq.block_table[index - 1]].hash if index else -1
+            self._publish(seq, index, parent)
+
+    def deallocate(self, seq: Any) -> Any:
+        for block_id in reversed(seq.block_table):
+            self.blocks[block_id].ref_count -= 1
+            if not self.blocks[block_id].ref_count:
+                self._keep(block_id)
+        seq.num_cached_tokens = seq.num_new_tokens = 0
+        seq.block_table.clear()
+
+    def _keep(self, block_id: Any) -> Any:
+        has_key = self.hash_to_block_id.get(self.blocks[block_id].hash) == block_id
+        (self.kept if has_key else self.free_block_ids).append(block_id)
+
+    def _revive(self, block_id: Any) -> Any:
+        if not self.blocks[block_id].ref_count:
+            self.kept.remove(block_id)
+
+    def _take(self, seq: Any) -> Any:
+        if not self.free_block_ids:
+            self.free_block_ids.append(self.kept.popleft())
+        super()._take(seq)
+
+
+class LosingNano(ChunkedNano):
+    """Of two blocks with one hash only the last is found among the free ones."""
+
+    def _keep(self, block_id: Any) -> Any:
+        if self.blocks[block_id].hash == -1:
+            self.free_block_ids.append(block_id)
+        elif self.hash_to_block_id.get(self.blocks[block_id].hash) == block_id:
+            self.kept.append(block_id)
