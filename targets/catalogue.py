@@ -6,6 +6,7 @@ Availability is looked up without importing anything of an engine.
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from dataclasses import dataclass
 
 from poolproof.contract.target import TargetError
@@ -18,17 +19,24 @@ from poolproof.targets.lmdeploy_manager import LMDEPLOY
 from poolproof.targets.mini_sglang_manager import MINI_SGLANG
 from poolproof.targets.mini_vllm_manager import MINI_VLLM
 from poolproof.targets.nano_manager import NANO_VLLM_PORT
-from poolproof.targets.source_engines import fetched_folder
+from poolproof.targets.parallax_manager import PARALLAX
+from poolproof.targets.program_engines import MISTRALRS, TGI
+from poolproof.targets.source_engines import SourceEngine, fetched_folder
+from poolproof.targets.tokasaurus_manager import TOKASAURUS
 from poolproof.targets.transformers_manager import HOW_TO_GET_TRANSFORMERS
 from poolproof.targets.v0_manager import VLLM_V0
 
-__all__ = ["SOURCE_ENGINES", "CatalogueRow", "catalogue"]
+__all__ = ["PROGRAM_ENGINES", "SOURCE_ENGINES", "CatalogueRow", "catalogue"]
 
 
 SOURCE_ENGINES = {
-    engine.name: engine for engine in (GLLM, LIGHTLLM, LMDEPLOY, MINI_SGLANG, MINI_VLLM)
+    engine.name: engine
+    for engine in (GLLM, LIGHTLLM, LMDEPLOY, MINI_SGLANG, MINI_VLLM, PARALLAX, TOKASAURUS)
 }
 """What `poolproof engines` fetches, by the name of the target."""
+
+PROGRAM_ENGINES = {engine.name: engine for engine in (MISTRALRS, TGI)}
+"""What it fetches and builds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +100,12 @@ def _missing(needs: tuple[str, ...]) -> str:
 def _fetched_rows() -> list[CatalogueRow]:
     """The engines that `poolproof engines` fetches."""
     rows = []
-    for engine in SOURCE_ENGINES.values():
+    for engine in (*SOURCE_ENGINES.values(), *PROGRAM_ENGINES.values()):
         what = f"{engine.what} at {engine.commit[:7]}, or {engine.name}:PATH"
-        how = _missing(engine.needs)
+        if isinstance(engine, SourceEngine):
+            how = _missing(engine.needs)
+        else:
+            how = "" if shutil.which(engine.compiler) else f"install {engine.compiler}"
         try:
             fetched_folder(engine)
         except TargetError:
