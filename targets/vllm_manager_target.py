@@ -19,6 +19,7 @@ from typing import Any
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
+from poolproof.contract.outside import said_by
 from poolproof.contract.profile import ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
@@ -26,6 +27,7 @@ from poolproof.impl.kv_cache_group import ChunkedLocal, FullAttention, Recurrent
 from poolproof.impl.kv_cache_manager import KVCacheManager
 from poolproof.impl.kv_cache_request import Image, Request
 from poolproof.targets.adapter_fit import Call, misfit, require_fit, tried
+from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM, import_of_vllm, version_of_vllm
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
 from poolproof.targets.target import Make, ManagerLayout, Target, source_of
@@ -37,7 +39,8 @@ from poolproof.targets.vllm_manager_layouts import (
     NOT_DRIVEN,
     NamedLayout,
 )
-from poolproof.targets.vllm_shape import parameters_of
+from poolproof.targets.vllm_shape import parameters_of, shape_of
+from poolproof.targets.vllm_target import eviction_of
 
 __all__ = ["impl_kv_cache_manager", "installed_vllm_manager", "vllm_manager_target"]
 
@@ -144,6 +147,13 @@ _CALLS = (
     Call("allocate_slots", ("request", "num_new_tokens"), _LOOKAHEAD),
     Call("free", ("request",)),
     Call("get_block_ids", ("request_id",)),
+    Call("reset_prefix_cache"),
+)
+_CALLS_OF_0_8 = (
+    Call("get_computed_blocks", ("request",)),
+    Call("allocate_slots", ("request", "num_tokens", "new_computed_blocks"), _LOOKAHEAD),
+    Call("free", ("request",)),
+    Call("free_block_hashes", ("request",)),
     Call("reset_prefix_cache"),
 )
 _TRANSFERS = (
@@ -255,7 +265,9 @@ def _target(
             for layout in layouts
         ]
     made = [_layout(name, cls, layout, overrides, modules) for layout in layouts]
-    require_fit(cls, "a manager in vLLM V1's shape", _CALLS)
+    is_of_0_8 = not hasattr(cls, "get_block_ids") and hasattr(cls, "free_block_hashes")
+    calls = _CALLS_OF_0_8 if is_of_0_8 else _CALLS
+    require_fit(cls, "a manager in vLLM V1's shape", calls)
     return manager_target(
         name,
         _SHAPE,
@@ -282,6 +294,11 @@ def _layout(
             why_not = str(error)
     if isinstance(parts, VllmParts):
         layout = parts.layout
+        if modules is not None:
+            why_not = _refused(parts)
+            rows = {} if why_not else _rows_of_release(parts, modules)
+            layout = replace(layout, rows={**layout.rows, **rows})
+            parts = None if why_not else parts
     try:
         profile = ManagerProfile.from_mapping({**layout.profile_rows(), **overrides})
     except ProfileError as error:
@@ -293,6 +310,74 @@ def _layout(
     if what is not None:
         return ManagerLayout(layout.name, profile, None, BLOCK_SIZE, what)
     return ManagerLayout(layout.name, profile, make, BLOCK_SIZE)
+
+
+def _rows_of_release(parts: VllmParts, modules: Callable[[str], Any]) -> dict[str, Any]:
+    """The rows in which a release differs from the newest: its queue, the last block of a hit."""
+    layout = parts.layout
+    shape = shape_of(modules("vllm.v1.core.block_pool").BlockPool)
+    rows: dict[str, Any] = {}
+    try:
+        eviction = apart(lambda: eviction_of(shape, has_null=True))
+    except NoAnswerError:
+        eviction = None
+    if eviction is not None:
+        rows["eviction"] = eviction
+    if layout.use_eagle and layout.profile_rows().get("full_hit") == "allowed":
+        rows["full_hit"] = _full_hit_of(parts)
+    if not parts.knows("hash_block_size"):
+        rows |= _rows_up_to_0_11(parts)
+    return rows
+
+
+def _rows_up_to_0_11(parts: VllmParts) -> dict[str, Any]:
+    """What the first releases lose without harm, by their kinds of groups."""
+    layout = parts.layout
+    kinds = {group.kind for group in layout.groups}
+    rows: dict[str, Any] = {}
+    if "chunked" in kinds or (layout.use_eagle and len(layout.groups) > 1):
+        # A hit of several groups is cut for the drafting head once for each of them; blocks before
+        # a chunk count as needed although they are the null block.
+        rows |= {"hits": "sound", "admission": "sound"}
+    if not parts.knows_groups:
+        rows["uncached_order"] = "head-first"
+        if kinds - {"full"}:
+            # The null block, which nobody has to free, counts as one that a hit takes.
+            rows["admission"] = "sound"
+    return rows
+
+
+def _full_hit_of(parts: VllmParts) -> str:
+    """Whether the block that proves a hit may hold the last token: from 0.32 on."""
+
+    def question() -> bool:
+        manager = ManagerAdapter(parts, 24, num_lookahead_tokens=0)
+        prompt = list(range(3 * BLOCK_SIZE))
+        manager.admit(0, prompt)
+        manager.step([(0, len(prompt))])
+        return manager.lookup_prefix(prompt) == 2 * BLOCK_SIZE
+
+    try:
+        return "allowed" if apart(question) else "recompute-token"
+    except NoAnswerError:
+        return "allowed"
+
+
+def _refused(parts: VllmParts) -> str:
+    """Why the release's own constructor refuses the layout, or nothing."""
+
+    def construct() -> str:
+        try:
+            parts.make_manager(8, True)
+        except (AssertionError, NotImplementedError, ValueError) as error:
+            said = said_by(error).splitlines()
+            return f"the constructor of this release refuses it: {said[0] if said else 'assert'}"
+        return ""
+
+    try:
+        return apart(construct)
+    except NoAnswerError:
+        return ""
 
 
 def _parts(cls: type, layout: NamedLayout, modules: Callable[[str], Any] | None) -> EngineParts:

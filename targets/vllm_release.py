@@ -85,6 +85,11 @@ class _Dtype:
         return f"torch.{self.name}"
 
 
+def _empty_tensor(_: list[Any], dtype: _Dtype) -> SimpleNamespace:
+    """What releases up to 0.9 ask for the size of a number."""
+    return SimpleNamespace(element_size=lambda: dtype.itemsize)
+
+
 class _SamplingParams(SimpleNamespace):
     """Parameters that ask for nothing but what is named."""
 
@@ -101,7 +106,7 @@ def _given() -> dict[str, Mapping[str, Any]]:
 
     return {
         "msgspec": msgspec_stand_in(),
-        "torch": {"dtype": _Dtype, **dtypes},
+        "torch": {"dtype": _Dtype, "tensor": _empty_tensor, **dtypes},
         "vllm.logger": {"init_logger": silent_logger},
         "vllm.sampling_params": {"SamplingParams": _SamplingParams},
         "vllm.utils.torch_utils": {"get_dtype_size": get_dtype_size},
