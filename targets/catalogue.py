@@ -20,13 +20,21 @@ from poolproof.targets.mini_sglang_manager import MINI_SGLANG
 from poolproof.targets.mini_vllm_manager import MINI_VLLM
 from poolproof.targets.nano_manager import NANO_VLLM_PORT
 from poolproof.targets.parallax_manager import PARALLAX
-from poolproof.targets.program_engines import MISTRALRS, TGI
-from poolproof.targets.source_engines import SourceEngine, fetched_folder
+from poolproof.targets.program_engines import MISTRALRS, TGI, ProgramEngine
+from poolproof.targets.source_engines import PublishedEngine, SourceEngine, fetched_folder
 from poolproof.targets.tokasaurus_manager import TOKASAURUS
 from poolproof.targets.transformers_manager import HOW_TO_GET_TRANSFORMERS
 from poolproof.targets.v0_manager import VLLM_V0
+from poolproof.targets.vllm_fork import APHRODITE
 
-__all__ = ["PROGRAM_ENGINES", "SOURCE_ENGINES", "CatalogueRow", "catalogue"]
+__all__ = [
+    "FORK_ENGINES",
+    "PROGRAM_ENGINES",
+    "PUBLISHED_ENGINES",
+    "SOURCE_ENGINES",
+    "CatalogueRow",
+    "catalogue",
+]
 
 
 SOURCE_ENGINES = {
@@ -37,6 +45,16 @@ SOURCE_ENGINES = {
 
 PROGRAM_ENGINES = {engine.name: engine for engine in (MISTRALRS, TGI)}
 """What it fetches and builds."""
+
+FORK_ENGINES = {APHRODITE.name: APHRODITE}
+"""Forks of vLLM that it fetches."""
+
+PUBLISHED_ENGINES: dict[str, PublishedEngine] = {
+    **SOURCE_ENGINES,
+    **PROGRAM_ENGINES,
+    **FORK_ENGINES,
+}
+"""All of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +118,11 @@ def _missing(needs: tuple[str, ...]) -> str:
 def _fetched_rows() -> list[CatalogueRow]:
     """The engines that `poolproof engines` fetches."""
     rows = []
-    for engine in (*SOURCE_ENGINES.values(), *PROGRAM_ENGINES.values()):
+    for engine in PUBLISHED_ENGINES.values():
         what = f"{engine.what} at {engine.commit[:7]}, or {engine.name}:PATH"
-        if isinstance(engine, SourceEngine):
-            how = _missing(engine.needs)
-        else:
-            how = "" if shutil.which(engine.compiler) else f"install {engine.compiler}"
+        how = _missing(engine.needs) if isinstance(engine, SourceEngine) else ""
+        if isinstance(engine, ProgramEngine) and shutil.which(engine.compiler) is None:
+            how = f"install {engine.compiler}"
         try:
             fetched_folder(engine)
         except TargetError:

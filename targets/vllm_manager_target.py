@@ -264,7 +264,7 @@ def _target(
             replace(layout, without=tuple({*layout.without, "load", "loaded"}))
             for layout in layouts
         ]
-    made = [_layout(name, cls, layout, overrides, modules) for layout in layouts]
+    made = [_layout(name, cls, layout, overrides, modules, version) for layout in layouts]
     is_of_0_8 = not hasattr(cls, "get_block_ids") and hasattr(cls, "free_block_hashes")
     calls = _CALLS_OF_0_8 if is_of_0_8 else _CALLS
     require_fit(cls, "a manager in vLLM V1's shape", calls)
@@ -285,6 +285,7 @@ def _layout(
     layout: NamedLayout,
     overrides: Mapping[str, Any],
     modules: Callable[[str], Any] | None,
+    version: str | None,
 ) -> ManagerLayout:
     why_not, parts = layout.why_not, None
     if not why_not:
@@ -296,7 +297,7 @@ def _layout(
         layout = parts.layout
         if modules is not None:
             why_not = _refused(parts)
-            rows = {} if why_not else _rows_of_release(parts, modules)
+            rows = {} if why_not else _rows_of_release(parts, modules, version)
             layout = replace(layout, rows={**layout.rows, **rows})
             parts = None if why_not else parts
     try:
@@ -312,7 +313,17 @@ def _layout(
     return ManagerLayout(layout.name, profile, make, BLOCK_SIZE)
 
 
-def _rows_of_release(parts: VllmParts, modules: Callable[[str], Any]) -> dict[str, Any]:
+def _is_from_0_33(version: str | None) -> bool:
+    """Whether `version`, as `vllm 0.33.0`, is of that release or a later one."""
+    major, minor, *_ = [*(version or "").rpartition(" ")[2].split("."), "", ""]
+    return (
+        major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (0, 33)
+    )
+
+
+def _rows_of_release(
+    parts: VllmParts, modules: Callable[[str], Any], version: str | None
+) -> dict[str, Any]:
     """The rows in which a release differs from the newest: its queue, the last block of a hit."""
     layout = parts.layout
     shape = shape_of(modules("vllm.v1.core.block_pool").BlockPool)
@@ -323,10 +334,16 @@ def _rows_of_release(parts: VllmParts, modules: Callable[[str], Any]) -> dict[st
         eviction = None
     if eviction is not None:
         rows["eviction"] = eviction
-    if layout.use_eagle and layout.profile_rows().get("full_hit") == "allowed":
-        rows["full_hit"] = _full_hit_of(parts)
+    if layout.use_eagle and len(layout.groups) > 1:
+        rows |= _rows_of_drafting(parts)
+    if layout.rows.get("keyed") == "reachable" and _keys_all(parts):
+        rows["keyed"] = "full"
     if not parts.knows("hash_block_size"):
         rows |= _rows_up_to_0_11(parts)
+    if _is_from_0_33(version) and layout.use_eagle and layout.retention_tokens is not None:
+        # Windows keep one checkpoint more, a block before where the full groups had more cached
+        # (for a drafting head of a sibling), for which `keyed` has no word.
+        rows |= {"index": "content", "hits": "sound"}
     return rows
 
 
@@ -335,9 +352,69 @@ def _rows_up_to_0_11(parts: VllmParts) -> dict[str, Any]:
     layout = parts.layout
     kinds = {group.kind for group in layout.groups}
     rows: dict[str, Any] = {}
-    if "chunked" in kinds or (layout.use_eagle and len(layout.groups) > 1):
-        # A hit of several groups is cut for the drafting head once for each of them; blocks before
-        # a chunk count as needed although they are the null block.
+    if "chunked" in kinds:
+        # Blocks before a chunk count as needed although they are the null block.
+        rows |= {"hits": "sound", "admission": "sound"}
+    if not parts.knows_groups:
+        rows["uncached_order"] = "head-first"
+        if kinds - {"full"}:
+            # The null block, which nobody has to free, counts as one that a hit takes.
+            rows["admission"] = "sound"
+    return rows
+
+
+def _rows_of_drafting(parts: VllmParts) -> dict[str, Any]:
+    """What is found of a prompt of whole blocks by several groups under a drafting head.
+
+    From 0.32 on the block that proves a hit may hold the last token. Releases up to 0.14 cut the
+    hit once for each group, so that less is found than could be.
+    """
+
+    def question() -> int:
+        manager = ManagerAdapter(parts, 24)
+        prompt = list(range(_COMMON_BLOCKS * BLOCK_SIZE))
+        manager.admit(0, prompt)
+        manager.step([(0, len(prompt))])
+        return _COMMON_BLOCKS - manager.lookup_prefix(prompt) // BLOCK_SIZE
+
+    try:
+        blocks_not_found = apart(question)
+    except NoAnswerError:
+        return {}
+    rows = {"full_hit": "allowed" if blocks_not_found == 1 else "recompute-token"}
+    if blocks_not_found > _CUT_ONCE:
+        rows |= {"hits": "sound", "admission": "sound"}
+    return rows
+
+
+_COMMON_BLOCKS = 4
+_CUT_ONCE = 2
+
+
+def _keys_all(parts: VllmParts) -> bool:
+    """Whether every full block gets a key, also where no hit of all groups ends: up to 0.20."""
+    sizes = parts.layout.sizes()
+    group = sizes.index(min(sizes))
+
+    def question() -> bool:
+        manager: Any = ManagerAdapter(parts, 24)
+        manager.admit(0, list(range(min(sizes) + 1)))
+        manager.step([(0, min(sizes) + 1)])
+        return bool(manager.is_cached(manager.block_table(0, group)[0]))
+
+    try:
+        return apart(question)
+    except NoAnswerError:
+        return False
+
+
+def _rows_up_to_0_11(parts: VllmParts) -> dict[str, Any]:
+    """What the first releases lose without harm, by their kinds of groups."""
+    layout = parts.layout
+    kinds = {group.kind for group in layout.groups}
+    rows: dict[str, Any] = {}
+    if "chunked" in kinds:
+        # Blocks before a chunk count as needed although they are the null block.
         rows |= {"hits": "sound", "admission": "sound"}
     if not parts.knows_groups:
         rows["uncached_order"] = "head-first"
