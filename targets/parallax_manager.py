@@ -14,7 +14,7 @@ Where it stands in for the engine:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -49,7 +49,7 @@ class ParallaxManager:
         name, block_size = str(seq_id), self._cache.block_size
         end = self._cache.get_context_length(name) + len(tokens)
         missing = -(-end // block_size) - len(self._cache.get_block_table(name))
-        if seq_id in self._waits_for_prefill or missing > self.num_free():
+        if seq_id in self._waits_for_prefill or missing > self._room():
             return "later"
         for token in self._names.named(tokens, self._settings[seq_id]):
             assert self._cache.append_slot(name), "it had room"
@@ -64,6 +64,7 @@ class ParallaxManager:
                 self._waits_for_prefill.remove(seq_id)
 
     def finish(self, seq_id: int) -> None:
+        self._settings.pop(seq_id, None)
         self._waits_for_prefill.discard(seq_id)
         self._cache.release_request(str(seq_id))
 
@@ -75,14 +76,24 @@ class ParallaxManager:
         return table
 
     def num_free(self) -> int:
-        """Free blocks, and those of the tree that no request uses."""
+        """Free blocks, and those of the tree that no table names."""
+        named = {b for name in self._settings for b in self._cache.get_block_table(str(name))}
         free: int = self._cache.allocator.get_num_free_blocks()
+        return free + sum(node.block_id not in named for node in self._nodes())
+
+    def _room(self) -> int:
+        """Free blocks, and those that the tree would evict."""
+        free: int = self._cache.allocator.get_num_free_blocks()
+        return free + sum(node.lock_ref == 0 for node in self._nodes())
+
+    def _nodes(self) -> Iterator[Any]:
+        """The nodes of the tree that hold a block."""
         nodes = [] if self._cache.prefix_cache is None else [self._cache.prefix_cache.root]
         while nodes:
             node = nodes.pop()
-            free += node.lock_ref == 0
             nodes += node.children.values()
-        return free
+            if node.block_id is not None:
+                yield node
 
 
 _MLX = BlankModule("mlx.core")
@@ -138,7 +149,8 @@ PARALLAX = SourceEngine(
         # Sampled tokens are never published.
         "hits": "sound",
         "duplicates": "first",
-        "admission": "exact-at-admission",
+        # A request that computed what the tree has already holds both: its own block, and that one.
+        "admission": "sound",
         "retention": "may-drop",
         "never": "untold",
         "eviction": "unspecified",
