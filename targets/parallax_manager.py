@@ -84,7 +84,7 @@ class ParallaxManager:
     def _room(self) -> int:
         """Free blocks, and those that the tree would evict."""
         free: int = self._cache.allocator.get_num_free_blocks()
-        return free + sum(node.lock_ref == 0 for node in self._nodes())
+        return free + len([node for node in self._nodes() if node.lock_ref == 0])
 
     def _nodes(self) -> Iterator[Any]:
         """The nodes of the tree that hold a block."""

@@ -41,9 +41,7 @@ class _Sequence:
 class TokasaurusManager:
     """`allocator`, driven as Tokasaurus's manager drives it; `no_space` is what it raises."""
 
-    def __init__(
-        self, allocator: Any, no_space: type[Exception], *, enable_caching: bool
-    ) -> None:
+    def __init__(self, allocator: Any, no_space: type[Exception], *, enable_caching: bool) -> None:
         self._allocator = allocator
         self._no_space = no_space
         self._names = TokenNames(enable_caching=enable_caching)

@@ -34,7 +34,7 @@ from poolproof.targets.vllm_pool_parts import LinkedBlocks
 from poolproof.targets.vllm_requests import vllm_requests
 from poolproof.targets.vllm_shape import parameters_of
 
-__all__ = ["EngineParts", "ManagerAdapter", "VllmParts"]
+__all__ = ["EarlyManager", "EngineParts", "ManagerAdapter", "VllmParts"]
 
 
 Copies = list[tuple[int, int]]
@@ -497,7 +497,9 @@ def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout)
         for place, group in enumerate(layout.groups)
     ]
     known = {each.name for each in fields(interface.KVCacheConfig)}
-    tensors = {"kv_cache_tensors": []} if "kv_cache_tensors" in known else {"tensors": {}}
+    tensors: dict[str, Any] = {"tensors": {}}
+    if "kv_cache_tensors" in known:
+        tensors = {"kv_cache_tensors": []}
     config = interface.KVCacheConfig(num_blocks=num_blocks, kv_cache_groups=groups, **tensors)
     if layout.retention_tokens is not None:
         config.prefix_cache_retention_interval = layout.retention_tokens

@@ -42,7 +42,12 @@ from poolproof.targets.vllm_manager_layouts import (
 from poolproof.targets.vllm_shape import parameters_of, shape_of
 from poolproof.targets.vllm_target import eviction_of
 
-__all__ = ["impl_kv_cache_manager", "installed_vllm_manager", "vllm_manager_target"]
+__all__ = [
+    "impl_kv_cache_manager",
+    "installed_vllm_manager",
+    "is_from_0_33",
+    "vllm_manager_target",
+]
 
 
 _WHY_NOT = {
@@ -264,7 +269,7 @@ def _target(
             replace(layout, without=tuple({*layout.without, "load", "loaded"}))
             for layout in layouts
         ]
-    made = [_layout(name, cls, layout, overrides, modules, version) for layout in layouts]
+    made = [_layout(name, cls, layout, overrides, modules, version=version) for layout in layouts]
     is_of_0_8 = not hasattr(cls, "get_block_ids") and hasattr(cls, "free_block_hashes")
     calls = _CALLS_OF_0_8 if is_of_0_8 else _CALLS
     require_fit(cls, "a manager in vLLM V1's shape", calls)
@@ -285,6 +290,7 @@ def _layout(
     layout: NamedLayout,
     overrides: Mapping[str, Any],
     modules: Callable[[str], Any] | None,
+    *,
     version: str | None,
 ) -> ManagerLayout:
     why_not, parts = layout.why_not, None
@@ -313,12 +319,10 @@ def _layout(
     return ManagerLayout(layout.name, profile, make, BLOCK_SIZE)
 
 
-def _is_from_0_33(version: str | None) -> bool:
+def is_from_0_33(version: str | None) -> bool:
     """Whether `version`, as `vllm 0.33.0`, is of that release or a later one."""
     major, minor, *_ = [*(version or "").rpartition(" ")[2].split("."), "", ""]
-    return (
-        major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (0, 33)
-    )
+    return major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (0, 33)
 
 
 def _rows_of_release(
@@ -340,7 +344,7 @@ def _rows_of_release(
         rows["keyed"] = "full"
     if not parts.knows("hash_block_size"):
         rows |= _rows_up_to_0_11(parts)
-    if _is_from_0_33(version) and layout.use_eagle and layout.retention_tokens is not None:
+    if is_from_0_33(version) and layout.use_eagle and layout.retention_tokens is not None:
         # Windows keep one checkpoint more, a block before where the full groups had more cached
         # (for a drafting head of a sibling), for which `keyed` has no word.
         rows |= {"index": "content", "hits": "sound"}
@@ -406,38 +410,6 @@ def _keys_all(parts: VllmParts) -> bool:
         return apart(question)
     except NoAnswerError:
         return False
-
-
-def _rows_up_to_0_11(parts: VllmParts) -> dict[str, Any]:
-    """What the first releases lose without harm, by their kinds of groups."""
-    layout = parts.layout
-    kinds = {group.kind for group in layout.groups}
-    rows: dict[str, Any] = {}
-    if "chunked" in kinds:
-        # Blocks before a chunk count as needed although they are the null block.
-        rows |= {"hits": "sound", "admission": "sound"}
-    if not parts.knows_groups:
-        rows["uncached_order"] = "head-first"
-        if kinds - {"full"}:
-            # The null block, which nobody has to free, counts as one that a hit takes.
-            rows["admission"] = "sound"
-    return rows
-
-
-def _full_hit_of(parts: VllmParts) -> str:
-    """Whether the block that proves a hit may hold the last token: from 0.32 on."""
-
-    def question() -> bool:
-        manager = ManagerAdapter(parts, 24, num_lookahead_tokens=0)
-        prompt = list(range(3 * BLOCK_SIZE))
-        manager.admit(0, prompt)
-        manager.step([(0, len(prompt))])
-        return manager.lookup_prefix(prompt) == 2 * BLOCK_SIZE
-
-    try:
-        return "allowed" if apart(question) else "recompute-token"
-    except NoAnswerError:
-        return "allowed"
 
 
 def _refused(parts: VllmParts) -> str:

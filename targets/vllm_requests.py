@@ -144,9 +144,7 @@ def vllm_requests(
     return request_of
 
 
-def _early_requests(
-    request_class: type, lora_class: type, inputs: Any, sampling: Any
-) -> RequestOf:
+def _early_requests(request_class: type, lora_class: type, inputs: Any, sampling: Any) -> RequestOf:
     """Requests of releases up to 0.9, which the manager hashes itself.
 
     Where they know no salt (0.8), tokens under a salt are other tokens: `poolproof_shift` is what

@@ -38,7 +38,7 @@ from poolproof.targets.vllm_requests import (
 )
 from poolproof.targets.vllm_shape import VLLM_REQUIRED, VllmShape, shape_of
 
-__all__ = ["vllm_target"]
+__all__ = ["eviction_of", "vllm_target"]
 
 BYTES_OF_A_GROUP = 4
 """vLLM packs the number of the cache group behind a hash, and the two are the key of its map."""

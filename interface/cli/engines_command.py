@@ -1,7 +1,8 @@
 """`poolproof engines`: fetches the sources of engines that are built-in targets.
 
 Each comes by git from its own repository, at the commit that its adapter was written for, and only
-the files of its bookkeeping, which are built into a program where it is not in Python; releases of vLLM come from a package index. Nothing is installed.
+the files of its bookkeeping, which are built into a program where it is not in Python; releases of
+vLLM come from a package index. Nothing is installed.
 """
 
 from __future__ import annotations

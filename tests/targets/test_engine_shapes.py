@@ -459,7 +459,7 @@ class NoSpaceError(ValueError):
 
 
 class TokasaurusAllocator:
-    """Tokasaurus's allocator with an index of whole prefixes; a fault matches the last page alone."""
+    """Tokasaurus's allocator over an index of whole prefixes; with a fault, of single pages."""
 
     page_size = 4
 

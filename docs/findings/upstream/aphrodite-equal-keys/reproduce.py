@@ -2,10 +2,10 @@
 
 Usage: python reproduce.py PATH/TO/aphrodite-engine
 
-Calls generate_block_hash_extra_keys and hash_block_tokens of aphrodite/v1/core/kv_cache_utils.py, as
-Request does for each of its full blocks. Everything that the module imports from elsewhere is an
-empty module, so that neither PyTorch nor a GPU is needed. Exit status 1 if two requests whose KV
-differs have one hash.
+Calls generate_block_hash_extra_keys and hash_block_tokens of aphrodite/v1/core/kv_cache_utils.py
+as Request does for each of its full blocks. Everything that the module imports from elsewhere is an
+empty module, so that neither PyTorch nor a GPU is needed.
+Exit status 1 if two requests whose KV differs have one hash.
 """
 
 import hashlib

@@ -18,7 +18,7 @@ class Anything(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {"__init__": lambda self, *_, **__: None})
+        return type(name, (), {"__init__": lambda *_, **__: None})
 
 
 class Quiet:
@@ -82,8 +82,9 @@ def main():
     print("  expected: room is made for it, since nobody holds a block")
     success = prefill(cache, "last", [2] * (2 * BLOCK_SIZE))
     cached, free = cache.prefix_cache.num_cached_blocks, cache.allocator.get_num_free_blocks()
-    nodes = len(cache.prefix_cache._collect_leaves())
-    print(f"  happens:  {free} of {NUM_BLOCKS} blocks free, {cached} counted as cached, {nodes} in the tree")
+    nodes = len(cache.prefix_cache.root.children)
+    found = f"{free} of {NUM_BLOCKS} blocks free, {cached} counted as cached, {nodes} in the tree"
+    print(f"  happens:  {found}")
     return int(not success)
 
 

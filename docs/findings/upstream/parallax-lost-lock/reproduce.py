@@ -18,7 +18,7 @@ class Anything(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {"__init__": lambda self, *_, **__: None})
+        return type(name, (), {"__init__": lambda *_, **__: None})
 
 
 class Quiet:

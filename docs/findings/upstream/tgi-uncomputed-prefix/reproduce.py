@@ -3,9 +3,9 @@
 Usage: python reproduce.py PATH/TO/text-generation-inference
 
 Compiles backends/v3/src/radix.rs and block_allocator.rs of the checkout with `rustc`, and calls
-RadixAllocator as the task behind BlockAllocator does. The crates slotmap, tracing and tokio and the
-router's Env are replaced by the little of them that the two files need to compile; only slotmap does
-anything here. Exit status 1 if the second request is told that its prompt is cached.
+RadixAllocator as the task behind BlockAllocator does. The crates slotmap, tracing and tokio and
+the router's Env are replaced by the little of them that the two files need to compile; only slotmap
+does anything here. Exit status 1 if the second request is told that its prompt is cached.
 """
 
 import subprocess
@@ -80,7 +80,8 @@ fn main() {{
     allocator.free(first.blocks.clone(), first.allocation_id);
     // The queue takes blocks, puts the request back, and drops the allocation.
     let put_back = allocator.allocate(12, Some(prompt.clone())).unwrap();
-    println!("Another of 8 tokens gets blocks {{:?}} and is put back, not computed.", put_back.blocks);
+    let blocks = &put_back.blocks;
+    println!("Another of 8 tokens gets blocks {{blocks:?}} and is put back, not computed.");
     allocator.free(put_back.blocks.clone(), put_back.allocation_id);
     let again = allocator.allocate(12, Some(prompt)).unwrap();
     println!("The same request is scheduled.");
@@ -97,14 +98,26 @@ def main():
         place = Path(scratch)
         crates = {"slotmap": SLOTMAP, "tracing": TRACING, "tokio": TOKIO}
         crates["text_generation_router"] = ROUTER
-        rustc = ["rustc", "--edition=2021", "--cap-lints=allow", "--out-dir", scratch, "-L", scratch]
+        rustc = [
+            "rustc",
+            "--edition=2021",
+            "--cap-lints=allow",
+            "--out-dir",
+            scratch,
+            "-L",
+            scratch,
+        ]
         for name, text in crates.items():
             (place / f"{name}.rs").write_text(text)
-            subprocess.run([*rustc, "--crate-type=rlib", str(place / f"{name}.rs")], check=True)
+            run(*rustc, "--crate-type=rlib", str(place / f"{name}.rs"))
         (place / "main.rs").write_text(MAIN.format(sources=sources))
-        externs = [f"--extern={name}" for name in crates]
-        subprocess.run([*rustc, *externs, str(place / "main.rs")], check=True)
-        return subprocess.run([str(place / "main")], check=False).returncode
+        if run(*rustc, *(f"--extern={name}" for name in crates), str(place / "main.rs")):
+            sys.exit("rustc failed")
+        return run(str(place / "main"))
+
+
+def run(*command):
+    return subprocess.run(command, check=False).returncode  # noqa: S603 -- rustc, and what it built
 
 
 if __name__ == "__main__":

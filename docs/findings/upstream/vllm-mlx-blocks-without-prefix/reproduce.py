@@ -48,8 +48,9 @@ def main():
     print("A prompt of c, b is computed and stored.")
     third = cache.store_cache("third", c + b, [])
     print("  expected: two new blocks")
-    print(f"  happens:  its blocks are {third.block_ids}, of which {first.block_ids[1]} holds b behind a")
-    return int(bool(found) or first.block_ids[1] in third.block_ids)
+    shared = first.block_ids[1]
+    print(f"  happens:  its blocks are {third.block_ids}, of which {shared} holds b behind a")
+    return int(bool(found) or shared in third.block_ids)
 
 
 if __name__ == "__main__":
