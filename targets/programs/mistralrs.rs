@@ -105,11 +105,22 @@ impl Manager for MistralRs {
         let found = self.manager.get_computed_blocks(&hashes, tokens.len());
         self.num_admitted += 1;
         let request_id = self.num_admitted;
-        if self.manager.allocate_slots(request_id, tokens.len(), &found.block_ids).is_none() {
+        if self
+            .manager
+            .allocate_slots(request_id, tokens.len(), &found.block_ids)
+            .is_none()
+        {
             return Admission::Later;
         }
         let num_computed = found.num_computed_tokens;
-        let sequence = Sequence { request_id, tokens, images, keys, hashes, num_computed };
+        let sequence = Sequence {
+            request_id,
+            tokens,
+            images,
+            keys,
+            hashes,
+            num_computed,
+        };
         self.sequences.insert(seq_id, sequence);
         Admission::Cached(num_computed)
     }
@@ -117,9 +128,14 @@ impl Manager for MistralRs {
     fn append(&mut self, seq_id: i64, tokens: &[i64]) -> bool {
         let sequence = self.sequences.get_mut(&seq_id).expect("admitted");
         let num_tokens = sequence.tokens.len() + tokens.len();
-        let has_slots = self.manager.allocate_slots(sequence.request_id, num_tokens, &[]).is_some();
+        let has_slots = self
+            .manager
+            .allocate_slots(sequence.request_id, num_tokens, &[])
+            .is_some();
         if has_slots {
-            sequence.tokens.extend(tokens.iter().map(|token| *token as u32));
+            sequence
+                .tokens
+                .extend(tokens.iter().map(|token| *token as u32));
         }
         has_slots
     }
@@ -130,7 +146,8 @@ impl Manager for MistralRs {
             sequence.num_computed += count;
             sequence.hash_new_blocks(self.manager.block_size());
             let (hashes, num_computed) = (&sequence.hashes, sequence.num_computed);
-            self.manager.cache_blocks(sequence.request_id, hashes, num_computed);
+            self.manager
+                .cache_blocks(sequence.request_id, hashes, num_computed);
         }
     }
 
@@ -138,7 +155,8 @@ impl Manager for MistralRs {
         if let Some(mut sequence) = self.sequences.remove(&seq_id) {
             sequence.hash_new_blocks(self.manager.block_size());
             let (hashes, num_computed) = (&sequence.hashes, sequence.num_computed);
-            self.manager.cache_blocks(sequence.request_id, hashes, num_computed);
+            self.manager
+                .cache_blocks(sequence.request_id, hashes, num_computed);
             self.manager.free(sequence.request_id);
         }
     }
@@ -149,7 +167,9 @@ impl Manager for MistralRs {
 
     fn block_table(&self, seq_id: i64) -> &[usize] {
         let sequence = self.sequences.get(&seq_id);
-        sequence.and_then(|found| self.manager.get_block_ids(found.request_id)).unwrap_or(&[])
+        sequence
+            .and_then(|found| self.manager.get_block_ids(found.request_id))
+            .unwrap_or(&[])
     }
 
     fn num_free(&self) -> usize {

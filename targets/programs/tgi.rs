@@ -80,9 +80,21 @@ impl Manager for Tgi {
             return Admission::Later;
         };
         let cached = allocation.prefix_len.min(input_length - 1) as usize;
-        let table = allocation.blocks.iter().map(|block| *block as usize).collect();
+        let table = allocation
+            .blocks
+            .iter()
+            .map(|block| *block as usize)
+            .collect();
         let (num_slots, num_tokens) = (num_slots as usize, tokens.len());
-        self.requests.insert(seq_id, Request { allocation, table, num_slots, num_tokens });
+        self.requests.insert(
+            seq_id,
+            Request {
+                allocation,
+                table,
+                num_slots,
+                num_tokens,
+            },
+        );
         Admission::Cached(cached)
     }
 
@@ -107,7 +119,9 @@ impl Manager for Tgi {
     }
 
     fn block_table(&self, seq_id: i64) -> &[usize] {
-        self.requests.get(&seq_id).map_or(&[], |request| &request.table)
+        self.requests
+            .get(&seq_id)
+            .map_or(&[], |request| &request.table)
     }
 
     fn num_free(&self) -> usize {

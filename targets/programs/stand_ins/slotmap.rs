@@ -19,7 +19,11 @@ pub struct SlotMap<K, V> {
 
 impl<V> SlotMap<DefaultKey, V> {
     pub fn new() -> Self {
-        SlotMap { slots: Vec::new(), free: Vec::new(), keys: std::marker::PhantomData }
+        SlotMap {
+            slots: Vec::new(),
+            free: Vec::new(),
+            keys: std::marker::PhantomData,
+        }
     }
 
     pub fn insert(&mut self, value: V) -> DefaultKey {
@@ -30,7 +34,10 @@ impl<V> SlotMap<DefaultKey, V> {
         let (filled, place) = &mut self.slots[slot];
         *filled += 1;
         *place = Some(value);
-        DefaultKey { slot, filled: *filled }
+        DefaultKey {
+            slot,
+            filled: *filled,
+        }
     }
 
     pub fn get(&self, key: DefaultKey) -> Option<&V> {

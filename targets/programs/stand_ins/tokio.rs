@@ -23,7 +23,12 @@ pub fn run_tasks() {
     let tasks = TASKS.with(|tasks| std::mem::take(&mut *tasks.borrow_mut()));
     let mut left: Vec<Task> = tasks
         .into_iter()
-        .filter_map(|mut task| task.as_mut().poll(&mut context).is_pending().then_some(task))
+        .filter_map(|mut task| {
+            task.as_mut()
+                .poll(&mut context)
+                .is_pending()
+                .then_some(task)
+        })
         .collect();
     TASKS.with(|tasks| tasks.borrow_mut().append(&mut left));
 }
