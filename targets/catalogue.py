@@ -6,6 +6,7 @@ Availability is looked up without importing anything of an engine.
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from dataclasses import dataclass
 
 from poolproof.contract.target import TargetError
@@ -19,17 +20,51 @@ from poolproof.targets.lmdeploy_manager import LMDEPLOY
 from poolproof.targets.mini_sglang_manager import MINI_SGLANG
 from poolproof.targets.mini_vllm_manager import MINI_VLLM
 from poolproof.targets.nano_manager import NANO_VLLM_PORT
-from poolproof.targets.source_engines import fetched_folder
+from poolproof.targets.parallax_manager import PARALLAX
+from poolproof.targets.program_engines import MISTRALRS, TGI, ProgramEngine
+from poolproof.targets.source_engines import PublishedEngine, SourceEngine, fetched_folder
+from poolproof.targets.tokasaurus_manager import TOKASAURUS
 from poolproof.targets.transformers_manager import HOW_TO_GET_TRANSFORMERS
 from poolproof.targets.v0_manager import VLLM_V0
+from poolproof.targets.vllm_fork import APHRODITE
 
-__all__ = ["SOURCE_ENGINES", "CatalogueRow", "catalogue"]
+__all__ = [
+    "FORK_ENGINES",
+    "PROGRAM_ENGINES",
+    "PUBLISHED_ENGINES",
+    "SOURCE_ENGINES",
+    "CatalogueRow",
+    "catalogue",
+]
 
 
 SOURCE_ENGINES = {
-    engine.name: engine for engine in (EXLLAMAV3, GLLM, LIGHTLLM, LMDEPLOY, MINI_SGLANG, MINI_VLLM)
+    engine.name: engine
+    for engine in (
+        EXLLAMAV3,
+        GLLM,
+        LIGHTLLM,
+        LMDEPLOY,
+        MINI_SGLANG,
+        MINI_VLLM,
+        PARALLAX,
+        TOKASAURUS,
+    )
 }
 """What `poolproof engines` fetches, by the name of the target."""
+
+PROGRAM_ENGINES = {engine.name: engine for engine in (MISTRALRS, TGI)}
+"""What it fetches and builds."""
+
+FORK_ENGINES = {APHRODITE.name: APHRODITE}
+"""Forks of vLLM that it fetches."""
+
+PUBLISHED_ENGINES: dict[str, PublishedEngine] = {
+    **SOURCE_ENGINES,
+    **PROGRAM_ENGINES,
+    **FORK_ENGINES,
+}
+"""All of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +134,11 @@ def _missing(needs: tuple[str, ...]) -> str:
 def _fetched_rows() -> list[CatalogueRow]:
     """The engines that `poolproof engines` fetches."""
     rows = []
-    for engine in SOURCE_ENGINES.values():
+    for engine in PUBLISHED_ENGINES.values():
         what = f"{engine.what} at {engine.commit[:7]}, or {engine.name}:PATH"
-        how = _missing(engine.needs)
+        how = _missing(engine.needs) if isinstance(engine, SourceEngine) else ""
+        if isinstance(engine, ProgramEngine) and shutil.which(engine.compiler) is None:
+            how = f"install {engine.compiler}"
         try:
             fetched_folder(engine)
         except TargetError:

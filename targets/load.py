@@ -27,7 +27,12 @@ from typing import Any
 from poolproof.contract.level import Level
 from poolproof.contract.outside import class_name, said_by, shown
 from poolproof.contract.target import TargetError
-from poolproof.targets.catalogue import SOURCE_ENGINES
+from poolproof.targets.catalogue import (
+    FORK_ENGINES,
+    PROGRAM_ENGINES,
+    PUBLISHED_ENGINES,
+    SOURCE_ENGINES,
+)
 from poolproof.targets.command_target import PREFIX, command_target
 from poolproof.targets.impl_engine import impl_engine
 from poolproof.targets.impl_pool import impl_index, impl_pool, impl_queue
@@ -39,6 +44,7 @@ from poolproof.targets.installed_vllm import (
 from poolproof.targets.manager_target import MANAGER_SHAPES
 from poolproof.targets.nano_manager import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
+from poolproof.targets.program_engines import program_target
 from poolproof.targets.reference_targets import (
     reference_index,
     reference_manager,
@@ -53,6 +59,7 @@ from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.transformers_manager import transformers_manager
 from poolproof.targets.v0_manager import impl_vllm_v0_manager, vllm_v0_manager
 from poolproof.targets.vllm_engine import installed_vllm_engine
+from poolproof.targets.vllm_fork import fork_target
 from poolproof.targets.vllm_manager_target import impl_kv_cache_manager, installed_vllm_manager
 from poolproof.targets.vllm_pool_parts import (
     has_index_shape,
@@ -236,9 +243,11 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "sglang-unified": sglang_unified_manager,
     "transformers": transformers_manager,
     **{name: partial(source_target, engine) for name, engine in SOURCE_ENGINES.items()},
+    **{name: partial(program_target, engine) for name, engine in PROGRAM_ENGINES.items()},
+    **{name: partial(fork_target, engine) for name, engine in FORK_ENGINES.items()},
 }
 
-_WITH_A_PATH = ("nano-vllm", *SOURCE_ENGINES)
+_WITH_A_PATH = ("nano-vllm", *PUBLISHED_ENGINES)
 """Built-in names behind which `:PATH` may name a checkout."""
 
 _VLLM_SHAPE = ("get_new_blocks", "free_blocks", "touch", "cache_full_blocks")

@@ -29,19 +29,15 @@ from poolproof.targets.manager_target import manager_target
 from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import TargetSpec, builtin_profile
 
-__all__ = ["SourceEngine", "fetch_engine", "fetched_folder", "source_target"]
+__all__ = ["PublishedEngine", "SourceEngine", "fetch_engine", "fetched_folder", "source_target"]
 
 Modules = Mapping[str, ModuleType]
 """The modules of an engine by their names below its package."""
 
 
-@dataclass(frozen=True)
-class SourceEngine:
-    """One engine; `name` is that of the built-in target.
-
-    `manager(modules, num_blocks, block_size, enable_caching)` builds an instance that speaks the
-    contract of managers, and `real_class(modules)` is the class that it drives.
-    """
+@dataclass(frozen=True, kw_only=True)
+class PublishedEngine:
+    """Where an engine lies upstream, and what its design is; `name` is that of the target."""
 
     name: str
     what: str
@@ -49,6 +45,24 @@ class SourceEngine:
     commit: str
     files: tuple[str, ...]
     """Paths in the repository: of the modules, and of the licence."""
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    """The rows of the profile that state its design."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that it is fetched into."""
+        return f"{self.name}-{self.commit[:7]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceEngine(PublishedEngine):
+    """One engine in Python.
+
+    `manager(modules, num_blocks, block_size, enable_caching)` builds an instance that speaks the
+    contract of managers, and `real_class(modules)` is the class that it drives.
+    """
+
     package: str
     """The folder of the package in the repository, as `gllm` or `python/minisgl`."""
     modules: tuple[str, ...]
@@ -56,17 +70,9 @@ class SourceEngine:
     stubs: Callable[[], Mapping[str, ModuleType]]
     manager: Callable[[Modules, int, int, bool], Any]
     real_class: Callable[[Modules], type]
-    rows: Mapping[str, Any] = field(default_factory=dict)
-    """The rows of the profile that state its design."""
-    notes: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     """Modules that its sources import, that must be installed."""
     block_size: int = 4
-
-    @property
-    def folder(self) -> str:
-        """The name of the folder that it is fetched into."""
-        return f"{self.name}-{self.commit[:7]}"
 
 
 def source_target(engine: SourceEngine, name: str, overrides: Mapping[str, Any]) -> Target:
@@ -109,7 +115,7 @@ def source_target(engine: SourceEngine, name: str, overrides: Mapping[str, Any])
     )
 
 
-def fetched_folder(engine: SourceEngine) -> Path:
+def fetched_folder(engine: PublishedEngine) -> Path:
     """Where the engine was fetched to. Raises TargetError, which says how to get it."""
     return engine_folder(engine.folder, f"run `poolproof engines {engine.name}`")
 
@@ -117,7 +123,7 @@ def fetched_folder(engine: SourceEngine) -> Path:
 _COMPLETE = ".complete"
 
 
-def fetch_engine(engine: SourceEngine, into: Path | None = None) -> tuple[Path, bool]:
+def fetch_engine(engine: PublishedEngine, into: Path | None = None) -> tuple[Path, bool]:
     """The folder of the engine, and whether it had to be fetched.
 
     The files come from the engine's own repository by git, which checks them against the commit;
@@ -146,7 +152,7 @@ def fetch_engine(engine: SourceEngine, into: Path | None = None) -> tuple[Path, 
     return place, True
 
 
-def _git(engine: SourceEngine, *arguments: str) -> None:
+def _git(engine: PublishedEngine, *arguments: str) -> None:
     """Run git, which asks for nothing. Raises TargetError with the last line that it said."""
     command = ["git", "-c", "core.autocrlf=false", "-c", "credential.helper=", *arguments]
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}

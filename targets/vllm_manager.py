@@ -34,7 +34,7 @@ from poolproof.targets.vllm_pool_parts import LinkedBlocks
 from poolproof.targets.vllm_requests import vllm_requests
 from poolproof.targets.vllm_shape import parameters_of
 
-__all__ = ["EngineParts", "ManagerAdapter", "VllmParts"]
+__all__ = ["EarlyManager", "EngineParts", "ManagerAdapter", "VllmParts"]
 
 
 Copies = list[tuple[int, int]]
@@ -175,7 +175,11 @@ class ManagerAdapter:
     def lookup_prefix(self, tokens: list[int], *, extra_keys: ExtraKeys = None) -> int:
         """A lookup without an allocation."""
         chain = TokenChain.from_extra_keys(tokens, extra_keys)
-        return self._look_up(self._parts.make_request("looked up", chain))[1]
+        request = self._parts.make_request("looked up", chain)
+        cached = self._look_up(request)[1]
+        if isinstance(self._manager, EarlyManager):
+            self._manager.free(request)  # it keeps the hashes of whom it was asked about
+        return cached
 
     # How it grows, and is computed.
 
@@ -231,7 +235,8 @@ class ManagerAdapter:
         self._manager.free(sequence.request)
         self._parts.set_preempted(sequence.request)
         sequence.request.num_computed_tokens = 0
-        sequence.request.num_preemptions += 1
+        if hasattr(sequence.request, "num_preemptions"):  # from 0.11
+            sequence.request.num_preemptions += 1
         sequence.drafts = []
         sequence.num_scheduled = 0
         self._reports.pop(seq_id, None)
@@ -283,7 +288,8 @@ class ManagerAdapter:
         self._parts.append(request, list(sequence.outputs))
         self._parts.set_running(request)
         for name in ("num_computed_tokens", "num_preemptions"):
-            setattr(request, name, getattr(sequence.request, name))
+            if hasattr(request, name):
+                setattr(request, name, getattr(sequence.request, name))
         return request
 
     def _look_up(self, request: Any) -> tuple[Any, int]:
@@ -342,6 +348,12 @@ class VllmParts:
         if "prefix_cache_retention_interval" not in {each.name for each in fields(config)}:
             layout = replace(layout, retention_tokens=None)  # an older version keeps them all
         self.layout = layout
+        states = [group for group in layout.groups if group.kind == "state"]
+        spec = modules("vllm.v1.kv_cache_interface").MambaSpec if states else None
+        if spec is not None and "mamba_cache_mode" not in {each.name for each in fields(spec)}:
+            raise TypeError("this vLLM has no mamba_cache_mode, so no states in its prefix cache")
+        if layout.hash_block_size and "hash_block_size" not in self._constructor():
+            raise TypeError("this vLLM has no hash_block_size: hashes are of whole blocks")
         self._hash_block_size = layout.hash_block_size or min(layout.sizes())
         self._request_of = vllm_requests(self._hash_block_size, modules=modules)
         self._status = modules("vllm.v1.request").RequestStatus
@@ -355,9 +367,22 @@ class VllmParts:
             "enable_caching": enable_caching,
             "use_eagle": self.layout.use_eagle,
         }
-        known = {parameter.name for parameter in parameters_of(self._cls, "__init__")}
+        known = self._constructor()
         config = _config(self._modules, num_blocks, self.layout)
-        return self._cls(config, **{k: v for k, v in arguments.items() if k in known})
+        manager = self._cls(config, **{k: v for k, v in arguments.items() if k in known})
+        return EarlyManager(manager) if hasattr(manager, "free_block_hashes") else manager
+
+    @property
+    def knows_groups(self) -> bool:
+        """Whether there may be several cache groups: from 0.9 on."""
+        return hasattr(self._cls, "get_block_ids")
+
+    def knows(self, parameter: str) -> bool:
+        """Whether the release's constructor takes it."""
+        return parameter in self._constructor()
+
+    def _constructor(self) -> set[str]:
+        return {parameter.name for parameter in parameters_of(self._cls, "__init__")}
 
     def make_request(self, request_id: str, chain: TokenChain, /) -> Any:
         request = self._request_of(chain)
@@ -365,7 +390,8 @@ class VllmParts:
         return request
 
     def append(self, request: Any, tokens: list[int], /) -> None:
-        request.append_output_token_ids(tokens)
+        shift = getattr(request, "poolproof_shift", 0)
+        request.append_output_token_ids([token + shift for token in tokens])
 
     def set_running(self, request: Any, /) -> None:
         request.status = self._status.RUNNING
@@ -396,6 +422,73 @@ class VllmParts:
         return found
 
 
+class EarlyManager:
+    """A manager of releases up to 0.9 under the signatures that later ones have.
+
+    It keeps the hashes of a request by its id until it is told that the request has ended, and is
+    told how many of the tokens are drafts. That of 0.8 has one cache group, and answers lists.
+    """
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+        self.block_pool = manager.block_pool
+        self.reset_prefix_cache = manager.reset_prefix_cache
+        self._parameters = {each.name for each in parameters_of(type(manager), "allocate_slots")}
+        if hasattr(manager, "cache_blocks"):
+            self.cache_blocks = manager.cache_blocks
+
+    def get_computed_blocks(self, request: Any) -> tuple[Any, int]:
+        found: tuple[Any, int] = self._manager.get_computed_blocks(request)
+        return found
+
+    def allocate_slots(
+        self,
+        request: Any,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: Any = None,
+        *,
+        num_lookahead_tokens: int = 0,
+        **further: Any,
+    ) -> Any:
+        end = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens
+        num_drafts = max(0, end - request.num_tokens)
+        if "num_draft_tokens" in self._parameters:
+            further["num_draft_tokens"] = num_drafts
+        if "num_new_computed_tokens" in self._parameters:
+            new = self._manager.allocate_slots(
+                request, num_new_tokens, num_new_computed_tokens, new_computed_blocks,
+                num_lookahead_tokens=num_lookahead_tokens, **further,
+            )  # fmt: skip
+        else:
+            request.spec_token_ids = [0] * num_drafts
+            new = self._manager.allocate_slots(
+                request, num_new_tokens, new_computed_blocks, num_lookahead_tokens
+            )
+        if new is None and new_computed_blocks is not None:
+            self._manager.free_block_hashes(request)
+        return _OneTable(new) if isinstance(new, list) else new
+
+    def free(self, request: Any) -> None:
+        self._manager.free(request)
+        self._manager.free_block_hashes(request)
+
+    def get_block_ids(self, request_id: str) -> Any:
+        if hasattr(self._manager, "get_block_ids"):
+            return self._manager.get_block_ids(request_id)
+        return _OneTable(self._manager.req_to_blocks[request_id]).get_block_ids()
+
+
+class _OneTable:
+    """New blocks of a manager with one cache group, as later releases answer them."""
+
+    def __init__(self, blocks: Sequence[Any]) -> None:
+        self._blocks = blocks
+
+    def get_block_ids(self) -> tuple[list[int]]:
+        return ([block.block_id for block in self._blocks],)
+
+
 def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout) -> Any:
     interface = modules("vllm.v1.kv_cache_interface")
     float32 = modules("torch").float32
@@ -403,9 +496,11 @@ def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout)
         interface.KVCacheGroupSpec([f"layer{place}"], _spec(interface, float32, group))
         for place, group in enumerate(layout.groups)
     ]
-    config = interface.KVCacheConfig(
-        num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=groups
-    )
+    known = {each.name for each in fields(interface.KVCacheConfig)}
+    tensors: dict[str, Any] = {"tensors": {}}
+    if "kv_cache_tensors" in known:
+        tensors = {"kv_cache_tensors": []}
+    config = interface.KVCacheConfig(num_blocks=num_blocks, kv_cache_groups=groups, **tensors)
     if layout.retention_tokens is not None:
         config.prefix_cache_retention_interval = layout.retention_tokens
     return config

@@ -19,6 +19,7 @@ from typing import Any
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
+from poolproof.contract.outside import said_by
 from poolproof.contract.profile import ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
@@ -26,6 +27,7 @@ from poolproof.impl.kv_cache_group import ChunkedLocal, FullAttention, Recurrent
 from poolproof.impl.kv_cache_manager import KVCacheManager
 from poolproof.impl.kv_cache_request import Image, Request
 from poolproof.targets.adapter_fit import Call, misfit, require_fit, tried
+from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM, import_of_vllm, version_of_vllm
 from poolproof.targets.manager_target import MANAGER_SHAPES, ManagerShape, manager_target
 from poolproof.targets.target import Make, ManagerLayout, Target, source_of
@@ -37,9 +39,15 @@ from poolproof.targets.vllm_manager_layouts import (
     NOT_DRIVEN,
     NamedLayout,
 )
-from poolproof.targets.vllm_shape import parameters_of
+from poolproof.targets.vllm_shape import parameters_of, shape_of
+from poolproof.targets.vllm_target import eviction_of
 
-__all__ = ["impl_kv_cache_manager", "installed_vllm_manager", "vllm_manager_target"]
+__all__ = [
+    "impl_kv_cache_manager",
+    "installed_vllm_manager",
+    "is_from_0_33",
+    "vllm_manager_target",
+]
 
 
 _WHY_NOT = {
@@ -144,6 +152,13 @@ _CALLS = (
     Call("allocate_slots", ("request", "num_new_tokens"), _LOOKAHEAD),
     Call("free", ("request",)),
     Call("get_block_ids", ("request_id",)),
+    Call("reset_prefix_cache"),
+)
+_CALLS_OF_0_8 = (
+    Call("get_computed_blocks", ("request",)),
+    Call("allocate_slots", ("request", "num_tokens", "new_computed_blocks"), _LOOKAHEAD),
+    Call("free", ("request",)),
+    Call("free_block_hashes", ("request",)),
     Call("reset_prefix_cache"),
 )
 _TRANSFERS = (
@@ -254,8 +269,10 @@ def _target(
             replace(layout, without=tuple({*layout.without, "load", "loaded"}))
             for layout in layouts
         ]
-    made = [_layout(name, cls, layout, overrides, modules) for layout in layouts]
-    require_fit(cls, "a manager in vLLM V1's shape", _CALLS)
+    made = [_layout(name, cls, layout, overrides, modules, version=version) for layout in layouts]
+    is_of_0_8 = not hasattr(cls, "get_block_ids") and hasattr(cls, "free_block_hashes")
+    calls = _CALLS_OF_0_8 if is_of_0_8 else _CALLS
+    require_fit(cls, "a manager in vLLM V1's shape", calls)
     return manager_target(
         name,
         _SHAPE,
@@ -273,6 +290,8 @@ def _layout(
     layout: NamedLayout,
     overrides: Mapping[str, Any],
     modules: Callable[[str], Any] | None,
+    *,
+    version: str | None,
 ) -> ManagerLayout:
     why_not, parts = layout.why_not, None
     if not why_not:
@@ -282,6 +301,11 @@ def _layout(
             why_not = str(error)
     if isinstance(parts, VllmParts):
         layout = parts.layout
+        if modules is not None:
+            why_not = _refused(parts)
+            rows = {} if why_not else _rows_of_release(parts, modules, version)
+            layout = replace(layout, rows={**layout.rows, **rows})
+            parts = None if why_not else parts
     try:
         profile = ManagerProfile.from_mapping({**layout.profile_rows(), **overrides})
     except ProfileError as error:
@@ -293,6 +317,116 @@ def _layout(
     if what is not None:
         return ManagerLayout(layout.name, profile, None, BLOCK_SIZE, what)
     return ManagerLayout(layout.name, profile, make, BLOCK_SIZE)
+
+
+def is_from_0_33(version: str | None) -> bool:
+    """Whether `version`, as `vllm 0.33.0`, is of that release or a later one."""
+    major, minor, *_ = [*(version or "").rpartition(" ")[2].split("."), "", ""]
+    return major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (0, 33)
+
+
+def _rows_of_release(
+    parts: VllmParts, modules: Callable[[str], Any], version: str | None
+) -> dict[str, Any]:
+    """The rows in which a release differs from the newest: its queue, the last block of a hit."""
+    layout = parts.layout
+    shape = shape_of(modules("vllm.v1.core.block_pool").BlockPool)
+    rows: dict[str, Any] = {}
+    try:
+        eviction = apart(lambda: eviction_of(shape, has_null=True))
+    except NoAnswerError:
+        eviction = None
+    if eviction is not None:
+        rows["eviction"] = eviction
+    if layout.use_eagle and len(layout.groups) > 1:
+        rows |= _rows_of_drafting(parts)
+    if layout.rows.get("keyed") == "reachable" and _keys_all(parts):
+        rows["keyed"] = "full"
+    if not parts.knows("hash_block_size"):
+        rows |= _rows_up_to_0_11(parts)
+    if is_from_0_33(version) and layout.use_eagle and layout.retention_tokens is not None:
+        # Windows keep one checkpoint more, a block before where the full groups had more cached
+        # (for a drafting head of a sibling), for which `keyed` has no word.
+        rows |= {"index": "content", "hits": "sound"}
+    return rows
+
+
+def _rows_up_to_0_11(parts: VllmParts) -> dict[str, Any]:
+    """What the first releases lose without harm, by their kinds of groups."""
+    layout = parts.layout
+    kinds = {group.kind for group in layout.groups}
+    rows: dict[str, Any] = {}
+    if "chunked" in kinds:
+        # Blocks before a chunk count as needed although they are the null block.
+        rows |= {"hits": "sound", "admission": "sound"}
+    if not parts.knows_groups:
+        rows["uncached_order"] = "head-first"
+        if kinds - {"full"}:
+            # The null block, which nobody has to free, counts as one that a hit takes.
+            rows["admission"] = "sound"
+    return rows
+
+
+def _rows_of_drafting(parts: VllmParts) -> dict[str, Any]:
+    """What is found of a prompt of whole blocks by several groups under a drafting head.
+
+    From 0.32 on the block that proves a hit may hold the last token. Releases up to 0.14 cut the
+    hit once for each group, so that less is found than could be.
+    """
+
+    def question() -> int:
+        manager = ManagerAdapter(parts, 24)
+        prompt = list(range(_COMMON_BLOCKS * BLOCK_SIZE))
+        manager.admit(0, prompt)
+        manager.step([(0, len(prompt))])
+        return _COMMON_BLOCKS - manager.lookup_prefix(prompt) // BLOCK_SIZE
+
+    try:
+        blocks_not_found = apart(question)
+    except NoAnswerError:
+        return {}
+    rows = {"full_hit": "allowed" if blocks_not_found == 1 else "recompute-token"}
+    if blocks_not_found > _CUT_ONCE:
+        rows |= {"hits": "sound", "admission": "sound"}
+    return rows
+
+
+_COMMON_BLOCKS = 4
+_CUT_ONCE = 2
+
+
+def _keys_all(parts: VllmParts) -> bool:
+    """Whether every full block gets a key, also where no hit of all groups ends: up to 0.20."""
+    sizes = parts.layout.sizes()
+    group = sizes.index(min(sizes))
+
+    def question() -> bool:
+        manager: Any = ManagerAdapter(parts, 24)
+        manager.admit(0, list(range(min(sizes) + 1)))
+        manager.step([(0, min(sizes) + 1)])
+        return bool(manager.is_cached(manager.block_table(0, group)[0]))
+
+    try:
+        return apart(question)
+    except NoAnswerError:
+        return False
+
+
+def _refused(parts: VllmParts) -> str:
+    """Why the release's own constructor refuses the layout, or nothing."""
+
+    def construct() -> str:
+        try:
+            parts.make_manager(8, True)
+        except (AssertionError, NotImplementedError, ValueError) as error:
+            said = said_by(error).splitlines()
+            return f"the constructor of this release refuses it: {said[0] if said else 'assert'}"
+        return ""
+
+    try:
+        return apart(construct)
+    except NoAnswerError:
+        return ""
 
 
 def _parts(cls: type, layout: NamedLayout, modules: Callable[[str], Any] | None) -> EngineParts:

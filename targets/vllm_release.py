@@ -14,7 +14,7 @@ core is not what a server runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -35,7 +35,7 @@ from poolproof.targets.vllm_requests import BYTES_OF_VLLM_HASHES, prepare_vllm
 from poolproof.targets.vllm_shape import VllmShape, shape_of
 from poolproof.targets.vllm_target import vllm_target
 
-__all__ = ["RELEASES", "fetch_vllm", "vllm_modules"]
+__all__ = ["RELEASES", "fetch_vllm", "given_to", "runs_of", "vllm_modules"]
 
 WANTED = (
     "vllm/adapter_commons/request.py",
@@ -66,15 +66,21 @@ WANTED = (
 _BYTES_OF = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1}
 
 
-def _runs(name: str) -> bool:
-    place = name.replace(".", "/")
-    if place.startswith("vllm/v1/core/sched"):
-        return False
-    return any(
-        place == wanted.removesuffix("/__init__.py").removesuffix(".py")
-        or (wanted.endswith("/") and place.startswith(wanted))
-        for wanted in WANTED
-    )
+def runs_of(package: str) -> Callable[[str], bool]:
+    """Whether a module of `package`, which is vLLM or a fork of it, is run from its source."""
+
+    def runs(name: str) -> bool:
+        top, _, below = name.replace(".", "/").partition("/")
+        place = f"vllm/{below}" if top == package else name
+        if place.startswith("vllm/v1/core/sched"):
+            return False
+        return any(
+            place == wanted.removesuffix("/__init__.py").removesuffix(".py")
+            or (wanted.endswith("/") and place.startswith(wanted))
+            for wanted in WANTED
+        )
+
+    return runs
 
 
 class _Dtype:
@@ -87,6 +93,11 @@ class _Dtype:
         return f"torch.{self.name}"
 
 
+def _empty_tensor(_: list[Any], dtype: _Dtype) -> SimpleNamespace:
+    """What releases up to 0.9 ask for the size of a number."""
+    return SimpleNamespace(element_size=lambda: dtype.itemsize)
+
+
 class _SamplingParams(SimpleNamespace):
     """Parameters that ask for nothing but what is named."""
 
@@ -95,7 +106,8 @@ class _SamplingParams(SimpleNamespace):
             raise AttributeError(name)
 
 
-def _given() -> dict[str, Mapping[str, Any]]:
+def given_to(package: str) -> dict[str, Mapping[str, Any]]:
+    """Contents of stand-ins for what `package`, which is vLLM or a fork of it, imports."""
     dtypes = {name: _Dtype(name, size) for name, size in _BYTES_OF.items()}
 
     def get_dtype_size(dtype: _Dtype) -> int:
@@ -103,16 +115,16 @@ def _given() -> dict[str, Mapping[str, Any]]:
 
     return {
         "msgspec": msgspec_stand_in(),
-        "torch": {"dtype": _Dtype, **dtypes},
-        "vllm.logger": {"init_logger": silent_logger},
-        "vllm.sampling_params": {"SamplingParams": _SamplingParams},
-        "vllm.utils.torch_utils": {"get_dtype_size": get_dtype_size},
+        "torch": {"dtype": _Dtype, "tensor": _empty_tensor, **dtypes},
+        f"{package}.logger": {"init_logger": silent_logger},
+        f"{package}.sampling_params": {"SamplingParams": _SamplingParams},
+        f"{package}.utils.torch_utils": {"get_dtype_size": get_dtype_size},
     }
 
 
 @cache
 def _modules_in(root: Path) -> ReleaseModules:
-    return ReleaseModules(root, "vllm", _runs, _given())
+    return ReleaseModules(root, "vllm", runs_of("vllm"), given_to("vllm"))
 
 
 def vllm_modules(version: str) -> ReleaseModules:

@@ -90,8 +90,10 @@ def vllm_requests(
     request_class = modules("vllm.v1.request").Request
     lora_class = modules("vllm.lora.request").LoRARequest
     inputs = modules("vllm.multimodal.inputs")
-    sha256 = _sha256_of(modules)
     sampling = modules("vllm.sampling_params").SamplingParams(max_tokens=1)
+    if "multi_modal_placeholders" in inspect.signature(request_class).parameters and not grow:
+        return _early_requests(request_class, lora_class, inputs, sampling)
+    sha256 = _sha256_of(modules)
     for needed in ("init_none_hash", "get_request_block_hasher"):
         if not hasattr(utilities, needed):
             raise AttributeError(f"this vLLM has no {needed}(), with which it hashes a request")
@@ -140,6 +142,54 @@ def vllm_requests(
         return request
 
     return request_of
+
+
+def _early_requests(request_class: type, lora_class: type, inputs: Any, sampling: Any) -> RequestOf:
+    """Requests of releases up to 0.9, which the manager hashes itself.
+
+    Where they know no salt (0.8), tokens under a salt are other tokens: `poolproof_shift` is what
+    is to be added to those that follow, too.
+    """
+    known = inspect.signature(request_class).parameters
+    adapters: dict[tuple[str, str], int] = {}
+    salts: dict[str, int] = {}
+
+    def request_of(chain: TokenChain) -> Any:
+        arguments: dict[str, Any] = {
+            parameter.name: None
+            for parameter in known.values()
+            if parameter.default is parameter.empty
+        }
+        arguments |= {
+            "request_id": "poolproof",
+            "sampling_params": sampling,
+            "multi_modal_inputs": [None for _ in chain.images],
+            "multi_modal_hashes": [image.identifier for image in chain.images],
+            "multi_modal_placeholders": [
+                inputs.PlaceholderRange(offset=image.offset, length=image.length)
+                for image in chain.images
+            ],
+        }
+        if chain.lora is not None:
+            name, path = chain.lora
+            number = adapters.setdefault(chain.lora, len(adapters) + 1)
+            lora = lora_class(lora_name=name, lora_int_id=number, lora_path=path)
+            arguments["lora_request"] = lora
+        shift = 0
+        if "cache_salt" in known:
+            arguments["cache_salt"] = chain.salt
+        elif chain.salt is not None:
+            shift = salts.setdefault(chain.salt, len(salts) + 1) << _TOKEN_BITS
+        arguments["prompt_token_ids"] = [token + shift for token in chain.tokens]
+        request = request_class(**arguments)
+        request.poolproof_shift = shift
+        return request
+
+    return request_of
+
+
+_TOKEN_BITS = 32
+"""More than any token has."""
 
 
 _ARGUMENTS = ("request_id", "prompt_token_ids", "sampling_params", "pooling_params")

@@ -38,7 +38,7 @@ from poolproof.targets.vllm_requests import (
 )
 from poolproof.targets.vllm_shape import VLLM_REQUIRED, VllmShape, shape_of
 
-__all__ = ["vllm_target"]
+__all__ = ["eviction_of", "vllm_target"]
 
 BYTES_OF_A_GROUP = 4
 """vLLM packs the number of the cache group behind a hash, and the two are the key of its map."""
@@ -276,7 +276,7 @@ def _look(shape: VllmShape, hash_bytes: int) -> dict[str, Any]:
     pool: Any = shape.build(6, enable_caching=True)
     null = getattr(pool, "null_block", None)
     rows: dict[str, Any] = {"null_block": None if null is None else null.block_id}
-    eviction = _eviction_of(shape, null is not None)
+    eviction = eviction_of(shape, null is not None)
     if eviction is not None:
         rows["eviction"] = eviction
     if _has_events(shape) and not _events_are_whole(pool, shape, hash_bytes):
@@ -284,7 +284,7 @@ def _look(shape: VllmShape, hash_bytes: int) -> dict[str, Any]:
     return rows
 
 
-def _eviction_of(shape: VllmShape, has_null: bool) -> str | None:
+def eviction_of(shape: VllmShape, has_null: bool) -> str | None:
     """Where two freed blocks without a hash go: ahead of two others, in which order, or behind."""
     pool: Any = shape.build(4 + has_null, enable_caching=True)
     answer = pool.get_new_blocks(2)

@@ -1,7 +1,8 @@
 """`poolproof engines`: fetches the sources of engines that are built-in targets.
 
 Each comes by git from its own repository, at the commit that its adapter was written for, and only
-the files of its bookkeeping; releases of vLLM come from a package index. Nothing is installed.
+the files of its bookkeeping, which are built into a program where it is not in Python; releases of
+vLLM come from a package index. Nothing is installed.
 """
 
 from __future__ import annotations
@@ -30,28 +31,31 @@ def engines_command(*, names: tuple[str, ...], every: bool, folder: Path | None)
     release of vLLM from the package index that pip uses; it is the targets vllm@VERSION,
     vllm-queue@VERSION, vllm-index@VERSION and vllm-manager@VERSION.
     """
-    from poolproof.targets.catalogue import SOURCE_ENGINES
+    from poolproof.targets.catalogue import PROGRAM_ENGINES, PUBLISHED_ENGINES
+    from poolproof.targets.program_engines import built_program
     from poolproof.targets.source_engines import fetch_engine
     from poolproof.targets.vllm_release import fetch_vllm
 
     releases = [name for name in names if name.startswith("vllm==")]
-    unknown = [name for name in names if name not in SOURCE_ENGINES and name not in releases]
+    unknown = [name for name in names if name not in PUBLISHED_ENGINES and name not in releases]
     if unknown:
         raise click.UsageError(
-            f"no engine {', '.join(unknown)}; there are {', '.join(SOURCE_ENGINES)}, and "
+            f"no engine {', '.join(unknown)}; there are {', '.join(PUBLISHED_ENGINES)}, and "
             "vllm==VERSION"
         )
     if every and names:
         raise click.UsageError("--all fetches every engine; leave the names out")
     if not (every or names):
-        for engine in SOURCE_ENGINES.values():
+        for engine in PUBLISHED_ENGINES.values():
             click.echo(f"{engine.name:<14}{engine.address} {engine.commit[:7]}")
         click.echo("\n`poolproof engines NAME` fetches one, `poolproof engines --all` each of them")
         click.echo("`poolproof engines vllm==VERSION` fetches a release of vLLM")
         return
-    for name in dict.fromkeys(names) or SOURCE_ENGINES:
+    for name in dict.fromkeys(names) or PUBLISHED_ENGINES:
         if name in releases:
             place, is_new = fetch_vllm(name.removeprefix("vllm=="), folder)
         else:
-            place, is_new = fetch_engine(SOURCE_ENGINES[name], folder)
+            place, is_new = fetch_engine(PUBLISHED_ENGINES[name], folder)
+        if name in PROGRAM_ENGINES:
+            built_program(PROGRAM_ENGINES[name], place)
         click.echo(f"{name}: {'fetched to' if is_new else 'is in'} {place}")

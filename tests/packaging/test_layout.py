@@ -107,8 +107,8 @@ EXAMPLES = (
     "coverage.py",
 )
 OF_ENGINES = (
-    "vllm/", "lightllm/", "core/", "engine/", "managers/", "block.py", "block_manager.py",
-    "sampling_params.py", "sequence.py", "utils.py",
+    "vllm/", "lightllm/", "tokasaurus/", "core/", "engine/", "managers/", "block.py",
+    "block_manager.py", "sampling_params.py", "sequence.py", "utils.py",
 )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from poolproof.targets.lightllm_manager import LIGHTLLM, LightllmManager
 from poolproof.targets.lmdeploy_manager import LMDEPLOY, LmdeployManager
 from poolproof.targets.load import load_target
 from poolproof.targets.mini_vllm_manager import MINI_VLLM, MiniVllmManager
+from poolproof.targets.parallax_manager import PARALLAX, ParallaxManager
+from poolproof.targets.tokasaurus_manager import TOKASAURUS, TokasaurusManager
 from poolproof.targets.torch_stand_in import Tensor
 
 
@@ -452,10 +454,202 @@ def test_a_prefix_that_is_found_under_another_adapter_is_found_out():
     assert "DATA" in findings(LMDEPLOY, lmdeploy(one_root=True))
 
 
+class NoSpaceError(ValueError):
+    """What Tokasaurus's allocator raises."""
+
+
+class TokasaurusAllocator:
+    """Tokasaurus's allocator over an index of whole prefixes; with a fault, of single pages."""
+
+    page_size = 4
+
+    def __init__(self, num_blocks: int, *, forgets_prefix: bool = False) -> None:
+        self.forgets_prefix = forgets_prefix
+        self.all_blocks = [SimpleNamespace(seq_ids=set()) for _ in range(num_blocks)]
+        self.block_of: dict[tuple[int, ...], int] = {}
+
+    @property
+    def num_free_blocks(self) -> int:
+        return sum(not block.seq_ids for block in self.all_blocks)
+
+    def num_blocks_needed(self, kv_indices: list[int], length: int) -> int:
+        return max(0, -(-length // self.page_size) - len(kv_indices))
+
+    def allocate_with_prefix_match(
+        self, seq_id: str, prompt_ids: list[int]
+    ) -> tuple[list[int], int]:
+        cached = []
+        for end in range(4, len(prompt_ids), 4):
+            block = self.block_of.get(self._key(prompt_ids, end))
+            if block is None:
+                break
+            cached.append(block)
+        missing = self.num_blocks_needed(cached, len(prompt_ids))
+        if missing + sum(not self.all_blocks[b].seq_ids for b in cached) > self.num_free_blocks:
+            raise NoSpaceError
+        for block in cached:
+            self.all_blocks[block].seq_ids.add(seq_id)
+        table = cached + self.allocate_up_to_length(seq_id, cached, len(prompt_ids))
+        self._publish(prompt_ids, table)
+        return table, len(cached) * 4
+
+    def allocate_up_to_length(self, seq_id: str, kv_indices: list[int], length: int) -> list[int]:
+        free = [number for number, block in enumerate(self.all_blocks) if not block.seq_ids]
+        taken = free[: self.num_blocks_needed(kv_indices, length)]
+        for block in taken:
+            self.all_blocks[block].seq_ids.add(seq_id)
+        self.block_of = {key: block for key, block in self.block_of.items() if block not in taken}
+        return taken
+
+    def free_and_update(self, seq_id: str, kv_indices: list[int], token_ids: list[int]) -> None:
+        for block in kv_indices:
+            self.all_blocks[block].seq_ids.remove(seq_id)
+        self._publish(token_ids, kv_indices)
+
+    def _publish(self, tokens: list[int], table: list[int]) -> None:
+        for number, block in enumerate(table, start=1):
+            if number * 4 <= len(tokens):
+                self.block_of.setdefault(self._key(tokens, number * 4), block)
+
+    def _key(self, tokens: list[int], end: int) -> tuple[int, ...]:
+        return tuple(tokens[end - 4 if self.forgets_prefix else 0 : end])
+
+
+def tokasaurus(**bug):
+    def make(num_blocks, enable_caching):
+        allocator = TokasaurusAllocator(num_blocks, **bug)
+        return TokasaurusManager(allocator, NoSpaceError, enable_caching=enable_caching)
+
+    return make
+
+
+def test_a_right_allocator_in_the_shape_of_tokasaurus_holds():
+    assert findings(TOKASAURUS, tokasaurus()) == set()
+
+
+def test_a_page_that_is_found_behind_another_prefix_is_found_out():
+    assert "DATA" in findings(TOKASAURUS, tokasaurus(forgets_prefix=True))
+
+
+class ParallaxCache:
+    """Parallax's manager, which is its own allocator and tree here.
+
+    With `loses_locks` a request that finds its block in the tree already releases the lock of
+    another.
+    """
+
+    block_size = 4
+
+    def __init__(self, num_blocks: int, *, caching: bool, loses_locks: bool = False) -> None:
+        self.loses_locks = loses_locks
+        self.allocator = self
+        self.root = SimpleNamespace(block_id=None, lock_ref=1, children={}, parent=None)
+        self.prefix_cache = self if caching else None
+        self.free_blocks = list(range(num_blocks))
+        self.tables: dict[str, list[int]] = {}
+        self.lengths: dict[str, int] = {}
+        self.tokens: dict[str, list[int]] = {}
+        self.nodes: dict[str, list[SimpleNamespace]] = {}
+
+    def get_num_free_blocks(self) -> int:
+        return len(self.free_blocks)
+
+    def get_block_table(self, name: str) -> list[int]:
+        return self.tables.get(name, [])
+
+    def get_context_length(self, name: str) -> int:
+        return self.lengths.get(name, 0)
+
+    def allocate_request(self, name: str, length: int, token_ids: list[int]) -> tuple[bool, int]:
+        path, node = [], self.root
+        for first in range(0, len(token_ids) - 4, 4):
+            node = node.children.get(tuple(token_ids[first : first + 4]))
+            if node is None or self.prefix_cache is None:
+                break
+            path.append(node)
+        for each in path:
+            each.lock_ref += 1
+        missing = -(-length // 4) - len(path)
+        if not self._make_room(missing):
+            for each in path:
+                each.lock_ref -= 1
+            return False, 0
+        taken = [self.free_blocks.pop() for _ in range(missing)]
+        self.tables[name] = [each.block_id for each in path] + taken
+        self.lengths[name], self.tokens[name], self.nodes[name] = length, list(token_ids), path
+        return True, len(path) * 4
+
+    def append_slot(self, name: str) -> bool:
+        if self.lengths[name] % 4 == 0:
+            if not self._make_room(1):
+                return False
+            self.tables[name].append(self.free_blocks.pop())
+        self.lengths[name] += 1
+        return True
+
+    def update_request_tokens(self, name: str, tokens: list[int]) -> None:
+        self.tokens[name] += tokens
+
+    def insert_full_blocks_to_cache(self, name: str) -> None:
+        path = self.nodes[name]
+        for entry in range(len(path), self.lengths[name] // 4 if self.prefix_cache else 0):
+            parent = path[-1] if path else self.root
+            key = tuple(self.tokens[name][entry * 4 : entry * 4 + 4])
+            found = parent.children.get(key)
+            new = SimpleNamespace(
+                block_id=self.tables[name][entry], lock_ref=0, children={}, parent=(parent, key)
+            )
+            node = parent.children.setdefault(key, new)
+            node.lock_ref += not (self.loses_locks and found is not None)
+            path.append(node)
+
+    def release_request(self, name: str) -> None:
+        nodes = self.nodes.pop(name, [])
+        for node in nodes:
+            node.lock_ref -= 1
+        cached = {node.block_id for node in nodes}
+        self.free_blocks += [b for b in self.tables.pop(name, []) if b not in cached]
+
+    def _make_room(self, num_blocks: int) -> bool:
+        while num_blocks > len(self.free_blocks):
+            nodes, leaves = [self.root], []
+            while nodes:
+                node = nodes.pop()
+                nodes += node.children.values()
+                leaves += [node] if node.parent and not (node.lock_ref or node.children) else []
+            if not leaves:
+                return False
+            parent, key = leaves[0].parent
+            self.free_blocks.append(parent.children.pop(key).block_id)
+        return True
+
+
+def parallax(**bug):
+    def make(num_blocks, enable_caching):
+        cache = ParallaxCache(num_blocks, caching=enable_caching, **bug)
+        return ParallaxManager(cache, enable_caching=enable_caching)
+
+    return make
+
+
+def test_a_right_manager_in_the_shape_of_parallax_holds():
+    assert findings(PARALLAX, parallax()) == set()
+
+
+def test_a_lock_that_is_lost_is_found():
+    assert findings(PARALLAX, parallax(loses_locks=True))
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("name", SOURCE_ENGINES)
 def test_the_engine_itself_gets_the_verdict_that_is_true(name):
-    refused = {"exllamav3": "DATA", "gllm": "DATA", "mini-sglang": "OWN", "mini-vllm": "DATA"}
+    refused = {
+        "exllamav3": "DATA",
+        "gllm": "DATA",
+        "mini-sglang": "OWN",
+        "mini-vllm": "DATA",
+        "parallax": "OWN",
+    }
     try:
         target = load_target(name)
     except TargetError as error:

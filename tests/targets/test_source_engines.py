@@ -150,7 +150,7 @@ def test_what_the_command_cannot_do_is_status_2(arguments, message):
 
 @needs_git
 def test_the_command_fetches(upstream, tmp_path, monkeypatch):
-    monkeypatch.setattr(catalogue, "SOURCE_ENGINES", {"toy": upstream})
+    monkeypatch.setattr(catalogue, "PUBLISHED_ENGINES", {"toy": upstream})
     arguments = ["engines", "toy", "--to", str(tmp_path)]
     said = [CliRunner().invoke(main, arguments).output for _ in range(2)]
     place = tmp_path / upstream.folder

@@ -133,3 +133,26 @@ def test_the_command_says_one_line(poolproof, engines):
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
     assert poolproof("engines", "vllm==0.7.3").exit_code == 2
+
+
+def test_a_fork_that_was_not_fetched_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("POOLPROOF_ENGINES", str(tmp_path))
+    with pytest.raises(TargetError, match=r"is not in .*; run `poolproof engines aphrodite`"):
+        load_target("aphrodite")
+
+
+def test_a_folder_without_the_core_of_a_fork_is_named(tmp_path):
+    with pytest.raises(TargetError, match="it has no folder aphrodite/v1/core"):
+        load_target(f"aphrodite:{tmp_path}")
+
+
+def test_a_fork_is_found_under_the_names_of_vllm(tmp_path):
+    package = tmp_path / "aphrodite" / "v1" / "core"
+    package.mkdir(parents=True)
+    (package / "kv_cache_manager.py").write_text(
+        "from aphrodite.logger import init_logger\n"
+        "class KVCacheManager:\n    log = init_logger(__name__)\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(TargetError, match="KVCacheManager"):
+        load_target(f"aphrodite:{tmp_path}")

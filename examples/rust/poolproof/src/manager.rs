@@ -1,6 +1,6 @@
 //! Serves a manager of sequences: version 2 of the protocol.
 //!
-//! Not covered: several cache groups, copies, and the verbs that `lru-manager` does not have.
+//! Not covered: several cache groups, copies, and verbs that `Manager` does not have.
 
 use crate::json::{list, quoted, Json};
 use crate::messages::{
@@ -10,8 +10,6 @@ use std::collections::HashMap;
 use std::io;
 
 const PROTOCOL: i64 = 2;
-const VERBS: &str = r#"["admit","append","step","finish","abort","preempt"]"#;
-const OBSERVERS: &str = r#"["num_free","free_order","ref_count","is_cached"]"#;
 
 /// What the KV from position `first` to `end` - 1 (`None`: to the end) depends on besides the
 /// tokens: an adapter, a salt, an image.
@@ -40,6 +38,12 @@ pub trait Manager {
     const VERSION: &'static str;
     /// The rows of the profile, as a JSON object.
     const PROFILE: &'static str;
+    /// The verbs that it has; the first four of these are always among them.
+    const VERBS: &'static [&'static str] =
+        &["admit", "append", "step", "finish", "abort", "preempt"];
+    /// What of the last part below is there to be seen.
+    const OBSERVERS: &'static [&'static str] =
+        &["num_free", "free_order", "ref_count", "is_cached"];
 
     fn admit(&mut self, seq_id: i64, tokens: &[i64], extra_keys: &[ExtraKey]) -> Admission;
     /// False where it has to wait; then nothing has changed.
@@ -51,11 +55,18 @@ pub trait Manager {
 
     fn sequences(&self) -> Vec<i64>;
     fn block_table(&self, seq_id: i64) -> &[usize];
+
     fn num_free(&self) -> usize;
     /// The free blocks, head first.
-    fn free_order(&self) -> Vec<usize>;
-    fn ref_count(&self, block_id: usize) -> usize;
-    fn is_cached(&self, block_id: usize) -> bool;
+    fn free_order(&self) -> Vec<usize> {
+        Vec::new()
+    }
+    fn ref_count(&self, _block_id: usize) -> usize {
+        0
+    }
+    fn is_cached(&self, _block_id: usize) -> bool {
+        false
+    }
 }
 
 /// Serves managers that `create(num_blocks, block_size, enable_caching)` makes, until the other
@@ -74,9 +85,11 @@ fn introduce<M: Manager>(message: &Json) -> String {
         return format!(r#""protocol":{PROTOCOL},"error":"managers need version {PROTOCOL}""#);
     }
     format!(
-        r#""protocol":{PROTOCOL},"name":{},"version":{},"level":"manager","verbs":{VERBS},"observers":{OBSERVERS},"profile":{}"#,
+        r#""protocol":{PROTOCOL},"name":{},"version":{},"level":"manager","verbs":{},"observers":{},"profile":{}"#,
         quoted(M::NAME),
         quoted(M::VERSION),
+        list(M::VERBS.iter().map(|name| quoted(name))),
+        list(M::OBSERVERS.iter().map(|name| quoted(name))),
         M::PROFILE,
     )
 }
@@ -108,20 +121,21 @@ impl<M: Manager> Run for ManagerRun<M> {
     fn changes(&mut self) -> Vec<String> {
         let manager = &self.manager;
         let blocks = 0..self.num_blocks;
-        let parts = [
-            ("num_free", manager.num_free().to_string()),
-            ("free_order", numbers(&manager.free_order())),
-            (
-                "ref_counts",
-                list(blocks.clone().map(|id| manager.ref_count(id).to_string())),
-            ),
-            (
-                "cached",
-                list(blocks.map(|id| manager.is_cached(id).to_string())),
-            ),
-        ];
         let mut changed = Vec::new();
-        for (name, value) in parts {
+        for observer in M::OBSERVERS {
+            let (name, value) = match *observer {
+                "num_free" => ("num_free", manager.num_free().to_string()),
+                "free_order" => ("free_order", numbers(&manager.free_order())),
+                "ref_count" => (
+                    "ref_counts",
+                    list(blocks.clone().map(|id| manager.ref_count(id).to_string())),
+                ),
+                "is_cached" => (
+                    "cached",
+                    list(blocks.clone().map(|id| manager.is_cached(id).to_string())),
+                ),
+                _ => continue,
+            };
             if self.shown.get(name) != Some(&value) {
                 changed.push(format!(r#""{name}":{value}"#));
                 self.shown.insert(name.to_string(), value);
