@@ -188,10 +188,10 @@ class RegainingManager(CleanManager):
                 self.former_keys[block] = key
         return copies
 
-    def step(self, batch: list[tuple[int, int]]) -> None:
+    def step(self, batch: list[tuple[int, int]], **told: Any) -> None:
         for seq_id, _ in batch:
             self._written(self.sequences[seq_id])
-        super().step(batch)
+        super().step(batch, **told)
 
     def loaded(self, seq_id: int) -> None:
         self._written(self.sequences[seq_id])
@@ -242,8 +242,8 @@ class StepEndSlider(CleanWindowManager):
 
     profile: ClassVar[dict[str, Any]] = {"null_block": 0, "groups": [SLIDING]}
 
-    def step(self, batch: list[tuple[int, int]]) -> None:
-        super().step(batch)
+    def step(self, batch: list[tuple[int, int]], **told: Any) -> None:
+        super().step(batch, **told)
         for seq_id, _ in batch:
             self._slide(self.sequences[seq_id])
 
