@@ -254,9 +254,9 @@ class TargetExaminer:
             (shorter,) = self._executor.map(shorten_read, [(trace, found.trace)])
             whole = shorter.value if isinstance(shorter, Finished) else found.trace
             assert whole.violation is not None
-            whole = self._named(replace(whole, fingerprint=read_name(fingerprint_of(trace))))
-            read, severity = text_of(whole), whole.violation.severity
-            sentence = whole.violation.sentence
+            severity, sentence = whole.violation.severity, whole.violation.sentence
+            named = replace(whole, fingerprint=read_name(fingerprint_of(trace)))
+            read = text_of(self._named(named))
         harm = ShownHarm(
             severity=severity.value,
             sentence=sentence,
