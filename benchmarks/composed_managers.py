@@ -3,8 +3,9 @@
 Each seed is one design, certified under its own profile; with --contradicted also under a profile
 that contradicts it, where it has to be refused. At the depth "runs" it is 60 runs of the plain
 driver, which takes about two seconds a design; at "quick" and "standard" it is the whole of
-`certify`, which takes minutes. What was done is recorded after each design, so that a run that is
-stopped goes on where it was. Exit status 1 if a design was accused, or a contradiction was not.
+`certify`, which takes minutes. What was done is recorded after each design, with the commit that
+did it, so that a run that is stopped goes on where it was. Exit status 1 if a design was accused,
+or a contradiction was not.
 
 Usage: python benchmarks/composed_managers.py [--seeds A-B] [--depth runs|quick|standard]
        [--contradicted] [--again] [--record]
@@ -14,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,8 @@ NUM_RUNS = 60
 MOST_RUNS = 600
 """Under a contradictory profile the first run that fails ends the search."""
 BLOCK_SIZE = 4
+
+_ROOT = Path(__file__).resolve().parent.parent
 
 Judge = Callable[[Design, dict[str, Any]], dict[str, Any]]
 
@@ -96,6 +101,26 @@ def described(design: Design, depth: str) -> dict[str, Any]:
     }
 
 
+def commit() -> str:
+    """The commit of the code that runs, with a plus where files differ from it; "" if unknown."""
+    git = ["git", "-C", str(_ROOT)]
+    told = [
+        subprocess.run([*git, *asked], capture_output=True, text=True, check=False)
+        for asked in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "-uno"])
+    ]
+    if any(done.returncode for done in told):
+        return ""
+    head, changed = (done.stdout.strip() for done in told)
+    return f"{head}+" if changed else head
+
+
+def timed(judged: Judge, design: Design, other: dict[str, Any], code: str) -> dict[str, Any]:
+    """What a judge says of a design, with how long that took and which commit did it."""
+    began = time.monotonic()
+    found = judged(design, other)
+    return {**found, "seconds": round(time.monotonic() - began, 1), "commit": code}
+
+
 def kept_of(path: Path) -> list[dict[str, Any]]:
     """What was recorded before; nothing if the file is not there or is none of ours."""
     try:
@@ -131,16 +156,16 @@ def main() -> int:
     add_destination(parser, "composed_managers")
     arguments = parser.parse_args()
     judged = driven if arguments.depth == RUNS else certified(Depth.named(arguments.depth))
-    entries, failed = kept_of(arguments.json), 0
+    entries, failed, code = kept_of(arguments.json), 0, commit()
     for seed in arguments.seeds:
         design = design_of(seed)
         known = described(design, arguments.depth)
         before = next((entry for entry in entries if same(entry, known)), None)
         entry = known if before is None or arguments.again else dict(before)
         if "own" not in entry:
-            entry["own"] = judged(design, {})
+            entry["own"] = timed(judged, design, {}, code)
         if arguments.contradicted and "against" not in entry:
-            entry["against"] = judged(design, dict([design.contradiction]))
+            entry["against"] = timed(judged, design, dict([design.contradiction]), code)
         failed += told(entry)
         place = (seed, arguments.depth)
         entries = [one for one in entries if (one["seed"], one["depth"]) != place] + [entry]

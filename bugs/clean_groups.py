@@ -19,7 +19,7 @@ from dataclasses import replace
 from math import lcm
 from typing import Any, ClassVar
 
-from poolproof.bugs.clean_manager import CleanManager, CleanSequence, Copies
+from poolproof.bugs.clean_manager import CleanManager, CleanSequence, Copies, Sampled
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.contract.manager_profile import ManagerProfile
 
@@ -220,14 +220,17 @@ class CleanHybridManager:
     def draft(self, seq_id: int, tokens: list[int]) -> Copies | str:
         return self._grow(seq_id, len(tokens), lambda part, s: part._draft(s, tokens))
 
-    def accept(self, seq_id: int, num_tokens: int) -> None:
+    def accept(self, seq_id: int, num_tokens: int, *, sampled: int | None = None) -> None:
         for part in self.parts:
-            part.accept(seq_id, num_tokens)
+            part.accept(seq_id, num_tokens, sampled=sampled)
 
-    def step(self, batch: list[tuple[int, int]]) -> None:
+    def step(self, batch: list[tuple[int, int]], *, sampled: Sampled = ()) -> None:
+        told = dict(sampled)
         for seq_id, _ in batch:
             for part in self.parts:
-                part._computed(part.sequences[seq_id])
+                sequence = part.sequences[seq_id]
+                sequence.sampled = told.get(seq_id)
+                part._computed(sequence)
         self.parts[0]._drain()
 
     def fork(self, seq_id: int, child_id: int) -> Copies | str:

@@ -28,6 +28,7 @@ __all__ = [
     "CleanSwappingManager",
     "Copies",
     "ManagerSteps",
+    "Sampled",
     "block_content",
     "extra_keys_within",
 ]
@@ -55,6 +56,8 @@ class CleanSequence:
     num_offered: int = 0
     is_sampling: bool = False
     is_aborted: bool = False
+    # The token that a step has told, until the next step; tokens come by `append` all the same.
+    sampled: int | None = None
 
 
 def block_content(parent: bytes, tokens: list[int], extra_keys: Sequence[Any]) -> bytes:
@@ -72,6 +75,7 @@ def extra_keys_within(extra_keys: Sequence[Any], first: int, end: int) -> list[A
 
 
 Copies = list[tuple[int, int]]
+Sampled = Sequence[tuple[int, int]]
 
 
 class ManagerSteps:
@@ -476,18 +480,22 @@ class CleanManager(ManagerSteps):
             return "later"
         return self._draft(sequence, tokens)
 
-    def accept(self, seq_id: int, num_tokens: int) -> None:
+    def accept(self, seq_id: int, num_tokens: int, *, sampled: int | None = None) -> None:
         """The first drafts are tokens now; blocks that were taken for the others stay."""
         sequence = self.sequences[seq_id]
         accepted, sequence.drafts = sequence.drafts[:num_tokens], []
         sequence.tokens += accepted
+        sequence.sampled = sampled
         sequence.num_computed += len(accepted)
         if self.rules.publishes != "scheduled":
             self._publish(sequence)
 
-    def step(self, batch: list[tuple[int, int]]) -> None:
+    def step(self, batch: list[tuple[int, int]], *, sampled: Sampled = ()) -> None:
+        told = dict(sampled)
         for seq_id, _ in batch:
-            self._computed(self.sequences[seq_id])
+            sequence = self.sequences[seq_id]
+            sequence.sampled = told.get(seq_id)
+            self._computed(sequence)
         self._drain()
 
     def fork(self, seq_id: int, child_id: int) -> Copies | str:

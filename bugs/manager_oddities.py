@@ -188,10 +188,10 @@ class RegainingManager(CleanManager):
                 self.former_keys[block] = key
         return copies
 
-    def step(self, batch: list[tuple[int, int]]) -> None:
+    def step(self, batch: list[tuple[int, int]], **told: Any) -> None:
         for seq_id, _ in batch:
             self._written(self.sequences[seq_id])
-        super().step(batch)
+        super().step(batch, **told)
 
     def loaded(self, seq_id: int) -> None:
         self._written(self.sequences[seq_id])
@@ -229,12 +229,22 @@ class EarlyShower(CleanManager):
 
     profile: ClassVar[dict[str, Any]] = {}
 
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.filled_by: dict[int, int] = {}
+
     def is_cached(self, block_id: int) -> bool:
-        is_full = any(
-            block_id in sequence.table[: len(sequence.tokens) // self.block_size]
-            for sequence in self.sequences.values()
-        )
+        sequence = self.sequences.get(self.filled_by.get(block_id, -1))
+        is_full = sequence is not None and block_id in self._full(sequence)
         return (is_full and self.enable_caching) or super().is_cached(block_id)
+
+    def _grow(self, sequence: CleanSequence, first_new: int) -> Copies:
+        copies = super()._grow(sequence, first_new)
+        self.filled_by.update(dict.fromkeys(self._full(sequence), sequence.seq_id))
+        return copies
+
+    def _full(self, sequence: CleanSequence) -> list[int]:
+        return sequence.table[: len(sequence.tokens) // self.block_size]
 
 
 class StepEndSlider(CleanWindowManager):
@@ -242,8 +252,8 @@ class StepEndSlider(CleanWindowManager):
 
     profile: ClassVar[dict[str, Any]] = {"null_block": 0, "groups": [SLIDING]}
 
-    def step(self, batch: list[tuple[int, int]]) -> None:
-        super().step(batch)
+    def step(self, batch: list[tuple[int, int]], **told: Any) -> None:
+        super().step(batch, **told)
         for seq_id, _ in batch:
             self._slide(self.sequences[seq_id])
 

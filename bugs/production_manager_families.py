@@ -467,9 +467,9 @@ def _worn_out(count: int) -> type[CleanManager]:
     class WornOut(CleanManager):
         calls = 0
 
-        def step(self, batch: list[tuple[int, int]]) -> None:
+        def step(self, batch: list[tuple[int, int]], **told: Any) -> None:
             self.calls += 1
-            super().step(batch)
+            super().step(batch, **told)
 
         def admit(self, seq_id: int, tokens: list[int], **named: Any) -> int | str:
             self.calls += 1
@@ -671,8 +671,8 @@ def _few_drafts(count: int) -> type[CleanManager]:
     """Of more than so many drafts that are accepted the others count as not computed."""
 
     class FewDrafts(CleanManager):
-        def accept(self, seq_id: int, num_tokens: int) -> None:
-            super().accept(seq_id, num_tokens)
+        def accept(self, seq_id: int, num_tokens: int, **told: Any) -> None:
+            super().accept(seq_id, num_tokens, **told)
             self.sequences[seq_id].num_computed -= max(0, num_tokens - count)
 
     return FewDrafts

@@ -271,6 +271,35 @@ class ReservesOnce(ReservesGeneration):
         return sequence
 
 
+class HashesAllButTheLast(CleanManager):
+    """A request has its sampled token when its blocks are hashed, all tokens but the last.
+
+    So does the block manager of MAX, whose requests get their tokens before they are committed.
+    """
+
+    # Judged by content, a key that comes a token late is no fault.
+    profile: ClassVar[dict[str, Any]] = {"sampled": "with-step", "index": "exact"}
+
+    def _publish(self, sequence: CleanSequence) -> None:
+        self._publish_up_to(sequence, min(sequence.num_computed, self._num_known(sequence) - 1))
+
+    def _num_known(self, sequence: CleanSequence) -> int:
+        return len(sequence.tokens) + len(sequence.drafts) + (sequence.sampled is not None)
+
+
+class HashesTheLastAsWell(HashesAllButTheLast):
+    """A block is full of tokens, and found, before the last of them is computed."""
+
+    def _publish(self, sequence: CleanSequence) -> None:
+        known = sequence.tokens[:]
+        if sequence.sampled is not None:
+            sequence.tokens.append(sequence.sampled)
+        is_whole = sequence.num_computed == len(known)
+        covered = len(sequence.tokens) if is_whole else sequence.num_computed
+        self._publish_up_to(sequence, min(covered, len(sequence.table) * self.block_size))
+        sequence.tokens[:] = known
+
+
 MANAGER_ROWS: tuple[RowExample, ...] = (
     RowExample(
         "publishes", "finish", InsertsAtTheEnd,
@@ -291,5 +320,9 @@ MANAGER_ROWS: tuple[RowExample, ...] = (
     RowExample(
         "generation_tokens", 6, ReservesGeneration,
         {"generation_tokens": 0}, ReservesOnce, ("ADM",),
+    ),
+    RowExample(
+        "sampled", "with-step", HashesAllButTheLast,
+        {"sampled": "with-append"}, HashesTheLastAsWell, ("IDX", "DATA"),
     ),
 )  # fmt: skip

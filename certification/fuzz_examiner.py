@@ -12,6 +12,14 @@ import random
 import time
 from dataclasses import dataclass, replace
 
+from poolproof.certification.consequence import (
+    ReadSearch,
+    consequence_of,
+    fears_wrong_data,
+    read_name,
+    search_read,
+    shorten_read,
+)
 from poolproof.certification.finding_collector import Search, search_shortest
 from poolproof.certification.jobs import make_for, replay_trace, watch_trace
 from poolproof.certification.levels import LEVELS
@@ -19,12 +27,13 @@ from poolproof.certification.losses import confirmed_lost, improved_lost
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
 from poolproof.exploration.shortest import ShortestResult
-from poolproof.fuzz.findings import Examination
+from poolproof.fuzz.findings import Examination, ShownHarm, text_of
 from poolproof.fuzz.level_runs import runs_of
 from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.subject import LoadedTarget, subject_of
 from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Beacon, Executor, Finished, Lost, raise_if_ours
 from poolproof.harness.lost_run import Again, Journal, find_culprit
 from poolproof.harness.minimise import Minimisation, improved, run_candidate
@@ -144,7 +153,7 @@ class TargetExaminer:
 
     def examined(self, so_far: Examination, seconds: float) -> Examination:
         further = self._further(so_far, seconds)
-        return self._watched(further) if further.is_done else further
+        return self._followed(self._watched(further)) if further.is_done else further
 
     def _further(self, so_far: Examination, seconds: float) -> Examination:
         named = replace(so_far.progress, trace=self._named(so_far.progress.trace))
@@ -230,6 +239,33 @@ class TargetExaminer:
             return so_far
         shown = replace(trace, shown=outcome.value.shown)
         return replace(so_far, progress=replace(so_far.progress, trace=shown))
+
+    def _followed(self, so_far: Examination) -> Examination:
+        """With what a manager's finding leads to, as in a certification."""
+        trace = so_far.trace
+        is_silent = trace.violation is None or not trace.level.has_sequences or so_far.is_apart
+        if is_silent or not fears_wrong_data(trace):
+            return so_far
+        task = ReadSearch(trace, trace, is_further_form=False)
+        (ended,) = self._executor.map(search_read, [task])
+        found = consequence_of(task, raise_if_ours(ended))
+        read, sentence, severity = "", "", found.severity
+        if found.trace is not None:
+            (shorter,) = self._executor.map(shorten_read, [(trace, found.trace)])
+            whole = shorter.value if isinstance(shorter, Finished) else found.trace
+            assert whole.violation is not None
+            severity, sentence = whole.violation.severity, whole.violation.sentence
+            named = replace(whole, fingerprint=read_name(fingerprint_of(trace)))
+            read = text_of(self._named(named))
+        harm = ShownHarm(
+            severity=severity.value,
+            sentence=sentence,
+            read=read,
+            num_continuations=found.num_continuations,
+            num_commands=found.num_commands,
+            remark=found.remark,
+        )
+        return replace(so_far, harm=harm)
 
     def _named(self, trace: Trace) -> Trace:
         """With the name by which the target is found again."""

@@ -8,8 +8,12 @@ trace pass, or by pairs where no single change does. Only a set under which ever
 passes is driven, which may find further failures. What survives is made smaller, each row as strict
 as it can be, and certified.
 
-A profile that holds is a guess about the design. What its rows no longer check stays unchecked, so
-each comes with its cost.
+A profile that holds is a guess about the design. A row that states another design is as strict as
+the first: the target does all the time what it says, and under every other value it fails. A row
+that silences a check is no such evidence, since a bug that the check finds passes under it as well
+as a design that never made the promise. So only the first kind is proposed as the target's profile.
+Where rows of the second kind are needed the outcome is `SILENCED`, which decides nothing, and each
+comes with the shortest failure that it hides.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from typing import Any
 from poolproof.certification import certify as certification
 from poolproof.certification.certificate import Certificate, Verdict
 from poolproof.certification.driving import Driving, described, kinds_of
+from poolproof.certification.jobs import effort_to_read
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.profile_trials import Changes, ProfileTrials, TrialLostError
 from poolproof.certification.progress import StageProgress
@@ -52,10 +57,16 @@ class InferenceOutcome(enum.Enum):
     """How an inference ended."""
 
     HOLDS_AS_DECLARED = "the target holds under its own profile"
-    FOUND = "the target holds with other rows"
+    FOUND = "the target holds with other rows, each as strict as the declared one"
+    SILENCED = "the target holds only where rows silence a check"
     NO_ROWS = "no row explains this"
     BUDGET = "the budget ended before every set of rows was tried"
     LOST = "the target cost a worker, so that rows could not be tried"
+
+
+_HOLDING = frozenset(
+    {InferenceOutcome.HOLDS_AS_DECLARED, InferenceOutcome.FOUND, InferenceOutcome.SILENCED}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +76,8 @@ class InferredProfile:
     `changes` are the rows of `declared` to change, each with its cost; `profile` is the result,
     None where there is none. `unexplained` is the failure that no row explains, if that is how it
     ended, and `why` says in a sentence how it ended otherwise. `certificate` is that of the run
-    that confirmed the profile.
+    that confirmed the profile. `explained` has the shortest failure that only the change of a row
+    makes pass, by row.
     """
 
     target: str
@@ -75,14 +87,20 @@ class InferredProfile:
     unexplained: Trace | None = None
     why: str = ""
     certificate: Certificate | None = None
+    explained: Mapping[str, Trace] = field(default_factory=dict)
     num_failures: int = 0
     num_replays: int = 0
     num_drives: int = 0
 
     @property
+    def silencing(self) -> tuple[RowChange, ...]:
+        """The changes under which something is not asked or not judged that was before."""
+        return tuple(change for change in self.changes if change.checks_less)
+
+    @property
     def profile(self) -> Profile | None:
-        """The profile under which the target holds."""
-        if self.outcome not in (InferenceOutcome.HOLDS_AS_DECLARED, InferenceOutcome.FOUND):
+        """The profile under which the target holds, whether it is one to propose or not."""
+        if self.outcome not in _HOLDING:
             return None
         return with_changes(self.declared, self.changes)
 
@@ -94,11 +112,14 @@ class InferredProfile:
 
     @property
     def exit_status(self) -> int:
-        """0 for a profile that holds, 1 where no row explains a failure, 2 where nobody knows."""
+        """0 for a profile that holds, 1 where no row explains a failure, 2 where nobody knows.
+
+        Nobody knows where a row silences a check, either.
+        """
         if self.outcome is InferenceOutcome.NO_ROWS:
             return 1
         sure = self.certificate is not None and self.certificate.verdict is Verdict.HOLDS
-        return 0 if self.profile is not None and sure else 2
+        return 0 if self.profile is not None and not self.silencing and sure else 2
 
 
 @dataclass(order=True)
@@ -304,7 +325,22 @@ class _Inference:
 
     def _found(self, changes: Changes, certificate: Certificate) -> InferredProfile:
         outcome = InferenceOutcome.FOUND if changes else InferenceOutcome.HOLDS_AS_DECLARED
-        return self._ended(outcome, changes=changes, certificate=certificate)
+        if any(change.checks_less for change in changes):
+            outcome = InferenceOutcome.SILENCED
+        explained = self._explained_by_row(changes)
+        return self._ended(outcome, changes=changes, certificate=certificate, explained=explained)
+
+    def _explained_by_row(self, changes: Changes) -> dict[str, Trace]:
+        """By row the shortest failure that is one as soon as that row is as it was declared."""
+        explained: dict[str, Trace] = {}
+        for change in changes:
+            rest = tuple(one for one in changes if one is not change)
+            going = self._trials.courses(self._failures, [rest])
+            met = [t for t, course in zip(self._failures, going, strict=True) if not course.passes]
+            if met:
+                trace = min(met, key=effort_to_read)
+                explained[change.row] = replace(trace, fingerprint=fingerprint_of(trace))
+        return explained
 
     def _ended(self, outcome: InferenceOutcome, **known: Any) -> InferredProfile:
         return InferredProfile(

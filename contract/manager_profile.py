@@ -38,6 +38,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "keyed": ("full", "reachable", "checkpoints"),
     "states": ("every-block", "step-end"),
     "collisions": ("checked", "trusted"),
+    "sampled": ("with-append", "with-step"),
 }
 _NUMBERS = (
     "watermark_blocks",
@@ -135,6 +136,9 @@ class ManagerProfile(Profile):
         may not pass the end of the block in which it began, and who would start from a state of
         this step waits for the next.
     collisions: "checked": a hit is compared by content; "trusted": the hash decides.
+    sampled: when a manager is told the token that a step samples: "with-append", the next time that
+        its sequence grows; "with-step": `step` and `accept` are given it, before anything is
+        published, and the next `append` begins with it.
     watermark_blocks: how many blocks an admission has to leave free.
     lookahead_tokens: slots that are taken beyond the scheduled tokens.
     generation_tokens: slots that an admission takes beyond the tokens that it is given, for the
@@ -166,6 +170,7 @@ class ManagerProfile(Profile):
     keyed: str = "full"
     states: str = "every-block"
     collisions: str = "checked"
+    sampled: str = "with-append"
     watermark_blocks: int = 0
     lookahead_tokens: int = 0
     generation_tokens: int = 0

@@ -61,6 +61,9 @@ class ManagerTarget(Protocol):
     then changed nothing; otherwise a list of `(source, destination)` block copies (None: no copy).
     Copies of one answer happen at once, so that all sources are read before anything is written.
 
+    Where its profile says `sampled=with-step`, `step` is also given `sampled`, pairs of a sequence
+    and the token that follows it, and `accept` that token.
+
     A manager with a method `use_hash(digest)` takes its hashes, from the first call on, from that
     function from bytes to bytes: collisions can then be made to happen.
     """

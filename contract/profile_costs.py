@@ -34,6 +34,9 @@ NUMBER = 0
 _OF_POOLS_ALONE = frozenset({"hash_bytes", "recache", "repeats_in_free", "keys", "events"})
 """Rows that say nothing of a manager, although its profile has them."""
 
+_OF_CALLS = frozenset({"sampled"})
+"""Rows that say how a manager is called: another value is for another class, and never tried."""
+
 _OF_GROUPS: Mapping[str, frozenset[str]] = {
     "window_blocks": frozenset({"sliding"}),
     "states": frozenset({"state"}),
@@ -195,6 +198,10 @@ COSTS: Mapping[str, Mapping[Value, Cost]] = {
         "checked": Cost("each hit is compared by its content"),
         "trusted": _less("two prompts with one hash read each other's data, and that passes"),
     },
+    "sampled": {
+        "with-append": Cost("what is published cannot depend on the token that follows"),
+        "with-step": Cost("a sampled token is settled: nothing else may follow in its place"),
+    },
     "watermark_blocks": {
         NUMBER: Cost("an admission that leaves fewer blocks free has to wait"),
     },
@@ -288,7 +295,8 @@ def _rows_of(profile: Profile) -> list[str]:
     return [
         row
         for row in rows
-        if row not in _OF_POOLS_ALONE and (row not in _OF_GROUPS or kinds & _OF_GROUPS[row])
+        if row not in _OF_POOLS_ALONE | _OF_CALLS
+        and (row not in _OF_GROUPS or kinds & _OF_GROUPS[row])
     ]
 
 

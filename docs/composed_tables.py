@@ -21,13 +21,14 @@ def composed_managers() -> str:
             "benchmarks/composed_managers.py --record"
         )
     lines = [
-        "| depth | designs | steps | hold | inconclusive | accused | contradicted | refused |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| depth | designs | steps | hold | inconclusive | accused | contradicted | refused | at |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for depth, name in _DEPTHS.items():
         entries = [entry for entry in found["designs"] if entry["depth"] == depth]
         if entries:
-            cells = [name.format(num_runs=found["num_runs"]), *_counts(entries)]
+            name = name.format(num_runs=found["num_runs"])
+            cells = [name, *_counts(entries), ", ".join(_commits(entries))]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n\n" + _named(found["designs"])
 
@@ -44,6 +45,11 @@ def _counts(entries: list[dict[str, Any]]) -> list[str]:
         against["refused"],
     )
     return [f"{number:,}" for number in numbers]
+
+
+def _commits(entries: list[dict[str, Any]]) -> list[str]:
+    """The commits that judged these designs; each is judged once and kept."""
+    return sorted({f"`{entry['own'].get('commit') or 'unknown'}`" for entry in entries})
 
 
 def _named(entries: list[dict[str, Any]]) -> str:

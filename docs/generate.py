@@ -39,6 +39,7 @@ from exploration_tables import (
     shortest_bugs,
 )
 from figures import FigureError, figures, trace_lengths
+from inferred_tables import inferred_bugs
 from kernel_tables import faulty_kernels, kernel_figures, kernel_findings, kernel_targets
 from limit_tables import limits, never_tried
 from mutation_tables import equivalent_mutants, mutation_scores
@@ -84,6 +85,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "faulty kernels": faulty_kernels,
     "figures": figures,
     "kill matrix": kill_matrix,
+    "inferred bugs": inferred_bugs,
     "kernel figures": kernel_figures,
     "kernel findings": kernel_findings,
     "kernel targets": kernel_targets,

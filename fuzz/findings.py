@@ -31,6 +31,7 @@ __all__ = [
     "Examination",
     "Examiner",
     "Pending",
+    "ShownHarm",
     "alike",
     "kind_of",
     "line_of",
@@ -72,7 +73,8 @@ class Examiner(Protocol):
         """Continue an examination for about that long, by one attempt at least.
 
         A minimal trace is then replaced by a shortest one, if a search finds it;
-        `so_far.num_searches` counts the searches that were begun, this one included.
+        `so_far.num_searches` counts the searches that were begun, this one included. Last, where
+        wrong data is feared, a read of it is looked for.
         """
         ...
 
@@ -82,16 +84,35 @@ class Examiner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ShownHarm:
+    """What a manager's finding that fears wrong data led to, as far as was tried: plain values.
+
+    `severity` is what was shown. `read` is the trace up to the wrong read, as text, and `sentence`
+    what was read; both are empty if none was seen in `num_continuations` with `num_commands`
+    behind the finding's trace. `remark` says what ended the search early.
+    """
+
+    severity: str
+    sentence: str = ""
+    read: str = ""
+    num_continuations: int = 0
+    num_commands: int = 0
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Examination:
     """How far a failing run has been examined.
 
-    With `is_apart` each attempt gets a worker of its own, since some attempts cost it.
+    With `is_apart` each attempt gets a worker of its own, since some attempts cost it. `harm` is
+    looked for last, and None for what fears no wrong data.
     """
 
     progress: Minimisation
     is_apart: bool = False
     num_searches: int = 0
     is_done: bool = False
+    harm: ShownHarm | None = None
 
     @property
     def trace(self) -> Trace:
@@ -153,7 +174,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class CampaignFinding:
-    """A minimised failing run under its fingerprint."""
+    """A minimised failing run under its fingerprint, and what it leads to (`ShownHarm`)."""
 
     fingerprint: str
     kind: str
@@ -161,6 +182,13 @@ class CampaignFinding:
     tape: bytes
     steps: int
     seconds: float
+    harm: ShownHarm | None = None
+
+    @property
+    def severity(self) -> str:
+        """How bad it was shown to be, or where nobody looked, what the broken invariant fears."""
+        assert self.trace.violation is not None
+        return self.trace.violation.severity.value if self.harm is None else self.harm.severity
 
     @property
     def symptom(self) -> str:
@@ -185,6 +213,7 @@ def named(pending: Pending) -> CampaignFinding:
         pending.tape,
         pending.steps,
         pending.seconds,
+        pending.begun.harm,
     )
 
 
@@ -215,14 +244,24 @@ def line_of(
     return FindingLine(
         fingerprint=finding.fingerprint,
         invariant=violation.invariant,
-        severity=violation.severity.value,
+        severity=finding.severity,
         sentence=violation.sentence,
         num_commands=len(finding.trace.commands),
         steps=finding.steps,
         seconds=finding.seconds,
         runs_seen=runs_seen,
         forms=tuple(form.fingerprint for form in sorted(forms, key=_length)),
+        leads_to=_leads_to(finding.harm),
     )
+
+
+def _leads_to(harm: ShownHarm | None) -> str:
+    """The wrong read to which a finding leads, or that none was seen; "" where nobody looked."""
+    if harm is None or harm.sentence:
+        return "" if harm is None else harm.sentence
+    tried = f"nobody read wrong data in {harm.num_continuations:,} continuations"
+    rest = f"; {harm.remark}" if harm.remark else ""
+    return f"{tried} ({harm.num_commands:,} commands){rest}"
 
 
 def waiting_line_of(pending: Pending) -> WaitingLine:

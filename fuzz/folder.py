@@ -34,6 +34,7 @@ from poolproof.fuzz.folder_tables import (
     FOLDER_VERSION,
     FORMAT,
     FORMS,
+    HARMS,
     SCHEMA,
     UNREADABLE,
     Damage,
@@ -46,6 +47,7 @@ from poolproof.fuzz.folder_tables import (
     insert_examination,
     insert_finding,
     insert_form,
+    insert_harm,
     load_into,
     pending_in,
     progress_of,
@@ -112,7 +114,7 @@ class CampaignFolder:
             with database:
                 # One transaction, schema included: a kill leaves an empty database or a whole one.
                 database.execute("BEGIN IMMEDIATE")
-                for statement in (*SCHEMA.split(";"), FORMS, EXAMINATIONS):
+                for statement in (*SCHEMA.split(";"), FORMS, EXAMINATIONS, HARMS):
                     database.execute(statement)
                 for key, value in about.items():
                     self._set(key, value)
@@ -127,6 +129,7 @@ class CampaignFolder:
             database.execute("BEGIN IMMEDIATE")
             database.execute(FORMS)
             database.execute(EXAMINATIONS)
+            database.execute(HARMS)
             self._set("version", FOLDER_VERSION)
 
     def load(self) -> CampaignState:
@@ -231,6 +234,7 @@ class CampaignFolder:
             self._set("coverage", coverage.to_json())
 
     def _insert(self, finding: CampaignFinding, known: CampaignFinding | None) -> bool:
+        insert_harm(self._database, finding)
         if known is None:
             is_damaged = finding.fingerprint in self.damage.failures
             return insert_finding(self._database, finding, instead=is_damaged)

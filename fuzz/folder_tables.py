@@ -14,15 +14,23 @@ import sqlite3
 import types
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from poolproof.contract.errors import PoolproofError
 from poolproof.contract.outside import cut, printable, said_by
 from poolproof.contract.trace import TraceError
+from poolproof.contract.violation import Severity
 from poolproof.fuzz.coverage_record import CodeCoverage
-from poolproof.fuzz.findings import CampaignFinding, Examination, Pending, text_of, trace_of
+from poolproof.fuzz.findings import (
+    CampaignFinding,
+    Examination,
+    Pending,
+    ShownHarm,
+    text_of,
+    trace_of,
+)
 from poolproof.fuzz.merge import CampaignState, name_of
 from poolproof.fuzz.messages import CorpusTape, StrategyCount
 from poolproof.fuzz.settings import CampaignSettings
@@ -35,6 +43,7 @@ __all__ = [
     "FOLDER_VERSION",
     "FORMAT",
     "FORMS",
+    "HARMS",
     "SCHEMA",
     "UNREADABLE",
     "Damage",
@@ -48,6 +57,7 @@ __all__ = [
     "insert_examination",
     "insert_finding",
     "insert_form",
+    "insert_harm",
     "load_into",
     "pending_in",
     "progress_of",
@@ -112,8 +122,9 @@ def _fits(value: Any, hint: Any, lowest: int) -> bool:
 
 
 FORMAT = "poolproof-campaign"
-FOLDER_VERSION = 3
-"""1 had no forms of findings, 2 did not keep how far minimising has come."""
+FOLDER_VERSION = 4
+"""1 had no forms of findings, 2 did not keep how far minimising has come, 3 not what findings lead
+to."""
 DATABASE = "campaign.sqlite"
 
 SCHEMA = """
@@ -140,6 +151,11 @@ CREATE TABLE IF NOT EXISTS examinations (name TEXT PRIMARY KEY, trace TEXT NOT N
     progress TEXT NOT NULL)
 """
 """What a folder of version 2 lacks."""
+
+HARMS = """
+CREATE TABLE IF NOT EXISTS harms (fingerprint TEXT PRIMARY KEY, harm TEXT NOT NULL)
+"""
+"""What a folder of version 3 lacks."""
 
 
 UNREADABLE = (
@@ -283,11 +299,32 @@ def _about(database: sqlite3.Connection, damage: Damage, key: str) -> Iterator[t
 def findings_in(database: sqlite3.Connection, damage: Damage) -> list[CampaignFinding]:
     """All findings, in the order in which they were found."""
     columns = "fingerprint, kind, trace, tape, steps, seconds"
-    found = []
+    found, harms = [], _harms_in(database, damage)
     for row in damage.rows(database, columns, "findings", of_failures=True):
         with damage.passed_over("the finding", _shown_name(row[0])):
-            found.append(_finding_of(row))
+            found.append(replace(_finding_of(row), harm=harms.get(row[0])))
     return sorted(found, key=_when_found)
+
+
+def _harms_in(database: sqlite3.Connection, damage: Damage) -> dict[str, ShownHarm]:
+    """What findings and their forms lead to, by fingerprint."""
+    harms: dict[str, ShownHarm] = {}
+    if _has_table(database, "harms"):
+        for fingerprint, value in damage.rows(database, "fingerprint, harm", "harms"):
+            with damage.passed_over(f"what {_shown_name(fingerprint)} leads to"):
+                harm = checked(ShownHarm(**json.loads(_text(value))))
+                Severity(harm.severity)
+                if harm.read:
+                    trace_of(harm.read)
+                harms[fingerprint] = harm
+    return harms
+
+
+def insert_harm(database: sqlite3.Connection, finding: CampaignFinding) -> None:
+    """Keep what a finding leads to, if anybody has looked."""
+    if finding.harm is not None:
+        row = (finding.fingerprint, json.dumps(asdict(finding.harm)))
+        database.execute("INSERT OR REPLACE INTO harms VALUES (?, ?)", row)
 
 
 def _finding_of(row: tuple[Any, ...]) -> CampaignFinding:
@@ -343,9 +380,11 @@ def forms_in(database: sqlite3.Connection, damage: Damage) -> dict[str, list[Cam
         return {}
     columns = "finding, fingerprint, kind, trace, tape, steps, seconds"
     forms: dict[str, list[CampaignFinding]] = {}
+    harms = _harms_in(database, damage)
     for row in damage.rows(database, columns, "forms", of_failures=True):
         with damage.passed_over("the form", _shown_name(row[1])):
-            forms.setdefault(row[0], []).append(_finding_of(row[1:]))
+            form = replace(_finding_of(row[1:]), harm=harms.get(row[1]))
+            forms.setdefault(row[0], []).append(form)
     return {finding: sorted(of_it, key=_when_found) for finding, of_it in forms.items()}
 
 

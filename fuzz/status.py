@@ -30,7 +30,8 @@ class FindingLine:
 
     `steps` and `seconds` are those of the whole campaign when it was found; `runs_seen` counts the
     failing runs of its kind so far. `forms` are the fingerprints of other minimal traces with the
-    same symptom, the shortest first.
+    same symptom, the shortest first. `leads_to` says which wrong data a manager's finding makes
+    somebody read, or that none was seen; it is empty where nobody looked.
     """
 
     fingerprint: str
@@ -42,6 +43,7 @@ class FindingLine:
     seconds: float
     runs_seen: int
     forms: tuple[str, ...] = ()
+    leads_to: str = ""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> FindingLine:

@@ -46,6 +46,7 @@ from poolproof.harness.minimise import Attempt, minimise, run_candidate
 from poolproof.harness.relative import RelativeCommand
 from poolproof.harness.replay import Make, replay, start_session
 from poolproof.harness.single_invariant import ONLY_READS
+from poolproof.reference.manager_legality import as_told
 from poolproof.reference.sequence_model import SequenceState
 
 __all__ = ["Continued", "continued", "shortened"]
@@ -214,7 +215,7 @@ def _commands(trace: Trace, session: ManagerSession, number: int) -> Iterator[Co
     for name in moves.plan():
         for command in moves.makers[name]():
             if not moves.is_rash(command):
-                yield command
+                yield as_told(session.model, command)
 
 
 def _prompts_of(commands: Sequence[Command]) -> list[TokenChain]:

@@ -44,16 +44,16 @@ class ManagerCalls:
     def call(self, command: Command, *arguments: Any, **named: Any) -> Any:
         """Call the target with arguments that are legal. Raises ViolationError if it raises.
 
-        A list that was passed, as the last argument, is emptied after the call, since it is the
-        caller's.
+        A list that was passed, as the last argument or by name, is emptied after the call, since it
+        is the caller's.
         """
         try:
             answer = self._methods[command.verb](*arguments, **named)
         except (Exception, SystemExit) as error:
             raise ViolationError(crash(str(command), error)) from error
-        given = arguments[-1] if arguments else None
-        if type(given) is list and given is not answer:
-            given.clear()
+        for given in (*arguments[-1:], *named.values()):
+            if type(given) is list and given is not answer:
+                given.clear()
         self.answer = answer
         return answer
 

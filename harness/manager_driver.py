@@ -36,7 +36,7 @@ from poolproof.harness.single_invariant import SingleManagerSession, require_sta
 from poolproof.harness.target_call import constructing, crash
 from poolproof.harness.weak_hashes import WEAK_HASHES, collided, with_full_hashes
 from poolproof.reference.content_names import ContentNames
-from poolproof.reference.manager_legality import undefined_for_manager
+from poolproof.reference.manager_legality import as_told, undefined_for_manager
 
 __all__ = ["ManagerCampaign", "ManagerProductionCampaign"]
 
@@ -240,7 +240,8 @@ class ManagerProductionCampaign(ManagerCampaign):
     ) -> Violation | None:
         model, can = session.model, session.can
         run = ManagerScript(str(setup.options["seed"]), model, can, self.sizes, session.facts)
-        for command in self.plans()[str(setup.options[SCRIPT])].script(run):
+        for planned in self.plans()[str(setup.options[SCRIPT])].script(run):
+            command = as_told(model, planned)
             if command.verb not in can.verbs or undefined_for_manager(model, command) is not None:
                 continue
             commands.append(command)

@@ -48,14 +48,22 @@ class GrowthJudge:
             for s in self.model.sequences.values()
             if s.num_scheduled
         ]
-        self.calls.call(command, batch)
+        sampled = self.model.sampled_by_step()
+        told = {"sampled": list(sampled.items())} if self._tells else {}
+        self.calls.call(command, batch, **told)
         self.memory.forward(self.facts)
         for sequence in self.model.sequences.values():
             if sequence.num_scheduled:
                 self.model.computed(sequence)
+                sequence.told = sampled.get(sequence.seq_id)
                 self.cache.publish(sequence)
         self.tables.follow_slides()
         self.model.drain()
+
+    @property
+    def _tells(self) -> bool:
+        """Whether the manager is told at once what a step samples."""
+        return self.model.profile.sampled == "with-step"
 
     def append(self, command: AppendTokens) -> None:
         sequence = self.model.sequences[command.seq_id]
@@ -66,6 +74,7 @@ class GrowthJudge:
         first = len(before.tokens)
         if self._grow(command, sequence, first, sequence.seq_id, list(command.tokens)):
             sequence.is_sampling = is_sampling
+            sequence.told = None
             self.facts.add("a sequence grew")
             return
         sequence.num_scheduled -= len(command.tokens)
@@ -144,8 +153,11 @@ class GrowthJudge:
         tokens = [self.model.names.last_token(content) for content in drafted]
         if command.num_tokens < sequence.num_drafts:
             self.facts.add("drafts were rejected")
-        self.calls.call(command, sequence.seq_id, command.num_tokens)
+        sampled = self.model.sampled(sequence, command.num_tokens) if self._tells else None
+        told = {"sampled": sampled} if self._tells else {}
+        self.calls.call(command, sequence.seq_id, command.num_tokens, **told)
         self.model.accept(sequence, tokens)
+        sequence.told = sampled
         tables = self._unmerged(sequence, self.tables.shown(sequence))
         alike = self.tables.judge_growth(command, sequence, tables, shrinks=True)
         self.model.follow(sequence, tables, alike)

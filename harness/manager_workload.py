@@ -39,7 +39,7 @@ from poolproof.contract.target import Capabilities
 from poolproof.harness import manager_weights as tuned
 from poolproof.harness.choices import Choices
 from poolproof.harness.manager_prompts import ManagerPrompts
-from poolproof.reference.manager_legality import undefined_for_manager
+from poolproof.reference.manager_legality import as_told, undefined_for_manager
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = ["ManagerWorkload"]
@@ -219,7 +219,7 @@ class ManagerWorkload:
         if sequence is None:
             return None
         count = 1 if self.below(3) else 1 + self.below(self.model.block_size)
-        return AppendTokens(sequence.seq_id, self.prompts.tokens(count))
+        return as_told(self.model, AppendTokens(sequence.seq_id, self.prompts.tokens(count)))
 
     def step(self) -> Command | None:
         """Rarely a step without effect."""

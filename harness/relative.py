@@ -19,6 +19,7 @@ from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.dict_queue import DictQueue
 from poolproof.reference.engine_model import EngineModel
 from poolproof.reference.legality import misuse_of
+from poolproof.reference.manager_legality import as_told
 from poolproof.reference.sequence_model import SequenceModel
 
 __all__ = ["Naming", "RelativeCommand", "Role", "made_concrete", "made_relative", "roles_in"]
@@ -216,7 +217,9 @@ def made_relative(command: Command, state: State) -> RelativeCommand:
 def made_concrete(relative: RelativeCommand, state: State) -> Command | None:
     """The command that the relative form means in this state; None if it means nothing here."""
     command = relative.command
-    if isinstance(state, SequenceModel | DictIndex | EngineModel):
+    if isinstance(state, SequenceModel):
+        return as_told(state, command)
+    if isinstance(state, DictIndex | EngineModel):
         return command
     if isinstance(command, Allocate) and isinstance(state, DictPool):
         for kind, amount in relative.roles:

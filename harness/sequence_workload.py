@@ -42,6 +42,7 @@ from poolproof.contract.violation import Violation, ViolationError
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.request_trace import TOKENS_PER_ID, TraceRequest
 from poolproof.harness.target_call import constructing, crash
+from poolproof.reference.manager_legality import as_told
 
 __all__ = ["SequenceWorkload", "SequenceWorkloadResult"]
 
@@ -107,6 +108,7 @@ class SequenceReplay:
 
     def _apply(self, command: Command) -> bool:
         """Whether it was granted. Raises ViolationError."""
+        command = as_told(self.session.model, command)
         self.commands.append(command)
         violation = self.session.step(command)
         if violation is not None:

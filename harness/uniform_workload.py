@@ -36,6 +36,7 @@ from poolproof.harness.manager_prompts import ManagerPrompts
 from poolproof.harness.manager_workload import MOST_SEQUENCES, ManagerWorkload
 from poolproof.harness.pool_workload import PoolWorkload
 from poolproof.harness.queue_workload import QueueWorkload
+from poolproof.reference.manager_legality import as_told
 from poolproof.reference.sequence_model import SequenceState
 
 __all__ = [
@@ -185,9 +186,8 @@ class UniformManagerWorkload(ManagerWorkload):
         sequence = self._one(list(self._sequences()))
         if sequence is None:
             return None
-        return AppendTokens(
-            sequence.seq_id, self.prompts.tokens(1 + self.below(self.model.block_size))
-        )
+        tokens = self.prompts.tokens(1 + self.below(self.model.block_size))
+        return as_told(self.model, AppendTokens(sequence.seq_id, tokens))
 
     def step(self) -> Command:
         return Step()

@@ -7,6 +7,7 @@ earlier command is gone. Each function returns None for a legal command, otherwi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from poolproof.contract.commands import Command, Reset
@@ -32,13 +33,26 @@ from poolproof.contract.manager_commands import (
 from poolproof.reference.recurrent_states import furthest_end
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
-__all__ = ["goes_round", "undefined_for_manager"]
+__all__ = ["as_told", "goes_round", "undefined_for_manager"]
 
 
 def undefined_for_manager(model: SequenceModel, command: Command) -> str | None:
     """Why the command is not legal now, or None."""
     rule = _RULES.get(type(command))
     return f"{command.verb} is no manager command" if rule is None else rule(model, command)
+
+
+def as_told(model: SequenceModel, command: Command) -> Command:
+    """The command, beginning with the token that its sequence was told to go on with.
+
+    What grows a sequence is made up before anybody knows what its step samples.
+    """
+    if model.profile.sampled != "with-step" or not isinstance(command, AppendTokens):
+        return command
+    sequence = model.sequences.get(command.seq_id)
+    if sequence is None or sequence.told is None or command.tokens[:1] == (sequence.told,):
+        return command
+    return replace(command, tokens=(sequence.told, *command.tokens[1:]))
 
 
 def _running(model: SequenceModel, seq_id: int) -> SequenceState | str:
@@ -115,6 +129,8 @@ def _append(model: SequenceModel, command: AppendTokens) -> str | None:
         return "there is nothing to append, or drafts come first"
     if sequence.num_computed + sequence.num_scheduled != sequence.num_tokens:
         return f"the prompt of sequence {command.seq_id} is not scheduled whole"
+    if sequence.told not in (None, command.tokens[0]):
+        return f"token {sequence.told} of sequence {command.seq_id} was sampled, and told by a step"
     if len(command.tokens) > 1 and goes_round(model, sequence.num_tokens + len(command.tokens)):
         return "beyond the window, the second token would overwrite what the first reads"
     beyond = _beyond_row(model, sequence.num_tokens + len(command.tokens))

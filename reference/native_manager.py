@@ -132,15 +132,19 @@ class NativeSequenceManager:
         self._drafts[seq_id] = list(tokens)
         return copies
 
-    def accept(self, seq_id: int, num_tokens: int, /) -> None:
+    def accept(self, seq_id: int, num_tokens: int, /, *, sampled: int | None = None) -> None:
         """The first drafts are tokens now; the blocks of the others stay."""
+        del sampled  # what is published depends on what is computed alone
         sequence = self._model.sequences[seq_id]
         self._model.accept(sequence, self._drafts.pop(seq_id)[:num_tokens])
         if self._profile.publishes != "scheduled":
             self._model.publish(sequence)
 
-    def step(self, batch: list[tuple[int, int]], /) -> None:
+    def step(
+        self, batch: list[tuple[int, int]], /, *, sampled: Sequence[tuple[int, int]] = ()
+    ) -> None:
         """What was scheduled is computed."""
+        del sampled
         for seq_id, _ in batch:
             sequence = self._model.sequences[seq_id]
             self._model.computed(sequence)

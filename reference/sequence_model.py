@@ -140,6 +140,7 @@ class SequenceModel(SequenceNeeds):
         sequence.num_computed = sequence.num_scheduled = 0
         sequence.num_reserved = self._reserved(sequence.num_tokens)
         sequence.is_sampling = False
+        sequence.told = None
         sequence.place = "nowhere"
 
     def end(self, sequence: SequenceState, *, finished: bool = False) -> None:
@@ -173,6 +174,30 @@ class SequenceModel(SequenceNeeds):
         if not sequence.is_sampling:
             sequence.num_offered = sequence.num_computed
         sequence.is_sampling = False
+
+    @staticmethod
+    def sampled(sequence: SequenceState, num_drafts: int = 0) -> int:
+        """The token that is sampled behind a sequence, of whose drafts so many are accepted.
+
+        No model of language runs here: any token will do that two sequences of one step need not
+        share, and that is the same when a trace is replayed.
+        """
+        return (sequence.seq_id + sequence.num_tokens + num_drafts) % 2
+
+    def sampled_by_step(self) -> dict[int, int]:
+        """By sequence, the tokens that the next step samples and tells, where the profile says so.
+
+        Sequences with drafts are told theirs once some of those are accepted.
+        """
+        if self.profile.sampled != "with-step":
+            return {}
+        return {
+            s.seq_id: self.sampled(s)
+            for s in self.sequences.values()
+            if s.num_scheduled
+            and not s.num_drafts
+            and s.num_computed + s.num_scheduled == s.num_tokens
+        }
 
     def publish(self, sequence: SequenceState) -> None:
         """Full blocks get their keys, as far as the profile lets their tokens be found."""
@@ -310,6 +335,7 @@ class SequenceModel(SequenceNeeds):
         chain = sequence.chain
         sequence.chain = TokenChain(chain.tokens[:num_tokens], chain.lora, chain.salt, chain.images)
         sequence.num_tokens = num_tokens
+        sequence.told = None
         sequence.num_reserved = 0
         sequence.num_computed = min(sequence.num_computed, num_tokens)
         sequence.num_offered = min(sequence.num_offered, num_tokens)

@@ -46,6 +46,9 @@ class SequenceState:
     """Tokens that it came with."""
     num_reserved: int = 0
     """Slots that its admission took at least, those for what it will generate included."""
+    told: int | None = None
+    """The token that follows, where a step has told the manager already and it still has to come.
+    """
     junction: int = 0
     """Where the hit of its full groups ended, if another group had less; 0: nowhere."""
 

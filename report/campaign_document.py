@@ -48,7 +48,7 @@ from poolproof.report.document import (
 from poolproof.report.forms import ReportKind, json_text
 from poolproof.report.junit_form import CaseOutcome, JunitCase, JunitSuite
 from poolproof.report.svg_chart import Chart, svg_of
-from poolproof.report.wording import harm_words
+from poolproof.report.wording import harm_words, severity_words
 
 __all__ = ["CAMPAIGN", "campaign_document", "coverage_facts", "session_document"]
 
@@ -146,10 +146,19 @@ def _progress(status: CampaignStatus, num_earlier: int) -> Iterator[Fact]:
 
 
 def _finding_words(line: FindingLine) -> str:
+    leads = f"; leads to: {line.leads_to}" if line.leads_to else ""
     return (
         f"{line.invariant}  {line.severity}, {commands_words(line.num_commands)}, "
-        f"after {duration_words(line.seconds)}: {line.sentence}"
+        f"after {duration_words(line.seconds)}: {line.sentence}{leads}"
     )
+
+
+def _harm_of(line: FindingLine, level: str) -> str:
+    """What the finding was shown to do, or where nobody looked, what is feared."""
+    severity = Severity(line.severity)
+    if line.leads_to:
+        return severity_words(severity)
+    return harm_words(severity, line.invariant, level)
 
 
 def _stability_words(stability: float) -> str:
@@ -169,10 +178,10 @@ def _page(record: CampaignRecord) -> Iterator[Block]:
     if rows:
         yield facts(*rows)
     if record.findings:
-        yield ReportPart("Findings", tuple(_findings(record.findings)))
+        yield ReportPart("Findings", tuple(_findings(record.findings, settings.driven_level)))
     if record.waiting:
         title = f"{waiting_words(len(record.waiting))} to be minimised"
-        yield ReportPart(title, tuple(_waiting(record.waiting)))
+        yield ReportPart(title, tuple(_waiting(record.waiting, settings.driven_level)))
     yield from map(_figure, charts_of(record))
     if record.coverage is not None:
         yield ReportPart("Code of the target", tuple(_coverage(record.coverage)))
@@ -197,20 +206,21 @@ def _about(status: CampaignStatus) -> Iterator[tuple[str, str]]:
     yield "state", ending_words(status)
 
 
-def _findings(findings: Sequence[FindingLine]) -> Iterator[Block]:
+def _findings(findings: Sequence[FindingLine], level: str) -> Iterator[Block]:
     columns = (
         *(TableColumn(name) for name in ("finding", "invariant", "severity")),
         *(TableColumn(name, is_number=True) for name in ("commands", "found after")),
-        *(TableColumn(name) for name in ("what happened", "other forms")),
+        *(TableColumn(name) for name in ("what happened", "leads to", "other forms")),
     )
     rows = tuple(
         TableRow.of(
             line.fingerprint,
             line.invariant,
-            harm_words(Severity(line.severity), line.invariant),
+            _harm_of(line, level),
             line.num_commands,
             duration_words(line.seconds),
             line.sentence,
+            line.leads_to,
             forms_words(line),
         )
         for line in findings
@@ -220,7 +230,7 @@ def _findings(findings: Sequence[FindingLine]) -> Iterator[Block]:
     yield ShellLine("step by step", f"poolproof show {findings[0].fingerprint}")
 
 
-def _waiting(lines: Sequence[WaitingLine]) -> Iterator[Block]:
+def _waiting(lines: Sequence[WaitingLine], level: str) -> Iterator[Block]:
     columns = (
         *(TableColumn(name) for name in ("failing run", "invariant", "severity")),
         *(TableColumn(name, is_number=True) for name in ("commands so far", "met after")),
@@ -230,7 +240,7 @@ def _waiting(lines: Sequence[WaitingLine]) -> Iterator[Block]:
         TableRow.of(
             line.name,
             line.invariant,
-            harm_words(Severity(line.severity), line.invariant),
+            harm_words(Severity(line.severity), line.invariant, level),
             line.num_commands,
             duration_words(line.seconds),
             line.sentence,
@@ -289,7 +299,7 @@ def _suites(record: CampaignRecord) -> Iterator[JunitSuite]:
         JunitCase(
             name=f"{line.fingerprint} {line.invariant}",
             outcome=CaseOutcome.FAILURE,
-            message=f"{harm_words(Severity(line.severity), line.invariant)}: {line.sentence}",
+            message=f"{_harm_of(line, record.settings.driven_level)}: {line.sentence}",
             kind=line.severity,
         )
         for line in record.findings

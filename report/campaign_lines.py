@@ -66,7 +66,7 @@ def finding_text(finding: CampaignFinding) -> str:
     violation = finding.trace.violation
     assert violation is not None
     return printable(
-        f"{finding.fingerprint}  {violation.invariant}  {violation.severity.value}, "
+        f"{finding.fingerprint}  {violation.invariant}  {finding.severity}, "
         f"{commands_words(len(finding.trace.commands))}, at step {finding.steps:,}: "
         f"{violation.sentence}"
     )

@@ -95,13 +95,15 @@ def drawing_of(trace: Trace) -> Drawing:
 def harm_of(finding: Finding) -> str:
     """What the finding was shown to do, in words, or where nobody looked, what is feared."""
     if finding.consequence is None:
-        return harm_words(finding.violation.severity, finding.violation.invariant)
+        return _feared(finding.whole_trace())
     return severity_words(finding.severity)
 
 
 def _feared(trace: Trace) -> str:
     violation = trace.violation
-    return "" if violation is None else harm_words(violation.severity, violation.invariant)
+    if violation is None:
+        return ""
+    return harm_words(violation.severity, violation.invariant, trace.level)
 
 
 def _trace_blocks(trace: Trace, harm: str) -> Iterator[Block]:

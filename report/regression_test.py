@@ -75,9 +75,8 @@ def comment(trace: Trace) -> str:
     words = [f"{printable(trace.target)}, {set_up_of(trace)}."]
     if trace.violation is not None:
         violation = trace.violation
-        words.insert(
-            0, f"{violation.invariant}, {harm_words(violation.severity, violation.invariant)}."
-        )
+        harm = harm_words(violation.severity, violation.invariant, trace.level)
+        words.insert(0, f"{violation.invariant}, {harm}.")
         words.append(f"After command {violation.command_index + 1}: {violation.sentence}")
     text = printable(" ".join(" ".join(words).split()))
     return "\n".join(f"# {line}" for line in textwrap.wrap(text, 96))

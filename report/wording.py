@@ -41,13 +41,15 @@ def severity_words(severity: Severity) -> str:
     return _SEVERITY_WORDS[severity]
 
 
-def harm_words(severity: Severity, invariant: str) -> str:
+def harm_words(severity: Severity, invariant: str, level: str) -> str:
     """The severity of a violation in words: wrong data is feared, unless the violation is a read.
 
-    Pools read nothing; of a manager a finding's consequence says what was shown.
+    Pools read nothing, so that even their DATA (two contents with one hash) is feared; of a manager
+    a finding's consequence says what was shown.
     """
     words = severity_words(severity)
-    return words if invariant == "DATA" else words.replace(", silent", ", feared")
+    is_read = invariant == "DATA" and Level(level).has_sequences
+    return words if is_read else words.replace(", silent", ", feared")
 
 
 def num_blocks_of(trace: Trace) -> str:

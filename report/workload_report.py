@@ -16,6 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from poolproof.contract.level import Level
 from poolproof.contract.outside import printable
 from poolproof.harness.pool_session import SMALL_POOL
 from poolproof.harness.request_workload import RequestWorkload, WorkloadResult
@@ -145,7 +146,8 @@ def _checks(workload: RequestWorkload, results: Sequence[WorkloadResult]) -> str
 def _violation(result: WorkloadResult) -> str:
     violation = result.violation
     assert violation is not None
-    name, harm = printable(result.name), harm_words(violation.severity, violation.invariant)
+    name = printable(result.name)
+    harm = harm_words(violation.severity, violation.invariant, Level.POOL)
     lines = [
         f"{name}: {violation.invariant}, {harm}, at request {result.counts.num_requests:,}",
         f"  {printable(violation.sentence)}",
@@ -249,7 +251,8 @@ def _sequence_column(result: SequenceWorkloadResult) -> dict[str, str]:
 def _sequence_violation(result: SequenceWorkloadResult) -> str:
     violation = result.violation
     assert violation is not None
-    name, harm = printable(result.name), harm_words(violation.severity, violation.invariant)
+    name = printable(result.name)
+    harm = harm_words(violation.severity, violation.invariant, Level.MANAGER)
     lines = [
         f"{name}: {violation.invariant}, {harm}, at command {result.num_commands:,}",
         f"  {printable(violation.sentence)}",

@@ -110,11 +110,13 @@ class CommandManager:
         if verb == "lookup_prefix":
             return self._lookup_prefix
         if verb == "step":
-            return lambda batch: self._do(verb, batch=batch)
+            return lambda batch, **told: self._do(verb, batch=batch, **told)
         if verb == "reset":
             return lambda: self._do(verb)
         names = _ARGUMENTS.get(verb, ())
-        return lambda seq_id, *given: self._do(verb, seq_id=seq_id, **dict(zip(names, given)))
+        return lambda seq_id, *given, **told: self._do(
+            verb, seq_id=seq_id, **dict(zip(names, given)), **told
+        )
 
     def _do_admission(
         self,

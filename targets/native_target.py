@@ -21,6 +21,7 @@ from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import ProfileError
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
+from poolproof.targets.adapter_fit import Call, misfit
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.target import EngineLayout, Make, ManagerLayout, Target, source_of
@@ -28,6 +29,8 @@ from poolproof.targets.target import EngineLayout, Make, ManagerLayout, Target, 
 __all__ = ["ask_instance", "declared_profile", "native_target", "usual_block_size"]
 
 _Answer = TypeVar("_Answer")
+
+_TOLD = ("sampled",)
 
 _BLOCK_SIZE = 4
 """Tokens a block that a native manager is built with, unless it or the target string says others.
@@ -60,6 +63,7 @@ def native_target(
     except ProfileError as error:
         raise TargetError(f"{name}: {error}") from error
     if isinstance(profile, ManagerProfile):
+        _check_told(name, cls, profile)
         layout = ManagerLayout(
             profile.layout_name,
             profile,
@@ -229,6 +233,21 @@ def _check_methods(cls: type, level: Level) -> None:
         raise TargetError(
             f"{cls.__name__} is {found.with_article}, not {level.with_article}; leave out --api"
         )
+
+
+def _check_told(name: str, cls: type, profile: ManagerProfile) -> None:
+    """Raises TargetError where a profile asks for sampled tokens that a method does not take."""
+    if profile.sampled != "with-step":
+        return
+    calls = (Call("step", ("batch",), _TOLD), Call("accept", ("seq_id", "num_tokens"), _TOLD))
+    for call in calls:
+        if misfit(cls, call) is not None:
+            signature = inspect.signature(getattr(cls, call.method))
+            raise TargetError(
+                f"{name}: its profile says sampled=with-step, so that {call.method} is called with "
+                f"sampled=..., and it is {call.method}{signature}; add that argument, or leave the "
+                "row out"
+            )
 
 
 def _mentions_profile(cls: type) -> bool:

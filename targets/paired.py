@@ -88,7 +88,8 @@ class Paired:
     ) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
             copies = [list(a) if isinstance(a, list) else a for a in arguments]
-            one, other = _outcome(first, arguments, named), _outcome(second, copies, named)
+            beside = {k: list(v) if isinstance(v, list) else v for k, v in named.items()}
+            one, other = _outcome(first, arguments, named), _outcome(second, copies, beside)
             if (one[0], shown(one[1])) != (other[0], shown(other[1])):
                 raise ViolationError(self._difference(name, arguments, one, other))
             if one[2] is not None:

@@ -79,6 +79,9 @@ class ManagerServer(MessageServer):
                     named["num_tokens"] = num_tokens
         if do == "block_table":
             return self._tables(arguments["seq_id"])
+        if "sampled" in arguments:
+            sampled = arguments.pop("sampled")
+            named["sampled"] = [tuple(pair) for pair in sampled] if do == "step" else sampled
         if do == "step":
             arguments["batch"] = [tuple(entry) for entry in arguments["batch"]]
         result = getattr(self.instance, do)(*arguments.values(), **named)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from poolproof.certification.consequence import read_name
 from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
@@ -27,7 +28,7 @@ from poolproof.fuzz.code_coverage import check_coverage, coverage_of
 from poolproof.fuzz.coordinator import Campaign, CampaignBudget
 from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.example_database import export_tapes, import_tapes, key_of
-from poolproof.fuzz.findings import CampaignFinding, Pending, waiting_line_of
+from poolproof.fuzz.findings import CampaignFinding, Pending, trace_of, waiting_line_of
 from poolproof.fuzz.folder import CampaignFolder, FolderError, merge_folder
 from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.messages import CorpusTape
@@ -187,7 +188,7 @@ def _run(
     earlier = folder.findings()
     for finding in earlier:
         click.echo(f"known      {finding_text(finding)}")
-        _write_trace(finding.fingerprint, finding.trace)
+        _write_finding(finding)
     for pending in folder.pending():
         click.echo(f"waiting    {waiting_text(waiting_line_of(pending))}")
         _write_trace(pending.label, pending.best)
@@ -212,7 +213,7 @@ def _run(
         last = campaign.run()
     for forms in folder.forms().values():
         for form in forms:
-            _write_trace(form.fingerprint, form.trace)
+            _write_finding(form)
     waiting = folder.pending()
     for pending in waiting:
         _write_trace(pending.label, pending.best)
@@ -242,7 +243,7 @@ def _saying(display: Display) -> Callable[[CampaignFinding], None]:
     """Show a finding once its trace lies where other commands look for it."""
 
     def say(finding: CampaignFinding) -> None:
-        _write_trace(finding.fingerprint, finding.trace)
+        _write_finding(finding)
         display.say(finding)
 
     return say
@@ -263,6 +264,13 @@ def _imported(examples: Path | None, settings: CampaignSettings) -> tuple[Corpus
         return ()
     tapes = import_tapes(examples, key_of(settings))
     return tuple(CorpusTape(tape, b"", 0, "imported") for tape in tapes)
+
+
+def _write_finding(finding: CampaignFinding) -> None:
+    """The trace of a finding, and the one up to the wrong read to which it leads."""
+    _write_trace(finding.fingerprint, finding.trace)
+    if finding.harm is not None and finding.harm.read:
+        _write_trace(read_name(finding.fingerprint), trace_of(finding.harm.read))
 
 
 def _write_trace(name: str, trace: Trace) -> None:

@@ -13,7 +13,7 @@ code decides which managers there are: kernels know no allocator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import index
 from typing import Any
 
@@ -80,7 +80,8 @@ class LiveSequence:
     it. `computed` tokens have their keys in the caches, `scheduled` ones get them in the next
     step. `place` is "device", "host" or "nowhere" (preempted). Sequences that were forked from one
     another are one `family`, and are swapped together. `worker_tables` are what the manager
-    reported, where it reports changes alone.
+    reported, where it reports changes alone. `told` is the token that a step has sampled, where the
+    profile says that it is told then; the next growth begins with it.
     """
 
     seq_id: int
@@ -89,6 +90,7 @@ class LiveSequence:
     computed: int = 0
     scheduled: int = 0
     drafts: tuple[int, ...] = ()
+    told: int | None = None
     drafts_computed: bool = False
     place: str = "device"
     worker_tables: list[list[int]] = field(default_factory=list)
@@ -133,11 +135,13 @@ class LiveSequence:
         old = self.chain
         self.chain = TokenChain(old.tokens[:num_tokens], old.lora, old.salt, old.images)
         self.computed = min(self.computed, num_tokens)
+        self.told = None
 
     def lose_blocks(self) -> None:
         """It was preempted: nothing of it is computed any more."""
         self.place, self.computed, self.scheduled = "nowhere", 0, 0
         self.drafts, self.drafts_computed, self.worker_tables = (), False, []
+        self.told = None
 
 
 def extended(chain: TokenChain, tokens: Sequence[int]) -> TokenChain:
@@ -232,6 +236,7 @@ class ManagerEngine(FollowedManager):
         self.forward = ForwardPass(
             target, model, self.memory, self.block_sizes, rings=self.is_ring, watch=watch
         )
+        self._tells = profile.sampled == "with-step"
         self._seen: set[int] = set()
         self._apply: dict[type[Command], Callable[[Any], bool]] = {
             Abort: self._end,
@@ -332,10 +337,13 @@ class ManagerEngine(FollowedManager):
         # Beyond the window a second token would overwrite what the first one reads.
         if self.is_ring and len(command.tokens) > 1:
             return False
+        if sequence.told is not None:
+            command = replace(command, tokens=(sequence.told, *command.tokens[1:]))
         if not self._grow(command, sequence.seq_id, list(command.tokens)):
             return False
         sequence.extend(command.tokens)
         sequence.scheduled += len(command.tokens)
+        sequence.told = None
         return True
 
     def _schedule(self, command: Schedule) -> bool:
@@ -370,7 +378,10 @@ class ManagerEngine(FollowedManager):
         if sequence is None or not sequence.drafts_computed:
             return False
         kept = sequence.drafts[: command.num_tokens]
-        self.call(command, sequence.seq_id, len(kept))
+        sampled = self._sampled(sequence, len(kept)) if self._tells else None
+        told = {"sampled": sampled} if self._tells else {}
+        self.call(command, sequence.seq_id, len(kept), **told)
+        sequence.told = sampled
         sequence.extend(kept)
         sequence.computed += len(kept)
         sequence.drafts, sequence.drafts_computed = (), False
@@ -381,14 +392,26 @@ class ManagerEngine(FollowedManager):
             return False
         busy = [sequence for sequence in self.sequences.values() if sequence.scheduled]
         parts = [self._part(sequence) for sequence in busy]
-        self.call(command, [(part.request, part.count) for part in parts])
+        sampled = {
+            sequence.seq_id: self._sampled(sequence)
+            for sequence in busy
+            if not sequence.drafts and not sequence.num_unscheduled
+        }
+        told = {"sampled": list(sampled.items())} if self._tells else {}
+        self.call(command, [(part.request, part.count) for part in parts], **told)
         if parts:
             self.forward.run(parts)
         for sequence in busy:
             sequence.computed += sequence.scheduled
             sequence.scheduled = 0
             sequence.drafts_computed = bool(sequence.drafts)
+            sequence.told = sampled.get(sequence.seq_id) if self._tells else None
         return True
+
+    @staticmethod
+    def _sampled(sequence: LiveSequence, num_drafts: int = 0) -> int:
+        """The token behind a sequence, of whose drafts so many are accepted: 0 or 1."""
+        return (sequence.seq_id + sequence.num_tokens + num_drafts) % 2
 
     def _part(self, sequence: LiveSequence) -> Part:
         """The part of a sequence that the next pass computes, through the worker's tables."""

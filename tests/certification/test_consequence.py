@@ -25,9 +25,12 @@ from poolproof.certification.isolated_trace import serving
 from poolproof.certification.json_fields import FieldError
 from poolproof.certification.known_findings import entries_for, read_known_findings
 from poolproof.certification.verdict import Rules, failing, judge
+from poolproof.contract.content import TokenChain
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace, read_trace
-from poolproof.contract.violation import Severity
+from poolproof.contract.violation import Severity, ViolationError
 from poolproof.harness.continuations import Continued
 from poolproof.harness.failure_kind import FailureKind
 from poolproof.harness.isolation import Finished, Hung, Limits
@@ -39,6 +42,8 @@ from poolproof.report.certificate_outputs import Outputs as CertificateOutputs
 from poolproof.report.finding_report import finding_report
 from poolproof.report.forms import Form
 from poolproof.report.text_form import plain_text
+from poolproof.report.wording import harm_words
+from poolproof.targets.hash_book import HashBook
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.target import ManagerLayout
 
@@ -365,3 +370,15 @@ def test_a_trace_of_only_reads_is_a_trace_file_as_others(tmp_path, stale):
     trace = stale.consequence.trace
     again = Trace.from_lines(trace.lines())
     assert again == trace
+
+
+def test_two_contents_with_one_hash_are_feared_in_a_pool_which_reads_nothing():
+    book = HashBook()
+    book.learn_chain(TokenChain((1,)), [b"same"], 1)
+    with pytest.raises(ViolationError) as met:
+        book.learn_chain(TokenChain((2,)), [b"same"], 1)
+    pool = Trace("t", Level.POOL, Profile(), 1, True, (), met.value.violation)
+    assert met.value.violation.invariant == "DATA"
+    assert fears_wrong_data(pool)
+    assert harm_words(pool.violation.severity, "DATA", pool.level).endswith(", feared")
+    assert harm_words(pool.violation.severity, "DATA", Level.MANAGER).endswith(", silent")

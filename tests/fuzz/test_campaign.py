@@ -134,7 +134,7 @@ def test_a_folder_of_a_newer_version_is_refused(tmp_path):
     for look in (lambda: CampaignFolder(tmp_path, SMALL), lambda: read_status(tmp_path)):
         with pytest.raises(FolderError) as refused:
             look()
-        assert "has campaign version 99, this Poolproof reads up to 3" in str(refused.value)
+        assert "has campaign version 99, this Poolproof reads up to 4" in str(refused.value)
 
 
 def test_what_is_no_campaign_is_named(tmp_path):

@@ -6,10 +6,13 @@ import pytest
 
 from poolproof.certification.fuzz_examiner import TargetExaminer
 from poolproof.contract.commands import Allocate, Cache, Evict, Free, Lookup, Touch
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import Admit, Step
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.fuzz.findings import Examination, Pending, named
+from poolproof.fuzz.findings import trace_of as read_of
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.harness.isolation import Isolation, Limits
 from poolproof.harness.minimise import Minimisation
@@ -117,3 +120,41 @@ def test_what_does_not_fail_again_is_reported_as_it_was(examiner):
     finding = named(replace(pending, examination=done))
     assert finding.trace.violation == seen
     assert finding.trace.commands == (Allocate(1),)
+
+
+EARLY = "from poolproof.bugs.profile_rows import HashesTheLastAsWell as Manager\n"
+LATE = "from poolproof.bugs.manager_oddities import CleanManager as Manager\n"
+
+
+def examined_manager(tmp_path, source, *commands, **rows):
+    """What the examination of a manager's failing trace comes to."""
+    path = tmp_path / "early.py"
+    path.write_text(source)
+    settings = CampaignSettings(f"{path}:Manager", "manager", 4)
+    target = load_target(settings.target)
+    profile = replace(target.profile, **rows)
+    options = {"layout": "full", "block_size": 4}
+    setup = Trace("t", "manager", profile, 4, True, commands, options=options)
+    violation = replay(setup, target.make).violation
+    with Isolation(lambda: load_target(settings.target), Limits()) as isolation:
+        examiner = TargetExaminer(isolation, settings)
+        begun = Examination(Minimisation(replace(setup, violation=violation)))
+        *_, done = slices(examiner, begun, 60.0)
+    return done
+
+
+def test_a_managers_finding_that_fears_wrong_data_comes_with_the_read(tmp_path):
+    done = examined_manager(tmp_path, EARLY, Admit(0, TokenChain((0, 0, 0)), 0), Step())
+    assert done.trace.violation.invariant == "IDX"
+    assert done.harm.severity == "wrong-data-of-ones-own"
+    assert "KV that nobody has written" in done.harm.sentence
+    read = read_of(done.harm.read)
+    assert read.violation.sentence == done.harm.sentence
+    assert replay(read, load_target(read.target).make).violation == read.violation
+
+
+def test_what_fears_no_wrong_data_is_not_followed(tmp_path):
+    """It refuses what another profile has room for."""
+    done = examined_manager(tmp_path, LATE, Admit(0, TokenChain((0,) * 16), 0), watermark_blocks=1)
+    assert done.trace.violation.invariant == "ADM"
+    assert done.harm is None

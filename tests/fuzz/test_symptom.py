@@ -10,7 +10,7 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.fuzz.coordinator import CampaignBudget
-from poolproof.fuzz.findings import CampaignFinding, Pending, alike, line_of
+from poolproof.fuzz.findings import CampaignFinding, Pending, ShownHarm, alike, line_of
 from poolproof.fuzz.folder import CampaignFolder, merge_folder, read_forms
 from poolproof.fuzz.merge import CampaignState, News
 from poolproof.fuzz.settings import CampaignSettings
@@ -171,3 +171,32 @@ def test_a_folder_of_version_1_is_taken_up(tmp_path):
     with CampaignFolder(tmp_path, PLANTED) as folder:
         assert folder.forms() == {}
         assert len(folder.findings()) == 1
+
+
+def test_what_a_finding_leads_to_is_kept_and_merged_and_shown(tmp_path):
+    harm = ShownHarm("bookkeeping", num_continuations=60, num_commands=900)
+    known = finding_of("f-1", trace_of())
+    with CampaignFolder(tmp_path / "theirs", PLANTED) as theirs:
+        theirs.add_finding(replace(known, harm=harm))
+    with CampaignFolder(tmp_path / "mine", PLANTED) as mine:
+        merge_folder(mine, PLANTED, STATUS, tmp_path / "theirs")
+        (found,) = mine.findings()
+    assert found.harm == harm
+    line = line_of(found, 1)
+    assert line.severity == "bookkeeping"
+    assert line.leads_to == "nobody read wrong data in 60 continuations (900 commands)"
+
+
+def test_a_folder_of_version_3_is_taken_up_and_one_that_is_damaged_is_read(tmp_path):
+    known = replace(finding_of("f-1", trace_of()), harm=ShownHarm("bookkeeping"))
+    with CampaignFolder(tmp_path, PLANTED) as folder:
+        folder.add_finding(known)
+        folder._database.execute("UPDATE harms SET harm = '{}'")
+        (found,) = folder.findings()
+        assert found.harm is None
+        assert "what f-1 leads to cannot be read" in folder.damage.sentences[0]
+        folder._database.execute("DROP TABLE harms")
+        folder._set("version", 3)
+    with CampaignFolder(tmp_path, PLANTED) as folder:
+        (found,) = folder.findings()
+    assert (found.fingerprint, found.harm) == ("f-1", None)

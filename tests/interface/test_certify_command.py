@@ -251,7 +251,10 @@ def test_an_inferred_profile_is_printed_with_its_costs(poolproof, monkeypatch, s
     monkeypatch.setattr("poolproof.api.infer", infer)
     result = poolproof("certify", "reference", "--infer-profile", "--profile", "recache=forbidden")
     assert result.exit_code == 0
-    assert "change        eviction=lifo: what was freed last" in result.stdout
+    assert (
+        "change        eviction=lifo, another design, checked as strictly: what was"
+        in result.stdout
+    )
     assert asked["depth"] == "quick"
     assert (asked["rows"].duplicates, asked["rows"].recache) == ("first", "forbidden")
 

@@ -30,14 +30,30 @@ def changes(*names):
 def test_each_changed_row_stands_beside_its_cost(holding):
     text = words(
         outcome=InferenceOutcome.FOUND,
-        changes=changes("eviction=lifo", "misuse=undefined"),
+        changes=changes("eviction=lifo", "duplicates=first"),
         certificate=holding,
     )
-    assert "eviction=lifo: what was freed last is reused first" in text
-    assert "misuse=undefined, and checks less: misuse is never tried" in text
-    paste = 'profile = {"null_block": 0, "eviction": "lifo", "misuse": "undefined"}'
-    assert paste in text
+    assert (
+        "eviction=lifo, another design, checked as strictly: what was freed last is reused first"
+        in text
+    )
+    assert 'paste profile = {"null_block": 0, "eviction": "lifo", "duplicates": "first"}' in text
     assert "HOLDS at quick with these rows" in text
+
+
+def test_what_a_silenced_check_hides_is_drawn_and_nothing_is_proposed(holding, samples):
+    hidden = samples.finding().trace
+    text = words(
+        outcome=InferenceOutcome.SILENCED,
+        changes=changes("misuse=undefined"),
+        certificate=holding,
+        explained={"misuse": hidden},
+    )
+    assert "misuse=undefined, silences a check: misuse is never tried" in text
+    assert f"without it {hidden.violation.invariant}, {hidden.violation.sentence}" in text
+    assert 'if so profile = {"null_block": 0, "misuse": "undefined"}' in text
+    assert "UNDECIDED: nothing else fails at quick where misuse=undefined silences" in text
+    assert "paste" not in text
 
 
 def test_a_target_that_holds_needs_nothing(holding):
