@@ -1,11 +1,11 @@
 """vLLM, scheduling_policy="priority": an answer that depends on what a stranger asked before.
 
-Usage: python reproduce.py          (in an environment that has vLLM for the CPU; no network, no GPU)
+Usage: python reproduce.py      in an environment that has vLLM for the CPU; no network, no GPU
 
 A Llama of two small random layers is served from seven blocks. A long request of low priority is
-preempted in the pass of the scheduler that had scheduled its next chunk. Its answer is printed as it
-is without a prefix cache, first come first served, and under the priority policy after one and after
-another request of somebody else.
+preempted in the pass of the scheduler that had scheduled its next chunk. Its answer is printed as
+it is without a prefix cache, first come first served, and under the priority policy after one and
+after another request of somebody else.
 """
 
 import json
@@ -143,7 +143,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder)
         for number, (words, *_) in enumerate(RUNS):
-            done = subprocess.run(
+            done = subprocess.run(  # noqa: S603 -- this very file
                 [sys.executable, __file__, folder, str(number)],
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
