@@ -27,8 +27,8 @@ def composed_managers() -> str:
     for depth, name in _DEPTHS.items():
         entries = [entry for entry in found["designs"] if entry["depth"] == depth]
         if entries:
-            name = name.format(num_runs=found["num_runs"])
-            cells = [name, *_counts(entries), ", ".join(_commits(entries))]
+            depth_words = name.format(num_runs=found["num_runs"])
+            cells = [depth_words, *_counts(entries), ", ".join(_commits(entries))]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n\n" + _named(found["designs"])
 
