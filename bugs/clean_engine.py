@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from poolproof.impl.engine import Engine, EngineRequest, Part, Step
+from poolproof.impl.engine import Engine, EngineStep, LiveRequest, StepPart
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 from poolproof.impl.offloading import Offloader
 
@@ -25,19 +25,19 @@ class AdmissionOrderEngine(Engine):
     already planned: then it is taken out of the step.
     """
 
-    def _enter(self, request: EngineRequest) -> None:
+    def _enter(self, request: LiveRequest) -> None:
         request.is_running = True
         self._running.append(request)
 
-    def _victim(self) -> EngineRequest:
+    def _victim(self) -> LiveRequest:
         return max((r for r in self._running if not r.is_loading), key=lambda r: r.rank)
 
-    def _preempt(self, step: Step, request: EngineRequest) -> None:
+    def _preempt(self, step: EngineStep, request: LiveRequest) -> None:
         for part in [part for part in step.parts if part.request is request]:
             self._take_out(step, part)
         super()._preempt(step, request)
 
-    def _take_out(self, step: Step, part: Part) -> None:
+    def _take_out(self, step: EngineStep, part: StepPart) -> None:
         step.parts.remove(part)
         step.budget += part.count
         part.request.num_parts -= 1
@@ -52,7 +52,7 @@ class EarlyKeysEngine(AdmissionOrderEngine):
 
     def _take_slots(
         self,
-        request: EngineRequest,
+        request: LiveRequest,
         count: int,
         num_cached: int = 0,
         hits: KVCacheBlocks | None = None,
@@ -68,11 +68,11 @@ class EarlyKeysEngine(AdmissionOrderEngine):
         )
         return new is not None
 
-    def _take_out(self, step: Step, part: Part) -> None:
+    def _take_out(self, step: EngineStep, part: StepPart) -> None:
         super()._take_out(step, part)
         self._take_back(part.request, part.first)
 
-    def _take_back(self, request: EngineRequest, num_computed: int) -> None:
+    def _take_back(self, request: LiveRequest, num_computed: int) -> None:
         self.manager.uncache_blocks(request, num_computed)
 
 

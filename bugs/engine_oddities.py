@@ -17,7 +17,7 @@ from poolproof.bugs.engine_specimen import (
     EngineOddity,
 )
 from poolproof.contract.engine_profile import EngineProfile
-from poolproof.impl.engine import Engine, EngineRequest, Step
+from poolproof.impl.engine import Engine, EngineStep, LiveRequest
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 from poolproof.impl.offloading import Move, Offloader
 
@@ -26,7 +26,7 @@ __all__ = ["ENGINE_ODDITIES"]
 ASYNC_DRAFTS = EngineProfile(null_block=0, steps_in_flight=2, draft_tokens=3)
 
 
-class NewestFirst(Engine):
+class NewestRequestFirst(Engine):
     """Who came last goes first."""
 
     def submit(self, request_id: int, *arguments: Any, **named: Any) -> None:
@@ -41,7 +41,7 @@ class NewestFirst(Engine):
 class SkipsAhead(Engine):
     """Who fits is taken in before those that came earlier and do not fit."""
 
-    def _admit_waiting(self, step: Step) -> None:
+    def _admit_waiting(self, step: EngineStep) -> None:
         for request in list(self._waiting):
             if step.budget and self._has_seat():
                 self._admit(step, request)
@@ -50,7 +50,7 @@ class SkipsAhead(Engine):
 class AdmitsEveryThirdStep(Engine):
     """Steps that compute nothing come between."""
 
-    def _admit_waiting(self, step: Step) -> None:
+    def _admit_waiting(self, step: EngineStep) -> None:
         if step.number % 3 == 0:
             super()._admit_waiting(step)
 
@@ -58,7 +58,7 @@ class AdmitsEveryThirdStep(Engine):
 class PromptsFirst(Engine):
     """While anybody's prompt is computed nobody else gets a token."""
 
-    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+    def _share(self, step: EngineStep, request: LiveRequest, num_computed: int) -> tuple[int, int]:
         count, num_drafts = super()._share(step, request, num_computed)
         is_prompt = request.num_tokens - num_computed > 1
         busy = any(r.num_tokens - r.num_computed_tokens > 1 for r in self._running)
@@ -68,7 +68,7 @@ class PromptsFirst(Engine):
 class WholeRequestsOnly(Engine):
     """Beside others, a request comes in only where all that it may become would fit."""
 
-    def _may_enter(self, request: EngineRequest) -> bool:
+    def _may_enter(self, request: LiveRequest) -> bool:
         size = self._hasher.block_size
         fits = -(-request.max_tokens // size) <= self.num_free()
         return (fits or not self._running) and super()._may_enter(request)
@@ -77,7 +77,7 @@ class WholeRequestsOnly(Engine):
 class LastBlockAgain(Engine):
     """The last block of a hit is computed again, for a head that needs its hidden states."""
 
-    def _admit(self, step: Step, request: EngineRequest) -> bool:
+    def _admit(self, step: EngineStep, request: LiveRequest) -> bool:
         found = self.manager.get_computed_blocks
         size = self._hasher.block_size
 
@@ -97,7 +97,7 @@ class LastBlockAgain(Engine):
 class WholeBlockChunks(Engine):
     """Chunks of prompts end at the borders of blocks, though the budget has room."""
 
-    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+    def _share(self, step: EngineStep, request: LiveRequest, num_computed: int) -> tuple[int, int]:
         count, num_drafts = super()._share(step, request, num_computed)
         size = self._hasher.block_size
         if num_computed + count < request.num_tokens and count > size:
@@ -108,7 +108,7 @@ class WholeBlockChunks(Engine):
 class EverybodyGivesWay(Engine):
     """Where one has to give way, all that come after it do."""
 
-    def _make_room(self, step: Step, request: EngineRequest, count: int) -> bool:
+    def _make_room(self, step: EngineStep, request: LiveRequest, count: int) -> bool:
         if self._take_slots(request, count):
             return True
         for other in [r for r in self._running if r.rank > request.rank and not r.is_loading]:
@@ -121,7 +121,7 @@ class KeepsSlotsAhead(Engine):
 
     def _take_slots(
         self,
-        request: EngineRequest,
+        request: LiveRequest,
         count: int,
         num_cached: int = 0,
         hits: KVCacheBlocks | None = None,
@@ -136,7 +136,7 @@ class KeepsSlotsAhead(Engine):
 class AlwaysAllDrafts(Engine):
     """As many drafts are tried as may be, whatever was given: the rest is refused."""
 
-    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+    def _share(self, step: EngineStep, request: LiveRequest, num_computed: int) -> tuple[int, int]:
         if request.is_running and request.num_tokens - num_computed == 1:
             request.drafts = [1] * self.draft_tokens
         return super()._share(step, request, num_computed)
@@ -152,11 +152,11 @@ class NeverResets(Engine):
 class StoresAtTheEnd(Engine):
     """Blocks go to the host when their request has ended, and not before."""
 
-    def _keep(self, request: EngineRequest) -> None:
+    def _keep(self, request: LiveRequest) -> None:
         if request.is_running:
             self.manager.cache_blocks(request, request.num_settled)
 
-    def _end(self, request: EngineRequest) -> None:
+    def _end(self, request: LiveRequest) -> None:
         if request.is_running and not request.is_loading and self.offloader is not None:
             self._store(request, min(request.num_settled, request.num_tokens))
         super()._end(request)
@@ -165,7 +165,7 @@ class StoresAtTheEnd(Engine):
 class OneBlockFromTheHost(Engine):
     """Of what the host has, only the first block is loaded; the rest is computed."""
 
-    def _num_on_host(self, request: EngineRequest, num_cached: int) -> int:
+    def _num_on_host(self, request: LiveRequest, num_cached: int) -> int:
         size = self._hasher.block_size
         return min(size, super()._num_on_host(request, num_cached))
 
@@ -186,7 +186,7 @@ class TransfersWhenIdle(OffloadingEngine):
 class DropsStaleTokens(Engine):
     """A token that was in flight when its request was preempted is dropped, and sampled again."""
 
-    def _is_awaited(self, request: EngineRequest) -> bool:
+    def _is_awaited(self, request: LiveRequest) -> bool:
         return super()._is_awaited(request) and request.is_running
 
 
@@ -200,7 +200,7 @@ ENGINE_ODDITIES = (
     EngineOddity(
         "early keys", "a step writes before it reads", EarlyKeysEngine, (*_PLAIN, PRIORITY)
     ),
-    EngineOddity("newest first", "nobody promised an order", NewestFirst, _PLAIN),
+    EngineOddity("newest first", "nobody promised an order", NewestRequestFirst, _PLAIN),
     EngineOddity("skips ahead", "all are served in the end", SkipsAhead, (*_PLAIN, DRAFTS)),
     EngineOddity("every third step", "empty steps are no stall", AdmitsEveryThirdStep, _PLAIN),
     EngineOddity("prompts first", "prompts come to an end", PromptsFirst, (FULL, CHUNKS)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from poolproof.bugs.engine_specimen import CHUNKS, DRAFTS, EngineSection, has_drafts
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.violation import Severity
-from poolproof.impl.engine import Engine, EngineRequest, Part, Step
+from poolproof.impl.engine import Engine, EngineStep, LiveRequest, StepPart
 
 __all__ = ["ENGINE_PROGRESS_BUGS"]
 
@@ -23,7 +23,7 @@ ANOTHER = Severity.WRONG_DATA_OF_ANOTHER
 class NeverAdmitsTheLargest(Engine):
     """A request is taken and never comes in; all behind it wait."""
 
-    def _may_enter(self, request: EngineRequest) -> bool:
+    def _may_enter(self, request: LiveRequest) -> bool:
         size = self._hasher.block_size
         needed = -(-request.max_tokens // size) + 1
         return needed <= self.num_free() and super()._may_enter(request)
@@ -37,7 +37,7 @@ class NeverAdmitsTheLargest(Engine):
 class PausedKeepsBlocks(Engine):
     """It gives way, and nobody gains by it."""
 
-    def _preempt(self, step: Step, request: EngineRequest) -> None:
+    def _preempt(self, step: EngineStep, request: LiveRequest) -> None:
         step.preempted.append(request.number)
         request.num_preemptions += 1
         self._wait(request)
@@ -52,7 +52,7 @@ class PausedKeepsBlocks(Engine):
 class NoSeatForTheSecondChunk(Engine):
     """Where all seats are taken nobody's next chunk is computed."""
 
-    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+    def _share(self, step: EngineStep, request: LiveRequest, num_computed: int) -> tuple[int, int]:
         is_chunked = 0 < num_computed < request.num_tokens - 1
         if request.is_running and is_chunked and len(self._running) >= self.max_running:
             return 0, 0
@@ -68,7 +68,7 @@ class NoSeatForTheSecondChunk(Engine):
 class ProgressInTheCache(Engine):
     """Without caching the first chunk is computed for ever."""
 
-    def _settle(self, part: Part, sampled: list[int]) -> None:
+    def _settle(self, part: StepPart, sampled: list[int]) -> None:
         super()._settle(part, sampled)
         if not (part.samples or self.manager.enable_caching or part.request.has_ended):
             part.request.num_computed_tokens -= part.count
@@ -83,7 +83,7 @@ class ProgressInTheCache(Engine):
 class ResidentsDoNotCount(Engine):
     """A step has more requests than it may."""
 
-    def _admit_waiting(self, step: Step) -> None:
+    def _admit_waiting(self, step: EngineStep) -> None:
         self._num_before = len(self._running)
         super()._admit_waiting(step)
 
@@ -100,7 +100,7 @@ class ResidentsDoNotCount(Engine):
 class DraftsAreFree(Engine):
     """A step computes more positions than it may."""
 
-    def _add(self, step: Step, request: EngineRequest, count: int, num_drafts: int) -> None:
+    def _add(self, step: EngineStep, request: LiveRequest, count: int, num_drafts: int) -> None:
         super()._add(step, request, count, num_drafts)
         step.budget += num_drafts
 
@@ -113,7 +113,7 @@ class DraftsAreFree(Engine):
 class CountsBeforeTheLookup(Engine):
     """Start and count reach beyond the prompt."""
 
-    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+    def _share(self, step: EngineStep, request: LiveRequest, num_computed: int) -> tuple[int, int]:
         return super()._share(step, request, num_computed if request.is_running else 0)
 
 
@@ -170,7 +170,7 @@ class ClearsTheBatch(Engine):
 class NobodyGivesWay(Engine):
     """Admission looks at prompts alone, so it comes to that."""
 
-    def _make_room(self, step: Step, request: EngineRequest, count: int) -> bool:  # noqa: ARG002 - it takes no other's
+    def _make_room(self, step: EngineStep, request: LiveRequest, count: int) -> bool:  # noqa: ARG002 - it takes no other's
         if not self._take_slots(request, count):
             raise MemoryError("no block is free for the next token")
         return True

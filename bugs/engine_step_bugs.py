@@ -22,7 +22,7 @@ from poolproof.bugs.engine_specimen import (
 )
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.violation import Severity
-from poolproof.impl.engine import Engine, EngineRequest, Part, Step
+from poolproof.impl.engine import Engine, EngineStep, LiveRequest, StepPart
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 
 __all__ = ["ENGINE_STEP_BUGS"]
@@ -53,7 +53,7 @@ def _is_synchronous(profile: EngineProfile) -> bool:
 class KeysOfUnwrittenBlocks(EarlyKeysEngine):
     """Whoever has the prefix next reads what the block held before."""
 
-    def _take_back(self, request: EngineRequest, num_computed: int) -> None:
+    def _take_back(self, request: LiveRequest, num_computed: int) -> None:
         """Nothing is taken back."""
 
 
@@ -65,7 +65,7 @@ class KeysOfUnwrittenBlocks(EarlyKeysEngine):
 class VictimStaysPlanned(AdmissionOrderEngine):
     """Its tokens are computed through blocks that others have."""
 
-    def _take_out(self, step: Step, part: Part) -> None:  # noqa: ARG002 - it stays as it is
+    def _take_out(self, step: EngineStep, part: StepPart) -> None:  # noqa: ARG002 - it stays as it is
         part.request.num_parts -= 1
 
 
@@ -77,7 +77,7 @@ class VictimStaysPlanned(AdmissionOrderEngine):
 class SelfPreemptedIsPlanned(Engine):
     """It has no blocks any more."""
 
-    def _make_room(self, step: Step, request: EngineRequest, count: int) -> bool:
+    def _make_room(self, step: EngineStep, request: LiveRequest, count: int) -> bool:
         super()._make_room(step, request, count)
         return True
 
@@ -92,7 +92,7 @@ class _TellingTables(Engine):
         super().__init__(num_blocks, block_size, **arguments)
         self._known: dict[int, list[list[int]]] = {}
 
-    def _told(self, part: Part) -> dict[str, Any]:
+    def _told(self, part: StepPart) -> dict[str, Any]:
         told = super()._told(part)
         known = self._known.setdefault(part.request.number, [[] for _ in told["blocks"]])
         for table, blocks in zip(known, told["blocks"], strict=True):
@@ -124,7 +124,7 @@ class TableOfBefore(_TellingTables):
 class LateOutputCounts(Engine):
     """Counts fall below nothing."""
 
-    def _settle(self, part: Part, sampled: list[int]) -> None:
+    def _settle(self, part: StepPart, sampled: list[int]) -> None:
         part.run = part.request.num_preemptions
         super()._settle(part, sampled)
 
@@ -140,11 +140,11 @@ class DropsTheNextToken(Engine):
         super().__init__(num_blocks, block_size, **arguments)
         self._to_drop: set[int] = set()
 
-    def _preempt(self, step: Step, request: EngineRequest) -> None:
+    def _preempt(self, step: EngineStep, request: LiveRequest) -> None:
         super()._preempt(step, request)
         self._to_drop.add(request.number)
 
-    def _given(self, request: EngineRequest, sampled: list[int]) -> list[int]:
+    def _given(self, request: LiveRequest, sampled: list[int]) -> list[int]:
         if sampled and request.number in self._to_drop:
             self._to_drop.remove(request.number)
             return []
@@ -163,11 +163,11 @@ class LateOutputPublishes(Engine):
         super().__init__(num_blocks, block_size, **arguments)
         self._old: dict[int, list[int]] = {}
 
-    def _preempt(self, step: Step, request: EngineRequest) -> None:
+    def _preempt(self, step: EngineStep, request: LiveRequest) -> None:
         self._old[request.number] = self.manager.get_block_ids(request.request_id)[0]
         super()._preempt(step, request)
 
-    def _keep(self, request: EngineRequest) -> None:
+    def _keep(self, request: LiveRequest) -> None:
         super()._keep(request)
         old, pool = self._old.pop(request.number, []), self.manager.block_pool
         if not request.is_running and self.manager.enable_caching:
@@ -185,7 +185,7 @@ class LateOutputPublishes(Engine):
 class ResumesTooEarly(Engine):
     """Its length is one off from then on."""
 
-    def _may_enter(self, request: EngineRequest) -> bool:  # noqa: ARG002 - whatever it waits for
+    def _may_enter(self, request: LiveRequest) -> bool:  # noqa: ARG002 - whatever it waits for
         return True
 
 
@@ -201,11 +201,11 @@ class SplicesTwoStreams(Engine):
         self._prompts: dict[int, int] = {}
         self._unsent: dict[int, int] = {}
 
-    def _add(self, step: Step, request: EngineRequest, count: int, num_drafts: int) -> None:
+    def _add(self, step: EngineStep, request: LiveRequest, count: int, num_drafts: int) -> None:
         self._prompts.setdefault(request.number, request.num_tokens)
         super()._add(step, request, count, num_drafts)
 
-    def _preempt(self, step: Step, request: EngineRequest) -> None:
+    def _preempt(self, step: EngineStep, request: LiveRequest) -> None:
         super()._preempt(step, request)
         num_prompt = self._prompts[request.number]
         self._unsent[request.number] = request.num_tokens - num_prompt
@@ -236,7 +236,7 @@ class ComputesThePromptAlone(Engine):
         super().__init__(num_blocks, block_size, **arguments)
         self._prompts: dict[int, int] = {}
 
-    def _add(self, step: Step, request: EngineRequest, count: int, num_drafts: int) -> None:
+    def _add(self, step: EngineStep, request: LiveRequest, count: int, num_drafts: int) -> None:
         num_prompt = self._prompts.setdefault(request.number, request.num_tokens)
         last = request.num_tokens - 1
         if num_prompt <= request.num_computed_tokens < last:
@@ -255,7 +255,7 @@ class ComputesThePromptAlone(Engine):
 class EndsTwice(Engine):
     """The second end looks for what the first has removed."""
 
-    def _is_awaited(self, request: EngineRequest) -> bool:  # noqa: ARG002 - not even asked
+    def _is_awaited(self, request: LiveRequest) -> bool:  # noqa: ARG002 - not even asked
         return True
 
 
@@ -285,7 +285,7 @@ class CancelledIsServed(Engine):
 class NoRollback(Engine):
     """Positions count as computed that hold the KV of drafts."""
 
-    def _settle(self, part: Part, sampled: list[int]) -> None:
+    def _settle(self, part: StepPart, sampled: list[int]) -> None:
         computed = part.request.num_computed_tokens
         super()._settle(part, sampled)
         if len(sampled) == 1 and part.run == part.request.num_preemptions:
@@ -302,7 +302,7 @@ class NoRollback(Engine):
 class PadsBeyondTheLimit(Engine):
     """Positions are computed that no table reaches."""
 
-    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+    def _share(self, step: EngineStep, request: LiveRequest, num_computed: int) -> tuple[int, int]:
         count, num_drafts = super()._share(step, request, num_computed)
         if num_drafts:
             more = self.draft_tokens - num_drafts
@@ -320,7 +320,7 @@ class SlotsForOneStep(Engine):
 
     def _take_slots(
         self,
-        request: EngineRequest,
+        request: LiveRequest,
         count: int,
         num_cached: int = 0,
         hits: KVCacheBlocks | None = None,
@@ -338,7 +338,7 @@ class SlotsForOneStep(Engine):
 class ForgetsBlocksOfDrafts(Engine):
     """Blocks get fewer until nobody is served."""
 
-    def _give_back(self, request: EngineRequest) -> None:
+    def _give_back(self, request: LiveRequest) -> None:
         blocks = self.manager.pop_blocks_for_free(request)
         size = self._hasher.block_size
         kept = -(-request.num_tokens // size)
@@ -358,7 +358,7 @@ class SlidesTooFar(Engine):
 
     def _take_slots(
         self,
-        request: EngineRequest,
+        request: LiveRequest,
         count: int,
         num_cached: int = 0,
         hits: KVCacheBlocks | None = None,
@@ -377,7 +377,7 @@ class SlidesTooFar(Engine):
 class PublishesTheSampledToken(Engine):
     """Whoever finds the block reads a slot that was never written."""
 
-    def _keep(self, request: EngineRequest) -> None:
+    def _keep(self, request: LiveRequest) -> None:
         if request.is_running:
             (table, *_) = self.manager.get_block_ids(request.request_id)
             num_slots = len(table) * self._hasher.block_size
@@ -394,7 +394,7 @@ class PublishesTheSampledToken(Engine):
 class FirstChunkIsAll(Engine):
     """The rest of the prompt is never computed."""
 
-    def _settle(self, part: Part, sampled: list[int]) -> None:
+    def _settle(self, part: StepPart, sampled: list[int]) -> None:
         super()._settle(part, sampled)
         if not part.samples and part.run == part.request.num_preemptions:
             request = part.request

@@ -12,7 +12,7 @@ from poolproof.bugs.clean_engine import OffloadingEngine
 from poolproof.bugs.engine_specimen import ASYNC, EngineSection, is_asynchronous
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.violation import Severity
-from poolproof.impl.engine import Engine, EngineRequest, Step
+from poolproof.impl.engine import Engine, EngineStep, LiveRequest
 from poolproof.impl.offloading import Kept, Move, Offloader
 
 __all__ = ["ENGINE_TRANSFER_BUGS"]
@@ -58,7 +58,7 @@ class LoadsTooEarly(OffloadingEngine):
 class FreesWhatIsLoaded(Engine):
     """The next owner's data is overwritten."""
 
-    def _end(self, request: EngineRequest) -> None:
+    def _end(self, request: LiveRequest) -> None:
         super()._end(request)
         self._give_back(request)
 
@@ -92,7 +92,7 @@ class StoresWhatIsFree(OffloadingEngine):
 class StoresTooEarly(Engine):
     """It may be over before the step has written them."""
 
-    def _add(self, step: Step, request: EngineRequest, count: int, num_drafts: int) -> None:
+    def _add(self, step: EngineStep, request: LiveRequest, count: int, num_drafts: int) -> None:
         super()._add(step, request, count, num_drafts)
         if self.offloader is not None:
             self._store(request, min(request.num_computed_tokens, request.num_tokens))
@@ -107,7 +107,7 @@ class StoresTooEarly(Engine):
 class StoresWhatIsPlanned(Engine):
     """The second chunk of a prompt is stored once the first is computed."""
 
-    def _keep(self, request: EngineRequest) -> None:
+    def _keep(self, request: LiveRequest) -> None:
         super()._keep(request)
         if request.is_running and self.offloader is not None:
             self._store(request, min(request.num_computed_tokens, request.num_tokens))
@@ -120,7 +120,7 @@ class StoresWhatIsPlanned(Engine):
 class StoresTheSampledToken(Engine):
     """Its last slot holds what the block held before."""
 
-    def _store(self, request: EngineRequest, num_tokens: int) -> None:
+    def _store(self, request: LiveRequest, num_tokens: int) -> None:
         num_slots = len(self._table(request)) * self._hasher.block_size
         super()._store(request, max(num_tokens, min(request.num_tokens, num_slots)))
 
@@ -191,7 +191,7 @@ class FailedStoreCounts(OffloadingEngine):
 class GoesOnWithoutTheLoad(Engine):
     """It reads what its blocks held before, and publishes it."""
 
-    def _loaded(self, request: EngineRequest, is_done: bool) -> None:  # noqa: ARG002 - all the same
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:  # noqa: ARG002 - all the same
         super()._loaded(request, is_done=True)
 
 
@@ -207,7 +207,7 @@ class TrackerGrows(Engine):
         super().__init__(num_blocks, block_size, **arguments)
         self._tracked: dict[int, list[int]] = {}
 
-    def _store(self, request: EngineRequest, num_tokens: int) -> None:
+    def _store(self, request: LiveRequest, num_tokens: int) -> None:
         tracked = self._tracked.setdefault(request.number, [])
         tracked += self._table(request)[len(tracked) :]
         offloader, pool = self.offloader, self.manager.block_pool
@@ -229,7 +229,7 @@ class TrackerGrows(Engine):
 class StoresAllHashes(Engine):
     """There are hashes of tokens that were never computed, and no blocks for them."""
 
-    def _end(self, request: EngineRequest) -> None:
+    def _end(self, request: LiveRequest) -> None:
         if request.is_running and not request.is_loading and self.offloader is not None:
             self._store(request, request.num_tokens)
         super()._end(request)
@@ -242,7 +242,7 @@ class StoresAllHashes(Engine):
 class NothingLeft(Engine):
     """No token is computed, so none is sampled."""
 
-    def _num_on_host(self, request: EngineRequest, num_cached: int) -> int:
+    def _num_on_host(self, request: LiveRequest, num_cached: int) -> int:
         if self.offloader is None:
             return 0
         size = self.offloader.block_size
@@ -257,7 +257,7 @@ class NothingLeft(Engine):
 class CountsFromTheStart(Engine):
     """More is loaded than there is."""
 
-    def _num_on_host(self, request: EngineRequest, num_cached: int) -> int:  # noqa: ARG002 - told nothing of it
+    def _num_on_host(self, request: LiveRequest, num_cached: int) -> int:  # noqa: ARG002 - told nothing of it
         return super()._num_on_host(request, 0)
 
 
@@ -311,7 +311,7 @@ class UnknownRequest(OffloadingEngine):
         super().__init__(num_blocks, block_size, **arguments)
         self._storing: list[int] = []
 
-    def _store(self, request: EngineRequest, num_tokens: int) -> None:
+    def _store(self, request: LiveRequest, num_tokens: int) -> None:
         super()._store(request, num_tokens)
         self._storing.append(request.number)
 
@@ -329,7 +329,7 @@ class UnknownRequest(OffloadingEngine):
 class IgnoresCancelledLoads(Engine):
     """Nobody gives its blocks back."""
 
-    def _loaded(self, request: EngineRequest, is_done: bool) -> None:
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:
         if not request.has_ended:
             super()._loaded(request, is_done)
 
@@ -345,7 +345,7 @@ class WaitsForLoadsOfThePast(Engine):
         super().__init__(num_blocks, block_size, **arguments)
         self._was_loading: set[int] = set()
 
-    def _load(self, step: Step, request: EngineRequest, num_tokens: int) -> None:
+    def _load(self, step: EngineStep, request: LiveRequest, num_tokens: int) -> None:
         super()._load(step, request, num_tokens)
         self._was_loading.add(request.number)
 
@@ -363,7 +363,7 @@ class WaitsForLoadsOfThePast(Engine):
 class FailedLoadsAreSilent(Engine):
     """The request waits for ever."""
 
-    def _loaded(self, request: EngineRequest, is_done: bool) -> None:
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:
         if is_done:
             super()._loaded(request, is_done)
 
@@ -375,7 +375,7 @@ class FailedLoadsAreSilent(Engine):
 class LoadOfNothing(Engine):
     """No transfer begins, so none ends."""
 
-    def _enter(self, request: EngineRequest) -> None:
+    def _enter(self, request: LiveRequest) -> None:
         super()._enter(request)
         has_hits = any(self.manager.get_computed_blocks(request)[0].blocks)
         if has_hits and self.offloader is not None and not self._num_on_host(request, 0):
@@ -438,7 +438,7 @@ class PolledInBusySteps(OffloadingEngine):
 class LoadsAgain(Engine):
     """It answers the same, so the request is loaded for, for ever."""
 
-    def _loaded(self, request: EngineRequest, is_done: bool) -> None:
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:
         if is_done and not request.has_ended:
             request.is_loading = False
             self._give_back(request)
@@ -468,7 +468,7 @@ class CannotCancelLoads(Engine):
 class LoadsNeverFail(Engine):
     """An assertion ends the engine."""
 
-    def _loaded(self, request: EngineRequest, is_done: bool) -> None:
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:
         assert is_done, "a load has failed"
         super()._loaded(request, is_done)
 
@@ -499,7 +499,7 @@ class WaitsForFailedStores(OffloadingEngine):
 
     offloader_class = Tier
 
-    def _may_enter(self, request: EngineRequest) -> bool:
+    def _may_enter(self, request: LiveRequest) -> bool:
         tier = self.offloader
         if isinstance(tier, self.Tier) and tier.is_coming(request.block_hashes):
             return False
@@ -528,12 +528,12 @@ class LoadingDoesNotCount(Engine):
 class HeadWaitsForThoseBehind(Engine):
     """The head does not fit, and ends the scan before their turn."""
 
-    def _loaded(self, request: EngineRequest, is_done: bool) -> None:
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:
         super()._loaded(request, is_done)
         if is_done and not request.has_ended:
             request.is_loading = True
 
-    def _admit_waiting(self, step: Step) -> None:
+    def _admit_waiting(self, step: EngineStep) -> None:
         super()._admit_waiting(step)
         if not self._waiting:
             for request in self._running:

@@ -21,7 +21,7 @@ from poolproof.harness.lost_run import as_violation
 from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.target_call import constructing, crash
 from poolproof.targets.native_target import NATIVE_AT
-from poolproof.targets.target import Layout, Target
+from poolproof.targets.target import Target, TargetLayout
 
 __all__ = [
     "Description",
@@ -196,7 +196,7 @@ def before_any_command(about: Target | Description) -> Trace:
 
 
 def _describe_layout(
-    level: Level, layout: Layout, lost: Lost | None, beacon: Beacon
+    level: Level, layout: TargetLayout, lost: Lost | None, beacon: Beacon
 ) -> LayoutDescription:
     """One layout, by an instance of it. Raises TargetError for one that lacks a method.
 
@@ -227,7 +227,7 @@ def _describe_layout(
     )
 
 
-def _block_sizes(layout: Layout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _block_sizes(layout: TargetLayout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Block sizes, besides the usual one, with which it can be built, and with which it cannot.
 
     No contract says which sizes a manager must take, so refusing one is not a finding.

@@ -31,7 +31,7 @@ from poolproof.contract.commands import (
     Usage,
 )
 from poolproof.contract.content import TokenChain, key_from_json, key_to_json
-from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.index_commands import (
     Clear,
     Contains,
@@ -67,7 +67,7 @@ __all__ = ["command_from_json", "command_to_json"]
 _COMMANDS: dict[str, type[Command]] = {
     cls.verb: cls
     for cls in (
-        Abort, Accept, Acquire, Admit, Allocate, Answer, Append, AppendN, AppendTokens, Arrive,
+        Abort, Accept, Acquire, Admit, Allocate, AnswerStep, Append, AppendN, AppendTokens, Arrive,
         Cache, CacheChain, CachePartial, Cancel, Clear, Contains, Draft, Evict, Finish, Fork,
         Free, Get, Insert, Load, Loaded, Lookup, LookupChain, LookupPrefix, PlanStep, Pop,
         PopLeft, PopLeftN, Preempt, PrependN, Remove, Reset, Resume, RunStep, Schedule, Step,

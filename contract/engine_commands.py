@@ -1,9 +1,9 @@
 """The commands of the engine level: what users, the simulated worker and time do to an engine.
 
-Requests are named by small numbers that the workload gives out and never uses again. A `Plan` asks
-the engine for its next step; an `Answer` is what the worker has computed for the oldest step that
-was not answered yet. Everything that is left to chance stands in the command, so that a trace is
-the whole history.
+Requests are named by small numbers that the workload gives out and never uses again. A `PlanStep`
+asks the engine for its next step; an `AnswerStep` is what the worker has computed for the oldest
+step that was not answered yet. Everything that is left to chance stands in the command, so that a
+trace is the whole history.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from poolproof.contract.content import TokenChain
 
 __all__ = [
     "STOP_TOKEN",
-    "Answer",
+    "AnswerStep",
     "Arrive",
     "Cancel",
     "EngineCommand",
@@ -73,7 +73,7 @@ class PlanStep(StepCommand):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(StepCommand):
+class AnswerStep(StepCommand):
     """The oldest step in flight is computed; its results reach the engine.
 
     Of the drafts of each request the first `num_accepted`, at most, are right; then comes the
@@ -96,9 +96,9 @@ class RunStep(StepCommand):
     num_drafts: int
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> AnswerStep:
         """What the worker answers."""
-        return Answer(self.token, self.num_accepted, self.num_drafts)
+        return AnswerStep(self.token, self.num_accepted, self.num_drafts)
 
 
 @dataclass(frozen=True, slots=True)

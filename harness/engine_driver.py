@@ -18,6 +18,7 @@ from poolproof.harness.engine_workload import EngineWorkload
 from poolproof.harness.extent import Extent
 from poolproof.harness.garbage import collected_afterwards
 from poolproof.harness.random_driver import RunResult
+from poolproof.harness.single_invariant import OneInvariant, require_stated, verdict
 from poolproof.harness.target_call import constructing, crash
 
 __all__ = ["EngineCampaign"]
@@ -31,7 +32,10 @@ _LONG_EVERY = 32
 
 @dataclass(frozen=True, slots=True)
 class EngineCampaign:
-    """An engine to run against; `make(num_blocks, enable_caching)` builds instances."""
+    """An engine to run against; `make(num_blocks, enable_caching)` builds instances.
+
+    With `only`, the name of an invariant, nothing else is checked, see `single_invariant.py`.
+    """
 
     name: str
     make: Callable[[int, bool], Any]
@@ -39,6 +43,10 @@ class EngineCampaign:
     block_size: int
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
+    only: str | None = None
+
+    def __post_init__(self) -> None:
+        require_stated(self.only, Level.ENGINE)
 
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` writes if it fails."""
@@ -81,14 +89,20 @@ class EngineCampaign:
                 setup.num_blocks,
                 self.block_size,
                 enable_caching=setup.enable_caching,
+                invariants=None if self.only is None else OneInvariant(self.only),
             )
         except TargetError:
             raise
         except (Exception, SystemExit) as error:
             unbuilt = crash(constructing("engine", setup.num_blocks), error)
-            return RunResult(0, set(), replace(setup, violation=unbuilt))
+            is_meant = self.only in (None, "CRASH")
+            return RunResult(0, set(), replace(setup, violation=unbuilt) if is_meant else None)
         commands: list[Command] = []
-        violation = session.first_look() or self._drive(setup, session, commands, announce)
+
+        def drive() -> Violation | None:
+            return session.first_look() or self._drive(setup, session, commands, announce)
+
+        violation = verdict(self.only, session, drive)
         extent = Extent.of_run(setup, commands)
         trace = None
         if violation is not None:

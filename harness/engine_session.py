@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poolproof.contract.commands import Command, Reset
-from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_plan import EnginePlan, PlanError, outputs_from, plan_from
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.engine_target import ENGINE_METHODS, engine_capabilities_of
@@ -91,7 +91,7 @@ class EngineSession:
             Submit: self._submit,
             Cancel: self._cancel,
             PlanStep: self._plan,
-            Answer: self._answer,
+            AnswerStep: self._answer,
             RunStep: self._run,
             Arrive: self._arrive,
             Reset: self._reset,
@@ -222,7 +222,7 @@ class EngineSession:
         self.invariants.report(users_are_served(self._num_unserved, waiting, num_tokens))
         self.invariants.report(loads_get_on(self._num_loads, waiting, num_tokens))
 
-    def _answer(self, command: Answer) -> None:
+    def _answer(self, command: AnswerStep) -> None:
         step, executed = self.model.execute(command)
         self.last.executed = executed
         self._carry_out(step, executed)
@@ -269,7 +269,7 @@ class EngineSession:
 
     def _deliver(
         self,
-        command: Answer,
+        command: AnswerStep,
         step: PlannedStep,
         executed: list[Executed],
         tokens: dict[int, list[int]],
@@ -297,7 +297,7 @@ class EngineSession:
             request_id = e.part.request_id
             model.deliver(e, given.get(request_id, ()), len(drafts.get(request_id, ())))
 
-    def _drafts(self, command: Answer, executed: list[Executed]) -> dict[int, list[int]]:
+    def _drafts(self, command: AnswerStep, executed: list[Executed]) -> dict[int, list[int]]:
         """What each request that goes on is given to try in its next step."""
         most = min(command.num_drafts, self.profile.draft_tokens)
         return {

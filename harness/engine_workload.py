@@ -14,7 +14,7 @@ from poolproof.contract.commands import Command, Reset
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import (
     STOP_TOKEN,
-    Answer,
+    AnswerStep,
     Arrive,
     Cancel,
     PlanStep,
@@ -147,13 +147,13 @@ class EngineWorkload:
             case _:
                 return PlanStep()
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> AnswerStep:
         below, bias, most = self._choices.below, self._bias, self._model.profile.draft_tokens
         stops = bool(bias.stops) and below(bias.stops) == 0
         token = STOP_TOKEN if stops else 1 + below(_SYMBOLS)
         if not (most and bias.drafts):
-            return Answer(token, 0, 0)
-        return Answer(token, below(most + 1), below(most + 1))
+            return AnswerStep(token, 0, 0)
+        return AnswerStep(token, below(most + 1), below(most + 1))
 
     def _submit(self) -> Submit:
         below, most = self._choices.below, self._model.most_tokens

@@ -41,6 +41,7 @@ from poolproof.reference.sequence_model import SequenceModel
 __all__ = [
     "ONLY_READS",
     "STATED_AT",
+    "OneInvariant",
     "ReadingManagerSession",
     "SingleManagerSession",
     "SinglePoolSession",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from poolproof.contract.commands import Command
 from poolproof.contract.engine_commands import (
     STOP_TOKEN,
-    Answer,
+    AnswerStep,
     Arrive,
     EngineCommand,
     PlanStep,
@@ -40,7 +40,7 @@ def engine_weight(command: Command) -> tuple[int, int]:
         case Submit(chain=chain, max_new_tokens=most, priority=priority):
             keys = (chain.lora is not None) + (chain.salt is not None) + len(chain.images)
             return len(chain.tokens) + 4 * keys, sum(chain.tokens) + most + priority
-        case Answer(token, accepted, drafts) | RunStep(token, accepted, drafts):
+        case AnswerStep(token, accepted, drafts) | RunStep(token, accepted, drafts):
             return 0, abs(token - _FIRST_TOKEN) + accepted + drafts
         case Arrive(place, is_lost):
             return 0, place + is_lost
@@ -62,7 +62,7 @@ def lowered_engine_command(command: EngineCommand) -> Iterator[EngineCommand]:
                 yield changed(command, max_new_tokens=fewer)
             for lower in _below(priority, 0):
                 yield changed(command, priority=lower)
-        case Answer(token=token) | RunStep(token=token):
+        case AnswerStep(token=token) | RunStep(token=token):
             for name in ("num_accepted", "num_drafts"):
                 for lower in _below(getattr(command, name), 0):
                     yield changed(command, **{name: lower})
@@ -82,7 +82,7 @@ def steps_run_at_once(commands: Candidate) -> Iterator[Candidate]:
             continue
         for later in range(place + 1, len(commands)):
             answer = commands[later].command
-            if isinstance(answer, Answer):
+            if isinstance(answer, AnswerStep):
                 run = RelativeCommand(RunStep(answer.token, answer.num_accepted, answer.num_drafts))
                 between = commands[place + 1 : later]
                 before, after = commands[:place], commands[later + 1 :]

@@ -8,13 +8,13 @@ known, and each of their drafts counts as accepted until the answer says otherwi
 
 Four rules keep it right.
 
-* Requests stand in one order (`EngineRequest.rank`). The first ones are served first, and the last
+* Requests stand in one order (`LiveRequest.rank`). The first ones are served first, and the last
   running one gives way: so no request loses its blocks in a step that computes something of it, and
   the first one always gets on.
 * A key is published when the step that computed its block is answered. Until then a step may be
   withdrawn, and nobody may find what nobody has written (vllm#43569).
 * What a step in flight yields belongs to the run of a request in which it was planned
-  (`EngineRequest.num_preemptions`): a preempted request is given its tokens, but counts anew, and
+  (`LiveRequest.num_preemptions`): a preempted request is given its tokens, but counts anew, and
   waits until all of them have come (vllm#48245).
 * A worker carries out steps in order, so blocks are free for the next step as soon as their owner
   is gone. Transfers keep no order: `poolproof.impl.offloading` pins what they touch.
@@ -53,7 +53,7 @@ STOP_TOKEN = 0
 POLICIES = ("fcfs", "priority")
 
 
-class EngineRequest(Request):
+class LiveRequest(Request):
     """A request in an engine.
 
     `number` is its name outside; it ends at `max_tokens` tokens. `rank` says who goes first: the
@@ -95,13 +95,13 @@ class EngineRequest(Request):
 
 
 @dataclass(slots=True)
-class Part:
+class StepPart:
     """Positions `first` to `first` + `count` - 1 of a request; the last `num_drafts` are drafts.
 
     `samples` says whether a token comes of it, `run` which run of the request it belongs to.
     """
 
-    request: EngineRequest
+    request: LiveRequest
     first: int
     count: int
     num_drafts: int
@@ -110,12 +110,12 @@ class Part:
 
 
 @dataclass(slots=True)
-class Step:
+class EngineStep:
     """A step that is being planned, or in flight."""
 
     number: int
     budget: int
-    parts: list[Part] = field(default_factory=list)
+    parts: list[StepPart] = field(default_factory=list)
     preempted: list[int] = field(default_factory=list)
 
 
@@ -169,11 +169,11 @@ class Engine:
             self.offloader = Offloader(self.manager.block_pool, sizes[0], host_places)
         # Any seed: no other process shares these hashes.
         self._hasher = BlockHasher(seed=b"engine", block_size=gcd(*sizes))
-        self._requests: dict[int, EngineRequest] = {}
-        self._waiting: list[EngineRequest] = []
-        self._running: list[EngineRequest] = []
-        self._loading: dict[int, EngineRequest] = {}
-        self._steps: deque[Step] = deque()
+        self._requests: dict[int, LiveRequest] = {}
+        self._waiting: list[LiveRequest] = []
+        self._running: list[LiveRequest] = []
+        self._loading: dict[int, LiveRequest] = {}
+        self._steps: deque[EngineStep] = deque()
         self._num_submitted = self._num_planned = 0
 
     @classmethod
@@ -224,7 +224,7 @@ class Engine:
             )
         rank = (priority if self.policy == "priority" else 0, self._num_submitted)
         self._num_submitted += 1
-        request = EngineRequest(
+        request = LiveRequest(
             request_id, prompt, rank, most, hasher=self._hasher, **_keys(extra_keys or ())
         )
         self._requests[request_id] = request
@@ -240,7 +240,7 @@ class Engine:
 
     def plan(self) -> dict[str, Any]:
         """What the next step computes, as a mapping; nothing is computed where nothing fits."""
-        step = Step(self._num_planned, self.max_batch_tokens)
+        step = EngineStep(self._num_planned, self.max_batch_tokens)
         self._num_planned += 1
         self._go_on(step)
         if not step.preempted:  # What they gave back is for those who go on.
@@ -309,7 +309,7 @@ class Engine:
 
     # How a step is planned.
 
-    def _go_on(self, step: Step) -> None:
+    def _go_on(self, step: EngineStep) -> None:
         """The running requests, the first ones first; the last ones give way to them."""
         for request in list(self._running):
             if request.is_loading or not request.is_running:
@@ -318,7 +318,7 @@ class Engine:
             if count and self._make_room(step, request, count):
                 self._add(step, request, count, num_drafts)
 
-    def _share(self, step: Step, request: EngineRequest, num_computed: int) -> tuple[int, int]:
+    def _share(self, step: EngineStep, request: LiveRequest, num_computed: int) -> tuple[int, int]:
         """How many positions of a request a step computes, and how many of them are drafts.
 
         None where it ends with what is in flight. Drafts come last, and leave room for the token
@@ -332,7 +332,7 @@ class Engine:
         count = min(left + num_drafts if left else 0, step.budget)
         return count, max(0, count - left)
 
-    def _make_room(self, step: Step, request: EngineRequest, count: int) -> bool:
+    def _make_room(self, step: EngineStep, request: LiveRequest, count: int) -> bool:
         """Take slots for the next positions, from others if need be; False: it gave way itself."""
         while not self._take_slots(request, count):
             victim = self._victim()
@@ -343,7 +343,7 @@ class Engine:
 
     def _take_slots(
         self,
-        request: EngineRequest,
+        request: LiveRequest,
         count: int,
         num_cached: int = 0,
         hits: KVCacheBlocks | None = None,
@@ -360,32 +360,34 @@ class Engine:
         )
         return new is not None
 
-    def _victim(self) -> EngineRequest:
+    def _victim(self) -> LiveRequest:
         """Who gives way: the last one whose blocks nothing is being loaded into."""
         return next(request for request in reversed(self._running) if not request.is_loading)
 
-    def _preempt(self, step: Step, request: EngineRequest) -> None:
+    def _preempt(self, step: EngineStep, request: LiveRequest) -> None:
         """A request gives its blocks back; it is computed anew when its turn comes."""
         step.preempted.append(request.number)
         request.num_preemptions += 1
         self._give_back(request)
         self._wait(request)
 
-    def _wait(self, request: EngineRequest) -> None:
+    def _wait(self, request: LiveRequest) -> None:
         """Back from the running ones to those that wait."""
         self._running.remove(request)
         request.is_running = False
         request.start_over()
         insort(self._waiting, request, key=_RANK)
 
-    def _give_back(self, request: EngineRequest) -> None:
+    def _give_back(self, request: LiveRequest) -> None:
         self.manager.free(request)
 
-    def _add(self, step: Step, request: EngineRequest, count: int, num_drafts: int) -> None:
+    def _add(self, step: EngineStep, request: LiveRequest, count: int, num_drafts: int) -> None:
         """The step computes the next positions of a request, which has slots for them."""
         first = request.num_computed_tokens
         samples = first + count == request.num_assumed + num_drafts
-        step.parts.append(Part(request, first, count, num_drafts, samples, request.num_preemptions))
+        step.parts.append(
+            StepPart(request, first, count, num_drafts, samples, request.num_preemptions)
+        )
         step.budget -= count
         request.num_parts += 1
         request.num_computed_tokens += count
@@ -395,7 +397,7 @@ class Engine:
 
     # How requests come in.
 
-    def _admit_waiting(self, step: Step) -> None:
+    def _admit_waiting(self, step: EngineStep) -> None:
         """Those that wait, in their order; the first that does not fit ends it."""
         while self._waiting and step.budget and self._has_seat():
             if not self._admit(step, self._waiting[0]):
@@ -405,7 +407,7 @@ class Engine:
         """Whether one more request may hold blocks; those that are being loaded count."""
         return len(self._running) < self.max_running
 
-    def _admit(self, step: Step, request: EngineRequest) -> bool:
+    def _admit(self, step: EngineStep, request: LiveRequest) -> bool:
         """Take a request in, behind what is cached of it; False where it has to wait."""
         if not self._may_enter(request):
             return False
@@ -425,15 +427,15 @@ class Engine:
             self._add(step, request, count, num_drafts)
         return True
 
-    def _may_enter(self, request: EngineRequest) -> bool:
+    def _may_enter(self, request: LiveRequest) -> bool:
         """Not while a token may still come for it, from before it was preempted."""
         return not request.num_parts
 
-    def _enter(self, request: EngineRequest) -> None:
+    def _enter(self, request: LiveRequest) -> None:
         request.is_running = True
         insort(self._running, request, key=_RANK)
 
-    def _num_on_host(self, request: EngineRequest, num_cached: int) -> int:
+    def _num_on_host(self, request: LiveRequest, num_cached: int) -> int:
         """How many tokens the host has behind those that are cached; one is left to compute."""
         if self.offloader is None:
             return 0
@@ -441,7 +443,7 @@ class Engine:
         keys = request.block_hashes[num_cached // size : (request.num_tokens - 1) // size]
         return self.offloader.num_found(keys) * size
 
-    def _load(self, step: Step, request: EngineRequest, num_tokens: int) -> None:
+    def _load(self, step: EngineStep, request: LiveRequest, num_tokens: int) -> None:
         """Bring blocks from the host, behind those that were cached."""
         assert self.offloader is not None
         size = self.offloader.block_size
@@ -455,7 +457,7 @@ class Engine:
         request.is_loading = True
         request.num_computed_tokens = end * size
 
-    def _loaded(self, request: EngineRequest, is_done: bool) -> None:
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:
         """What was being loaded for a request has come, or never will."""
         request.is_loading = False
         if request.has_ended:
@@ -468,11 +470,11 @@ class Engine:
 
     # What an answer changes.
 
-    def _is_awaited(self, request: EngineRequest) -> bool:
+    def _is_awaited(self, request: LiveRequest) -> bool:
         """Whether somebody waits for what a step yields."""
         return not request.has_ended
 
-    def _settle(self, part: Part, sampled: list[int]) -> None:
+    def _settle(self, part: StepPart, sampled: list[int]) -> None:
         """What was planned is computed, except for the drafts that were rejected."""
         request = part.request
         if part.run != request.num_preemptions:
@@ -482,15 +484,15 @@ class Engine:
             request.num_computed_tokens -= part.num_drafts + 1 - len(sampled)
             request.num_expected -= part.num_drafts + 1
 
-    def _given(self, request: EngineRequest, sampled: list[int]) -> list[int]:
+    def _given(self, request: LiveRequest, sampled: list[int]) -> list[int]:
         """What of the sampled tokens the user gets: up to the stop token, up to the limit."""
         given = sampled[: request.max_tokens - request.num_tokens]
         return given[: given.index(STOP_TOKEN) + 1] if STOP_TOKEN in given else given
 
-    def _is_over(self, request: EngineRequest, given: list[int]) -> bool:
+    def _is_over(self, request: LiveRequest, given: list[int]) -> bool:
         return STOP_TOKEN in given or request.num_tokens >= request.max_tokens
 
-    def _keep(self, request: EngineRequest) -> None:
+    def _keep(self, request: LiveRequest) -> None:
         """Publish and store the blocks that are full and computed by now."""
         if not request.is_running:
             return
@@ -498,7 +500,7 @@ class Engine:
         if self.offloader is not None:
             self._store(request, min(request.num_settled, request.num_tokens))
 
-    def _store(self, request: EngineRequest, num_tokens: int) -> None:
+    def _store(self, request: LiveRequest, num_tokens: int) -> None:
         """Keep the full blocks of the first tokens on the host."""
         assert self.offloader is not None
         first, end = request.num_offered, num_tokens // self.offloader.block_size
@@ -507,12 +509,12 @@ class Engine:
             self.offloader.store(table[first:end], request.block_hashes[first:end])
             request.num_offered = end
 
-    def _table(self, request: EngineRequest) -> list[int]:
+    def _table(self, request: LiveRequest) -> list[int]:
         """Its blocks, in the only group."""
         (table,) = self.manager.get_block_ids(request.request_id)
         return table
 
-    def _end(self, request: EngineRequest) -> None:
+    def _end(self, request: LiveRequest) -> None:
         """A request is over, whatever state it is in."""
         request.has_ended = True
         del self._requests[request.number]
@@ -523,7 +525,7 @@ class Engine:
         if not request.is_loading:  # Else its blocks are written until the load has ended.
             self._give_back(request)
 
-    def _told(self, part: Part) -> dict[str, Any]:
+    def _told(self, part: StepPart) -> dict[str, Any]:
         """A part of a step in words of the contract."""
         return {
             "request": part.request.number,

@@ -248,4 +248,6 @@ INVARIANTS = tuple(
         sees_losses=name == "CRASH",
     )
     for name, sentence in STATEMENTS.items()
+    # What only an engine can break says nothing of the allocators that the matrix plants bugs in.
+    if any(name in STATED_AT[level] for level in Level if level is not Level.ENGINE)
 )

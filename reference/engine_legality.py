@@ -5,7 +5,7 @@ from __future__ import annotations
 from poolproof.contract.commands import Command, Reset
 from poolproof.contract.engine_commands import (
     STOP_TOKEN,
-    Answer,
+    AnswerStep,
     Arrive,
     Cancel,
     PlanStep,
@@ -28,7 +28,7 @@ def undefined_for_engine(model: EngineModel, command: Command) -> str | None:
             return _undefined_plan(model)
         case RunStep():
             return _undefined_plan(model) or _undefined_answer(command.answer)
-        case Answer():
+        case AnswerStep():
             return _undefined_answer(command) if model.in_flight else "no step is in flight"
         case Arrive(place=place, is_lost=is_lost):
             if not 0 <= place < len(model.transfers):
@@ -45,7 +45,7 @@ def _undefined_plan(model: EngineModel) -> str | None:
     return "as many steps are in flight as may be" if is_full else None
 
 
-def _undefined_answer(command: Answer) -> str | None:
+def _undefined_answer(command: AnswerStep) -> str | None:
     is_known = command.token >= 0 and command.num_accepted >= 0 and command.num_drafts >= 0
     return None if is_known else "a number is negative"
 

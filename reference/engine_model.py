@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import STOP_TOKEN, Answer, Submit
+from poolproof.contract.engine_commands import STOP_TOKEN, AnswerStep, Submit
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
 
@@ -154,7 +154,7 @@ class EngineModel:
         self.transfers.update((t.transfer_id, t) for t in plan.transfers if not t.waits)
         return step
 
-    def execute(self, answer: Answer) -> tuple[PlannedStep, list[Executed]]:
+    def execute(self, answer: AnswerStep) -> tuple[PlannedStep, list[Executed]]:
         """The worker has carried out the oldest step: what it computed and sampled, by request.
 
         Nobody has been given anything yet.
@@ -177,7 +177,7 @@ class EngineModel:
         elif executed.sampled and not request.has_ended:
             request.drafts = self.drafts_after(request, (), num_drafts)
 
-    def _execute(self, step: PlannedStep, part: PlannedPart, answer: Answer) -> Executed:
+    def _execute(self, step: PlannedStep, part: PlannedPart, answer: AnswerStep) -> Executed:
         request = self.requests[part.request_id]
         was_live = not request.has_ended
         # Drafts of the steps before that the engine counted and that were not accepted.

@@ -11,7 +11,7 @@ from poolproof.certification.engine_watch import watch_engine
 from poolproof.certification.right_target import right_target
 from poolproof.contract.commands import Command
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.shown_state import ShownState
@@ -53,7 +53,7 @@ def engine_command_words(command: Command) -> str:
             return f"{sequence_name(number)} is cancelled"
         case PlanStep():
             return "plan"
-        case Answer(token=token, num_accepted=accepted, num_drafts=drafts):
+        case AnswerStep(token=token, num_accepted=accepted, num_drafts=drafts):
             return f"answer {_sampled(token, accepted, drafts)}"
         case RunStep(token=token, num_accepted=accepted, num_drafts=drafts):
             return f"step {_sampled(token, accepted, drafts)}"

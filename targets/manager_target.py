@@ -12,7 +12,7 @@ from typing import Any
 
 from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
-from poolproof.targets.target import Layout, Make, Target
+from poolproof.targets.target import Make, Target, TargetLayout
 
 __all__ = ["MANAGER_SHAPES", "ManagerShape", "manager_target"]
 
@@ -35,7 +35,7 @@ MANAGER_SHAPES: dict[str, ManagerShape] = {}
 def manager_target(
     name: str,
     shape: str,
-    layouts: Sequence[Layout],
+    layouts: Sequence[TargetLayout],
     *,
     level: Level = Level.MANAGER,
     version: str | None = None,

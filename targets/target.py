@@ -21,14 +21,14 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.tapes import PlaysTapes
 from poolproof.contract.target import TargetError
 
-__all__ = ["EngineLayout", "Layout", "Make", "ManagerLayout", "Target", "source_of"]
+__all__ = ["EngineLayout", "Make", "ManagerLayout", "Target", "TargetLayout", "source_of"]
 
 Make = Callable[[int, bool], Any]
 """(num_blocks, enable_caching) -> a fresh instance that speaks the native contract."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class TargetLayout:
     """One way in which a manager or an engine can be set up.
 
     Without `make` the layout is not run, and `why_not` says why. `make_of` is there where instances
@@ -55,14 +55,14 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class ManagerLayout(Layout):
+class ManagerLayout(TargetLayout):
     """A layout of a manager: its cache groups, and whatever else differs."""
 
     profile: ManagerProfile
 
 
 @dataclass(frozen=True)
-class EngineLayout(Layout):
+class EngineLayout(TargetLayout):
     """A set-up of an engine: its policy, its limits, what stands beside its scheduler."""
 
     profile: EngineProfile
@@ -101,7 +101,7 @@ class Target:
     """What of the shape is not driven, what the adapter stands in for, how a row was found."""
     block_size: int = 1
     hash_block_size: int = 1
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[TargetLayout, ...] = ()
     pair: tuple[str, str] | None = None
     """Of two targets that are driven as one, their names."""
     tapes: PlaysTapes | None = None
@@ -118,7 +118,7 @@ class Target:
         parts = {Level.QUEUE: self.companion_queue, Level.INDEX: self.companion_index}
         return parts.get(level)
 
-    def layout(self, name: str) -> Layout:
+    def layout(self, name: str) -> TargetLayout:
         """The layout of that name. Raises TargetError where there is none or it is not run."""
         for layout in self.layouts:
             if layout.name == name:

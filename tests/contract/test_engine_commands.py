@@ -12,7 +12,7 @@ from poolproof.contract import engine_commands
 from poolproof.contract.command_json import command_from_json, command_to_json
 from poolproof.contract.commands import Command
 from poolproof.contract.content import Image, TokenChain
-from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.trace import Trace, read_trace, write_trace
@@ -20,7 +20,8 @@ from poolproof.contract.violation import Severity, Violation
 
 CHAIN = TokenChain((1, 2, 3), ("x", "0"), "s", (Image("p", 1, 2),))
 COMMANDS: list[Command] = [
-    Answer(1, 2, 3), Arrive(1, 0), Cancel(4), PlanStep(), RunStep(0, 1, 2), Submit(3, CHAIN, 5, 2),
+    AnswerStep(1, 2, 3), Arrive(1, 0), Cancel(4), PlanStep(), RunStep(0, 1, 2),
+    Submit(3, CHAIN, 5, 2),
 ]  # fmt: skip
 
 
@@ -52,11 +53,11 @@ def test_a_damaged_command_is_refused(record: dict[str, Any]) -> None:
 
 
 def test_planning_answering_and_both_at_once_are_one_operation() -> None:
-    assert {c.operation for c in (PlanStep(), Answer(1, 0, 0), RunStep(1, 0, 0))} == {"step"}
+    assert {c.operation for c in (PlanStep(), AnswerStep(1, 0, 0), RunStep(1, 0, 0))} == {"step"}
 
 
 def test_a_step_that_is_run_is_answered_with_its_own_numbers() -> None:
-    assert RunStep(3, 1, 2).answer == Answer(3, 1, 2)
+    assert RunStep(3, 1, 2).answer == AnswerStep(3, 1, 2)
 
 
 def test_a_trace_of_an_engine_is_read_back(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from poolproof.certification.broken_engines import BROKEN_ENGINES
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import (
-    Answer,
+    AnswerStep,
     Cancel,
     EngineCommand,
     PlanStep,
@@ -125,7 +125,8 @@ def test_most_runs_have_caching_on_and_few_blocks() -> None:
     setups = [campaign.setup(number) for number in range(60)]
     assert {setup.enable_caching for setup in setups} == {True, False}
     assert min(setup.num_blocks for setup in setups) == 7
-    assert max(setup.num_blocks for setup in setups) == 19
+    # Three to nine blocks for each group, one time in three up to eight more, and the null block.
+    assert 19 < max(setup.num_blocks for setup in setups) <= 35
 
 
 # Facts.
@@ -248,9 +249,9 @@ def test_a_small_trace_runs_steps_at_once_and_names_requests_from_0() -> None:
             Submit(7, TokenChain((2, 1, 2, 1, 1)), 2, 0),
             PlanStep(),
             Cancel(3),
-            Answer(2, 0, 0),
+            AnswerStep(2, 0, 0),
             PlanStep(),
-            Answer(2, 0, 0),
+            AnswerStep(2, 0, 0),
         ),
         options={"block_size": 4},
     )
@@ -286,8 +287,8 @@ def test_a_failure_keeps_its_name_whatever_requests_are_called() -> None:
         (Submit(0, TokenChain((1,), None, "salt"), 1, 0), Submit(0, TokenChain((2, 2)), 1, 0)),
         (Submit(0, TokenChain((1,)), 1, 1), Submit(0, TokenChain((1,)), 1, 0)),
         (RunStep(0, 0, 0), RunStep(1, 0, 0)),
-        (Answer(1, 1, 0), Answer(1, 0, 0)),
-        (Answer(1, 0, 1), PlanStep()),
+        (AnswerStep(1, 1, 0), AnswerStep(1, 0, 0)),
+        (AnswerStep(1, 0, 1), PlanStep()),
     ],
 )
 def test_what_is_plainer_weighs_less(heavy: EngineCommand, light: EngineCommand) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from poolproof.contract.commands import Command, Reset
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.engine_session import EngineSession
@@ -248,13 +248,13 @@ def test_nobody_is_given_anything_after_the_stop_token() -> None:
 
 def test_a_request_that_was_cancelled_in_flight_is_given_nothing() -> None:
     session = scripted(computing(PROMPT))
-    violation = first_found(session, submit(), PlanStep(), Cancel(0), Answer(5, 0, 0))
+    violation = first_found(session, submit(), PlanStep(), Cancel(0), AnswerStep(5, 0, 0))
     assert violation.sentence == (
         "request A is given <5>; nothing was sampled for it that anybody waits for"
     )
 
 
-STALE = (submit(), PlanStep(), PlanStep(), Answer(5, 0, 0))
+STALE = (submit(), PlanStep(), PlanStep(), AnswerStep(5, 0, 0))
 
 
 def test_what_was_sampled_for_a_preempted_request_must_be_given() -> None:
@@ -270,7 +270,7 @@ def test_it_may_be_dropped_where_the_profile_says_so() -> None:
     for command in STALE:
         assert session.step(command) is None
     assert session.model.requests[0].tokens == [1, 2, 3, 4]
-    assert session.step(Answer(5, 0, 0)) is None
+    assert session.step(AnswerStep(5, 0, 0)) is None
     assert session.step(RunStep(6, 0, 0)) is None
     assert session.last.outputs == [(0, (6,), False)]
 
@@ -316,7 +316,7 @@ def test_a_table_that_changed_is_read_as_it_is_now() -> None:
 def test_a_step_is_carried_out_only_when_it_is_answered() -> None:
     plans = computing(PROMPT), computing(entry(1, count=4, blocks=[0]))
     session = scripted(*plans, steps_in_flight=2)
-    for command in (submit(), submit(1, (5, 6, 7, 8)), PlanStep(), PlanStep(), Answer(5, 0, 0)):
+    for command in (submit(), submit(1, (5, 6, 7, 8)), PlanStep(), PlanStep(), AnswerStep(5, 0, 0)):
         assert session.step(command) is None
 
 
@@ -458,7 +458,7 @@ def _answer(told: Any, right: Any) -> Any:
 def at_rest(**told: Any) -> Any:
     engine = Counting(8)
     session = session_of(engine)
-    for command in (submit(most=1), STEP, PlanStep(), Answer(1, 0, 0)):
+    for command in (submit(most=1), STEP, PlanStep(), AnswerStep(1, 0, 0)):
         assert session.step(command) is None
     assert session.nobody_holds()
     for name, value in told.items():
@@ -499,7 +499,7 @@ def test_what_is_lost_is_named_where_an_engine_rests_and_not_only_at_the_end() -
         assert session.step(command) is None
     engine.free = 7
     assert session.step(PlanStep()) is None
-    violation = session.step(Answer(1, 0, 0))
+    violation = session.step(AnswerStep(1, 0, 0))
     assert violation is not None
     assert (violation.invariant, violation.command_index) == ("LEAK", 3)
 
@@ -515,7 +515,7 @@ def test_blocks_that_are_missing_from_the_beginning_are_named() -> None:
 def test_an_engine_that_shows_nothing_leaks_unseen() -> None:
     session = scripted()
     session.step(PlanStep())
-    session.step(Answer(1, 0, 0))
+    session.step(AnswerStep(1, 0, 0))
     assert session.first_look() is None
     assert session.end() is None
 

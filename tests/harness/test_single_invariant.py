@@ -9,9 +9,12 @@ from poolproof.bugs.clean_pool import CleanPool
 from poolproof.bugs.clean_queue import CleanQueue
 from poolproof.bugs.manager_oddities import MANAGER_ODDITIES
 from poolproof.bugs.oddities import ODDITIES
+from poolproof.certification.broken_engines import BROKEN_ENGINES
 from poolproof.contract.commands import Allocate, Free, Reset
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
+from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.queue_driver import QueueCampaign
@@ -24,6 +27,7 @@ from poolproof.harness.single_invariant import (
 )
 from poolproof.impl.block_pool import BlockPool
 from poolproof.invariants.catalogue import STATE_INVARIANTS, STATEMENTS, broken_in_state
+from poolproof.reference.native_engine import NativePlainEngine
 
 PAIRS = [(level, name) for level, names in STATED_AT.items() for name in names]
 
@@ -52,6 +56,10 @@ def clean_campaign(level, only):
         return IndexCampaign("clean", lambda _n, _on: CleanIndex(), Profile(), only=only)
     if level == "pool":
         return pool_campaign(CleanPool, only, events="per-copy")
+    if level == "engine":
+        return EngineCampaign(
+            "clean", lambda n, _on: NativePlainEngine(n), EngineProfile(), 4, only=only
+        )
     make = lambda n, on: CleanManager(n, 4, enable_caching=on)  # noqa: E731 - one expression
     return ManagerCampaign("clean", make, ManagerProfile(), 4, only=only)
 
@@ -225,3 +233,34 @@ def test_the_predicates_are_those_of_the_ordinary_diagnosis():
         alone = SinglePoolSession(pool, Profile(), 2, only=only).diagnose()
         assert alone in found
     assert broken_in_state(seen, known).invariant == "I1"
+
+
+class ComputesTooMuch(NativePlainEngine):
+    """A step has one draft more than there is."""
+
+    def plan(self):
+        plan = super().plan()
+        for part in plan["compute"]:
+            part["drafts"] += 1
+        return plan
+
+
+ENGINES_ALONE = {
+    "DATA": BROKEN_ENGINES["a table that names a block of another"],
+    "OUT": BROKEN_ENGINES["a token that is given twice"],
+    "LIVE": BROKEN_ENGINES["a request that is forgotten"],
+    "LEAK": BROKEN_ENGINES["an end that keeps a block"],
+    "PLAN": ComputesTooMuch,
+}
+"""For each invariant an engine that breaks it; CRASH is what any of them may end with."""
+
+
+@pytest.mark.parametrize("only", ENGINES_ALONE)
+def test_the_invariant_of_an_engine_catches_what_breaks_it_with_nothing_else_checked(only):
+    cls = ENGINES_ALONE[only]
+    campaign = EngineCampaign("broken", lambda n, _on: cls(n), EngineProfile(), 4, only=only)
+    assert caught(campaign) == {only}
+
+
+def test_every_invariant_of_engines_is_tried_alone():
+    assert {*ENGINES_ALONE, "CRASH"} == {*STATED_AT["engine"]}

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import Answer, Arrive, Cancel, PlanStep, RunStep, Submit
+from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.trace import Trace, read_trace, write_trace
 from poolproof.contract.violation import Severity, Violation
@@ -20,7 +20,7 @@ HOSTILE = Path(__file__).parents[1] / "certification" / "hostile_engines.py"
 TWICE = Violation("OUT", Severity.WRONG_DATA_OF_ONES_OWN, "request A is given <1 1>", (), 3)
 COMMANDS = (
     Submit(0, TokenChain((1, 2)), 1, 0), PlanStep(), Submit(1, TokenChain((1,)), 2, 1),
-    Answer(1, 0, 0),
+    AnswerStep(1, 0, 0),
 )  # fmt: skip
 
 Run = Callable[..., Result]
@@ -123,7 +123,7 @@ def cells(row: Any) -> tuple[str, ...]:
     [
         (Cancel(1), "B is cancelled"),
         (PlanStep(), "plan"),
-        (Answer(3, 0, 0), "answer samples 3"),
+        (AnswerStep(3, 0, 0), "answer samples 3"),
         (RunStep(3, 1, 2), "step samples 3, accepts 1, drafts 2"),
         (Arrive(0, 0), "transfer 1 arrives"),
         (Arrive(2, 1), "transfer 3 is lost"),

@@ -8,7 +8,7 @@ from poolproof.contract.commands import Allocate, Command, Reset
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import (
     STOP_TOKEN,
-    Answer,
+    AnswerStep,
     Arrive,
     Cancel,
     PlanStep,
@@ -56,7 +56,7 @@ def test_these_are_legal(model: EngineModel, command: Command) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [submit(1), Cancel(LIVE), Answer(0, 0, 0), Answer(9, 9, 9), Arrive(0, 0), Arrive(0, 1)],
+    [submit(1), Cancel(LIVE), AnswerStep(0, 0, 0), AnswerStep(9, 9, 9), Arrive(0, 0), Arrive(0, 1)],
 )
 def test_these_are_legal_with_a_step_in_flight(busy: EngineModel, command: Command) -> None:
     assert undefined_for_engine(busy, command) is None
@@ -75,7 +75,7 @@ def test_these_are_legal_with_a_step_in_flight(busy: EngineModel, command: Comma
         (submit(*[1] * 13, most=4), "a request may have 16 tokens"),
         (Cancel(ENDED), "the request is not there"),
         (Cancel(7), "the request is not there"),
-        (Answer(1, 0, 0), "no step is in flight"),
+        (AnswerStep(1, 0, 0), "no step is in flight"),
         (RunStep(-1, 0, 0), "a number is negative"),
         (RunStep(1, -1, 0), "a number is negative"),
         (RunStep(1, 0, -1), "a number is negative"),
@@ -92,7 +92,7 @@ def test_these_mean_nothing(model: EngineModel, command: Command, why: str) -> N
     [
         (PlanStep(), "as many steps are in flight as may be"),
         (RunStep(1, 0, 0), "as many steps are in flight as may be"),
-        (Answer(-1, 0, 0), "a number is negative"),
+        (AnswerStep(-1, 0, 0), "a number is negative"),
         (Arrive(-1, 0), "no such transfer is in flight"),
         (Arrive(1, 0), "no such transfer is in flight"),
         (Arrive(0, 2), "is_lost is 0 or 1"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from poolproof.contract.content import TokenChain
-from poolproof.contract.engine_commands import STOP_TOKEN, Answer, Submit
+from poolproof.contract.engine_commands import STOP_TOKEN, AnswerStep, Submit
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.reference.engine_model import EngineModel, EngineRequest, Executed
@@ -28,7 +28,7 @@ def plan(model: EngineModel, first: int, count: int, num_drafts: int) -> None:
 
 
 def answer(model: EngineModel, num_accepted: int) -> Executed:
-    _, (executed,) = model.execute(Answer(5, num_accepted, 2))
+    _, (executed,) = model.execute(AnswerStep(5, num_accepted, 2))
     model.deliver(executed, executed.due, 2)
     return executed
 
@@ -95,7 +95,7 @@ def step(
 ) -> Executed:
     """Plan a step of request 0, carry it out, and give the user what is due."""
     plan(model, first, count, drafts)
-    _, (executed,) = model.execute(Answer(token, accepted, 0))
+    _, (executed,) = model.execute(AnswerStep(token, accepted, 0))
     model.deliver(executed, executed.due, model.profile.draft_tokens)
     return executed
 
@@ -156,7 +156,7 @@ def test_an_engine_is_idle_once_every_step_and_transfer_is_over() -> None:
     transfer = Transfer(1, is_load=False, waits=False, blocks=(1,), places=(0,))
     model.planned(EnginePlan(transfers=(transfer,)))
     assert not model.is_idle
-    model.execute(Answer(1, 0, 0))
+    model.execute(AnswerStep(1, 0, 0))
     assert list(model.transfers) == [1]
     assert not model.is_idle
     model.transfers.clear()
@@ -283,7 +283,7 @@ def test_what_a_step_in_flight_samples_for_a_preempted_request_is_due_all_the_sa
     submit(model, 1, 2)
     plan(model, 0, 2, 0)
     model.planned(EnginePlan(preempted=(0,)))
-    planned, (executed,) = model.execute(Answer(5, 0, 0))
+    planned, (executed,) = model.execute(AnswerStep(5, 0, 0))
     assert planned.preempted == {0}
     assert executed.due == (5,)
 
@@ -293,9 +293,9 @@ def test_an_output_that_was_dropped_is_sampled_again() -> None:
     submit(model, 1, 2)
     plan(model, 0, 2, 0)
     model.planned(EnginePlan(preempted=(0,)))
-    _, (executed,) = model.execute(Answer(5, 0, 0))
+    _, (executed,) = model.execute(AnswerStep(5, 0, 0))
     model.deliver(executed, (), 0)
-    model.execute(Answer(5, 0, 0))
+    model.execute(AnswerStep(5, 0, 0))
     assert model.requests[0].tokens == [1, 2]
     again = step(model, 0, 2, token=6)
     assert (again.tokens, again.due) == ((1, 2), (6,))
@@ -306,9 +306,9 @@ def test_the_last_output_that_was_dropped_ends_nothing() -> None:
     submit(model, 1, 2, most=1)
     plan(model, 0, 2, 0)
     model.planned(EnginePlan(preempted=(0,)))
-    _, (executed,) = model.execute(Answer(5, 0, 0))
+    _, (executed,) = model.execute(AnswerStep(5, 0, 0))
     assert executed.ends
     model.deliver(executed, (), 0)
     assert 0 in model.live
-    model.execute(Answer(5, 0, 0))
+    model.execute(AnswerStep(5, 0, 0))
     assert step(model, 0, 2).ends
