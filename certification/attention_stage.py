@@ -58,13 +58,13 @@ class Served:
 
 def why_no_attention(about: Description, options: CertifyOptions) -> str | None:
     """Why the stage is left out; None if it runs."""
-    if "torch" in missing_packages():
-        return "torch is not installed"
     if about.can is None:
         return "the target could not be constructed"
     reason = LEVELS[about.level].why_no_attention(about)
     if reason is not None:
         return reason
+    if "torch" in missing_packages():
+        return "torch is not installed"
     if not options.in_process and options.limits.memory_mib < LEAST_MEMORY_MIB:
         return f"torch needs --memory-limit {LEAST_MEMORY_MIB}"
     return None

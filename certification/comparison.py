@@ -156,7 +156,8 @@ def _behaves_as(
         about = value_of(executor, describe, None)
         driving = Driving(executor, about, options, progress)
         kinds = kinds_of(about, options)
-        for change in alternatives(profile, _ROWS):
+        rows = [row for row in _ROWS if row in profile.rows()]
+        for change in alternatives(profile, rows):
             progress.begin(f"trying {change}")
             if _first_broken(driving, kinds, with_changes(profile, (change,))) is None:
                 return str(change)

@@ -58,6 +58,11 @@ class Level(str, Enum):
         return self is Level.MANAGER
 
     @property
+    def has_reads(self) -> bool:
+        """Whether it is seen what requests read: elsewhere wrong data is only feared."""
+        return self in (Level.MANAGER, Level.ENGINE)
+
+    @property
     def has_layouts(self) -> bool:
         """Whether it can be set up in several ways, each of which has runs of its own."""
         return self in (Level.MANAGER, Level.ENGINE)

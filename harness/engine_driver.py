@@ -88,7 +88,6 @@ class EngineCampaign:
                 self.profile,
                 setup.num_blocks,
                 self.block_size,
-                enable_caching=setup.enable_caching,
                 invariants=None if self.only is None else OneInvariant(self.only),
             )
         except TargetError:

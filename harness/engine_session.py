@@ -69,7 +69,6 @@ class EngineSession:
         num_blocks: int,
         block_size: int,
         *,
-        enable_caching: bool = True,
         invariants: EveryInvariant | None = None,
     ) -> None:
         self.target = target
@@ -82,7 +81,6 @@ class EngineSession:
         self.last = Happened()
         self.num_commands = 0
         self.num_idle_plans = 0
-        self._enable_caching = enable_caching
         self._num_steps = self._num_empty = self._num_unserved = self._num_loads = 0
         self._oracle = StepOracle(num_blocks, profile.groups, self.model.block_sizes)
         self._tables: dict[int, Tables] = {}

@@ -80,7 +80,6 @@ def _engine_session(setup: Trace, make: Make) -> EngineSession:
         setup.profile,
         setup.num_blocks,
         int(setup.options["block_size"]),
-        enable_caching=setup.enable_caching,
     )
 
 

@@ -48,7 +48,7 @@ def harm_words(severity: Severity, invariant: str, level: str) -> str:
     a finding's consequence says what was shown.
     """
     words = severity_words(severity)
-    is_read = invariant == "DATA" and Level(level).has_sequences
+    is_read = invariant == "DATA" and Level(level).has_reads
     return words if is_read else words.replace(", silent", ", feared")
 
 

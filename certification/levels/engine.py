@@ -153,7 +153,7 @@ class CertifiedEngine(CertifiedLevel):
     def why_no_attention(self, about: Description) -> str | None:
         """The manager below an engine serves attention."""
         del about
-        return "an engine's steps are simulated; certify its manager with --attention"
+        return "an engine's steps are simulated; its manager is certified by itself"
 
     def method_of(self, verb: str) -> str:
         """The method behind a verb."""

@@ -69,11 +69,15 @@ def test_the_name_of_a_level_stands_for_it():
         (Level.QUEUE, {"is_part", "is_built_of_blocks"}),
         (Level.INDEX, {"is_part", "has_hashes"}),
         (Level.POOL, {"has_hashes", "has_misuse", "is_built_of_blocks"}),
-        (Level.MANAGER, {"has_sequences", "is_built_of_blocks"}),
+        (Level.MANAGER, {"has_sequences", "has_layouts", "has_reads", "is_built_of_blocks"}),
+        (Level.ENGINE, {"has_layouts", "has_reads", "is_built_of_blocks"}),
     ],
 )
 def test_what_a_level_has(level, traits):
-    every = ("is_part", "has_hashes", "has_misuse", "has_sequences", "is_built_of_blocks")
+    every = (
+        "is_part", "has_hashes", "has_misuse", "has_sequences", "has_layouts", "has_reads",
+        "is_built_of_blocks",
+    )  # fmt: skip
     assert {name for name in every if getattr(level, name)} == traits
 
 
