@@ -22,8 +22,18 @@ class AdmissionOrderEngine(Engine):
     """Running requests are served in the order in which they came in, as in vLLM.
 
     The one that gives way is the last in rank all the same, so it may be one that the step has
-    already planned: then it is taken out of the step.
+    already planned: then it is taken out of the step. Where there are others, a step computes at
+    most `most_of_a_prompt` tokens of one prompt, so that somebody may come in behind it.
     """
+
+    most_of_a_prompt = 6
+
+    def _share(self, step: EngineStep, request: LiveRequest, num_computed: int) -> tuple[int, int]:
+        count, num_drafts = super()._share(step, request, num_computed)
+        cut = count - self.most_of_a_prompt
+        if cut <= 0 or len(self._running) + len(self._waiting) < 2:
+            return count, num_drafts
+        return self.most_of_a_prompt, max(0, num_drafts - cut)
 
     def _enter(self, request: LiveRequest) -> None:
         request.is_running = True

@@ -32,6 +32,7 @@ from campaign_tables import (
     compiled_drivers,
 )
 from composed_tables import composed_managers
+from engine_tables import planted_engines
 from exploration_tables import (
     exploration_costs,
     exploration_side_by_side,
@@ -100,6 +101,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "never tried": never_tried,
     "oddities at depths": oddities_at_depths,
     "oddities seen": oddities_seen,
+    "planted engines": planted_engines,
     "planted steps": planted_steps,
     "power by operator": power_by_operator,
     "power survivors": power_survivors,

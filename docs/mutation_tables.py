@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks" / "mutation"))
 
 # Scripts beside the one that runs the mutants.
-from equivalents import read_list  # noqa: E402
-from recorded import state_of  # noqa: E402
+from equivalents import read_list  # noqa: E402 -- see above
+from recorded import state_of  # noqa: E402 -- the same
 
 __all__ = ["equivalent_mutants", "mutation_scores"]
 

@@ -18,12 +18,11 @@ from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
-from poolproof.contract.violation import Violation
 from poolproof.fuzz.recorded_choices import RecordedChoices
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import number_of
 from poolproof.fuzz.subject import CampaignSubject
-from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun, Visits
+from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun, Visits, drive_to_rest
 from poolproof.harness.engine_facts import required_engine_facts
 from poolproof.harness.engine_session import EngineSession
 from poolproof.harness.engine_workload import EngineWorkload
@@ -33,7 +32,6 @@ from poolproof.reference.engine_model import EngineModel, EngineRequest
 __all__ = ["EngineRuns", "engine_state"]
 
 _CACHING_OFF, _CACHING_CHOICES = 0, 8
-_MOST_DRAINING = 10_000
 _MOST_COUNTED = 3
 
 
@@ -84,8 +82,16 @@ class EngineRuns(LevelRuns):
         required = required_engine_facts(profile, session.can, subject.block_size)
         self.facts_required = frozenset(required)
         commands: list[Command] = []
-        violation = session.first_look() or _drive(
-            session, choices, visits, announce, commands=commands, max_steps=max_steps
+        workload = EngineWorkload(choices, session.model, session.can)
+        violation = session.first_look() or drive_to_rest(
+            session,
+            workload,
+            lambda: engine_state(session.model),
+            choices,
+            visits,
+            announce=announce,
+            commands=commands,
+            max_steps=max_steps,
         )
         trace = None
         if violation is not None:
@@ -108,32 +114,6 @@ class EngineRuns(LevelRuns):
             commands=(),
             options={"block_size": subject.block_size, "layout": subject.settings.layout},
         )
-
-
-def _drive(
-    session: EngineSession,
-    choices: RecordedChoices,
-    visits: Visits,
-    announce: Announce,
-    *,
-    commands: list[Command],
-    max_steps: int,
-) -> Violation | None:
-    """Drive commands from the tape, then whatever brings the engine to rest."""
-    workload = EngineWorkload(choices, session.model, session.can)
-    visits.visit(engine_state(session.model), 0, choices)
-    for _ in range(max_steps + _MOST_DRAINING):
-        is_over = len(commands) >= max_steps or choices.is_over()
-        command = workload.drain() if is_over else workload.next()
-        if command is None:
-            break
-        commands.append(command)
-        announce(command)
-        violation = session.step(command)
-        if violation is not None:
-            return violation
-        visits.visit(engine_state(session.model), len(commands), choices)
-    return session.end() if session.nobody_holds() else None
 
 
 def engine_state(model: EngineModel) -> int:

@@ -14,12 +14,11 @@ from poolproof.contract.commands import Command
 from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
-from poolproof.contract.violation import Violation
 from poolproof.fuzz.manager_states import manager_state
 from poolproof.fuzz.recorded_choices import RecordedChoices
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.subject import CampaignSubject
-from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun, Visits
+from poolproof.fuzz.tape_run import Announce, LevelRuns, TapeRun, Visits, drive_to_rest
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.manager_workload import ManagerWorkload
@@ -29,7 +28,6 @@ __all__ = ["ManagerRuns"]
 
 _FEWEST_BLOCKS = 3
 _CACHING_OFF, _CACHING_CHOICES = 0, 8
-_MOST_DRAINING = 10_000
 
 
 class ManagerRuns(LevelRuns):
@@ -80,8 +78,17 @@ class ManagerRuns(LevelRuns):
             required_manager_facts(subject.manager_profile, session.can)
         )
         commands: list[Command] = []
-        violation = session.first_look() or _drive(
-            session, choices, visits, announce, commands=commands, max_steps=max_steps
+        workload = ManagerWorkload(choices, session.model, session.can, 2 + choices.below(2))
+        workload.bias()
+        violation = session.first_look() or drive_to_rest(
+            session,
+            workload,
+            lambda: manager_state(session.model),
+            choices,
+            visits,
+            announce=announce,
+            commands=commands,
+            max_steps=max_steps,
         )
         trace = None
         if violation is not None:
@@ -102,30 +109,3 @@ class ManagerRuns(LevelRuns):
             commands=(),
             options={"block_size": subject.block_size, "layout": subject.settings.layout},
         )
-
-
-def _drive(
-    session: ManagerSession,
-    choices: RecordedChoices,
-    visits: Visits,
-    announce: Announce,
-    *,
-    commands: list[Command],
-    max_steps: int,
-) -> Violation | None:
-    """Drive commands from the tape, then whatever ends every sequence."""
-    workload = ManagerWorkload(choices, session.model, session.can, 2 + choices.below(2))
-    workload.bias()
-    visits.visit(manager_state(session.model), 0, choices)
-    for _ in range(max_steps + _MOST_DRAINING):
-        is_over = len(commands) >= max_steps or choices.is_over()
-        command = workload.drain() if is_over else workload.next()
-        if command is None:
-            break
-        commands.append(command)
-        announce(command)
-        violation = session.step(command)
-        if violation is not None:
-            return violation
-        visits.visit(manager_state(session.model), len(commands), choices)
-    return session.end() if session.nobody_holds() else None

@@ -6,15 +6,16 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from poolproof.contract.commands import Command
 from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
 from poolproof.fuzz.recorded_choices import RecordedChoices
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.subject import CampaignSubject
 
-__all__ = ["Announce", "LevelRuns", "TapeRun", "Visits"]
+__all__ = ["Announce", "LevelRuns", "TapeRun", "Visits", "drive_to_rest"]
 
 Announce = Callable[[Command], None]
 
@@ -109,3 +110,52 @@ class LevelRuns(ABC):
 
         `begin` hears the header of the trace before the target is built.
         """
+
+
+_MOST_DRAINING = 10_000
+"""Commands that bring a target to rest; one that never comes to rest is refused before."""
+
+
+class _Session(Protocol):
+    """What such a run needs of a session."""
+
+    def step(self, command: Command, /) -> Violation | None: ...
+    def nobody_holds(self) -> bool: ...
+    def end(self) -> Violation | None: ...
+
+
+class _Workload(Protocol):
+    """What it needs of a grammar: commands, and those that end what is under way."""
+
+    def next(self) -> Command: ...
+    def drain(self) -> Command | None: ...
+
+
+def drive_to_rest(
+    session: _Session,
+    workload: _Workload,
+    state: Callable[[], int],
+    choices: RecordedChoices,
+    visits: Visits,
+    *,
+    announce: Announce,
+    commands: list[Command],
+    max_steps: int,
+) -> Violation | None:
+    """Drive commands from the tape into `commands`, then whatever ends all that was begun.
+
+    `state` tells the number of the abstract state that the session is in.
+    """
+    visits.visit(state(), 0, choices)
+    for _ in range(max_steps + _MOST_DRAINING):
+        is_over = len(commands) >= max_steps or choices.is_over()
+        command = workload.drain() if is_over else workload.next()
+        if command is None:
+            break
+        commands.append(command)
+        announce(command)
+        violation = session.step(command)
+        if violation is not None:
+            return violation
+        visits.visit(state(), len(commands), choices)
+    return session.end() if session.nobody_holds() else None

@@ -11,8 +11,8 @@ from poolproof.contract.trace import Trace
 from poolproof.harness.engine_driver import EngineCampaign
 
 MOST_RUNS = 150
-HARD_TO_REACH = {"S1", "S35", "S43", "S44", "S111"}
-"""Plain runs meet them too seldom: they are what a search by novelty is measured with."""
+HARD_TO_REACH = {"S1", "S35", "S43", "S44", "S88"}
+"""They take more runs than this; benchmarks/engine_specimens.py measures how many."""
 
 FOUND = [found for found in ENGINE_SPECIMENS.values() if found.id not in HARD_TO_REACH]
 

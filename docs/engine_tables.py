@@ -1,0 +1,54 @@
+"""The table of docs/engines.md on planted bugs: how soon runs of the plain driver find each."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from figures import FigureError, read
+
+from poolproof.kill_matrix.matrix_document import link_of
+
+__all__ = ["planted_engines"]
+
+
+def planted_engines() -> str:
+    """Each planted bug of an engine with its thread, what names it, and what it takes to find."""
+    found = read("engine_specimens")
+    if found is None:
+        raise FigureError(
+            "benchmarks/results/engine_specimens.json is missing: run "
+            "benchmarks/engine_specimens.py --record"
+        )
+    bugs = found["bugs"]
+    caught = [bug for bug in bugs if None not in bug["steps"]]
+    told = (
+        f"{len(caught)} of {len(bugs)} planted bugs are found from each of {found['num_seeds']} "
+        f"seeds within {found['num_runs']} runs; {len(found['accused'])} of {found['oddities']} "
+        f"correct oddities are accused in {found['oddity_runs']} runs of each of their profiles "
+        "(`python benchmarks/engine_specimens.py`). Steps are commands, the median over the seeds; "
+        "the last column is the length of a minimised trace."
+    )
+    lines = [
+        told,
+        "",
+        "| | planted bug | thread | named | steps | commands |",
+        "|---|---|---|---|---:|---:|",
+        *map(_row, bugs),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(bug: dict[str, Any]) -> str:
+    steps = [count for count in bug["steps"] if count is not None]
+    thread = bug["thread"]
+    link = link_of(thread)
+    cells = (
+        bug["id"],
+        bug["title"],
+        f"[{thread}]({link})" if link else thread,
+        ", ".join(bug["named"]) or "-",
+        f"{median(steps):,.0f}" if len(steps) == len(bug["steps"]) else "not from each seed",
+        "-" if bug["minimal"] is None else str(bug["minimal"]),
+    )
+    return f"| {' | '.join(cells)} |"
