@@ -29,7 +29,7 @@ from poolproof.targets.source_engines import PublishedEngine, fetched_folder
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 
-__all__ = ["MISTRALRS", "TGI", "ProgramEngine", "built_program", "program_target"]
+__all__ = ["MISTRALRS", "SERVER_SOURCES", "TGI", "ProgramEngine", "built_program", "program_target"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,7 @@ def built_program(engine: ProgramEngine, root: Path | None = None) -> Path:
     for path in engine.modules.values():
         if not (sources / path).is_file():
             raise TargetError(f"{sources} is no checkout of {engine.address}: it has no {path}")
-    server = _CHECKOUT / "examples" / "rust" / "poolproof" / "src"
-    if not server.is_dir():
+    if not SERVER_SOURCES.is_dir():
         raise TargetError(
             f"{engine.name} is built together with examples/rust/poolproof, which is not installed "
             "with Poolproof; use a checkout of it"
@@ -71,7 +70,7 @@ def built_program(engine: ProgramEngine, root: Path | None = None) -> Path:
     compiler = shutil.which(engine.compiler)
     if compiler is None:
         raise TargetError(f"{engine.name} needs {engine.compiler}, which is not installed")
-    build = _Build(engine, sources.resolve(), server, compiler)
+    build = _Build(engine, sources.resolve(), SERVER_SOURCES, compiler)
     program = sources / "program" / build.digest() / engine.name
     if not program.is_file():
         try:
@@ -84,6 +83,8 @@ def built_program(engine: ProgramEngine, root: Path | None = None) -> Path:
 
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
+SERVER_SOURCES = _CHECKOUT / "examples" / "rust" / "poolproof" / "src"
+"""The server that each program is built with; it is not there in an installed Poolproof."""
 _PROGRAMS = Path(__file__).resolve().parent / "programs"
 
 

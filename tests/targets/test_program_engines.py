@@ -12,9 +12,15 @@ from poolproof.contract.target import TargetError
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.targets.catalogue import PROGRAM_ENGINES
 from poolproof.targets.load import load_target
-from poolproof.targets.program_engines import TGI, built_program
+from poolproof.targets.program_engines import SERVER_SOURCES, TGI, built_program
 
-needs_rust = pytest.mark.skipif(shutil.which("rustc") is None, reason="rustc is not installed")
+in_a_checkout = pytest.mark.skipif(
+    not SERVER_SOURCES.is_dir(), reason="an installed Poolproof has no examples beside it"
+)
+needs_rust = pytest.mark.skipif(
+    shutil.which("rustc") is None or not SERVER_SOURCES.is_dir(),
+    reason="rustc, or the checkout with the server that programs are built with, is not here",
+)
 
 ALLOCATOR = """
 use std::cell::RefCell;
@@ -119,6 +125,7 @@ def test_a_folder_that_is_no_checkout_is_named(tmp_path):
         load_target(f"tgi:{tmp_path}")
 
 
+@in_a_checkout
 def test_a_compiler_that_is_missing_is_named(checkout):
     engine = replace(TGI, compiler="no-such-compiler")
     with pytest.raises(TargetError, match="tgi needs no-such-compiler, which is not installed"):
