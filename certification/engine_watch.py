@@ -58,6 +58,8 @@ def _in_words(last: Happened) -> str:
             for p in last.plan.parts
         )
         words.append(f"computes {parts or 'nothing'}")
+        words += [f"forgets image {image}" for image in last.plan.forgets]
+        words += [f"encodes image {image}" for image in last.plan.encodes]
         words += [f"preempts {sequence_name(number)}" for number in last.plan.preempted]
         words += [f"copies {source} to {into}" for source, into in last.plan.copies]
         words += [

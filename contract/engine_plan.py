@@ -58,30 +58,39 @@ class Transfer:
 class EnginePlan:
     """One step: what is copied between blocks first, moved, and computed.
 
-    `preempted` are requests that lost their blocks while this step was planned.
+    `preempted` are requests that lost their blocks while this step was planned. The worker drops
+    the encoder's outputs for the images that it `forgets`, then `encodes` others, by identifier.
     """
 
     parts: tuple[PlannedPart, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     preempted: tuple[int, ...] = ()
     transfers: tuple[Transfer, ...] = ()
+    forgets: tuple[str, ...] = ()
+    encodes: tuple[str, ...] = ()
+
+
+_OPTIONAL = {"copies", "preempted", "transfers", "forgets", "encodes"}
 
 
 def plan_from(answer: Any) -> EnginePlan:
     """The plan that a native engine answered. Raises PlanError.
 
     The mapping has "compute", a list of mappings with "request", "first", "count", "blocks" and, if
-    there are any, "drafts"; it may have "copies", "preempted" and "transfers".
+    there are any, "drafts"; it may have "copies", "preempted", "transfers", and, by identifier of
+    images, "forgets" and "encodes".
     """
     if isinstance(answer, EnginePlan):
         return answer
-    fields = _mapping("a plan", answer, {"compute"}, {"copies", "preempted", "transfers"})
+    fields = _mapping("a plan", answer, {"compute"}, _OPTIONAL)
     try:
         return EnginePlan(
             tuple(map(_part, fields["compute"])),
             tuple((index(a), index(b)) for a, b in fields.get("copies") or ()),
             tuple(map(index, fields.get("preempted") or ())),
             tuple(map(_transfer, fields.get("transfers") or ())),
+            _images(fields, "forgets"),
+            _images(fields, "encodes"),
         )
     except PlanError:
         raise
@@ -129,6 +138,14 @@ def _part(value: Any) -> PlannedPart:
             f"the entry {shown(value)} of compute must have numbers, and in blocks a list of block "
             "ids for each cache group"
         ) from error
+
+
+def _images(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    images = tuple(fields.get(name) or ())
+    for image in images:
+        if not isinstance(image, str):
+            raise PlanError(f"{name} of a plan lists images by identifier, not {shown(image)}")
+    return images
 
 
 def _transfer(value: Any) -> Transfer:

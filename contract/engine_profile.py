@@ -19,6 +19,7 @@ __all__ = ["EngineProfile"]
 _CHOICES: dict[str, tuple[str, ...]] = {
     "policy": ("fcfs", "priority"),
     "stale_outputs": ("delivered", "may-drop"),
+    "reset": ("idle", "preempts"),
 }
 _LEAST = {
     "max_batch_tokens": 1,
@@ -27,6 +28,10 @@ _LEAST = {
     "steps_in_flight": 1,
     "draft_tokens": 0,
     "spare_tokens": 0,
+    "max_adapters": 0,
+    "image_tokens": 0,
+    "encoder_cache_tokens": 0,
+    "max_encoder_tokens": 0,
 }
 _ROWS = ("null_block", *_CHOICES, *_LEAST, "groups")
 
@@ -39,6 +44,9 @@ class EngineProfile(Profile):
         is judged by it; it says whether priorities are drawn.
     stale_outputs: what becomes of a token that was sampled for a request which was preempted
         meanwhile: "delivered", or it "may-drop" and be sampled again.
+    reset: whether a reset that empties the cache lets running requests be ("idle": it is done when
+        nobody holds a block), or "preempts" them all: they are computed anew, and what is in flight
+        for them may be dropped.
     max_batch_tokens: the most positions that one step computes.
     max_running: the most requests of one step.
     max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
@@ -48,17 +56,28 @@ class EngineProfile(Profile):
     draft_tokens: the most drafts that a request is given for one step.
     spare_tokens: slots that a request may take beyond its tokens, drafts aside: what fits is
         counted with them.
+    max_adapters: the most different LoRA adapters in one step; 0: any number.
+    image_tokens: the most positions of one image in a prompt; 0: prompts have no images.
+    encoder_cache_tokens: how many positions of images the worker keeps the encoder's outputs for;
+        plans say what is encoded and what is forgotten. 0: images are encoded where they are
+        computed, and plans say nothing of it.
+    max_encoder_tokens: the most positions of images that are encoded in one step; 0: any number.
     groups: the layers that share a block table, as in a manager's profile.
     """
 
     policy: str = "fcfs"
     stale_outputs: str = "delivered"
+    reset: str = "idle"
     max_batch_tokens: int = 64
     max_running: int = 8
     max_request_tokens: int = 0
     steps_in_flight: int = 1
     draft_tokens: int = 0
     spare_tokens: int = 0
+    max_adapters: int = 0
+    image_tokens: int = 0
+    encoder_cache_tokens: int = 0
+    max_encoder_tokens: int = 0
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod

@@ -25,6 +25,11 @@ _TWO = "two steps were in flight"
 _ACCEPTED = "a draft was accepted"
 _REJECTED = "a draft was rejected"
 _URGENT = "a request came that goes before a running one"
+_ADAPTERS = "one step computed tokens with as many adapters as may be"
+_ENCODED = "an image was encoded"
+_FORGOTTEN = "the encoder's output for an image was dropped"
+_ENCODED_BEFORE = "a request had an image that was encoded before"
+_RESET = "a reset took the blocks of requests that ran"
 _ENDED = "everything was freed at the end"
 
 
@@ -51,6 +56,10 @@ class EngineFacts(set[str]):
             self.add(_TOGETHER)
         if model.in_flight:
             self.add(_TWO)
+        self._on_images(model, plan)
+        adapters = {model.requests[part.request_id].chain.lora for part in plan.parts} - {None}
+        if 0 < model.profile.max_adapters == len(adapters):
+            self.add(_ADAPTERS)
         for part in plan.parts:
             request = model.requests[part.request_id]
             if not request.began and part.first:
@@ -59,6 +68,24 @@ class EngineFacts(set[str]):
                 self.add(_RESUMED)
             if part.first + part.count < request.num_prompt_tokens:
                 self.add(_CHUNK)
+
+    def _on_images(self, model: EngineModel, plan: EnginePlan) -> None:
+        if plan.encodes:
+            self.add(_ENCODED)
+        if plan.forgets:
+            self.add(_FORGOTTEN)
+        for part in plan.parts:
+            request = model.requests[part.request_id]
+            if not request.began and any(
+                image.identifier in model.encoded and image.offset >= part.first
+                for image in request.chain.images
+            ):
+                self.add(_ENCODED_BEFORE)
+
+    def on_reset(self, model: EngineModel) -> None:
+        """Before the model follows a reset that empties the cache."""
+        if model.profile.reset == "preempts" and any(r.began for r in model.live.values()):
+            self.add(_RESET)
 
     def on_answer(
         self, model: EngineModel, step: PlannedStep, executed: Sequence[Executed]
@@ -92,6 +119,12 @@ def required_engine_facts(profile: EngineProfile, can: Capabilities, block_size:
         required += [_ACCEPTED, _REJECTED]
     if profile.policy == "priority":
         required.append(_URGENT)
+    if profile.max_adapters:
+        required.append(_ADAPTERS)
+    if profile.image_tokens and profile.encoder_cache_tokens:
+        required += [_ENCODED, _FORGOTTEN, _ENCODED_BEFORE]
+    if profile.reset == "preempts" and "reset" in can.verbs:
+        required.append(_RESET)
     if can.sees("num_free"):
         required.append(_ENDED)
     return required

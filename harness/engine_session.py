@@ -28,6 +28,8 @@ from poolproof.invariants.engine_outputs import Due, outputs_are_due
 from poolproof.invariants.engine_plans import (
     part_computes_known_tokens,
     part_has_blocks,
+    part_has_images,
+    plan_encodes_images,
     plan_keeps_limits,
     plan_names_blocks,
     plan_names_live_requests,
@@ -180,7 +182,11 @@ class EngineSession:
     def _reset(self, command: Reset) -> None:
         """An engine that says yes keeps nothing: the weights may be others from now on."""
         if self._call(command) is True:
+            self.facts.on_reset(self.model)
             self._oracle.void()
+            self._tables.clear()
+            self._num_unserved = self._num_loads = self._num_empty = 0
+            self.model.reset()
             self.facts.add("what was cached was reset")
 
     def _plan(self, command: PlanStep) -> None:
@@ -198,7 +204,14 @@ class EngineSession:
     def _judge_plan(self, plan: EnginePlan) -> None:
         model, report = self.model, self.invariants.report
         report(plan_names_live_requests(plan, model.requests.keys(), model.live.keys()))
-        report(plan_keeps_limits(plan, self.profile))
+        chains = [model.requests[part.request_id].chain for part in plan.parts]
+        adapters = {chain.lora for chain in chains} - {None}
+        report(plan_keeps_limits(plan, self.profile, adapters))
+        if self.profile.encoder_cache_tokens:
+            kept = model.encoded_after(plan)
+            report(plan_encodes_images(plan, model.image_sizes, kept, self.profile))
+            for part, chain in zip(plan.parts, chains):
+                report(part_has_images(part, chain, kept))
         report(plan_names_blocks(plan, model.num_blocks, model.transfers.keys()))
         for part in plan.parts:
             request = model.requests[part.request_id]
@@ -238,7 +251,7 @@ class EngineSession:
         moved = [transfer for transfer in plan.transfers if transfer.waits]
         record = StepRecord(
             self._num_steps,
-            tuple(self._computed(e) for e in executed),
+            tuple(self._computed(step, e) for e in executed),
             plan.copies,
             loads=tuple(p for t in moved if t.is_load for p in zip(t.blocks, t.places)),
             stores=tuple(p for t in moved if not t.is_load for p in zip(t.blocks, t.places)),
@@ -249,8 +262,10 @@ class EngineSession:
                 step_reads_own_prefix(wrong.sentence(), wrong.block, is_own=is_own)
             )
 
-    def _computed(self, executed: Executed) -> ComputedTokens:
+    def _computed(self, step: PlannedStep, executed: Executed) -> ComputedTokens:
         part = executed.part
+        if step.is_void:
+            return self._computed_before_reset(executed)
         request = self.model.requests[part.request_id]
         known = self._tables.get(part.request_id)
         self._tables[part.request_id] = part.blocks
@@ -265,6 +280,23 @@ class EngineSession:
             executed.is_read,
         )
 
+    def _computed_before_reset(self, executed: Executed) -> ComputedTokens:
+        """What a step in flight writes after a reset is nobody's: of other weights, as a salt says.
+
+        Where a reset preempts, nobody goes on from what the step reads.
+        """
+        part = executed.part
+        chain = self.model.requests[part.request_id].chain
+        return ComputedTokens(
+            sequence_name(part.request_id),
+            replace(chain, tokens=executed.tokens, salt="before a reset"),
+            executed.first,
+            part.count,
+            part.blocks,
+            True,
+            executed.is_read and self.profile.reset == "idle",
+        )
+
     def _deliver(
         self,
         command: AnswerStep,
@@ -273,7 +305,7 @@ class EngineSession:
         tokens: dict[int, list[int]],
     ) -> None:
         """The engine gets the results, and gives users theirs."""
-        model, may_drop = self.model, self.profile.stale_outputs == "may-drop"
+        model = self.model
         drafts = self._drafts(command, executed)
         answer = self._call(command, tokens, drafts)
         try:
@@ -282,7 +314,7 @@ class EngineSession:
             raise ViolationError(meaningless_answer(command, answer, str(error))) from error
         self.last.outputs = outputs
         due: dict[int, Due] = {
-            e.part.request_id: (e.due, e.ends, may_drop and e.part.request_id in step.preempted)
+            e.part.request_id: (e.due, e.ends, e.part.request_id in step.may_drop)
             for e in executed
             if e.due
         }

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from poolproof.contract.commands import Command, Reset
-from poolproof.contract.content import TokenChain
+from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.engine_commands import (
     STOP_TOKEN,
     AnswerStep,
@@ -33,7 +33,8 @@ _KEPT_REQUESTS = 6
 _TO_BEGIN = 12
 _PRIORITIES = 3
 _SALTS = (None, "salt")
-_ADAPTERS = (None, ("adapter", "path"))
+_ADAPTERS = tuple((f"adapter-{number}", "path") for number in range(3))
+_IMAGES = ("a", "b", "c", "d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,8 @@ class EngineWorkload:
         if model.transfers:
             weights["arrive"] = bias.arrive * len(model.transfers)
         if "reset" in verbs:
-            weights["reset"] = bias.reset + model.is_idle
+            preempts = model.profile.reset == "preempts"
+            weights["reset"] = bias.reset + (model.is_idle or preempts)
         return weights
 
     def _make(self, name: str) -> Command:
@@ -176,7 +178,7 @@ class EngineWorkload:
         """
         below = self._choices.below
         size = self._model.block_sizes[below(len(self._model.block_sizes))]
-        chain = TokenChain((), _ADAPTERS[below(8) == 0], _SALTS[below(8) == 0])
+        chain = TokenChain((), self._adapter(), _SALTS[below(8) == 0])
         if self._next_id and below(4):
             number = self._next_id - 1 - below(min(self._next_id, _KEPT_REQUESTS))
             known = self._model.requests.get(number)
@@ -184,11 +186,37 @@ class EngineWorkload:
                 tokens = tuple(token for token in known.tokens if token != STOP_TOKEN)
                 ends = (len(tokens), known.num_prompt_tokens, below(len(tokens) + 1))
                 kept = ends[below(len(ends))]
-                chain = TokenChain(tokens[:kept], known.chain.lora, known.chain.salt)
+                chain = known.chain
+                images = tuple(i for i in chain.images if i.offset + i.length <= kept)
+                chain = TokenChain(tokens[:kept], chain.lora, chain.salt, images)
         length = self._length(len(chain.tokens), most, size)
         tokens = chain.tokens[:length]
+        images = tuple(i for i in chain.images if i.offset + i.length <= length)
+        begin = len(tokens)
         tokens += tuple(1 + below(_SYMBOLS) for _ in range(length - len(tokens)))
-        return TokenChain(tokens, chain.lora, chain.salt)
+        chain = TokenChain(tokens, chain.lora, chain.salt, images)
+        return self._with_images(chain, begin) if self._model.most_image_tokens else chain
+
+    def _adapter(self) -> tuple[str, str] | None:
+        """Seldom one and always the same, unless a step has room for so many only."""
+        below = self._choices.below
+        if not self._model.profile.max_adapters:
+            return _ADAPTERS[0] if below(8) == 0 else None
+        return _ADAPTERS[below(len(_ADAPTERS))] if below(4) else None
+
+    def _with_images(self, chain: TokenChain, begin: int) -> TokenChain:
+        """Some images from position `begin` on; what stands for an image is one token, repeated."""
+        below, tokens, images = self._choices.below, list(chain.tokens), list(chain.images)
+        while below(3):
+            number = below(len(_IMAGES))
+            length = max(1, self._model.most_image_tokens - number)
+            offset = begin + below(3)
+            if offset + length > len(tokens):
+                break
+            tokens[offset : offset + length] = [1] * length
+            images.append(Image(_IMAGES[number], offset, length))
+            begin = offset + length
+        return TokenChain(tuple(tokens), chain.lora, chain.salt, tuple(images))
 
     def _length(self, least: int, most: int, size: int) -> int:
         """Whole blocks, a token less or more, what fills the pool exactly, or anything."""

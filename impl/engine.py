@@ -6,7 +6,7 @@ what a worker has sampled in the oldest step that is not answered yet, and says 
 Several steps may be in flight: then a step is planned before the tokens of those before it are
 known, and each of their drafts counts as accepted until the answer says otherwise.
 
-Four rules keep it right.
+Five rules keep it right.
 
 * Requests stand in one order (`LiveRequest.rank`). The first ones are served first, and the last
   running one gives way: so no request loses its blocks in a step that computes something of it, and
@@ -19,7 +19,11 @@ Four rules keep it right.
 * A worker carries out steps in order, so blocks are free for the next step as soon as their owner
   is gone. Transfers keep no order: `poolproof.impl.offloading` pins what they touch.
 
-Not covered: several samples of one prompt, grammars, images, and pipelines of several workers.
+* What workers need beside blocks is planned with the positions that need it: a step never has more
+  adapters than they hold, nor a position of an image that they have not encoded
+  (`poolproof.impl.encoder_cache`).
+
+Not covered: several samples of one prompt, grammars, and pipelines of several workers.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
+from poolproof.impl.encoder_cache import EncoderCache
 from poolproof.impl.kv_cache_group import (
     ChunkedLocal,
     FullAttention,
@@ -130,6 +135,11 @@ class Engine:
         groups: the kinds of attention.
         host_places: blocks of host memory that full blocks are kept in; only for one group of full
             attention, and with caching.
+        max_adapters: the most different adapters of the requests that hold blocks; 0: any number.
+        encoder_cache_tokens: positions of images whose encoder outputs workers keep; 0: nothing is
+            said of images.
+        max_encoder_tokens: positions of images that a step encodes; 0: any number.
+        reset_preempts: whether `reset` takes the blocks of those that run.
 
     Raises ValueError for arguments out of bounds. Requests are named by numbers, each used once.
     """
@@ -146,6 +156,10 @@ class Engine:
         draft_tokens: int = 0,
         groups: Sequence[FullAttention] = (FullAttention(),),
         host_places: int = 0,
+        max_adapters: int = 0,
+        encoder_cache_tokens: int = 0,
+        max_encoder_tokens: int = 0,
+        reset_preempts: bool = False,
     ) -> None:
         if policy not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
@@ -153,6 +167,11 @@ class Engine:
         self.max_batch_tokens = require_int("max_batch_tokens", max_batch_tokens, at_least=1)
         self.max_running = require_int("max_running", max_running, at_least=1)
         self.draft_tokens = require_int("draft_tokens", draft_tokens, at_least=0)
+        self.max_adapters = require_int("max_adapters", max_adapters, at_least=0)
+        self.reset_preempts = reset_preempts
+        self.encoder_cache: EncoderCache | None = None
+        if require_int("encoder_cache_tokens", encoder_cache_tokens, at_least=0):
+            self.encoder_cache = EncoderCache(encoder_cache_tokens, max_encoder_tokens)
         sizes = [group.block_size or block_size for group in groups]
         self.manager = KVCacheManager(
             num_blocks,
@@ -197,6 +216,10 @@ class Engine:
             draft_tokens=rows["draft_tokens"],
             groups=[_group(**group) for group in rows["groups"]],
             host_places=host_places,
+            max_adapters=rows["max_adapters"],
+            encoder_cache_tokens=rows["encoder_cache_tokens"],
+            max_encoder_tokens=rows["max_encoder_tokens"],
+            reset_preempts=rows["reset"] == "preempts",
         )
 
     # What users do.
@@ -246,10 +269,13 @@ class Engine:
         if not step.preempted:  # What they gave back is for those who go on.
             self._admit_waiting(step)
         self._steps.append(step)
+        forgets, encodes = self.encoder_cache.told() if self.encoder_cache else ([], [])
         return {
             "compute": [self._told(part) for part in step.parts],
             "preempted": step.preempted,
             "transfers": self.offloader.begin(self._steps[0].number) if self.offloader else [],
+            "forgets": forgets,
+            "encodes": encodes,
         }
 
     def answer(
@@ -289,8 +315,14 @@ class Engine:
     def reset(self) -> bool:
         """Forget what is cached, here and on the host.
 
-        False, and nothing is forgotten, while a request or a transfer uses blocks.
+        False, and nothing is forgotten, while a request or a transfer uses blocks. Requests that
+        run do not count where a reset preempts them: they are computed anew.
         """
+        if self.reset_preempts:
+            if self._loading or (self.offloader is not None and self.offloader.is_busy):
+                return False
+            for request in reversed(list(self._running)):
+                self._start_anew(request)
         if not self.manager.reset_prefix_cache():
             return False
         if self.offloader is not None:
@@ -330,7 +362,21 @@ class Engine:
         num_drafts = max(0, min(num_drafts, request.max_tokens - assumed - 1))
         left = assumed - num_computed if assumed < request.max_tokens else 0
         count = min(left + num_drafts if left else 0, step.budget)
+        count = self._until_image(request, num_computed, count)
         return count, max(0, count - left)
+
+    def _until_image(self, request: LiveRequest, first: int, count: int) -> int:
+        """How many of the positions come before an image that cannot be encoded in this step.
+
+        One image after the other: what the first ones take is not there for the last.
+        """
+        if self.encoder_cache is None:
+            return count
+        for image in _images_in(request, first, count):
+            if not self.encoder_cache.fits(image.identifier, image.num_tokens):
+                return max(0, image.first_token - first)
+            self.encoder_cache.need(image.identifier, image.num_tokens, request.number)
+        return count
 
     def _make_room(self, step: EngineStep, request: LiveRequest, count: int) -> bool:
         """Take slots for the next positions, from others if need be; False: it gave way itself."""
@@ -367,6 +413,10 @@ class Engine:
     def _preempt(self, step: EngineStep, request: LiveRequest) -> None:
         """A request gives its blocks back; it is computed anew when its turn comes."""
         step.preempted.append(request.number)
+        self._start_anew(request)
+
+    def _start_anew(self, request: LiveRequest) -> None:
+        """What is in flight for a request belongs to an earlier run; the next begins with none."""
         request.num_preemptions += 1
         self._give_back(request)
         self._wait(request)
@@ -380,6 +430,11 @@ class Engine:
 
     def _give_back(self, request: LiveRequest) -> None:
         self.manager.free(request)
+        self._let_images_go(request)
+
+    def _let_images_go(self, request: LiveRequest) -> None:
+        if self.encoder_cache is not None:
+            self.encoder_cache.release_all(request.number)
 
     def _add(self, step: EngineStep, request: LiveRequest, count: int, num_drafts: int) -> None:
         """The step computes the next positions of a request, which has slots for them."""
@@ -416,7 +471,10 @@ class Engine:
         count, num_drafts = 0, 0
         if not num_on_host:
             count, num_drafts = self._share(step, request, num_cached)
+            if not count:
+                return False
         if not self._take_slots(request, count, num_cached, hits, num_on_host):
+            self._let_images_go(request)
             return False
         self._waiting.remove(request)
         self._enter(request)
@@ -429,7 +487,17 @@ class Engine:
 
     def _may_enter(self, request: LiveRequest) -> bool:
         """Not while a token may still come for it, from before it was preempted."""
-        return not request.num_parts
+        return not request.num_parts and self._has_adapter(request)
+
+    def _has_adapter(self, request: LiveRequest) -> bool:
+        """Whether its adapter is in use, or may be used as well."""
+        adapters = {r.lora for r in self._running if r.lora is not None}
+        return (
+            not self.max_adapters
+            or request.lora is None
+            or request.lora in adapters
+            or len(adapters) < self.max_adapters
+        )
 
     def _enter(self, request: LiveRequest) -> None:
         request.is_running = True
@@ -497,6 +565,10 @@ class Engine:
         if not request.is_running:
             return
         self.manager.cache_blocks(request, request.num_settled)
+        if self.encoder_cache is not None:
+            for image in request.images:
+                if image.first_token + image.num_tokens <= request.num_settled:
+                    self.encoder_cache.release(image.identifier, request.number)
         if self.offloader is not None:
             self._store(request, min(request.num_settled, request.num_tokens))
 
@@ -537,6 +609,15 @@ class Engine:
 
 
 _RANK = attrgetter("rank")
+
+
+def _images_in(request: LiveRequest, first: int, count: int) -> list[Image]:
+    """The images of which some of the positions `first`, ... are a part."""
+    return [
+        image
+        for image in request.images
+        if image.first_token < first + count and first < image.first_token + image.num_tokens
+    ]
 
 
 def _group(kind: str, block_size: int, window: int) -> FullAttention:

@@ -83,9 +83,9 @@ class Request:
         self.num_in_flight_tokens = 0
         self.num_preemptions = 0
         self._hasher = hasher
-        self._lora = lora
+        self.lora = lora
         self._salt = salt
-        self._images = tuple(images)
+        self.images = tuple(images)
         self._hashes: list[bytes] = []
 
     @property
@@ -136,14 +136,14 @@ class Request:
             self._hashes.append(hasher.hash_block(parent, tokens, self._extra_keys(start, size)))
 
     def _extra_keys(self, start: int, size: int) -> list[ExtraKey]:
-        keys: list[ExtraKey] = [] if self._lora is None else [self._lora]
+        keys: list[ExtraKey] = [] if self.lora is None else [self.lora]
         if self._salt is not None and start == 0:
             keys.append(self._salt)
         # All placeholders are one token, so every block that an image reaches into names it and
         # where in it the block begins (LMCache#690).
         keys.extend(
             MultiModal(image.identifier, image.first_token - start)
-            for image in self._images
+            for image in self.images
             if image.first_token < start + size and start < image.first_token + image.num_tokens
         )
         return keys

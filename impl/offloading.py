@@ -54,6 +54,11 @@ class Offloader:
         self._under_way: dict[int, Move] = {}
         self._num_moves = 0
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a transfer is under way, or waits to begin."""
+        return bool(self._waiting or self._under_way)
+
     def num_found(self, keys: Sequence[bytes]) -> int:
         """How many of the blocks, from the first on, can be loaded."""
         return sum(1 for _ in takewhile(self._is_found, keys))

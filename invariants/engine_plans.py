@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.violation import Severity, Violation
@@ -15,6 +16,8 @@ from poolproof.invariants.wording import sequence_name
 __all__ = [
     "part_computes_known_tokens",
     "part_has_blocks",
+    "part_has_images",
+    "plan_encodes_images",
     "plan_keeps_limits",
     "plan_names_blocks",
     "plan_names_live_requests",
@@ -45,8 +48,13 @@ def plan_names_live_requests(
     return None
 
 
-def plan_keeps_limits(plan: EnginePlan, profile: EngineProfile) -> Violation | None:
-    """A violation of PLAN in a step with more positions or requests than the profile allows."""
+def plan_keeps_limits(
+    plan: EnginePlan, profile: EngineProfile, adapters: Collection[object] = ()
+) -> Violation | None:
+    """A violation of PLAN in a step with more positions, requests or adapters than are allowed.
+
+    `adapters` are the different LoRA adapters of the requests in the step.
+    """
     positions = sum(part.count for part in plan.parts)
     if positions > profile.max_batch_tokens:
         return _wrong(
@@ -57,6 +65,11 @@ def plan_keeps_limits(plan: EnginePlan, profile: EngineProfile) -> Violation | N
         return _wrong(
             f"the step computes tokens of {len(plan.parts)} requests; max_running is "
             f"{profile.max_running}"
+        )
+    if 0 < profile.max_adapters < len(adapters):
+        return _wrong(
+            f"the step computes tokens with {len(adapters)} adapters; max_adapters is "
+            f"{profile.max_adapters}"
         )
     return None
 
@@ -117,6 +130,48 @@ def part_has_blocks(
                     f"blocks 0 to {num_blocks - 1}"
                     + ("" if profile.null_block is None else f" without {profile.null_block}")
                 )
+    return None
+
+
+def plan_encodes_images(
+    plan: EnginePlan, sizes: Mapping[str, int], kept: Collection[str], profile: EngineProfile
+) -> Violation | None:
+    """A violation of PLAN in images that are unknown, or too many for the encoder or its cache.
+
+    `sizes` are the positions of each image that was ever submitted, `kept` those images whose
+    outputs the worker has once the step is carried out.
+    """
+    for image in (*plan.encodes, *plan.forgets):
+        if image not in sizes:
+            return _wrong(f"the step names image {image!r}, which nobody submitted")
+    encoded = sum(sizes[image] for image in plan.encodes)
+    if 0 < profile.max_encoder_tokens < encoded:
+        return _wrong(
+            f"the step encodes {encoded} positions of images; max_encoder_tokens is "
+            f"{profile.max_encoder_tokens}"
+        )
+    held = sum(sizes[image] for image in kept)
+    if held > profile.encoder_cache_tokens:
+        return _wrong(
+            f"the worker keeps the encoder's outputs for {held} positions; encoder_cache_tokens is "
+            f"{profile.encoder_cache_tokens}"
+        )
+    return None
+
+
+def part_has_images(
+    part: PlannedPart, chain: TokenChain, kept: Collection[str]
+) -> Violation | None:
+    """A violation of PLAN in positions of an image that is not `kept`, and not encoded now."""
+    for image in chain.images:
+        begin, end = image.offset, image.offset + image.length
+        is_computed = begin < part.first + part.count and part.first < end
+        if is_computed and image.identifier not in kept:
+            return _wrong(
+                f"the step computes position {max(begin, part.first)} of request "
+                f"{sequence_name(part.request_id)}, in image {image.identifier!r}, for which the "
+                "worker has no output of the encoder"
+            )
     return None
 
 

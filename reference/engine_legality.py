@@ -60,4 +60,18 @@ def _undefined_submit(model: EngineModel, command: Submit) -> str | None:
         return "a request wants at least one token"
     if len(tokens) + command.max_new_tokens > model.most_tokens:
         return f"a request may have {model.most_tokens} tokens"
+    return _undefined_images(model, command)
+
+
+def _undefined_images(model: EngineModel, command: Submit) -> str | None:
+    """Images stand in the prompt one after the other, and one image always has as many tokens."""
+    begin, most = 0, model.most_image_tokens
+    for image in command.chain.images:
+        if image.offset < begin or image.offset + image.length > len(command.chain.tokens):
+            return "images overlap, or leave the prompt"
+        if not 1 <= image.length <= most:
+            return f"an image has 1 to {most} positions" if most else "there are no images"
+        if model.image_sizes.get(image.identifier, image.length) != image.length:
+            return f"image {image.identifier!r} had another number of positions before"
+        begin = image.offset + image.length
     return None

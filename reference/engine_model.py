@@ -63,13 +63,16 @@ class PlannedStep:
     `assumed[r]` is how many tokens request r was counted with when the step was planned, drafts in
     flight included. `samples[r]`, if the step samples for it, is how many it has after it, were
     every draft right that is still in flight. `preempted` are requests that lost their blocks
-    since.
+    since; the outputs of those in `may_drop` need not reach their users. `is_void`: the cache was
+    reset since, so what the step writes counts as nothing.
     """
 
     plan: EnginePlan
     assumed: dict[int, int] = field(default_factory=dict)
     samples: dict[int, int] = field(default_factory=dict)
     preempted: set[int] = field(default_factory=set)
+    may_drop: set[int] = field(default_factory=set)
+    is_void: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,11 @@ class Executed:
 
 
 class EngineModel:
-    """The requests of an engine of `num_blocks` blocks, and its steps and transfers in flight."""
+    """The requests of an engine of `num_blocks` blocks, and its steps and transfers in flight.
+
+    `encoded` are the images whose outputs of the encoder the worker has, once all steps in flight
+    are carried out; `image_sizes` are the positions of every image that was submitted.
+    """
 
     def __init__(self, num_blocks: int, block_size: int, profile: EngineProfile) -> None:
         self.num_blocks = num_blocks
@@ -103,7 +110,16 @@ class EngineModel:
         self.live: dict[int, EngineRequest] = {}
         self.in_flight: deque[PlannedStep] = deque()
         self.transfers: dict[int, Transfer] = {}
+        self.image_sizes: dict[str, int] = {}
+        self.encoded: set[str] = set()
         self._unknown = -1
+
+    @property
+    def most_image_tokens(self) -> int:
+        """The most positions of an image that can be encoded; 0: there are no images."""
+        profile = self.profile
+        limits = (profile.encoder_cache_tokens, profile.max_encoder_tokens)
+        return min([profile.image_tokens, *filter(None, limits)])
 
     @property
     def is_idle(self) -> bool:
@@ -121,6 +137,7 @@ class EngineModel:
             len(command.chain.tokens),
         )
         self.requests[command.request_id] = self.live[command.request_id] = request
+        self.image_sizes.update((i.identifier, i.length) for i in command.chain.images)
 
     def end(self, request: EngineRequest) -> None:
         """A request has ended: nobody waits for it any more."""
@@ -135,13 +152,15 @@ class EngineModel:
                 return step.samples[request.request_id]
         return len(request.tokens)
 
+    def encoded_after(self, plan: EnginePlan) -> set[str]:
+        """The images whose outputs the worker has after that step too."""
+        return (self.encoded - set(plan.forgets)) | set(plan.encodes)
+
     def planned(self, plan: EnginePlan) -> PlannedStep:
         """The engine has planned a step, of which everything was found to make sense."""
+        may_drop = self.profile.stale_outputs == "may-drop"
         for request_id in plan.preempted:
-            request = self.requests[request_id]
-            request.num_preempted += 1
-            for step in self.in_flight:
-                step.preempted.add(request_id)
+            self._preempt(self.requests[request_id], may_drop=may_drop)
         step = PlannedStep(plan)
         for part in plan.parts:
             request = self.requests[part.request_id]
@@ -150,9 +169,26 @@ class EngineModel:
             step.assumed[part.request_id] = assumed
             if part.first + part.count == assumed + part.num_drafts:
                 step.samples[part.request_id] = assumed + part.num_drafts + 1
+        self.encoded = self.encoded_after(plan)
         self.in_flight.append(step)
         self.transfers.update((t.transfer_id, t) for t in plan.transfers if not t.waits)
         return step
+
+    def reset(self) -> None:
+        """The cache was emptied. Under `reset` = preempts nobody has a block any more."""
+        for step in self.in_flight:
+            step.is_void = True
+        if self.profile.reset == "preempts":
+            for request in self.live.values():
+                if request.began:
+                    self._preempt(request, may_drop=True)
+
+    def _preempt(self, request: EngineRequest, *, may_drop: bool) -> None:
+        request.num_preempted += 1
+        for step in self.in_flight:
+            step.preempted.add(request.request_id)
+            if may_drop:
+                step.may_drop.add(request.request_id)
 
     def execute(self, answer: AnswerStep) -> tuple[PlannedStep, list[Executed]]:
         """The worker has carried out the oldest step: what it computed and sampled, by request.

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.engine_commands import STOP_TOKEN
 from poolproof.contract.engine_profile import EngineProfile
 
@@ -23,6 +24,8 @@ class _Request:
     tokens: list[int]
     limit: int
     num_prompt: int
+    adapter: tuple[str, str] | None
+    images: tuple[Image, ...]
     num_computed: int = 0
     num_in_flight: int = 0
     tables: list[list[int]] = field(default_factory=list)
@@ -48,6 +51,7 @@ class NativePlainEngine:
         self._waiting: deque[_Request] = deque()
         self._running: list[_Request] = []
         self._in_flight: deque[list[tuple[_Request, int, bool]]] = deque()
+        self._encoded: list[str] = []
 
     def submit(
         self,
@@ -59,9 +63,12 @@ class NativePlainEngine:
         extra_keys: Any = None,
     ) -> None:
         """A request waits for its turn."""
-        del priority, extra_keys  # all wait in one line, and share nothing
+        del priority  # all wait in one line, and share nothing
         limit = len(tokens) + max_new_tokens
-        self._waiting.append(_Request(request_id, list(tokens), limit, len(tokens)))
+        chain = TokenChain.from_extra_keys(tokens, extra_keys)
+        self._waiting.append(
+            _Request(request_id, list(tokens), limit, len(tokens), chain.lora, chain.images)
+        )
 
     def cancel(self, request_id: int) -> None:
         """A request ends; its blocks stay while a step in flight names them."""
@@ -73,7 +80,7 @@ class NativePlainEngine:
     def plan(self) -> dict[str, Any]:
         """Admit who fits; then as many tokens of each as the limits allow, in order."""
         self._admit()
-        left = self.profile.max_batch_tokens
+        left, encodes = self.profile.max_batch_tokens, list[Image]()
         parts, step = [], []
         for request in self._running:
             # One step at a time for each: what it samples decides what comes next.
@@ -86,6 +93,11 @@ class NativePlainEngine:
                 request.drafts = []
                 count = min(count, len(request.tokens) - request.num_computed)
                 samples = request.num_computed + count == len(request.tokens)
+            fits = self._until_image(request, count, encodes)
+            if fits < count:
+                request.drafts, count, samples = [], fits, False
+            if not count:
+                continue
             parts.append(
                 {
                     "request": request.number,
@@ -99,7 +111,33 @@ class NativePlainEngine:
             left -= count
             step.append((request, count - len(request.drafts), samples))
         self._in_flight.append(step)
-        return {"compute": parts}
+        plan: dict[str, Any] = {"compute": parts}
+        if self.profile.encoder_cache_tokens:
+            # What a step encodes is forgotten by the next one.
+            plan["forgets"] = self._encoded
+            plan["encodes"] = self._encoded = [image.identifier for image in encodes]
+        return plan
+
+    def _until_image(self, request: _Request, count: int, encodes: list[Image]) -> int:
+        """How many of `count` positions come before an image that this step cannot encode too.
+
+        An image that is computed in two chunks is encoded twice.
+        """
+        profile = self.profile
+        if not profile.encoder_cache_tokens:
+            return count
+        limits = (profile.encoder_cache_tokens, profile.max_encoder_tokens)
+        most = min(filter(None, limits))
+        first = request.num_computed
+        for image in request.images:
+            if image.offset + image.length <= first or image.offset >= first + count:
+                continue
+            if any(known.identifier == image.identifier for known in encodes):
+                continue
+            if sum(known.length for known in encodes) + image.length > most:
+                return max(0, image.offset - first)
+            encodes.append(image)
+        return count
 
     def answer(
         self, tokens: dict[int, list[int]], drafts: dict[int, list[int]], /
@@ -134,6 +172,9 @@ class NativePlainEngine:
         ahead = self.profile.draft_tokens + self.profile.spare_tokens
         while self._waiting and len(self._running) < self.profile.max_running:
             request = self._waiting[0]
+            adapters = {r.adapter for r in (*self._running, request)} - {None}
+            if 0 < self.profile.max_adapters < len(adapters):
+                return
             counts = [-(-(request.limit + ahead) // size) for size in self._sizes]
             if sum(counts) > len(self._free):
                 return

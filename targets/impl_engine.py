@@ -58,6 +58,21 @@ _SET_UPS = (
         groups=(CacheGroup(), CacheGroup("sliding", window=5)),
     ),
     _SetUp(
+        "images",
+        {
+            "image_tokens": 6,
+            "encoder_cache_tokens": 12,
+            "max_encoder_tokens": 8,
+            "max_batch_tokens": 10,
+        },
+    ),
+    _SetUp(
+        "async+images",
+        {**_ASYNC, "policy": "priority", "image_tokens": 6, "encoder_cache_tokens": 8},
+    ),
+    _SetUp("adapters", {"max_adapters": 1, "policy": "priority"}),
+    _SetUp("async+reset", {**_ASYNC, "reset": "preempts"}),
+    _SetUp(
         "full-8+chunked-4",
         {"max_batch_tokens": 10},
         groups=(CacheGroup(block_size=8), CacheGroup("chunked", block_size=4, window=8)),

@@ -66,7 +66,10 @@ def test_any_mapping_will_do_and_a_plan_stays_as_it_is() -> None:
     [
         (None, "a plan must be a mapping, not None"),
         ([], "a plan must be a mapping, not []"),
-        ({}, "a plan lacks compute; it may have compute, copies, preempted, transfers"),
+        (
+            {},
+            "a plan lacks compute; it may have compute, copies, encodes, forgets, preempted, transfers",
+        ),
         ({"compute": [], "copy": []}, "a plan has 'copy'; it may have"),
         ({"compute": 3}, "the plan {'compute': 3} is not made of lists of numbers"),
         ({"compute": [], "copies": [(1, 2, 3)]}, "is not made of lists of numbers"),
