@@ -44,7 +44,8 @@ class Transfer:
 
     A load brings what stands at `places[i]` into `blocks[i]`, a store the other way round. One that
     the step `waits` for is over before anything is computed (a load), or right after it (a store).
-    Any other ends when it arrives, and the engine is told by `transfer_id`.
+    Any other ends when it arrives, and the engine is told by `transfer_id`. One that `follows` does
+    not begin before the step that names it is computed.
     """
 
     transfer_id: int
@@ -52,19 +53,22 @@ class Transfer:
     waits: bool
     blocks: tuple[int, ...]
     places: tuple[int, ...]
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
     """One step: what is copied between blocks first, moved, and computed.
 
-    `preempted` are requests that lost their blocks while this step was planned.
+    `preempted` are requests that lost their blocks while this step was planned. `flushes` names the
+    transfers in flight, those of this step among them, that are over before anything is computed.
     """
 
     parts: tuple[PlannedPart, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     preempted: tuple[int, ...] = ()
     transfers: tuple[Transfer, ...] = ()
+    flushes: tuple[int, ...] = ()
 
 
 def plan_from(answer: Any) -> EnginePlan:
@@ -75,13 +79,15 @@ def plan_from(answer: Any) -> EnginePlan:
     """
     if isinstance(answer, EnginePlan):
         return answer
-    fields = _mapping("a plan", answer, {"compute"}, {"copies", "preempted", "transfers"})
+    optional = {"copies", "preempted", "transfers", "flushes"}
+    fields = _mapping("a plan", answer, {"compute"}, optional)
     try:
         return EnginePlan(
             tuple(map(_part, fields["compute"])),
             tuple((index(a), index(b)) for a, b in fields.get("copies") or ()),
             tuple(map(index, fields.get("preempted") or ())),
             tuple(map(_transfer, fields.get("transfers") or ())),
+            tuple(map(index, fields.get("flushes") or ())),
         )
     except PlanError:
         raise
@@ -133,7 +139,7 @@ def _part(value: Any) -> PlannedPart:
 
 def _transfer(value: Any) -> Transfer:
     names = {"id", "kind", "blocks", "places"}
-    fields = _mapping("a transfer", value, names, {"waits"})
+    fields = _mapping("a transfer", value, names, {"waits", "follows"})
     if fields["kind"] not in ("load", "store"):
         raise PlanError(f"the kind of a transfer is load or store, not {shown(fields['kind'])}")
     try:
@@ -145,5 +151,9 @@ def _transfer(value: Any) -> Transfer:
         raise PlanError(
             f"transfer {transfer_id} moves {len(blocks)} blocks and names {len(places)} places"
         )
-    waits = bool(fields.get("waits", False))
-    return Transfer(transfer_id, fields["kind"] == "load", waits, blocks, places)
+    waits, follows = (bool(fields.get(name, False)) for name in ("waits", "follows"))
+    if waits and follows:
+        raise PlanError(
+            f"transfer {transfer_id} cannot both be waited for and follow its step; leave one out"
+        )
+    return Transfer(transfer_id, fields["kind"] == "load", waits, blocks, places, follows)

@@ -19,6 +19,8 @@ __all__ = ["EngineProfile"]
 _CHOICES: dict[str, tuple[str, ...]] = {
     "policy": ("fcfs", "priority"),
     "stale_outputs": ("delivered", "may-drop"),
+    "transfers": ("may-fail", "never-fail"),
+    "transfer_order": ("any", "fifo"),
 }
 _LEAST = {
     "max_batch_tokens": 1,
@@ -39,6 +41,10 @@ class EngineProfile(Profile):
         is judged by it; it says whether priorities are drawn.
     stale_outputs: what becomes of a token that was sampled for a request which was preempted
         meanwhile: "delivered", or it "may-drop" and be sampled again.
+    transfers: whether a transfer that nobody waits for "may-fail", which the engine is told, or the
+        worker has no way to say so, and none is lost: "never-fail".
+    transfer_order: whether transfers end in "any" order, or loads in the order in which they began,
+        and stores likewise: "fifo".
     max_batch_tokens: the most positions that one step computes.
     max_running: the most requests of one step.
     max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
@@ -53,6 +59,8 @@ class EngineProfile(Profile):
 
     policy: str = "fcfs"
     stale_outputs: str = "delivered"
+    transfers: str = "may-fail"
+    transfer_order: str = "any"
     max_batch_tokens: int = 64
     max_running: int = 8
     max_request_tokens: int = 0
