@@ -44,7 +44,8 @@ class Transfer:
 
     A load brings what stands at `places[i]` into `blocks[i]`, a store the other way round. One that
     the step `waits` for is over before anything is computed (a load), or right after it (a store).
-    Any other ends when it arrives, and the engine is told by `transfer_id`.
+    Any other ends when it arrives, and the engine is told by `transfer_id`. One that `follows` does
+    not begin before the step that names it is computed.
     """
 
     transfer_id: int
@@ -52,25 +53,29 @@ class Transfer:
     waits: bool
     blocks: tuple[int, ...]
     places: tuple[int, ...]
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
     """One step: what is copied between blocks first, moved, and computed.
 
-    `preempted` are requests that lost their blocks while this step was planned. The worker drops
-    the encoder's outputs for the images that it `forgets`, then `encodes` others, by identifier.
+    `preempted` are requests that lost their blocks while this step was planned. `flushes` names the
+    transfers in flight, those of this step among them, that are over before anything is computed.
+    The worker drops the encoder's outputs for the images that it `forgets`, then `encodes` others,
+    by identifier.
     """
 
     parts: tuple[PlannedPart, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
     preempted: tuple[int, ...] = ()
     transfers: tuple[Transfer, ...] = ()
+    flushes: tuple[int, ...] = ()
     forgets: tuple[str, ...] = ()
     encodes: tuple[str, ...] = ()
 
 
-_OPTIONAL = {"copies", "preempted", "transfers", "forgets", "encodes"}
+_OPTIONAL = {"copies", "preempted", "transfers", "flushes", "forgets", "encodes"}
 
 
 def plan_from(answer: Any) -> EnginePlan:
@@ -89,6 +94,7 @@ def plan_from(answer: Any) -> EnginePlan:
             tuple((index(a), index(b)) for a, b in fields.get("copies") or ()),
             tuple(map(index, fields.get("preempted") or ())),
             tuple(map(_transfer, fields.get("transfers") or ())),
+            tuple(map(index, fields.get("flushes") or ())),
             _images(fields, "forgets"),
             _images(fields, "encodes"),
         )
@@ -150,7 +156,7 @@ def _images(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 def _transfer(value: Any) -> Transfer:
     names = {"id", "kind", "blocks", "places"}
-    fields = _mapping("a transfer", value, names, {"waits"})
+    fields = _mapping("a transfer", value, names, {"waits", "follows"})
     if fields["kind"] not in ("load", "store"):
         raise PlanError(f"the kind of a transfer is load or store, not {shown(fields['kind'])}")
     try:
@@ -162,5 +168,9 @@ def _transfer(value: Any) -> Transfer:
         raise PlanError(
             f"transfer {transfer_id} moves {len(blocks)} blocks and names {len(places)} places"
         )
-    waits = bool(fields.get("waits", False))
-    return Transfer(transfer_id, fields["kind"] == "load", waits, blocks, places)
+    waits, follows = (bool(fields.get(name, False)) for name in ("waits", "follows"))
+    if waits and follows:
+        raise PlanError(
+            f"transfer {transfer_id} cannot both be waited for and follow its step; leave one out"
+        )
+    return Transfer(transfer_id, fields["kind"] == "load", waits, blocks, places, follows)

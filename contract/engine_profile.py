@@ -20,6 +20,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "policy": ("fcfs", "priority"),
     "stale_outputs": ("delivered", "may-drop"),
     "reset": ("idle", "preempts"),
+    "transfers": ("may-fail", "never-fail"),
+    "transfer_order": ("any", "fifo"),
 }
 _LEAST = {
     "max_batch_tokens": 1,
@@ -47,6 +49,10 @@ class EngineProfile(Profile):
     reset: whether a reset that empties the cache lets running requests be ("idle": it is done when
         nobody holds a block), or "preempts" them all: they are computed anew, and what is in flight
         for them may be dropped.
+    transfers: whether a transfer that nobody waits for "may-fail", which the engine is told, or the
+        worker has no way to say so, and none is lost: "never-fail".
+    transfer_order: whether transfers end in "any" order, or loads in the order in which they began,
+        and stores likewise: "fifo".
     max_batch_tokens: the most positions that one step computes.
     max_running: the most requests of one step.
     max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
@@ -68,6 +74,8 @@ class EngineProfile(Profile):
     policy: str = "fcfs"
     stale_outputs: str = "delivered"
     reset: str = "idle"
+    transfers: str = "may-fail"
+    transfer_order: str = "any"
     max_batch_tokens: int = 64
     max_running: int = 8
     max_request_tokens: int = 0

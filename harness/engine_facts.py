@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from poolproof.contract.engine_commands import Submit
-from poolproof.contract.engine_plan import EnginePlan
+from poolproof.contract.engine_plan import EnginePlan, Transfer
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.target import Capabilities
 from poolproof.reference.engine_model import EngineModel, Executed, PlannedStep
@@ -86,6 +86,12 @@ class EngineFacts(set[str]):
         """Before the model follows a reset that empties the cache."""
         if model.profile.reset == "preempts" and any(r.began for r in model.live.values()):
             self.add(_RESET)
+
+    def on_transfer(self, transfer: Transfer, *, is_lost: bool) -> None:
+        """A transfer has ended."""
+        self.add("a transfer was lost" if is_lost else "a transfer arrived")
+        if transfer.blocks and not is_lost:
+            self.add("a load arrived" if transfer.is_load else "a store arrived")
 
     def on_answer(
         self, model: EngineModel, step: PlannedStep, executed: Sequence[Executed]

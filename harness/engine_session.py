@@ -14,7 +14,13 @@ from typing import Any
 
 from poolproof.contract.commands import Command, Reset
 from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
-from poolproof.contract.engine_plan import EnginePlan, PlanError, outputs_from, plan_from
+from poolproof.contract.engine_plan import (
+    EnginePlan,
+    PlanError,
+    Transfer,
+    outputs_from,
+    plan_from,
+)
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.engine_target import ENGINE_METHODS, engine_capabilities_of
 from poolproof.contract.step_record import ComputedTokens, StepRecord
@@ -212,7 +218,7 @@ class EngineSession:
             report(plan_encodes_images(plan, model.image_sizes, kept, self.profile))
             for part, chain in zip(plan.parts, chains):
                 report(part_has_images(part, chain, kept))
-        report(plan_names_blocks(plan, model.num_blocks, model.transfers.keys()))
+        report(plan_names_blocks(plan, model.num_blocks, model.transfer_ids()))
         for part in plan.parts:
             request = model.requests[part.request_id]
             assumed = model.num_tokens_assumed(request)
@@ -236,7 +242,9 @@ class EngineSession:
     def _answer(self, command: AnswerStep) -> None:
         step, executed = self.model.execute(command)
         self.last.executed = executed
+        self._flush(step)
         self._carry_out(step, executed)
+        self.model.computed(step)
         tokens = {e.part.request_id: list(e.sampled) for e in executed if e.sampled}
         self._deliver(command, step, executed, tokens)
 
@@ -249,6 +257,8 @@ class EngineSession:
         self._num_steps += 1
         plan = step.plan
         moved = [transfer for transfer in plan.transfers if transfer.waits]
+        for transfer in moved:
+            self.facts.on_transfer(transfer, is_lost=False)
         record = StepRecord(
             self._num_steps,
             tuple(self._computed(step, e) for e in executed),
@@ -343,14 +353,26 @@ class EngineSession:
         transfer = transfers.pop(list(transfers)[command.place])
         self._num_unserved = self._num_empty = self.num_idle_plans = 0
         if not command.is_lost:
-            pairs = zip(transfer.blocks, transfer.places)
-            if transfer.is_load:
-                self._num_loads += 1
-                self._oracle.load(pairs)
-            else:
-                self._oracle.store(pairs)
-        self.facts.add("a transfer was lost" if command.is_lost else "a transfer arrived")
+            self._move(transfer)
+        self.facts.on_transfer(transfer, is_lost=bool(command.is_lost))
         self._call(command, transfer.transfer_id, not command.is_lost)
+
+    def _move(self, transfer: Transfer) -> None:
+        pairs = zip(transfer.blocks, transfer.places)
+        if transfer.is_load:
+            self._num_loads += 1
+            self._oracle.load(pairs)
+        else:
+            self._oracle.store(pairs)
+
+    def _flush(self, step: PlannedStep) -> None:
+        """What the worker waits for before it computes the step ends now."""
+        flushed = set(step.plan.flushes)
+        self.model.begin(t for t in step.plan.transfers if t.follows and t.transfer_id in flushed)
+        for transfer_id in step.plan.flushes:
+            if transfer_id in self.model.transfers:
+                self._arrive(Arrive(list(self.model.transfers).index(transfer_id), 0))
+                self.facts.add("a step waited for a transfer in flight")
 
     def _blocks_lost(self) -> Violation | None:
         if not self.can.sees("num_free"):

@@ -124,7 +124,7 @@ class EngineWorkload:
         if model.live and "cancel" in verbs:
             weights["cancel"] = bias.cancel
         if model.transfers:
-            weights["arrive"] = bias.arrive * len(model.transfers)
+            weights["arrive"] = bias.arrive * len(model.places_to_arrive())
         if "reset" in verbs:
             preempts = model.profile.reset == "preempts"
             weights["reset"] = bias.reset + (model.is_idle or preempts)
@@ -143,7 +143,10 @@ class EngineWorkload:
                 answer = self._answer()
                 return RunStep(answer.token, answer.num_accepted, answer.num_drafts)
             case "arrive":
-                return Arrive(below(len(model.transfers)), int(below(6) == 0))
+                places = model.places_to_arrive()
+                place = places[below(len(places))]
+                may_fail = model.profile.transfers == "may-fail"
+                return Arrive(place, int(may_fail and below(6) == 0))
             case "reset":
                 return Reset()
             case _:

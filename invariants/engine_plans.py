@@ -192,6 +192,9 @@ def plan_names_blocks(
         for block in transfer.blocks:
             if not 0 <= block < num_blocks:
                 return _wrong(f"{_named(transfer)} moves block {block} of {num_blocks} blocks")
+    for transfer_id in plan.flushes:
+        if transfer_id not in seen:
+            return _wrong(f"the step waits for transfer {transfer_id}, which is not in flight")
     return None
 
 

@@ -30,10 +30,8 @@ def undefined_for_engine(model: EngineModel, command: Command) -> str | None:
             return _undefined_plan(model) or _undefined_answer(command.answer)
         case AnswerStep():
             return _undefined_answer(command) if model.in_flight else "no step is in flight"
-        case Arrive(place=place, is_lost=is_lost):
-            if not 0 <= place < len(model.transfers):
-                return "no such transfer is in flight"
-            return None if is_lost in (0, 1) else "is_lost is 0 or 1"
+        case Arrive():
+            return _undefined_arrive(model, command)
         case Reset():
             return None
         case _:
@@ -48,6 +46,16 @@ def _undefined_plan(model: EngineModel) -> str | None:
 def _undefined_answer(command: AnswerStep) -> str | None:
     is_known = command.token >= 0 and command.num_accepted >= 0 and command.num_drafts >= 0
     return None if is_known else "a number is negative"
+
+
+def _undefined_arrive(model: EngineModel, command: Arrive) -> str | None:
+    if not 0 <= command.place < len(model.transfers):
+        return "no such transfer is in flight"
+    if command.place not in model.places_to_arrive():
+        return "one of its kind that began before it is still in flight"
+    if command.is_lost and model.profile.transfers == "never-fail":
+        return "no transfer fails"
+    return None if command.is_lost in (0, 1) else "is_lost is 0 or 1"
 
 
 def _undefined_submit(model: EngineModel, command: Submit) -> str | None:

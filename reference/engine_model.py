@@ -12,6 +12,7 @@ them one after the other, and only then are the tokens known that a later step c
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from poolproof.contract.content import TokenChain
@@ -171,7 +172,7 @@ class EngineModel:
                 step.samples[part.request_id] = assumed + part.num_drafts + 1
         self.encoded = self.encoded_after(plan)
         self.in_flight.append(step)
-        self.transfers.update((t.transfer_id, t) for t in plan.transfers if not t.waits)
+        self.begin(t for t in plan.transfers if not t.follows)
         return step
 
     def reset(self) -> None:
@@ -189,6 +190,28 @@ class EngineModel:
             step.preempted.add(request.request_id)
             if may_drop:
                 step.may_drop.add(request.request_id)
+
+    def computed(self, step: PlannedStep) -> None:
+        """The worker has computed a step: what follows it begins."""
+        flushed = step.plan.flushes
+        self.begin(t for t in step.plan.transfers if t.follows and t.transfer_id not in flushed)
+
+    def begin(self, transfers: Iterable[Transfer]) -> None:
+        """These transfers are in flight from now on, unless the step waits for them."""
+        self.transfers.update((t.transfer_id, t) for t in transfers if not t.waits)
+
+    def transfer_ids(self) -> set[int]:
+        """Those of the transfers in flight, and of those that follow a step in flight."""
+        following = (t for step in self.in_flight for t in step.plan.transfers if t.follows)
+        return {*self.transfers, *(t.transfer_id for t in following)}
+
+    def places_to_arrive(self) -> list[int]:
+        """Which of the transfers in flight may end next, by their place."""
+        transfers = list(self.transfers.values())
+        if self.profile.transfer_order == "any":
+            return list(range(len(transfers)))
+        kinds = [transfer.is_load for transfer in transfers]
+        return sorted(kinds.index(kind) for kind in set(kinds))
 
     def execute(self, answer: AnswerStep) -> tuple[PlannedStep, list[Executed]]:
         """The worker has carried out the oldest step: what it computed and sampled, by request.

@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import Any
 
 from poolproof.contract.content import TokenChain
@@ -67,6 +70,9 @@ class VllmEngine:
         """The next step, as its worker carries it out."""
         output = self.scheduler.schedule()
         self._in_flight.append(output)
+        return self._plan_of(output)
+
+    def _plan_of(self, output: Any) -> EnginePlan:
         preempted = output.preempted_req_ids or ()
         for request_id in (*output.finished_req_ids, *preempted):
             self._tables.pop(request_id, None)
@@ -91,6 +97,7 @@ class VllmEngine:
             req_id_to_index={request_id: place for place, request_id in enumerate(ids)},
             sampled_token_ids=sampled,
         )
+        self._complete(planned, output)
         given = self.scheduler.update_from_output(planned, output)
         if self._takes_drafts and ids:
             self.scheduler.update_draft_token_ids(
@@ -103,6 +110,9 @@ class VllmEngine:
             for outputs in given.values()
             for one in outputs.outputs
         ]
+
+    def _complete(self, planned: Any, output: Any) -> None:
+        """Add what else a worker says of a step."""
 
     def num_free(self) -> int:
         """Blocks that nobody holds."""
@@ -139,6 +149,40 @@ class VllmEngine:
         return PlannedPart(int(request_id), first, count, len(drafts), tables)
 
 
+class VllmConnectorEngine(VllmEngine):
+    """A scheduler with a connector, whose worker side is simulated (`vllm_connector_workers.py`).
+
+    Without caching vLLM's connectors of its own do nothing; those set-ups are run all the same.
+    """
+
+    def __init__(self, parts: SchedulerParts, num_blocks: int, *, enable_caching: bool) -> None:
+        super().__init__(parts, num_blocks, enable_caching=enable_caching)
+        self._worker = parts.make_worker(self.scheduler)
+        self._numbers = count()
+        self._num_planned = self._num_answered = 0
+
+    def arrived(self, transfer_id: int, is_done: bool) -> None:
+        """A transfer is over; the next steps' reports have it."""
+        self._worker.arrived(transfer_id, is_done=is_done)
+
+    def _plan_of(self, output: Any) -> EnginePlan:
+        plan = super()._plan_of(output)
+        metadata, number = output.kv_connector_metadata, partial(next, self._numbers)
+        moves = self._worker.begin(self._num_planned, metadata, number)
+        self._num_planned += 1
+        return replace(plan, transfers=tuple(moves.transfers), flushes=tuple(moves.flushes))
+
+    def _complete(self, planned: Any, output: Any) -> None:
+        said = self._worker.report(self._num_answered, planned.kv_connector_metadata)
+        self._num_answered += 1
+        output.kv_connector_output = self._parts.connector_output(
+            finished_sending=said.finished_sending or None,
+            finished_recving=said.finished_recving or None,
+            invalid_block_ids=said.invalid_block_ids,
+            kv_connector_worker_meta=said.worker_meta,
+        )
+
+
 def vllm_engine_layouts() -> list[EngineLayout]:
     """The set-ups of the installed vLLM. Raises TargetError where it is none that is known."""
     return [_layout(setup) for setup in SETUPS]
@@ -147,8 +191,10 @@ def vllm_engine_layouts() -> list[EngineLayout]:
 def _layout(setup: EngineSetup) -> EngineLayout:
     parts = SchedulerParts(setup)
 
+    engine = VllmEngine if setup.connector is None else VllmConnectorEngine
+
     def make(num_blocks: int, enable_caching: bool, /) -> VllmEngine:
-        return VllmEngine(parts, num_blocks, enable_caching=enable_caching)
+        return engine(parts, num_blocks, enable_caching=enable_caching)
 
     return EngineLayout(setup.name, setup.profile(), make, BLOCK_SIZE)
 

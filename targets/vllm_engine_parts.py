@@ -21,6 +21,7 @@ from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.target import TargetError
 from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.installed_vllm import import_of_vllm
+from poolproof.targets.vllm_connector_workers import SimpleCpuWorker, WorkerSide
 from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, EngineSetup
 
 __all__ = ["SchedulerParts"]
@@ -74,6 +75,7 @@ class SchedulerParts:
         require_fit(self.scheduler_class, "vLLM V1's scheduler", (_CONSTRUCTOR, *_CALLS))
         outputs = _module("vllm.v1.outputs")
         self.runner_output = _of(outputs, "ModelRunnerOutput")
+        self.connector_output = _of(outputs, "KVConnectorOutput")
         self.draft_token_ids = _of(outputs, "DraftTokenIds")
         self.aborted = _of(_module("vllm.v1.request"), "RequestStatus").FINISHED_ABORTED
         self._request = _of(_module("vllm.v1.request"), "Request")
@@ -91,7 +93,9 @@ class SchedulerParts:
         config.model_config = copy.copy(config.model_config)
         config.model_config.max_model_len = self._longest_request(num_blocks)
         blocks = self._interface.KVCacheConfig(
-            num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=self._groups
+            num_blocks=num_blocks,
+            kv_cache_tensors=self._tensors(num_blocks),
+            kv_cache_groups=self._groups,
         )
         return self.scheduler_class(
             vllm_config=config,
@@ -116,6 +120,25 @@ class SchedulerParts:
             priority=priority,
             block_hasher=self._hasher,
         )
+
+    def make_worker(self, scheduler: Any) -> WorkerSide:
+        """The worker side that is simulated for the scheduler's connector."""
+        del scheduler
+        metadata = _of(
+            _module("vllm.v1.simple_kv_offload.metadata"), "SimpleCPUOffloadWorkerMetadata"
+        )
+        return SimpleCpuWorker(metadata)
+
+    def _tensors(self, num_blocks: int) -> list[Any]:
+        """Where the layers of all groups stand in memory: connectors count bytes."""
+        if self.setup.connector is None:
+            return []
+        page = self._spec(self.setup.groups[0]).page_size_bytes
+        layers = [name for group in self._groups for name in group.layer_names]
+        return [
+            self._interface.KVCacheTensor(num_blocks * page, [name], page * num_blocks, page)
+            for name in layers
+        ]
 
     def _limit(self, max_new_tokens: int) -> Any:
         if max_new_tokens not in self._limits:
@@ -143,10 +166,20 @@ class SchedulerParts:
             description = Path(folder) / "config.json"
             description.write_text(json.dumps(_MODEL), encoding="utf-8")
             config = arguments(
-                model=folder, max_model_len=_LONGEST_REQUEST, **self.setup.engine_arguments()
+                model=folder,
+                max_model_len=_LONGEST_REQUEST,
+                kv_transfer_config=self._transfer_config(),
+                **self.setup.engine_arguments(),
             ).create_engine_config()
         config.scheduler_config.async_scheduling = self.setup.is_async
         return config
+
+    def _transfer_config(self) -> Any:
+        connector = self.setup.connector
+        if connector is None:
+            return None
+        config = _of(_module("vllm.config"), "KVTransferConfig")
+        return config(**connector.transfer_arguments())
 
     @cached_property
     def _structured_output(self) -> Any:

@@ -28,12 +28,37 @@ _DRAFTS = 2
 
 
 @dataclass(frozen=True)
+class ConnectorSetup:
+    """A connector by vLLM's name, and what it is configured with.
+
+    `worker` names the worker side that is simulated for it (`vllm_connector_workers.py`), `rows`
+    are those of the profile that it decides.
+    """
+
+    name: str
+    worker: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    rows: Mapping[str, Any] = field(default_factory=dict)
+
+    def transfer_arguments(self) -> dict[str, Any]:
+        """What vLLM's `KVTransferConfig` is given."""
+        return {
+            "kv_connector": self.name,
+            "kv_role": "kv_both",
+            "kv_connector_extra_config": dict(self.extra),
+            **self.arguments,
+        }
+
+
+@dataclass(frozen=True)
 class EngineSetup:
     """One set-up: its cache groups, and what a server is started with beyond the defaults.
 
     `arguments` are those of vLLM's `EngineArgs`. With `is_async` the scheduler is the asynchronous
     one, one step ahead. `draft_tokens` are speculated for each request and step; `drafter` is the
-    method, of which the scheduler knows only how many slots it takes.
+    method, of which the scheduler knows only how many slots it takes. `connector` moves blocks
+    between the device and elsewhere.
     """
 
     name: str
@@ -45,6 +70,7 @@ class EngineSetup:
     drafter: str = "ngram"
     max_running: int = _RUNNING
     max_batch_tokens: int = _BATCH_TOKENS
+    connector: ConnectorSetup | None = None
 
     def profile(self) -> EngineProfile:
         """What is promised of the steps."""
@@ -56,6 +82,7 @@ class EngineSetup:
             steps_in_flight=2 if self.is_async else 1,
             draft_tokens=self.draft_tokens,
             groups=self.groups,
+            **({} if self.connector is None else self.connector.rows),
         )
 
     def engine_arguments(self) -> dict[str, Any]:
@@ -86,6 +113,21 @@ _SLIDING = CacheGroup("sliding", 0, 6)
 # begin another.
 _LONG = {"long_prefill_token_threshold": 5}
 
+# A block of the model that is described to vLLM: 4 tokens, keys and values of 64 numbers.
+_BLOCK_BYTES = 2 * BLOCK_SIZE * 64 * 4
+_PLACES = 9
+
+
+def _simple(**extra: Any) -> ConnectorSetup:
+    """One of its places is the null block."""
+    return ConnectorSetup(
+        "SimpleCPUOffloadConnector",
+        "simple",
+        {"cpu_bytes_to_use": (_PLACES + 1) * _BLOCK_BYTES, **extra},
+        rows={"transfers": "never-fail", "transfer_order": "fifo"},
+    )
+
+
 SETUPS = (
     EngineSetup("fcfs"),
     EngineSetup("priority", arguments=_LONG, policy="priority", max_batch_tokens=8),
@@ -99,5 +141,17 @@ SETUPS = (
     EngineSetup("fcfs+chunks", arguments={"long_prefill_token_threshold": 3}),
     EngineSetup("sliding", (_SLIDING,)),
     EngineSetup("full+sliding", (CacheGroup(), _SLIDING)),
+    EngineSetup("simple-cpu", connector=_simple()),
+    EngineSetup("simple-cpu+async", is_async=True, connector=_simple()),
+    EngineSetup("simple-cpu+lazy", connector=_simple(lazy_offload=True)),
+    EngineSetup("simple-cpu+lazy+async", is_async=True, connector=_simple(lazy_offload=True)),
+    EngineSetup("simple-cpu+sliding", (CacheGroup(), _SLIDING), connector=_simple()),
+    EngineSetup(
+        "simple-cpu+async+drafts",
+        draft_tokens=_DRAFTS,
+        is_async=True,
+        drafter="ngram_gpu",
+        connector=_simple(),
+    ),
 )
 """Those that have found nothing at first, then those that have more parts."""

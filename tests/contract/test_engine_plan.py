@@ -68,7 +68,7 @@ def test_any_mapping_will_do_and_a_plan_stays_as_it_is() -> None:
         ([], "a plan must be a mapping, not []"),
         (
             {},
-            "a plan lacks compute; it may have compute, copies, encodes, forgets, preempted, transfers",
+            "a plan lacks compute; it may have compute, copies, encodes, flushes, forgets, preemp",
         ),
         ({"compute": [], "copy": []}, "a plan has 'copy'; it may have"),
         ({"compute": 3}, "the plan {'compute': 3} is not made of lists of numbers"),
@@ -93,7 +93,10 @@ def test_any_mapping_will_do_and_a_plan_stays_as_it_is() -> None:
         (moving(blocks=[1]), "transfer 7 moves 1 blocks and names 2 places"),
         (moving(id="x"), "must have lists of numbers"),
         (moving(places=4), "must have lists of numbers"),
-        (moving(until=4), "a transfer has 'until'; it may have blocks, id, kind, places, waits"),
+        (
+            moving(until=4),
+            "a transfer has 'until'; it may have blocks, follows, id, kind, places, waits",
+        ),
     ],
 )
 def test_a_plan_without_sense_is_named(answer: Any, sentence: str) -> None:
