@@ -41,6 +41,8 @@ class VllmEngine:
         self.scheduler = parts.make_scheduler(num_blocks, enable_caching=enable_caching)
         self._tables: dict[str, Tables] = {}
         self._in_flight: deque[Any] = deque()
+        self._images: dict[str, list[str]] = {}
+        self._reset: set[str] = set()
 
     def submit(
         self,
@@ -56,15 +58,19 @@ class VllmEngine:
         request = self._parts.make_request(
             request_id, chain, max_new_tokens=max_new_tokens, priority=priority
         )
+        self._images[str(request_id)] = [image.identifier for image in chain.images]
         self.scheduler.add_request(request)
 
     def cancel(self, request_id: int) -> None:
         """Its user has gone."""
         self.scheduler.finish_requests(str(request_id), self._parts.aborted)
 
-    def reset(self) -> None:
-        """Forget the prefix cache, if nobody uses it."""
-        self.scheduler.reset_prefix_cache()
+    def reset(self) -> bool:
+        """Forget the prefix cache; False where somebody uses it."""
+        if not self._parts.setup.reset_preempts:
+            return bool(self.scheduler.reset_prefix_cache())
+        self._reset |= {request.request_id for request in self.scheduler.running}
+        return bool(self.scheduler.reset_prefix_cache(reset_running_requests=True))
 
     def plan(self) -> EnginePlan:
         """The next step, as its worker carries it out."""
@@ -73,9 +79,11 @@ class VllmEngine:
         return self._plan_of(output)
 
     def _plan_of(self, output: Any) -> EnginePlan:
-        preempted = output.preempted_req_ids or ()
+        preempted = output.preempted_req_ids or set()
         for request_id in (*output.finished_req_ids, *preempted):
             self._tables.pop(request_id, None)
+        # Those whose blocks a reset took are told again here, and may be computed in this step.
+        preempted, self._reset = preempted - self._reset, set()
         parts = [self._new(output, new) for new in output.scheduled_new_reqs]
         parts += self._known(output, output.scheduled_cached_reqs)
         copies = output.kv_cache_block_copies or ()
@@ -83,6 +91,12 @@ class VllmEngine:
             tuple(parts),
             tuple((copy.src_block_id, copy.dst_block_id) for copy in copies),
             tuple(map(int, preempted)),
+            forgets=tuple(output.free_encoder_mm_hashes),
+            encodes=tuple(
+                self._images[request_id][number]
+                for request_id, numbers in output.scheduled_encoder_inputs.items()
+                for number in numbers
+            ),
         )
 
     def answer(

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from poolproof.contract.content import TokenChain
+from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.target import TargetError
 from poolproof.targets.adapter_fit import Call, require_fit
@@ -80,6 +80,12 @@ class SchedulerParts:
         self.aborted = _of(_module("vllm.v1.request"), "RequestStatus").FINISHED_ABORTED
         self._request = _of(_module("vllm.v1.request"), "Request")
         self._sampling = _of(_module("vllm.sampling_params"), "SamplingParams")
+        inputs = _module("vllm.multimodal.inputs")
+        self._features = _of(inputs, "MultiModalFeatureSpec")
+        self._place = _of(inputs, "PlaceholderRange")
+        self._encoder_cache = _of(
+            _module("vllm.v1.core.encoder_cache_manager"), "EncoderCacheManager"
+        )
         self._lora = _of(_module("vllm.lora.request"), "LoRARequest")
         self._limits: dict[int, Any] = {}
         self._adapters: dict[tuple[str, str], Any] = {}
@@ -97,13 +103,21 @@ class SchedulerParts:
             kv_cache_tensors=self._tensors(num_blocks),
             kv_cache_groups=self._groups,
         )
-        return self.scheduler_class(
+        if self.setup.pipeline_stages > 1:
+            config.parallel_config = copy.copy(config.parallel_config)
+            config.parallel_config.pipeline_parallel_size = self.setup.pipeline_stages
+        scheduler = self.scheduler_class(
             vllm_config=config,
             kv_cache_config=blocks,
             structured_output_manager=self._structured_output,
             block_size=BLOCK_SIZE,
             hash_block_size=BLOCK_SIZE,
         )
+        if self.setup.encoder_tokens:
+            # What a scheduler reads off the processor of a model with images, which needs weights.
+            scheduler.max_num_encoder_input_tokens = self.setup.encoder_tokens
+            scheduler.encoder_cache_manager = self._encoder_cache(self.setup.encoder_tokens)
+        return scheduler
 
     def make_request(
         self, request_id: int, chain: TokenChain, *, max_new_tokens: int, priority: int
@@ -119,6 +133,7 @@ class SchedulerParts:
             cache_salt=chain.salt,
             priority=priority,
             block_hasher=self._hasher,
+            mm_features=[self._feature(image) for image in chain.images],
         )
 
     def make_worker(self, scheduler: Any) -> WorkerSide:
@@ -139,6 +154,10 @@ class SchedulerParts:
             self._interface.KVCacheTensor(num_blocks * page, [name], page * num_blocks, page)
             for name in layers
         ]
+
+    def _feature(self, image: Image) -> Any:
+        place = self._place(offset=image.offset, length=image.length)
+        return self._features(None, "image", image.identifier, place)
 
     def _limit(self, max_new_tokens: int) -> Any:
         if max_new_tokens not in self._limits:

@@ -4,8 +4,8 @@ A set-up says which configuration a server would be started with, and which cach
 has. Sizes are small, so that preemption, eviction and waiting happen all the time. Nothing of vLLM
 is imported here; `vllm_engine_parts.py` builds what is described.
 
-Not driven: recurrent states, encoder caches and images, structured output, pooling models, several
-ranks, pipeline stages, streaming sessions.
+Not driven: recurrent states, models of an encoder and a decoder, structured output, pooling models,
+several ranks, streaming sessions.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class EngineSetup:
     `arguments` are those of vLLM's `EngineArgs`. With `is_async` the scheduler is the asynchronous
     one, one step ahead. `draft_tokens` are speculated for each request and step; `drafter` is the
     method, of which the scheduler knows only how many slots it takes. `connector` moves blocks
-    between the device and elsewhere.
+    between the device and elsewhere. `pipeline_stages` steps are in flight at once, each of other
+    requests. A prompt has images where `image_tokens` is more than 0; the encoder takes as many
+    positions in a step as its cache keeps, `encoder_tokens`. With `reset_preempts` a reset takes
+    the blocks of requests that run, as before new weights are loaded.
     """
 
     name: str
@@ -71,6 +74,11 @@ class EngineSetup:
     max_running: int = _RUNNING
     max_batch_tokens: int = _BATCH_TOKENS
     connector: ConnectorSetup | None = None
+    pipeline_stages: int = 1
+    max_adapters: int = 0
+    image_tokens: int = 0
+    encoder_tokens: int = 0
+    reset_preempts: bool = False
 
     def profile(self) -> EngineProfile:
         """What is promised of the steps."""
@@ -79,8 +87,13 @@ class EngineSetup:
             policy=self.policy,
             max_batch_tokens=self.max_batch_tokens,
             max_running=self.max_running,
-            steps_in_flight=2 if self.is_async else 1,
+            reset="preempts" if self.reset_preempts else "idle",
+            steps_in_flight=2 if self.is_async else self.pipeline_stages,
             draft_tokens=self.draft_tokens,
+            max_adapters=self.max_adapters,
+            image_tokens=self.image_tokens,
+            encoder_cache_tokens=self.encoder_tokens,
+            max_encoder_tokens=self.encoder_tokens,
             groups=self.groups,
             **({} if self.connector is None else self.connector.rows),
         )
@@ -98,6 +111,8 @@ class EngineSetup:
             "scheduling_policy": self.policy,
             **self.arguments,
         }
+        if self.max_adapters:
+            arguments |= {"enable_lora": True, "max_loras": self.max_adapters}
         if self.draft_tokens:
             arguments["speculative_config"] = {
                 "method": self.drafter,
@@ -141,6 +156,22 @@ SETUPS = (
     EngineSetup("fcfs+chunks", arguments={"long_prefill_token_threshold": 3}),
     EngineSetup("sliding", (_SLIDING,)),
     EngineSetup("full+sliding", (CacheGroup(), _SLIDING)),
+    EngineSetup("chunked", (CacheGroup("chunked", 0, 8),)),
+    EngineSetup("pipeline", pipeline_stages=2),
+    EngineSetup("adapters", max_adapters=1),
+    EngineSetup("images", image_tokens=6, encoder_tokens=8),
+    EngineSetup("async+images", is_async=True, image_tokens=6, encoder_tokens=8),
+    EngineSetup("reset", reset_preempts=True),
+    EngineSetup("async+reset", is_async=True, reset_preempts=True),
+    EngineSetup(
+        "async+drafts+images+reset",
+        is_async=True,
+        draft_tokens=_DRAFTS,
+        drafter="ngram_gpu",
+        image_tokens=6,
+        encoder_tokens=8,
+        reset_preempts=True,
+    ),
     EngineSetup("simple-cpu", connector=_simple()),
     EngineSetup("simple-cpu+async", is_async=True, connector=_simple()),
     EngineSetup("simple-cpu+lazy", connector=_simple(lazy_offload=True)),

@@ -95,7 +95,7 @@ def test_any_mapping_will_do_and_a_plan_stays_as_it_is() -> None:
         (moving(places=4), "must have lists of numbers"),
         (
             moving(until=4),
-            "a transfer has 'until'; it may have blocks, follows, id, kind, places, waits",
+            "a transfer has 'until'; it may have blocks, follows, id, kind, places",
         ),
     ],
 )
