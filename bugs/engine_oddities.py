@@ -9,14 +9,18 @@ from typing import Any
 
 from poolproof.bugs.clean_engine import AdmissionOrderEngine, EarlyKeysEngine, OffloadingEngine
 from poolproof.bugs.engine_specimen import (
+    ADAPTERS,
     ASYNC,
     CHUNKS,
     DRAFTS,
     FULL,
+    IMAGES,
     PRIORITY,
+    RESETS,
     EngineOddity,
 )
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.impl.encoder_cache import EncoderCache
 from poolproof.impl.engine import Engine, EngineStep, LiveRequest
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 from poolproof.impl.offloading import Move, Offloader
@@ -190,6 +194,72 @@ class DropsStaleTokens(Engine):
         return super()._is_awaited(request) and request.is_running
 
 
+class WholeImagesOnly(Engine):
+    """A chunk ends before an image that it cannot compute to its end, if it has anything else."""
+
+    def _until_image(self, request: LiveRequest, first: int, count: int) -> int:
+        for image in request.images:
+            begin, end = image.first_token, image.first_token + image.num_tokens
+            if first < begin < first + count < end:
+                count = begin - first
+        return super()._until_image(request, first, count)
+
+
+class EncodesAhead(Engine):
+    """The next image is encoded a step before its first position is computed, if there is room."""
+
+    def _until_image(self, request: LiveRequest, first: int, count: int) -> int:
+        until = super()._until_image(request, first, count)
+        if until == count and self.encoder_cache is not None:
+            for image in request.images:
+                if image.first_token >= first + count:
+                    if self.encoder_cache.fits(image.identifier, image.num_tokens):
+                        self.encoder_cache.need(image.identifier, image.num_tokens, request.number)
+                    break
+        return until
+
+
+class _NothingKept(EncoderCache):
+    """What nobody needs goes at once."""
+
+    def told(self) -> tuple[list[str], list[str]]:
+        for image in [image for image, users in self._users.items() if not users]:
+            self._drop(image)
+        return super().told()
+
+
+class ForgetsAtOnce(Engine):
+    """No image is encoded once for two requests that come one after the other."""
+
+    encoder_cache_class = _NothingKept
+
+
+class OneKindOfAdapter(Engine):
+    """Requests without an adapter wait for those with one, and the other way round."""
+
+    def _has_adapter(self, request: LiveRequest) -> bool:
+        return not self._running or self._running[0].lora == request.lora
+
+
+class DropsAtReset(Engine):
+    """What was in flight at a reset is sampled again; what was at a preemption is delivered."""
+
+    def reset(self) -> bool:
+        stale = {request.number for request in self._running if request.num_parts}
+        is_done = super().reset()
+        if is_done:
+            self._stale = getattr(self, "_stale", set()) | stale
+        return is_done
+
+    def _is_awaited(self, request: LiveRequest) -> bool:
+        stale: set[int] = getattr(self, "_stale", set())
+        if request.number in stale:
+            if not request.num_parts:
+                stale.discard(request.number)
+            return False
+        return super()._is_awaited(request)
+
+
 _DROPS = EngineProfile(null_block=0, steps_in_flight=2, stale_outputs="may-drop")
 _PLAIN = (FULL, CHUNKS, ASYNC)
 
@@ -218,5 +288,10 @@ ENGINE_ODDITIES = (
     EngineOddity("stores at the end", "a cache may keep less", StoresAtTheEnd, (FULL, ASYNC), 8),
     EngineOddity("one block", "a hit may be shorter", OneBlockFromTheHost, (FULL, ASYNC), 8),
     EngineOddity("one transfer", "transfers may wait", TransfersWhenIdle, (FULL, ASYNC), 8),
+    EngineOddity("whole images", "a chunk may be shorter", WholeImagesOnly, (IMAGES,)),
+    EngineOddity("encodes ahead", "an output may come early", EncodesAhead, (IMAGES,)),
+    EngineOddity("forgets at once", "a cache may keep less", ForgetsAtOnce, (IMAGES,)),
+    EngineOddity("one adapter", "a step may have fewer", OneKindOfAdapter, (ADAPTERS,)),
+    EngineOddity("drops at reset", "its profile says so", DropsAtReset, (RESETS,)),
     EngineOddity("drops stale tokens", "its profile says so", DropsStaleTokens, (_DROPS,)),
 )

@@ -19,20 +19,26 @@ from poolproof.contract.violation import Severity
 from poolproof.impl.engine import Engine
 
 __all__ = [
+    "ADAPTERS",
     "ASYNC",
     "ASYNC_3",
     "BLOCK_SIZE",
     "CHUNKS",
     "DRAFTS",
     "FULL",
+    "IMAGES",
     "PRIORITY",
+    "RESETS",
     "WINDOWS",
     "EngineOddity",
     "EngineSection",
     "EngineSpecimen",
     "build_engine",
+    "has_adapter_limit",
     "has_drafts",
+    "has_encoder_cache",
     "is_asynchronous",
+    "resets_preempt",
 ]
 
 BLOCK_SIZE = 4
@@ -49,6 +55,11 @@ WINDOWS = EngineProfile(
     draft_tokens=3,
     groups=(CacheGroup(), CacheGroup("sliding", window=5)),
 )
+ADAPTERS = EngineProfile(null_block=0, max_adapters=1, max_batch_tokens=12, policy="priority")
+IMAGES = EngineProfile(
+    null_block=0, image_tokens=6, encoder_cache_tokens=9, max_batch_tokens=10, policy="priority"
+)
+RESETS = EngineProfile(null_block=0, steps_in_flight=2, reset="preempts")
 
 Planted = TypeVar("Planted", bound=type[Engine])
 Make = Callable[[int, bool], Engine]
@@ -67,6 +78,21 @@ def is_asynchronous(profile: EngineProfile) -> bool:
 def has_drafts(profile: EngineProfile) -> bool:
     """The bug needs drafts."""
     return profile.draft_tokens > 0
+
+
+def has_encoder_cache(profile: EngineProfile) -> bool:
+    """The bug needs images whose encoder outputs are kept."""
+    return profile.image_tokens > 0 and profile.encoder_cache_tokens > 0
+
+
+def has_adapter_limit(profile: EngineProfile) -> bool:
+    """The bug needs more adapters than a step may have."""
+    return 0 < profile.max_adapters < 3
+
+
+def resets_preempt(profile: EngineProfile) -> bool:
+    """The bug needs resets that take the blocks of those that run."""
+    return profile.reset == "preempts"
 
 
 @dataclass(frozen=True, slots=True)

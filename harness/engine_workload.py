@@ -34,7 +34,7 @@ _TO_BEGIN = 12
 _PRIORITIES = 3
 _SALTS = (None, "salt")
 _ADAPTERS = tuple((f"adapter-{number}", "path") for number in range(3))
-_IMAGES = ("a", "b", "c", "d")
+_IMAGES = ("a", "b", "c")
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,8 @@ class Engine:
     Raises ValueError for arguments out of bounds. Requests are named by numbers, each used once.
     """
 
+    encoder_cache_class = EncoderCache
+
     def __init__(
         self,
         num_blocks: int,
@@ -171,7 +173,7 @@ class Engine:
         self.reset_preempts = reset_preempts
         self.encoder_cache: EncoderCache | None = None
         if require_int("encoder_cache_tokens", encoder_cache_tokens, at_least=0):
-            self.encoder_cache = EncoderCache(encoder_cache_tokens, max_encoder_tokens)
+            self.encoder_cache = self.encoder_cache_class(encoder_cache_tokens, max_encoder_tokens)
         sizes = [group.block_size or block_size for group in groups]
         self.manager = KVCacheManager(
             num_blocks,
@@ -432,6 +434,11 @@ class Engine:
         self.manager.free(request)
         self._let_images_go(request)
 
+    def _let_image_go(self, request: LiveRequest, image: str) -> None:
+        """All positions of an image are computed."""
+        assert self.encoder_cache is not None
+        self.encoder_cache.release(image, request.number)
+
     def _let_images_go(self, request: LiveRequest) -> None:
         if self.encoder_cache is not None:
             self.encoder_cache.release_all(request.number)
@@ -491,13 +498,16 @@ class Engine:
 
     def _has_adapter(self, request: LiveRequest) -> bool:
         """Whether its adapter is in use, or may be used as well."""
-        adapters = {r.lora for r in self._running if r.lora is not None}
+        adapters = self._adapters_in_use()
         return (
             not self.max_adapters
             or request.lora is None
             or request.lora in adapters
             or len(adapters) < self.max_adapters
         )
+
+    def _adapters_in_use(self) -> set[object]:
+        return {request.lora for request in self._running if request.lora is not None}
 
     def _enter(self, request: LiveRequest) -> None:
         request.is_running = True
@@ -568,7 +578,7 @@ class Engine:
         if self.encoder_cache is not None:
             for image in request.images:
                 if image.first_token + image.num_tokens <= request.num_settled:
-                    self.encoder_cache.release(image.identifier, request.number)
+                    self._let_image_go(request, image.identifier)
         if self.offloader is not None:
             self._store(request, min(request.num_settled, request.num_tokens))
 
