@@ -17,6 +17,7 @@ from poolproof.bugs.engine_specimen import (
     EngineOddity,
 )
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.manager_profile import CacheGroup
 from poolproof.impl.engine import Engine, EngineStep, LiveRequest
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 from poolproof.impl.offloading import Move, Offloader
@@ -190,7 +191,30 @@ class DropsStaleTokens(Engine):
         return super()._is_awaited(request) and request.is_running
 
 
+class SlidesWithTheStepsInFlight(DropsStaleTokens):
+    """Blocks leave the window by what is planned: the steps in flight are carried out before."""
+
+    def _take_slots(
+        self,
+        request: LiveRequest,
+        count: int,
+        num_cached: int = 0,
+        hits: KVCacheBlocks | None = None,
+        num_on_host: int = 0,
+    ) -> bool:
+        in_flight, request.num_in_flight_tokens = request.num_in_flight_tokens, 0
+        is_taken = super()._take_slots(request, count, num_cached, hits, num_on_host)
+        request.num_in_flight_tokens = in_flight
+        return is_taken
+
+
 _DROPS = EngineProfile(null_block=0, steps_in_flight=2, stale_outputs="may-drop")
+_DROPS_TWO = EngineProfile(
+    null_block=0,
+    steps_in_flight=3,
+    stale_outputs="may-drop",
+    groups=(CacheGroup(), CacheGroup("sliding", window=5)),
+)
 _PLAIN = (FULL, CHUNKS, ASYNC)
 
 ENGINE_ODDITIES = (
@@ -219,4 +243,7 @@ ENGINE_ODDITIES = (
     EngineOddity("one block", "a hit may be shorter", OneBlockFromTheHost, (FULL, ASYNC), 8),
     EngineOddity("one transfer", "transfers may wait", TransfersWhenIdle, (FULL, ASYNC), 8),
     EngineOddity("drops stale tokens", "its profile says so", DropsStaleTokens, (_DROPS,)),
+    EngineOddity(
+        "slides ahead", "steps keep their order", SlidesWithTheStepsInFlight, (_DROPS_TWO,)
+    ),
 )

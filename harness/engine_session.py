@@ -282,7 +282,7 @@ class EngineSession:
             raise ViolationError(meaningless_answer(command, answer, str(error))) from error
         self.last.outputs = outputs
         due: dict[int, Due] = {
-            e.part.request_id: (e.due, e.ends, may_drop and e.part.request_id in step.preempted)
+            e.part.request_id: (e.due, e.ends, may_drop and e.is_stale)
             for e in executed
             if e.due
         }
