@@ -55,6 +55,9 @@ class AdmitsEveryThirdStep(Engine):
         if step.number % 3 == 0:
             super()._admit_waiting(step)
 
+    def poolproof_state(self) -> Any:
+        return super().poolproof_state(), self._num_planned % 3
+
 
 class PromptsFirst(Engine):
     """While anybody's prompt is computed nobody else gets a token."""

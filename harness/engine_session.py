@@ -282,9 +282,7 @@ class EngineSession:
             raise ViolationError(meaningless_answer(command, answer, str(error))) from error
         self.last.outputs = outputs
         due: dict[int, Due] = {
-            e.part.request_id: (e.due, e.ends, may_drop and e.is_stale)
-            for e in executed
-            if e.due
+            e.part.request_id: (e.due, e.ends, may_drop and e.is_stale) for e in executed if e.due
         }
         self.invariants.report(outputs_are_due(outputs, due))
         given = {request_id: got for request_id, got, _ in outputs}
