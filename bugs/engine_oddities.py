@@ -20,6 +20,7 @@ from poolproof.bugs.engine_specimen import (
     EngineOddity,
 )
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.manager_profile import CacheGroup
 from poolproof.impl.encoder_cache import EncoderCache
 from poolproof.impl.engine import Engine, EngineStep, LiveRequest
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
@@ -57,6 +58,9 @@ class AdmitsEveryThirdStep(Engine):
     def _admit_waiting(self, step: EngineStep) -> None:
         if step.number % 3 == 0:
             super()._admit_waiting(step)
+
+    def poolproof_state(self) -> Any:
+        return super().poolproof_state(), self._num_planned % 3
 
 
 class PromptsFirst(Engine):
@@ -260,7 +264,30 @@ class DropsAtReset(Engine):
         return super()._is_awaited(request)
 
 
+class SlidesWithTheStepsInFlight(DropsStaleTokens):
+    """Blocks leave the window by what is planned: the steps in flight are carried out before."""
+
+    def _take_slots(
+        self,
+        request: LiveRequest,
+        count: int,
+        num_cached: int = 0,
+        hits: KVCacheBlocks | None = None,
+        num_on_host: int = 0,
+    ) -> bool:
+        in_flight, request.num_in_flight_tokens = request.num_in_flight_tokens, 0
+        is_taken = super()._take_slots(request, count, num_cached, hits, num_on_host)
+        request.num_in_flight_tokens = in_flight
+        return is_taken
+
+
 _DROPS = EngineProfile(null_block=0, steps_in_flight=2, stale_outputs="may-drop")
+_DROPS_TWO = EngineProfile(
+    null_block=0,
+    steps_in_flight=3,
+    stale_outputs="may-drop",
+    groups=(CacheGroup(), CacheGroup("sliding", window=5)),
+)
 _PLAIN = (FULL, CHUNKS, ASYNC)
 
 ENGINE_ODDITIES = (
@@ -294,4 +321,7 @@ ENGINE_ODDITIES = (
     EngineOddity("one adapter", "a step may have fewer", OneKindOfAdapter, (ADAPTERS,)),
     EngineOddity("drops at reset", "its profile says so", DropsAtReset, (RESETS,)),
     EngineOddity("drops stale tokens", "its profile says so", DropsStaleTokens, (_DROPS,)),
+    EngineOddity(
+        "slides ahead", "steps keep their order", SlidesWithTheStepsInFlight, (_DROPS_TWO,)
+    ),
 )

@@ -21,6 +21,7 @@ from typing import Any
 from poolproof.certification.certificate import StageOutcome, StageResult
 from poolproof.certification.depths import Bounds, Budget, Sequences
 from poolproof.certification.description import Description, LayoutDescription, part_of
+from poolproof.certification.engine_exploration import EngineBounds, ExploringEngine
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.levels import LEVELS
 from poolproof.certification.levels.certified_level import BlockLevel
@@ -524,6 +525,22 @@ class Exploring:
             max_states=max_states,
             usable_blocks=usable_blocks,
         )
+
+    def explore_engines(self, kinds: Sequence[RunKind], bounds: EngineBounds) -> None:
+        """All sequences of these set-ups of an engine, a stage for each."""
+        layouts = [layout for layout in self._about.layouts if layout.kind in kinds]
+
+        def tell(reached: str) -> None:
+            self.so_far = reached
+
+        ExploringEngine(
+            self._executor,
+            self._about.name,
+            self._collector,
+            self._progress,
+            self.stages,
+            tell,
+        ).explore(layouts, bounds)
 
     def explore_scope(self, bounds: Bounds) -> None:
         """Every state of a scope of the pool, in one stage."""

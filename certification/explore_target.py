@@ -12,6 +12,7 @@ from poolproof.certification.certificate import StageResult
 from poolproof.certification.depths import Bounds
 from poolproof.certification.description import Description
 from poolproof.certification.driving import Driving, described, kinds_of
+from poolproof.certification.engine_exploration import EngineBounds
 from poolproof.certification.exploration import Exploring
 from poolproof.certification.finding import Finding
 from poolproof.certification.levels.pool import reason_not_explored
@@ -33,11 +34,33 @@ _MOST_STATES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Workloads:
-    """What is asked of a manager; None and () stand for the defaults."""
+    """What is asked of a manager or an engine; None and () stand for the defaults.
+
+    `max_live` requests at once, and limits of states and seconds for each set-up, are an engine's.
+    """
 
     max_commands: int | None = None
     layouts: tuple[str, ...] = ()
     usable_blocks: int | None = None
+    max_live: int | None = None
+    max_states: int | None = None
+    max_seconds: float | None = None
+
+    @property
+    def has_bounds_of_engines(self) -> bool:
+        """Whether anything was asked for that only engines have."""
+        return (self.max_live, self.max_states, self.max_seconds) != (None, None, None)
+
+    def of_engines(self) -> EngineBounds:
+        """The bounds of an engine's exploration."""
+        usual = EngineBounds()
+        return EngineBounds(
+            self.max_commands or usual.max_commands,
+            self.usable_blocks or usual.usable_blocks,
+            self.max_live or usual.max_live,
+            self.max_states or usual.max_states,
+            self.max_seconds or usual.max_seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +134,21 @@ def _run(
 ) -> None:
     if about.unbuilt is not None:
         raise TargetError(f"{about.name}: {about.unbuilt.sentence}")
+    if about.level is Level.ENGINE:
+        _refuse_bounds_of_pools(about, bounds)
+        exploring.explore_engines(kinds_of(about, options), workloads.of_engines())
+        return
+    if workloads.has_bounds_of_engines:
+        raise TargetError(
+            f"{about.name} is {about.level.with_article} target; --requests, --states and "
+            "--seconds are for engines"
+        )
     if about.level.has_sequences:
         _explore_manager(about, exploring, options, bounds, workloads)
         return
     if workloads.layouts or workloads.max_commands:
         raise TargetError(
             f"{about.name} is {about.level.with_article} target; leave out --layout and --commands"
-        )
-    if about.level not in _EXPLORED:
-        raise TargetError(
-            f"{about.name} is {about.level.with_article} target, whose states cannot be told "
-            "apart; certify it, or run a campaign on it"
         )
     _EXPLORED[about.level](about, exploring, bounds)
 
@@ -142,6 +169,14 @@ _EXPLORED: Mapping[Level, Callable[[Description, Exploring, Bounds], None]] = {
 }
 
 
+def _refuse_bounds_of_pools(about: Description, bounds: Bounds) -> None:
+    if bounds != Bounds(bounds.num_blocks):
+        raise TargetError(
+            f"{about.name} is {about.level.with_article}; its workloads have no --hashes, "
+            "--references, --pairs or --no-symmetry"
+        )
+
+
 def _explore_manager(
     about: Description,
     exploring: Exploring,
@@ -149,12 +184,7 @@ def _explore_manager(
     bounds: Bounds,
     workloads: Workloads,
 ) -> None:
-    usual = Bounds(bounds.num_blocks)
-    if bounds != usual:
-        raise TargetError(
-            f"{about.name} is a manager; its workloads have no --hashes, --references, --pairs or "
-            "--no-symmetry"
-        )
+    _refuse_bounds_of_pools(about, bounds)
     exploring.explore_layouts(
         kinds_of(about, options),
         max_commands=workloads.max_commands or _COMMANDS,

@@ -18,10 +18,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from poolproof.contract.commands import Command
 from poolproof.contract.content import Key
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.index_commands import IndexKey
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.violation import Violation
+from poolproof.exploration.engine_grammar import EngineGrammar, EngineScope
 from poolproof.exploration.grammars import (
     IdentityGrammar,
     IndexGrammar,
@@ -30,6 +32,7 @@ from poolproof.exploration.grammars import (
     QueueGrammar,
     WorkloadGrammar,
 )
+from poolproof.exploration.recorded_engine import RecordedEngine
 from poolproof.exploration.recorded_session import (
     RecordedIndex,
     RecordedManager,
@@ -41,6 +44,7 @@ from poolproof.reference.content_names import ContentNames
 
 __all__ = [
     "ShortestResult",
+    "shortest_engine_failure",
     "shortest_failure",
     "shortest_index_failure",
     "shortest_manager_failure",
@@ -103,8 +107,9 @@ class ShortestResult:
     states, `num_states` counts them up to renaming, `num_tries` the commands that were executed
     and checked. A search that ended before `max_commands`, neither failing nor exhausted, ran
     into `max_states`, or into `max_applied`: commands in all, those that lead to a state counted
-    each time, and is then `out_of_steps`. A target that counts its calls has new states without
-    end, ever further away.
+    each time, and is then `out_of_steps`, or into a limit in time (`out_of_time`). A target that
+    counts its calls has new states without end, ever further away. `told_by` says how the states of
+    an engine were known, see `recorded_engine.py`.
     """
 
     commands: Commands | None
@@ -115,6 +120,8 @@ class ShortestResult:
     num_tries: int
     duration_s: float
     out_of_steps: bool = False
+    out_of_time: bool = False
+    told_by: str = ""
 
 
 def shortest_failure(
@@ -258,6 +265,42 @@ def shortest_manager_failure(
     ).run()
 
 
+def shortest_engine_failure(
+    make: Make,
+    profile: EngineProfile,
+    scope: EngineScope,
+    *,
+    enable_caching: bool = True,
+    max_commands: int = 5,
+    max_states: int = 20_000,
+    max_applied: float = math.inf,
+    max_seconds: float = math.inf,
+    is_wanted: IsWanted = any_failure,
+    announce: Announce = unheard,
+) -> ShortestResult:
+    """The shortest sequence of engine commands after which a target breaks an invariant.
+
+    All sequences of up to `max_commands` commands over the requests of the scope, each step's
+    reads compared with shadow memory.
+    """
+    names = ContentNames()
+
+    def start() -> RecordedEngine:
+        target = make(scope.num_blocks, enable_caching)
+        return RecordedEngine(target, profile, scope.num_blocks, scope.block_size, names)
+
+    return _Search(
+        start,
+        EngineGrammar(scope).commands,
+        max_commands,
+        max_states,
+        max_applied,
+        max_seconds=max_seconds,
+        is_wanted=is_wanted,
+        announce=announce,
+    ).run()
+
+
 class _Search(Generic[AnySession]):
     """One search; `run` once."""
 
@@ -271,6 +314,7 @@ class _Search(Generic[AnySession]):
         *,
         is_wanted: IsWanted,
         announce: Announce,
+        max_seconds: float = math.inf,
     ) -> None:
         self._start = start
         self._is_wanted = is_wanted
@@ -282,6 +326,8 @@ class _Search(Generic[AnySession]):
         self._num_applied = 0
         self._num_tries = 0
         self._began_s = time.perf_counter()
+        self._ends_s = self._began_s + max_seconds
+        self._told_by = ""
 
     def run(self) -> ShortestResult:
         try:
@@ -291,8 +337,10 @@ class _Search(Generic[AnySession]):
         violation = session.first_look()
         if violation is not None:
             return self._result(-1, set(), (), violation)
-        states = {session.state()}
-        level: list[tuple[Hashable, Commands]] = [(session.state(), ())]
+        first = session.state()
+        self._told_by = getattr(session, "told_by", "")
+        states = {first}
+        level: list[tuple[Hashable, Commands]] = [(first, ())]
         for depth in range(self._max_commands):
             following: list[tuple[Hashable, Commands]] = []
             for state, prefix in level:
@@ -306,6 +354,8 @@ class _Search(Generic[AnySession]):
                     return self._result(depth, states, *failed)
                 if len(states) > self._max_states or self._num_applied > self._max_applied:
                     return self._result(depth, states)
+                if time.perf_counter() > self._ends_s:
+                    return self._result(depth, states, out_of_time=True)
             level = following
             if not level:
                 break
@@ -370,6 +420,7 @@ class _Search(Generic[AnySession]):
         violation: Violation | None = None,
         *,
         exhausted: bool = False,
+        out_of_time: bool = False,
     ) -> ShortestResult:
         duration_s = time.perf_counter() - self._began_s
         return ShortestResult(
@@ -381,4 +432,6 @@ class _Search(Generic[AnySession]):
             self._num_tries,
             duration_s,
             out_of_steps=self._num_applied > self._max_applied and depth < self._max_commands,
+            out_of_time=out_of_time,
+            told_by=self._told_by,
         )

@@ -26,9 +26,11 @@ from poolproof.harness.pool_session import EVENTS_EVERY
 from poolproof.harness.relative import Naming, RelativeCommand
 from poolproof.harness.smaller_engine_traces import (
     lowered_engine_command,
+    several_steps_traded,
     shorter_requests,
     steps_run_at_once,
     steps_traded,
+    stopped_early,
 )
 from poolproof.harness.smaller_index_traces import least_num_blocks, simpler_index_traces
 from poolproof.harness.smaller_manager_traces import (
@@ -230,6 +232,12 @@ def _steps_traded(best: Best) -> Iterator[TraceVariant]:
         yield TraceVariant(best.setup, candidate)
 
 
+def _several_steps_traded(best: Best) -> Iterator[TraceVariant]:
+    block_size = int(best.setup.options["block_size"])
+    for candidate in several_steps_traded(best.relative, block_size):
+        yield TraceVariant(best.setup, candidate)
+
+
 def _shorter_requests(best: Best) -> Iterator[TraceVariant]:
     block_size = int(best.setup.options["block_size"])
     for candidate in shorter_requests(best.relative, block_size):
@@ -422,6 +430,8 @@ _PASSES_OF_ENGINES: tuple[Pass, ...] = (
     Repeated("a block less", _a_block_less),
     WithoutWindows("windows", _places),
     Repeated("steps traded", _steps_traded),
+    Repeated("several steps traded", _several_steps_traded),
+    Repeated("stopped early", _of(stopped_early)),
     Repeated("shorter requests", _shorter_requests),
     Lowered(),
     *_PAIRS,

@@ -7,7 +7,9 @@ alone no longer matches. Whether a variant still fails, and the same way, is fou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from poolproof.contract.commands import Command
 from poolproof.contract.engine_commands import (
@@ -26,9 +28,11 @@ from poolproof.harness.smaller_pool_traces import Candidate
 __all__ = [
     "engine_weight",
     "lowered_engine_command",
+    "several_steps_traded",
     "shorter_requests",
     "steps_run_at_once",
     "steps_traded",
+    "stopped_early",
 ]
 
 _FIRST_TOKEN = STOP_TOKEN + 1
@@ -108,6 +112,94 @@ def steps_traded(commands: Candidate, block_size: int) -> Iterator[Candidate]:
             traded = [*commands[:place], RelativeCommand(longer), *commands[place + 1 :]]
             for step in steps:
                 yield [*traded[:step], *traded[step + 1 :]]
+
+
+def several_steps_traded(commands: Candidate, block_size: int) -> Iterator[Candidate]:
+    """Several steps less at once, and requests that need so many less.
+
+    All requests, or one of them: what the steps sampled stands in the prompt, or as many plain
+    tokens do, or so many fewer tokens are wanted. One step less at a time is not enough where two
+    requests have to run out of blocks together, or end at their limits.
+    """
+    steps = [place for place, item in enumerate(commands) if isinstance(item.command, RunStep)]
+    submits = [place for place, item in enumerate(commands) if isinstance(item.command, Submit)]
+    for number in _numbers_traded(len(steps), block_size):
+        for who in [submits, *([[place] for place in submits] if len(submits) > 1 else [])]:
+            for traded in _requests_traded(commands, who, number):
+                for first in _starts(commands, steps, number):
+                    dropped = set(steps[first : first + number])
+                    yield [item for place, item in enumerate(traded) if place not in dropped]
+
+
+def stopped_early(commands: Candidate) -> Iterator[Candidate]:
+    """A step stops its requests, and steps behind it, which served them to their limits, go."""
+    steps = [place for place, item in enumerate(commands) if isinstance(item.command, RunStep)]
+    for number, place in enumerate(steps[:_MOST_STARTS]):
+        command = commands[place].command
+        assert isinstance(command, RunStep)
+        stopped = RelativeCommand(changed(command, token=STOP_TOKEN))
+        for last in range(len(steps), number + 1, -1):
+            dropped = set(steps[number + 1 : last])
+            yield [
+                stopped if at == place else item
+                for at, item in enumerate(commands)
+                if at not in dropped
+            ]
+
+
+def _numbers_traded(num_steps: int, block_size: int) -> list[int]:
+    """How many steps are dropped at once, the most first."""
+    numbers = {*range(1, block_size + 1), num_steps // 2, 2 * block_size}
+    return sorted((n for n in numbers if 0 < n < num_steps), reverse=True)
+
+
+def _requests_traded(
+    commands: Candidate, who: Sequence[int], number: int
+) -> Iterator[list[RelativeCommand]]:
+    """The requests at these places need `number` steps less, in each of three ways."""
+    seen = set()
+    for way in ("sampled", "plain", "fewer"):
+        traded = list(commands)
+        for place in who:
+            command = commands[place].command
+            assert isinstance(command, Submit)
+            more: tuple[int, ...] = ()
+            if way == "sampled":
+                more = _sampled_after(commands, place, number)
+            elif way == "plain":
+                more = (_FIRST_TOKEN,) * number
+            chain = changed(command.chain, tokens=command.chain.tokens + more)
+            fewer = max(1, command.max_new_tokens - number)
+            traded[place] = RelativeCommand(changed(command, chain=chain, max_new_tokens=fewer))
+        told = tuple(item.command for item in traded)
+        if told not in seen:
+            seen.add(told)
+            yield traded
+
+
+def _sampled_after(commands: Candidate, place: int, number: int) -> tuple[int, ...]:
+    """The first tokens that steps sample behind a place, those that stop requests left out."""
+    tokens = (
+        item.command.token
+        for item in commands[place:]
+        if isinstance(item.command, (RunStep, AnswerStep)) and item.command.token != STOP_TOKEN
+    )
+    return tuple(islice(tokens, number))
+
+
+_MOST_STARTS = 12
+
+
+def _starts(commands: Candidate, steps: Sequence[int], number: int) -> list[int]:
+    """Which of the steps the dropped ones begin with: any; of many those behind a request."""
+    every = range(len(steps) - number + 1)
+    if len(every) <= _MOST_STARTS:
+        return list(every)
+    behind = {0, len(steps) - number}
+    for place, item in enumerate(commands):
+        if isinstance(item.command, Submit):
+            behind.add(bisect(steps, place))
+    return sorted(start for start in behind if start in every)
 
 
 def shorter_requests(commands: Candidate, block_size: int) -> Iterator[Candidate]:

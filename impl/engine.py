@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
 from poolproof.impl.encoder_cache import EncoderCache
+from poolproof.impl.engine_state import state_of
 from poolproof.impl.kv_cache_group import (
     ChunkedLocal,
     FullAttention,
@@ -340,6 +341,10 @@ class Engine:
     def unfinished(self) -> list[int]:
         """The requests that are here."""
         return list(self._requests)
+
+    def poolproof_state(self) -> Any:
+        """All that decides on what it does from now on, for who visits states one by one."""
+        return state_of(self)
 
     # How a step is planned.
 

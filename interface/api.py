@@ -210,6 +210,9 @@ def explore(
     pairs: bool = False,
     symmetry: bool = True,
     max_commands: int | None = None,
+    max_live: int | None = None,
+    max_states: int | None = None,
+    max_seconds: float | None = None,
     layouts: Sequence[str] = (),
     profile: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -218,7 +221,7 @@ def explore(
     memory_mib: int | None = None,
     progress: StageProgress | None = None,
 ) -> TargetExploration:
-    """Visit every state of a small pool, queue or index; try every short workload of a manager.
+    """Visit every state of a small pool, queue or index; try every short workload of others.
 
     Args:
         target: as for `certify`.
@@ -227,8 +230,11 @@ def explore(
         max_references: references to one block of a pool.
         pairs: also try commands that name two blocks of a pool, and misuse.
         symmetry: visit one state for all that differ only in the names of blocks and hashes.
-        max_commands: for a manager, the longest workload in commands; 4 by default.
-        layouts: for a manager, the layouts to explore; all by default.
+        max_commands: for a manager or an engine, the longest workload; 4 by default.
+        max_live: for an engine, the most requests at once; 2 by default.
+        max_states: for an engine, the most states of one set-up; 200,000 by default.
+        max_seconds: for an engine, the longest that one set-up takes; no limit by default.
+        layouts: for a manager or an engine, the layouts to explore; all by default.
         profile: rows that override those the target declares.
         seed: 0 or more.
         workers: processes; one per CPU by default.
@@ -241,8 +247,10 @@ def explore(
     spec = TargetSpec.of(target).with_rows(_rows(profile))
     _require_ints(
         num_blocks=num_blocks, num_hashes=num_hashes, max_references=max_references,
-        max_commands=max_commands, memory_mib=memory_mib,
+        max_commands=max_commands, max_live=max_live, max_states=max_states, memory_mib=memory_mib,
     )  # fmt: skip
+    if max_seconds is not None and not (_is_number(max_seconds) and max_seconds > 0):
+        raise OptionError(f"max_seconds must be a number above 0, not {shown(max_seconds)}")
     scope = Scope(4 if num_blocks is None else num_blocks, num_hashes, max_references)
     check_memory(scope, usable_mib() if memory_mib is None else memory_mib, symmetry=symmetry)
     options = CertifyOptions(
@@ -259,7 +267,9 @@ def explore(
         progress or SilentProgress(),
         pairs=pairs,
         symmetry=symmetry,
-        workloads=Workloads(max_commands, options.layouts, num_blocks),
+        workloads=Workloads(
+            max_commands, options.layouts, num_blocks, max_live, max_states, max_seconds
+        ),
     )
 
 
@@ -364,6 +374,10 @@ def _require_ints(**numbers: int | None) -> None:
     for name, number in numbers.items():
         if number is not None and type(number) is not int:
             raise OptionError(f"{name} must be an int, not {shown(number)}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _names(argument: str, names: Sequence[str]) -> tuple[str, ...]:

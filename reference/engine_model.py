@@ -30,9 +30,10 @@ _DRAFT_SYMBOLS = 3
 class EngineRequest:
     """A request: `tokens` are those of its prompt and those that its user was given since.
 
-    `drafts` are what the next step may try. `num_worker_tokens` counts what the worker has: it
-    knows of no limit and no stop token. `began` says whether any step has computed something of it,
-    `num_preempted` how often it lost its blocks.
+    `drafts` are what the next step may try. `began` says whether any step has computed something of
+    it, `num_preempted` how often it lost its blocks. In run `worker_run`, the one between two
+    preemptions that was computed last, the worker has sampled the tokens `ungiven` beyond `tokens`:
+    it knows of no limit, no stop token and no preemption, and goes on from what it has itself.
     """
 
     request_id: int
@@ -40,11 +41,12 @@ class EngineRequest:
     max_new_tokens: int
     priority: int
     tokens: list[int]
-    num_worker_tokens: int
     drafts: tuple[int, ...] = ()
     has_ended: bool = False
     began: bool = False
     num_preempted: int = 0
+    worker_run: int = 0
+    ungiven: list[int] = field(default_factory=list)
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -63,12 +65,14 @@ class PlannedStep:
 
     `assumed[r]` is how many tokens request r was counted with when the step was planned, drafts in
     flight included. `samples[r]`, if the step samples for it, is how many it has after it, were
-    every draft right that is still in flight. `preempted` are requests that lost their blocks
-    since; the outputs of those in `may_drop` need not reach their users. `is_void`: the cache was
-    reset since, so what the step writes counts as nothing.
+    every draft right that is still in flight. `runs[r]` is how often it had been preempted;
+    `preempted` are requests that lost their blocks since: for them the step is stale, and for those
+    in `may_drop` its outputs need not reach their users. `is_void`: the cache was reset since, so
+    what the step writes counts as nothing.
     """
 
     plan: EnginePlan
+    runs: dict[int, int] = field(default_factory=dict)
     assumed: dict[int, int] = field(default_factory=dict)
     samples: dict[int, int] = field(default_factory=dict)
     preempted: set[int] = field(default_factory=set)
@@ -81,8 +85,9 @@ class Executed:
     """What a step computed of one request: positions `first`, ... of `tokens`, through its tables.
 
     `sampled` are the tokens that the worker hands to the engine, `due` those of them that the user
-    must be given, and whether the request `ends` with them. Of a request that had ended before,
-    nobody sees anything (`is_read`).
+    must be given, and whether the request `ends` with them: nothing is due behind a token that was
+    dropped. `is_stale` says that the request was preempted meanwhile. Of a request that had ended
+    before, nobody sees anything (`is_read`).
     """
 
     part: PlannedPart
@@ -93,6 +98,7 @@ class Executed:
     ends: bool
     num_accepted: int
     is_read: bool
+    is_stale: bool
 
 
 class EngineModel:
@@ -135,7 +141,6 @@ class EngineModel:
             command.max_new_tokens,
             command.priority,
             list(command.chain.tokens),
-            len(command.chain.tokens),
         )
         self.requests[command.request_id] = self.live[command.request_id] = request
         self.image_sizes.update((i.identifier, i.length) for i in command.chain.images)
@@ -168,6 +173,7 @@ class EngineModel:
             request.began = True
             assumed = self.num_tokens_assumed(request)
             step.assumed[part.request_id] = assumed
+            step.runs[part.request_id] = request.num_preempted
             if part.first + part.count == assumed + part.num_drafts:
                 step.samples[part.request_id] = assumed + part.num_drafts + 1
         self.encoded = self.encoded_after(plan)
@@ -221,7 +227,7 @@ class EngineModel:
         step = self.in_flight.popleft()
         executed = [self._execute(step, part, answer) for part in step.plan.parts]
         for e in executed:
-            if e.sampled and e.part.request_id not in step.preempted:
+            if e.sampled and not e.is_stale:
                 self._reject(e.part.request_id, e.part.num_drafts - e.num_accepted)
         return step, executed
 
@@ -229,31 +235,37 @@ class EngineModel:
         """A user was given these tokens; the request gets drafts for its next step, or ends."""
         request = self.requests[executed.part.request_id]
         request.tokens.extend(tokens)
-        if not executed.ends:
-            request.num_worker_tokens = len(request.tokens)
         if executed.ends and tokens == executed.due:
             self.end(request)
-        elif executed.sampled and not request.has_ended:
+        if executed.is_stale or request.has_ended:
+            request.ungiven.extend(executed.sampled[len(tokens) :])
+        if executed.sampled and not request.has_ended:
             request.drafts = self.drafts_after(request, (), num_drafts)
 
     def _execute(self, step: PlannedStep, part: PlannedPart, answer: AnswerStep) -> Executed:
         request = self.requests[part.request_id]
         was_live = not request.has_ended
+        if step.runs[part.request_id] != request.worker_run:
+            request.worker_run = step.runs[part.request_id]
+            request.ungiven.clear()
+        known = [*request.tokens, *request.ungiven]
         # Drafts of the steps before that the engine counted and that were not accepted.
-        first = part.first - max(0, step.assumed[part.request_id] - request.num_worker_tokens)
+        first = part.first - max(0, step.assumed[part.request_id] - len(known))
         drafts = request.drafts[: part.num_drafts]
-        tokens = [*request.tokens, *drafts][: first + part.count]
+        tokens = [*known, *drafts][: first + part.count]
         while len(tokens) < first + part.count:  # a draft that nobody gave, or a dead request's
             tokens.append(self._unknown)
             self._unknown -= 1
+        is_stale = part.request_id in step.preempted
         if part.request_id not in step.samples:
-            return Executed(part, first, tuple(tokens), (), (), False, 0, was_live)
+            return Executed(part, first, tuple(tokens), (), (), False, 0, was_live, is_stale)
         accepted = min(answer.num_accepted, len(drafts))
         sampled = (*drafts[:accepted], answer.token)
-        request.num_worker_tokens += len(sampled)
-        due = self._due(request, sampled) if was_live else ()
+        due = self._due(request, sampled) if was_live and not request.ungiven else ()
         ends = bool(due) and (due[-1] == STOP_TOKEN or len(due) == request.num_left)
-        return Executed(part, first, tuple(tokens), sampled, due, ends, accepted, was_live)
+        return Executed(
+            part, first, tuple(tokens), sampled, due, ends, accepted, was_live, is_stale
+        )
 
     def _reject(self, request_id: int, num_rejected: int) -> None:
         """So many drafts that were counted are none: later steps sample as much earlier."""

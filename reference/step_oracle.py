@@ -85,11 +85,16 @@ class _Request:
 class StepOracle:
     """Shadow memory of `num_blocks` blocks for cache groups that have `block_sizes` tokens each.
 
-    Raises ValueError for kinds of groups that are not watched.
+    `names` may be shared by several oracles whose memories are to be compared. Raises ValueError
+    for kinds of groups that are not watched.
     """
 
     def __init__(
-        self, num_blocks: int, groups: Sequence[CacheGroup], block_sizes: Sequence[int]
+        self,
+        num_blocks: int,
+        groups: Sequence[CacheGroup],
+        block_sizes: Sequence[int],
+        names: ContentNames | None = None,
     ) -> None:
         for group in groups:
             if group.kind not in {"full", "sliding", "chunked"}:
@@ -98,7 +103,7 @@ class StepOracle:
         self._groups = list(zip(range(len(groups)), groups, block_sizes, strict=True))
         self._memory = ShadowMemory(num_blocks, max(block_sizes))
         self._places: dict[int, Held] = {}
-        self._names = ContentNames()
+        self._names = ContentNames() if names is None else names
         self._requests: dict[str, _Request] = {}
         self._numbers: dict[str, int] = {}
         self._writers: list[str] = []
@@ -145,6 +150,19 @@ class StepOracle:
         """Whatever was computed, here and elsewhere, counts as never written from now on."""
         self._memory.void()
         self._places.clear()
+
+    def held(self, block: int) -> tuple[Content | None, ...]:
+        """What each slot of a block holds; None where nobody has written."""
+        return tuple(self._memory.slots[block])
+
+    def kept(self) -> dict[int, tuple[Content | None, ...]]:
+        """The same of each place outside the device that was stored to."""
+        return {place: tuple(contents) for place, (contents, _) in self._places.items()}
+
+    def computed_of(self, request_id: str) -> tuple[tuple[Content, ...], ...]:
+        """The prefixes of a request as its workers know them, by group; () if they know none."""
+        request = self._requests.get(request_id)
+        return () if request is None else tuple(map(tuple, request.contents))
 
     def _follow(self, part: ComputedTokens) -> _Request:
         """The table and the tokens of a request as they are told for this step."""

@@ -24,7 +24,8 @@ from poolproof.contract.engine_target import ENGINE_METHODS, ENGINE_OBSERVERS
 from poolproof.contract.level import Level
 from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
-from poolproof.exploration.shortest import ShortestResult
+from poolproof.exploration.engine_grammar import scope_of_trace
+from poolproof.exploration.shortest import ShortestResult, shortest_engine_failure
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.engine_facts import required_engine_facts
 from poolproof.reference.native_engine import NativePlainEngine
@@ -39,6 +40,8 @@ _UNSEEN = {
     "unfinished": "the target shows no unfinished(): requests that it never lets go of are not "
     "seen",
 }
+_MOST_COMMANDS_TO_SEARCH = 14
+
 _ALWAYS = (
     "the worker: it is simulated, and does what a plan says; docs/engines.md has what that assumes",
     "time: requests have no deadlines, and nothing depends on a clock",
@@ -50,6 +53,8 @@ class CertifiedEngine(CertifiedLevel):
 
     level = Level.ENGINE
     search_grammar = "with the requests of the trace"
+    share_of_states = 10
+    is_searched_in_campaigns = False
     lessons = (
         Lesson(
             "submit(request_id, tokens, *, max_new_tokens, priority=0, extra_keys=None)",
@@ -121,13 +126,25 @@ class CertifiedEngine(CertifiedLevel):
                 return
 
     def why_not_searched(self, trace: Trace) -> str | None:
-        """States of an engine cannot be compared, so no breadth-first search merges any."""
-        del trace
-        return "no breadth-first search at the engine level"
+        """A trace of many commands is beyond any search."""
+        if len(trace.commands) > _MOST_COMMANDS_TO_SEARCH:
+            return f"{len(trace.commands)} commands are too many to search"
+        return None
 
     def shortest(self, trace: Trace, make: Make, wanted: Wanted) -> ShortestResult:
-        """Never asked: see `why_not_searched`."""
-        raise NotImplementedError
+        """Over the requests of the trace and the tokens that its steps sample."""
+        assert isinstance(trace.profile, EngineProfile)
+        block_size = int(trace.options["block_size"])
+        return shortest_engine_failure(
+            make,
+            trace.profile,
+            scope_of_trace(trace.commands, trace.num_blocks, block_size),
+            enable_caching=trace.enable_caching,
+            max_commands=wanted.max_commands,
+            max_states=wanted.max_states,
+            max_applied=wanted.max_applied,
+            is_wanted=wanted.is_wanted,
+        )
 
     def open_points(self, about: Description, options: CertifyOptions) -> Sequence[str]:
         """What no engine is asked, and what this one does not show."""

@@ -36,7 +36,7 @@ SPECIFICATION = "specification"
 @click.option(
     "--blocks",
     type=click.IntRange(min=1),
-    help="Blocks; by default 4, 6 for the specification, 3 per cache group for a manager.",
+    help="Blocks; by default 4, 6 for the specification, 3 per cache group for others.",
 )
 @click.option("--hashes", type=click.IntRange(min=0), default=2, show_default=True)
 @click.option("--references", type=click.IntRange(min=1), default=2, show_default=True)
@@ -46,10 +46,32 @@ SPECIFICATION = "specification"
     "--commands",
     type=click.IntRange(min=1),
     metavar="K",
-    help="Manager: try all workloads of up to K commands; 4 by default.",
+    help="Manager, engine: try all workloads of up to K commands; 4 by default.",
 )
 @click.option(
-    "--layout", "layouts", multiple=True, metavar="NAME", help="Run this layout of a manager only."
+    "--requests",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Engine: at most so many requests at once; 2 by default.",
+)
+@click.option(
+    "--states",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Engine: stop a set-up behind so many states; 200,000 by default.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Engine: stop a set-up after so long; no limit by default.",
+)
+@click.option(
+    "--layout",
+    "layouts",
+    multiple=True,
+    metavar="NAME",
+    help="Run this layout of a manager or an engine only.",
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
 @click.option(
@@ -81,6 +103,9 @@ def explore_command(
     no_symmetry: bool,
     pairs: bool,
     commands: int | None,
+    requests: int | None,
+    states: int | None,
+    seconds: float | None,
     layouts: tuple[str, ...],
     rows: tuple[str, ...],
     max_depth: int | None,
@@ -95,8 +120,8 @@ def explore_command(
 ) -> None:
     """Visit every state of a small pool of TARGET, comparing it with the specification.
 
-    For a manager: try every workload of up to K commands, compared with its model and shadow
-    memory. With `specification` for TARGET: count the states of the rules alone.
+    For a manager or an engine: try every workload of up to K commands, compared with its model and
+    shadow memory. With `specification` for TARGET: count the states of the rules alone.
 
     Exit status: 0 TARGET is right in every state, 1 it breaks something, 2 not carried out, or
     interrupted.
@@ -114,14 +139,15 @@ def explore_command(
             _explore_target(
                 with_rows(target, rows).text,
                 num_blocks=blocks, num_hashes=hashes, max_references=references, pairs=pairs,
-                symmetry=not no_symmetry, max_commands=commands, layouts=layouts, seed=seed,
+                symmetry=not no_symmetry, max_commands=commands, max_live=requests,
+                max_states=states, max_seconds=seconds, layouts=layouts, seed=seed,
                 workers=workers, in_process=in_process, memory_mib=limit_mib,
             )
         )  # fmt: skip
-    if pairs or in_process or commands or layouts:
+    if pairs or in_process or commands or layouts or requests or states or seconds:
         raise click.UsageError(
-            "--pairs, --commands, --layout and --in-process are for allocators, and the "
-            f"{SPECIFICATION} is none; name another TARGET"
+            "--pairs, --commands, --requests, --states, --seconds, --layout and --in-process are "
+            f"for allocators, and the {SPECIFICATION} is none; name another TARGET"
         )
     if cross_check:
         sys.exit(_cross_check(scope))

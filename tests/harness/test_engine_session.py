@@ -11,6 +11,7 @@ from poolproof.contract.commands import Command, Reset
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.engine_session import EngineSession
 from poolproof.reference.native_engine import NativePlainEngine
@@ -273,6 +274,43 @@ def test_it_may_be_dropped_where_the_profile_says_so() -> None:
     assert session.step(AnswerStep(5, 0, 0)) is None
     assert session.step(RunStep(6, 0, 0)) is None
     assert session.last.outputs == [(0, (6,), False)]
+
+
+def two_stale_steps(*outputs: Any) -> EngineSession:
+    """Request A has 8 tokens; two steps are planned for it, then it is preempted.
+
+    The block of its first tokens leaves the window with the second of the steps.
+    """
+    blocks = ([1, 2, 3], [0, 2, 3])
+    plans = (
+        computing(entry(count=7, blocks=blocks[0])),
+        computing(entry(first=7, blocks=blocks[0])),
+        computing(entry(first=8, blocks=blocks[1])),
+        computing(preempted=[0]),
+    )
+    session = scripted(
+        *plans, outputs=[[(0, [5], False)], *outputs], steps_in_flight=3, null_block=0,
+        stale_outputs="may-drop", groups=(CacheGroup("sliding", window=5),),
+    )  # fmt: skip
+    for command in (submit(tokens=(1, 2, 3, 4, 1, 2, 3)), STEP, *[PlanStep()] * 3):
+        assert session.step(command) is None, command
+    return session
+
+
+def test_a_second_stale_step_goes_on_behind_what_the_first_has_sampled() -> None:
+    session = two_stale_steps([], [])
+    assert session.step(AnswerStep(6, 0, 0)) is None
+    assert session.step(AnswerStep(7, 0, 0)) is None
+    (executed,) = session.last.executed
+    assert (executed.first, executed.tokens[-1]) == (8, 6)
+
+
+def test_a_stale_token_must_not_be_given_once_the_one_before_it_was_dropped() -> None:
+    session = two_stale_steps([], [(0, [7], False)])
+    assert session.step(AnswerStep(6, 0, 0)) is None
+    violation = first_found(session, AnswerStep(7, 0, 0))
+    assert violation.invariant == "OUT"
+    assert violation.sentence.startswith("request A is given <7>; nothing was sampled for it")
 
 
 # What the worker reads.

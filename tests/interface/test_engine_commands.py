@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from poolproof.certification.engine_exploration import ExploringEngine
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_profile import EngineProfile
@@ -80,10 +81,70 @@ def test_a_trace_is_shown_without_its_target(poolproof: Run, stored: Path) -> No
     assert "the steps are those of the plainest engine" in result.output
 
 
-def test_an_engine_is_not_explored(poolproof: Run) -> None:
-    result = poolproof("explore", f"{HOSTILE}:Right")
+EXPLORE = ("explore", "--in-process", "--commands", 3)
+
+
+def test_an_engine_is_explored_and_what_was_covered_is_said(poolproof: Run) -> None:
+    result = poolproof(*EXPLORE, "impl-engine", "--layout", "fcfs")
+    assert result.exit_code == 0, result.output
+    assert "fcfs, every sequence: holds" in result.output
+    assert "every sequence of up to 3 commands" in result.output
+    assert "2 requests at once" in result.output
+    assert "states merged as the engine tells them" in result.output
+
+
+def test_the_first_failure_of_an_engine_is_a_shortest_one(poolproof: Run) -> None:
+    result = poolproof(*EXPLORE, f"{HOSTILE}:GivesTwice")
+    assert result.exit_code == 1, result.output
+    assert "every sequence: refused" in result.output
+    assert "no shorter trace fails in this way" in " ".join(result.output.split())
+    assert "every sequence of up to 1 command," in result.output
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [(("--states", 5), "by the limit of states"), (("--seconds", 1e-6), "by the limit in time")],
+)
+def test_a_limit_ends_an_exploration_of_an_engine(
+    poolproof: Run, limit: tuple[Any, ...], says: str
+) -> None:
+    result = poolproof(*EXPLORE, f"{HOSTILE}:Right", *limit)
+    assert result.exit_code == 0, result.output
+    assert f"truncated there {says}" in result.output
+
+
+def test_an_interruption_says_how_far_every_set_up_was_explored(
+    poolproof: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_to = ExploringEngine._go_to
+
+    def interrupted(self: Any, depth: int, *others: Any) -> None:
+        if depth == 3:
+            raise KeyboardInterrupt
+        go_to(self, depth, *others)
+
+    monkeypatch.setattr(ExploringEngine, "_go_to", interrupted)
+    result = poolproof(*EXPLORE, "impl-engine", "--layout", "fcfs")
+    assert result.exit_code == 2, result.output
+    assert "interrupted: fcfs: every sequence of up to 2 commands" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("impl", "--requests", 2), "--requests, --states and --seconds are for engines"),
+        (("impl-nano", "--states", 9), "--requests, --states and --seconds are for engines"),
+        (("impl-engine", "--pairs"), "have no --hashes, --references, --pairs"),
+        (("impl-engine", "--layout", "fcfs", "--blocks", 1), "no request fits into 2 blocks"),
+        (("specification", "--requests", 2), "are for allocators"),
+    ],
+)
+def test_bounds_that_mean_nothing_are_refused(
+    poolproof: Run, arguments: tuple[Any, ...], says: str
+) -> None:
+    result = poolproof("explore", *arguments)
     assert result.exit_code == 2
-    assert "is an engine target, whose states cannot be told apart" in result.output
+    assert says in " ".join(result.output.split())
     assert "Traceback" not in result.output
 
 

@@ -301,6 +301,48 @@ def test_an_output_that_was_dropped_is_sampled_again() -> None:
     assert (again.tokens, again.due) == ((1, 2), (6,))
 
 
+def test_a_run_after_two_stale_steps_begins_from_what_its_user_has() -> None:
+    model = small_model(steps_in_flight=3, stale_outputs="may-drop")
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    plan(model, 2, 1, 0)
+    model.planned(EnginePlan(preempted=(0,)))
+    for expected in ((1, 2), (1, 2, 5)):
+        _, (executed,) = model.execute(AnswerStep(5, 0, 0))
+        assert executed.tokens == expected
+        model.deliver(executed, (), 0)
+    model.execute(AnswerStep(5, 0, 0))
+    again = step(model, 0, 2, token=6)
+    assert (again.first, again.tokens, again.due) == (0, (1, 2), (6,))
+
+
+def test_stale_steps_of_two_runs_go_on_each_from_its_own() -> None:
+    model = small_model(steps_in_flight=4, stale_outputs="may-drop")
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    model.planned(EnginePlan((PlannedPart(0, 0, 2, 0, ((1, 2, 3, 4),)),), preempted=(0,)))
+    plan(model, 2, 1, 0)
+    model.planned(EnginePlan(preempted=(0,)))
+    seen = []
+    for token in (5, 6, 7):
+        _, (executed,) = model.execute(AnswerStep(token, 0, 0))
+        seen.append(executed.tokens)
+        model.deliver(executed, (), 0)
+    assert seen == [(1, 2), (1, 2), (1, 2, 6)]
+
+
+def test_a_step_behind_a_cancel_computes_what_the_step_before_it_has_sampled() -> None:
+    model = small_model(steps_in_flight=2)
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    plan(model, 2, 1, 0)
+    model.end(model.requests[0])
+    for expected in ((0, (1, 2)), (2, (1, 2, 5))):
+        _, (executed,) = model.execute(AnswerStep(5, 0, 0))
+        assert (executed.first, executed.tokens) == expected
+        model.deliver(executed, (), 0)
+
+
 def test_the_last_output_that_was_dropped_ends_nothing() -> None:
     model = small_model(steps_in_flight=2, stale_outputs="may-drop")
     submit(model, 1, 2, most=1)
