@@ -16,6 +16,7 @@ from poolproof.bugs.engine_specimen import (
     PRIORITY,
     EngineOddity,
 )
+from poolproof.bugs.engine_step_bugs import CancelledIsServed
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.impl.engine import Engine, EngineStep, LiveRequest
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
@@ -191,6 +192,10 @@ class DropsStaleTokens(Engine):
 
 
 _DROPS = EngineProfile(null_block=0, steps_in_flight=2, stale_outputs="may-drop")
+_LATE = (
+    EngineProfile(null_block=0, cancelled_outputs="may-come"),
+    EngineProfile(null_block=0, cancelled_outputs="may-come", max_batch_tokens=6),
+)
 _PLAIN = (FULL, CHUNKS, ASYNC)
 
 ENGINE_ODDITIES = (
@@ -219,4 +224,5 @@ ENGINE_ODDITIES = (
     EngineOddity("one block", "a hit may be shorter", OneBlockFromTheHost, (FULL, ASYNC), 8),
     EngineOddity("one transfer", "transfers may wait", TransfersWhenIdle, (FULL, ASYNC), 8),
     EngineOddity("drops stale tokens", "its profile says so", DropsStaleTokens, (_DROPS,)),
+    EngineOddity("serves the cancelled", "its profile says so", CancelledIsServed, _LATE),
 )

@@ -19,6 +19,7 @@ __all__ = ["EngineProfile"]
 _CHOICES: dict[str, tuple[str, ...]] = {
     "policy": ("fcfs", "priority"),
     "stale_outputs": ("delivered", "may-drop"),
+    "cancelled_outputs": ("none", "may-come"),
 }
 _LEAST = {
     "max_batch_tokens": 1,
@@ -39,6 +40,8 @@ class EngineProfile(Profile):
         is judged by it; it says whether priorities are drawn.
     stale_outputs: what becomes of a token that was sampled for a request which was preempted
         meanwhile: "delivered", or it "may-drop" and be sampled again.
+    cancelled_outputs: what becomes of a token of a step that was in flight when its user cancelled
+        the request: "none" is given, or it "may-come", where a cancel waits for the next step.
     max_batch_tokens: the most positions that one step computes.
     max_running: the most requests of one step.
     max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
@@ -53,6 +56,7 @@ class EngineProfile(Profile):
 
     policy: str = "fcfs"
     stale_outputs: str = "delivered"
+    cancelled_outputs: str = "none"
     max_batch_tokens: int = 64
     max_running: int = 8
     max_request_tokens: int = 0

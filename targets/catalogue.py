@@ -104,6 +104,10 @@ _VLLM = (
     ("vllm-manager", "its KVCacheManager, in several layouts", "manager"),
     ("vllm-engine", "its schedulers, in several set-ups, over a simulated worker", "engine"),
 )
+_TRANSFORMERS = (
+    ("transformers", "the paged cache of Transformers' continuous batching", "manager"),
+    ("transformers-engine", "its loop with both schedulers, over a simulated model", "engine"),
+)
 
 
 # The modules that the sources of an engine need besides themselves.
@@ -167,11 +171,12 @@ def catalogue() -> list[CatalogueRow]:
         + _fetched_rows()
         + [
             CatalogueRow(
-                "transformers",
-                "the paged cache of Transformers' continuous batching",
-                "manager",
+                name,
+                what,
+                level,
                 has_transformers,
                 "" if has_transformers else HOW_TO_GET_TRANSFORMERS,
             )
+            for name, what, level in _TRANSFORMERS
         ]
     )
