@@ -19,6 +19,7 @@ from poolproof.bugs.engine_specimen import (
     RESETS,
     EngineOddity,
 )
+from poolproof.bugs.engine_step_bugs import CancelledIsServed
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.impl.encoder_cache import EncoderCache
@@ -288,6 +289,10 @@ _DROPS_TWO = EngineProfile(
     stale_outputs="may-drop",
     groups=(CacheGroup(), CacheGroup("sliding", window=5)),
 )
+_LATE = (
+    EngineProfile(null_block=0, cancelled_outputs="may-come"),
+    EngineProfile(null_block=0, cancelled_outputs="may-come", max_batch_tokens=6),
+)
 _PLAIN = (FULL, CHUNKS, ASYNC)
 
 ENGINE_ODDITIES = (
@@ -324,4 +329,5 @@ ENGINE_ODDITIES = (
     EngineOddity(
         "slides ahead", "steps keep their order", SlidesWithTheStepsInFlight, (_DROPS_TWO,)
     ),
+    EngineOddity("serves the cancelled", "its profile says so", CancelledIsServed, _LATE),
 )

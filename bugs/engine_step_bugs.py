@@ -25,7 +25,7 @@ from poolproof.contract.violation import Severity
 from poolproof.impl.engine import Engine, EngineStep, LiveRequest, StepPart
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 
-__all__ = ["ENGINE_STEP_BUGS"]
+__all__ = ["ENGINE_STEP_BUGS", "CancelledIsServed"]
 
 ENGINE_STEP_BUGS = EngineSection()
 plant = ENGINE_STEP_BUGS.plant
@@ -262,6 +262,7 @@ class EndsTwice(Engine):
 @plant(
     "S26", "the token of a step that was launched before the cancel is given to the user",
     thread="sglang#34149", also=("sglang#34112", "sglang#6184"), invariants=("OUT",), severity=OWN,
+    is_bug_under=lambda p: p.cancelled_outputs == "none",
 )  # fmt: skip
 class CancelledIsServed(Engine):
     """Nobody waits for it any more, or somebody else does."""

@@ -22,6 +22,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "reset": ("idle", "preempts"),
     "transfers": ("may-fail", "never-fail"),
     "transfer_order": ("any", "fifo"),
+    "cancelled_outputs": ("none", "may-come"),
 }
 _LEAST = {
     "max_batch_tokens": 1,
@@ -53,6 +54,8 @@ class EngineProfile(Profile):
         worker has no way to say so, and none is lost: "never-fail".
     transfer_order: whether transfers end in "any" order, or loads in the order in which they began,
         and stores likewise: "fifo".
+    cancelled_outputs: what becomes of a token of a step that was in flight when its user cancelled
+        the request: "none" is given, or it "may-come", where a cancel waits for the next step.
     max_batch_tokens: the most positions that one step computes.
     max_running: the most requests of one step.
     max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
@@ -76,6 +79,7 @@ class EngineProfile(Profile):
     reset: str = "idle"
     transfers: str = "may-fail"
     transfer_order: str = "any"
+    cancelled_outputs: str = "none"
     max_batch_tokens: int = 64
     max_running: int = 8
     max_request_tokens: int = 0

@@ -183,7 +183,7 @@ class EngineSession:
         self._num_unserved = self._num_loads = self._num_empty = 0
         self.facts.on_cancel(self.model, command.request_id)
         self._call(command, command.request_id)
-        self.model.end(self.model.requests[command.request_id])
+        self.model.cancel(self.model.requests[command.request_id])
 
     def _reset(self, command: Reset) -> None:
         """An engine that says yes keeps nothing: the weights may be others from now on."""
@@ -328,7 +328,9 @@ class EngineSession:
             for e in executed
             if e.due
         }
-        self.invariants.report(outputs_are_due(outputs, due))
+        may_come = self.profile.cancelled_outputs == "may-come"
+        late = {e.part.request_id: model.late(e) for e in executed if may_come}
+        self.invariants.report(outputs_are_due(outputs, due, late))
         given = {request_id: got for request_id, got, _ in outputs}
         if any(given.values()):
             self._num_unserved = self._num_loads = 0

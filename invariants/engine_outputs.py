@@ -16,10 +16,13 @@ Due = tuple[tuple[int, ...], bool, bool]
 """What a user is to be given, whether the request ends with it, and whether it may be dropped."""
 
 
-def outputs_are_due(outputs: Sequence[Output], due: Mapping[int, Due]) -> Violation | None:
+def outputs_are_due(
+    outputs: Sequence[Output], due: Mapping[int, Due], late: Mapping[int, tuple[int, ...]]
+) -> Violation | None:
     """A violation of OUT in what users are given after a step, or None.
 
-    `due` has the requests for which the step has sampled and whose users still wait.
+    `due` has the requests for which the step has sampled and whose users still wait. `late` has
+    what it has sampled for those that were cancelled meanwhile, where that may still come.
     """
     given: dict[int, Output] = {}
     for output in outputs:
@@ -28,7 +31,7 @@ def outputs_are_due(outputs: Sequence[Output], due: Mapping[int, Due]) -> Violat
             return _wrong(f"request {sequence_name(number)} is given tokens twice in one step")
         given[number] = output
         if number not in due:
-            if tokens or ends:
+            if (tokens or ends) and not (tokens and tokens == late.get(number)):
                 return _wrong(
                     f"request {sequence_name(number)} is given {_listed(tokens)}"
                     f"{' and ends' if ends else ''}; nothing was sampled for it that anybody waits "

@@ -47,6 +47,7 @@ class EngineRequest:
     num_preempted: int = 0
     worker_run: int = 0
     ungiven: list[int] = field(default_factory=list)
+    was_cancelled: bool = False
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -150,6 +151,16 @@ class EngineModel:
         request.has_ended = True
         request.drafts = ()
         self.live.pop(request.request_id, None)
+
+    def cancel(self, request: EngineRequest) -> None:
+        """The user of a request has gone."""
+        request.was_cancelled = True
+        self.end(request)
+
+    def late(self, executed: Executed) -> tuple[int, ...]:
+        """What a step has sampled for a request that was cancelled while it was in flight."""
+        request = self.requests[executed.part.request_id]
+        return self._due(request, executed.sampled) if request.was_cancelled else ()
 
     def num_tokens_assumed(self, request: EngineRequest) -> int:
         """How many tokens a request has once all steps in flight are answered, drafts accepted."""

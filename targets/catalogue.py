@@ -19,6 +19,7 @@ from poolproof.targets.lightllm_manager import LIGHTLLM
 from poolproof.targets.lmdeploy_manager import LMDEPLOY
 from poolproof.targets.mini_sglang_manager import MINI_SGLANG
 from poolproof.targets.mini_vllm_manager import MINI_VLLM
+from poolproof.targets.nano_engine import NANO_ENGINE
 from poolproof.targets.nano_manager import NANO_VLLM_PORT
 from poolproof.targets.parallax_manager import PARALLAX
 from poolproof.targets.program_engines import MISTRALRS, TGI, ProgramEngine
@@ -32,6 +33,7 @@ __all__ = [
     "FORK_ENGINES",
     "PROGRAM_ENGINES",
     "PUBLISHED_ENGINES",
+    "SCHEDULERS",
     "SOURCE_ENGINES",
     "CatalogueRow",
     "catalogue",
@@ -59,10 +61,14 @@ PROGRAM_ENGINES = {engine.name: engine for engine in (MISTRALRS, TGI)}
 FORK_ENGINES = {APHRODITE.name: APHRODITE}
 """Forks of vLLM that it fetches."""
 
+SCHEDULERS = {engine.name: engine for engine in (NANO_ENGINE,)}
+"""Engines whose schedulers it fetches, to be driven whole."""
+
 PUBLISHED_ENGINES: dict[str, PublishedEngine] = {
     **SOURCE_ENGINES,
     **PROGRAM_ENGINES,
     **FORK_ENGINES,
+    **SCHEDULERS,
 }
 """All of them."""
 
@@ -97,6 +103,10 @@ _VLLM = (
     ("vllm-index", "its BlockHashToBlockMap", "index"),
     ("vllm-manager", "its KVCacheManager, in several layouts", "manager"),
     ("vllm-engine", "its schedulers, in several set-ups, over a simulated worker", "engine"),
+)
+_TRANSFORMERS = (
+    ("transformers", "the paged cache of Transformers' continuous batching", "manager"),
+    ("transformers-engine", "its loop with both schedulers, over a simulated model", "engine"),
 )
 
 
@@ -143,7 +153,7 @@ def _fetched_rows() -> list[CatalogueRow]:
             fetched_folder(engine)
         except TargetError:
             how = f"run `poolproof engines {engine.name}`"
-        rows.append(CatalogueRow(engine.name, what, "manager", not how, how))
+        rows.append(CatalogueRow(engine.name, what, engine.level, not how, how))
     return rows
 
 
@@ -161,11 +171,12 @@ def catalogue() -> list[CatalogueRow]:
         + _fetched_rows()
         + [
             CatalogueRow(
-                "transformers",
-                "the paged cache of Transformers' continuous batching",
-                "manager",
+                name,
+                what,
+                level,
                 has_transformers,
                 "" if has_transformers else HOW_TO_GET_TRANSFORMERS,
             )
+            for name, what, level in _TRANSFORMERS
         ]
     )

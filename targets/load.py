@@ -42,6 +42,7 @@ from poolproof.targets.installed_vllm import (
     installed_vllm_queue,
 )
 from poolproof.targets.manager_target import MANAGER_SHAPES
+from poolproof.targets.nano_engine import nano_engine
 from poolproof.targets.nano_manager import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
 from poolproof.targets.program_engines import program_target
@@ -56,6 +57,7 @@ from poolproof.targets.sglang_unified_manager import sglang_unified_manager
 from poolproof.targets.source_engines import source_target
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
+from poolproof.targets.transformers_engine import transformers_engine
 from poolproof.targets.transformers_manager import transformers_manager
 from poolproof.targets.v0_manager import impl_vllm_v0_manager, vllm_v0_manager
 from poolproof.targets.vllm_engine import installed_vllm_engine
@@ -239,9 +241,11 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "vllm-engine": installed_vllm_engine,
     "vllm-v0": vllm_v0_manager,
     "nano-vllm": nano_vllm_manager,
+    "nano-engine": nano_engine,
     "sglang": sglang_manager,
     "sglang-unified": sglang_unified_manager,
     "transformers": transformers_manager,
+    "transformers-engine": transformers_engine,
     **{name: partial(source_target, engine) for name, engine in SOURCE_ENGINES.items()},
     **{name: partial(program_target, engine) for name, engine in PROGRAM_ENGINES.items()},
     **{name: partial(fork_target, engine) for name, engine in FORK_ENGINES.items()},

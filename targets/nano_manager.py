@@ -61,6 +61,7 @@ __all__ = [
     "impl_nano_manager",
     "nano_vllm",
     "nano_vllm_manager",
+    "package_in",
     "sequence_maker",
 ]
 
@@ -90,7 +91,7 @@ def nano_vllm(checkout: Path | None = None) -> NanoVllm:
     Raises TargetError where there is no such package, more than one, or it cannot be imported.
     """
     root = engine_folder(NANO_VLLM_PORT) if checkout is None else checkout.resolve()
-    package = _package_in(root)
+    package = package_in(root, _BLOCK_MANAGER)
     has_parameters = (package / f"{_PARAMETERS}.py").is_file()
     names = (_PARAMETERS, *_MODULES) if has_parameters else _MODULES
     modules = import_from_source(package.parent, package.name, names, {})
@@ -102,17 +103,20 @@ def nano_vllm(checkout: Path | None = None) -> NanoVllm:
     )
 
 
-def _package_in(root: Path) -> Path:
-    """The package's folder: `root` itself, or the one folder in it that has a block manager."""
-    if (root / _BLOCK_MANAGER).is_file():
+def package_in(root: Path, module: str) -> Path:
+    """The package's folder: `root` itself, or the one folder in it that has the module.
+
+    Raises TargetError where there is none, or more than one.
+    """
+    if (root / module).is_file():
         return root
-    found = sorted(path.parent.parent for path in root.glob(f"*/{_BLOCK_MANAGER}"))
+    found = sorted(path.parent.parent for path in root.glob(f"*/{module}"))
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(path.name for path in found)
         raise TargetError(f"{root} holds several packages ({names}); name one of them")
-    what = "is not a folder" if not root.is_dir() else f"holds no package with {_BLOCK_MANAGER}"
+    what = "is not a folder" if not root.is_dir() else f"holds no package with {module}"
     raise TargetError(
         f"{root} {what}; clone nano-vLLM and give its folder, as nano-vllm:path/to/nano-vllm"
     )
@@ -164,12 +168,13 @@ class StandInSequence(HandedOver):
         self.token_ids.append(token_id)
 
 
-def sequence_maker(manager_class: type, block_size: int) -> Callable[[list[int]], Any]:
+def sequence_maker(manager_class: type, block_size: int) -> Callable[..., Any]:
     """From tokens to a sequence that managers of this class take, of blocks of `block_size`.
 
     nano-vLLM keeps the block size on the class, for all managers of a process; a subclass has its
     own, so that nothing of the engine is changed. What a constructor wants beside the tokens is
-    looked up by its name. Raises TargetError for an argument that has no known meaning.
+    looked up by its name, unless the caller gives it by name. Raises TargetError for an argument
+    that has no known meaning.
     """
     found = _in_module_of(manager_class, "Sequence")
     base = found if isinstance(found, type) else StandInSequence
@@ -196,8 +201,8 @@ def sequence_maker(manager_class: type, block_size: int) -> Callable[[list[int]]
             "know; write a native target (`poolproof new --manager FILE`)"
         )
 
-    def new_sequence(tokens: list[int]) -> Any:
-        told = {name: known[name]() for name in named}
+    def new_sequence(tokens: list[int], **given: Any) -> Any:
+        told = {name: known[name]() for name in named if name not in given} | given
         if tokens_name is None:
             return sequence_class(tokens, **told)
         return sequence_class(**{tokens_name: tokens}, **told)

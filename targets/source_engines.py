@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import FULL, ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import engine_folder, fetch_folder, import_from_source
@@ -48,6 +49,7 @@ class PublishedEngine:
     rows: Mapping[str, Any] = field(default_factory=dict)
     """The rows of the profile that state its design."""
     notes: tuple[str, ...] = ()
+    level: Level = Level.MANAGER
 
     @property
     def folder(self) -> str:

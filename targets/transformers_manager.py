@@ -48,9 +48,12 @@ from poolproof.targets.token_names import TokenNames
 __all__ = [
     "HOW_TO_GET_TRANSFORMERS",
     "NO_BLOCK",
+    "CacheSize",
     "ScatteredSlotsError",
     "blocks_of",
     "check_indices",
+    "free_blocks",
+    "new_cache",
     "transformers_manager",
     "transformers_parts",
 ]
@@ -314,11 +317,7 @@ class TransformersManager:
 
     def num_free(self) -> int:
         """Blocks in free sectors, free blocks of sectors in use, and cached ones without owner."""
-        pool = self._cache.pool
-        free: int = pool.num_free_sectors * self._per_sector
-        for allocator in self._allocators:
-            free += pool.count_free_blocks(allocator.index) + len(allocator.ledger.cached_blocks)
-        return free
+        return free_blocks(self._cache)
 
     def free_order(self) -> list[int]:
         """The same blocks, in no order that means anything."""
@@ -456,48 +455,86 @@ def _layout(
     return ManagerLayout(layout.name, profile, make, layout.page_size, layout.why_not)
 
 
+@dataclass(frozen=True)
+class CacheSize:
+    """The blocks of a cache, and its groups of layers."""
+
+    num_blocks: int
+    page_size: int
+    groups: tuple[CacheGroup, ...] = (_FULL,)
+    small_blocks: bool = False
+    """Whether several blocks fill a sector."""
+
+
+def new_cache(
+    parts: Transformers,
+    size: CacheSize,
+    *,
+    enable_caching: bool,
+    attention: str = "sdpa",
+    **options: Any,
+) -> tuple[Any, Any, Any]:
+    """A cache on the CPU, and the configurations of model and batching that it was built of.
+
+    `attention` names the kernel that the model would have, `options` are further rows of the
+    configuration of batching.
+    """
+    kinds = [f"{group.kind}_attention" for group in size.groups]
+    head_dim = _head_dim(size)
+    config = parts.PretrainedConfig(
+        num_hidden_layers=len(kinds),
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        head_dim=head_dim,
+        hidden_size=head_dim,
+        vocab_size=8,
+    )
+    config.layer_types = kinds
+    config.sliding_window = max(group.window for group in size.groups) or None
+    config._attn_implementation = attention  # noqa: SLF001 - as a model's constructor sets it
+    batching = parts.ContinuousBatchingConfig(
+        page_size=size.page_size,
+        # Counted in blocks of all layers, so a number of blocks that is odd ends in a half.
+        num_blocks=size.num_blocks / len(kinds),
+        max_memory_percent=0.5,
+        allow_block_sharing=enable_caching,
+        **options,
+    )
+    cache = parts.PagedAttentionCache(
+        config,
+        batching,
+        device="cpu",
+        distributed_helper=parts.DistributedHelper(None, None),
+        dtype=parts.float32,
+    )
+    return cache, config, batching
+
+
+def free_blocks(cache: Any) -> int:
+    """Blocks in free sectors, free blocks of sectors in use, and cached ones without owner."""
+    allocators = list(cache.cache_allocators.values())
+    free: int = cache.pool.num_free_sectors * allocators[0].blocks_per_sector
+    for allocator in allocators:
+        free += cache.pool.count_free_blocks(allocator.index) + len(allocator.ledger.cached_blocks)
+    return free
+
+
 def _maker(parts: Transformers, layout: _NamedLayout) -> Callable[[int, bool], TransformersManager]:
     def make(num_blocks: int, enable_caching: bool) -> TransformersManager:
-        kinds = [f"{group.kind}_attention" for group in layout.groups]
-        head_dim = _head_dim(layout, num_blocks)
-        config = parts.PretrainedConfig(
-            num_hidden_layers=len(kinds),
-            num_attention_heads=1,
-            num_key_value_heads=1,
-            head_dim=head_dim,
-            hidden_size=head_dim,
-            vocab_size=8,
-        )
-        config.layer_types = kinds
-        config.sliding_window = max(group.window for group in layout.groups) or None
-        config._attn_implementation = "sdpa"  # noqa: SLF001 - as a model's constructor sets it
-        batching = parts.ContinuousBatchingConfig(
-            page_size=layout.page_size,
-            # Counted in blocks of all layers, so a number of blocks that is odd ends in a half.
-            num_blocks=num_blocks / len(kinds),
-            max_batch_tokens=64,
-            max_memory_percent=0.5,
-            allow_block_sharing=enable_caching,
-        )
-        cache = parts.PagedAttentionCache(
-            config,
-            batching,
-            device="cpu",
-            distributed_helper=parts.DistributedHelper(None, None),
-            dtype=parts.float32,
-        )
+        size = CacheSize(num_blocks, layout.page_size, layout.groups, layout.small_blocks)
+        cache, _, _ = new_cache(parts, size, enable_caching=enable_caching, max_batch_tokens=64)
         return TransformersManager(cache, parts.RequestState)
 
     return make
 
 
-def _head_dim(layout: _NamedLayout, num_blocks: int) -> int:
+def _head_dim(size: CacheSize) -> int:
     """With this many numbers a head, a block fills a sector of 128 bytes, or a half or quarter.
 
     A page has a key and a value of 4 bytes a number for each token. Small blocks fill whole
-    sectors as far as `num_blocks` allows.
+    sectors as far as the number of blocks allows.
     """
-    whole = 128 // (2 * 4 * layout.page_size)
-    if not layout.small_blocks:
+    whole = 128 // (2 * 4 * size.page_size)
+    if not size.small_blocks:
         return whole
-    return next(whole // parts for parts in (4, 2, 1) if num_blocks % parts == 0)
+    return next(whole // parts for parts in (4, 2, 1) if size.num_blocks % parts == 0)

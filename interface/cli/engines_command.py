@@ -47,7 +47,7 @@ def engines_command(*, names: tuple[str, ...], every: bool, folder: Path | None)
         raise click.UsageError("--all fetches every engine; leave the names out")
     if not (every or names):
         for engine in PUBLISHED_ENGINES.values():
-            click.echo(f"{engine.name:<14}{engine.address} {engine.commit[:7]}")
+            click.echo(f"{engine.name:<20}{engine.address} {engine.commit[:7]}")
         click.echo("\n`poolproof engines NAME` fetches one, `poolproof engines --all` each of them")
         click.echo("`poolproof engines vllm==VERSION` fetches a release of vLLM")
         return

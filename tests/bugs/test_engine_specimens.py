@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from poolproof.bugs.engine_catalogue import ENGINE_SPECIMENS
 from poolproof.bugs.engine_oddities import ENGINE_ODDITIES
 from poolproof.bugs.engine_specimen import BLOCK_SIZE, EngineOddity, EngineSpecimen
+from poolproof.bugs.engine_step_bugs import CancelledIsServed
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.trace import Trace
 from poolproof.harness.engine_driver import EngineCampaign
+from poolproof.impl.engine import Engine
+from poolproof.targets.impl_engine import engine_maker
 
 MOST_RUNS = 150
 HARD_TO_REACH = {"S1", "S35", "S43", "S44", "S88"}
@@ -53,3 +59,30 @@ def test_a_specimen_is_built_only_where_it_is_a_bug() -> None:
     found = ENGINE_SPECIMENS["S10"]
     with pytest.raises(ValueError, match=r"S10 .* is no bug under"):
         found.make_under(ENGINE_SPECIMENS["S9"].profile)
+
+
+class RepeatsLateTokens(CancelledIsServed):
+    """What comes after a cancel comes twice."""
+
+    def answer(self, *arguments: Any) -> list[tuple[int, list[int], bool]]:
+        live = {number for number, request in self._requests.items() if not request.has_ended}
+        return [(n, t if n in live else t * 2, ends) for n, t, ends in super().answer(*arguments)]
+
+
+@pytest.mark.parametrize("cls", [RepeatsLateTokens, ENGINE_SPECIMENS["S120"].cls])
+def test_where_late_outputs_may_come_the_rest_is_checked_all_the_same(cls: type[Engine]) -> None:
+    profile = EngineProfile(null_block=0, cancelled_outputs="may-come")
+    make = engine_maker(cls, profile, BLOCK_SIZE)
+    campaign = EngineCampaign(cls.__name__, make, profile, BLOCK_SIZE)
+    found = [trace for number in range(60) if (trace := campaign.run(number).trace)]
+    assert {trace.violation.invariant for trace in found if trace.violation} <= {
+        "OUT",
+        "LEAK",
+        "LIVE",
+    }
+    assert found
+
+
+def test_late_outputs_are_a_bug_where_none_may_come() -> None:
+    found = ENGINE_SPECIMENS["S26"]
+    assert not found.is_bug_under(EngineProfile(null_block=0, cancelled_outputs="may-come"))

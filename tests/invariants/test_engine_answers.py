@@ -277,7 +277,7 @@ DUE: dict[int, Due] = {0: ((4, 5), False, False), 1: ((0,), True, False)}
     ],
 )
 def test_outputs_that_are_due_are_accepted(outputs: Sequence[Output], due: Any) -> None:
-    assert outputs_are_due(outputs, due) is None
+    assert outputs_are_due(outputs, due, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -325,20 +325,37 @@ def test_outputs_that_are_due_are_accepted(outputs: Sequence[Output], due: Any) 
     ],
 )
 def test_outputs_that_are_not_due_are_named(outputs: Sequence[Output], sentence: str) -> None:
-    violation = outputs_are_due(outputs, DUE)
+    violation = outputs_are_due(outputs, DUE, {})
     assert said(violation, "OUT") == sentence
     assert violation is not None
     assert violation.severity is Severity.WRONG_DATA_OF_ONES_OWN
 
 
 def test_what_may_be_dropped_is_dropped_whole() -> None:
-    violation = outputs_are_due([(0, (4,), False)], {0: ((4, 5), False, True)})
+    violation = outputs_are_due([(0, (4,), False)], {0: ((4, 5), False, True)}, {})
     assert said(violation, "OUT").startswith("request A is given <4> and goes on")
 
 
 def test_a_request_that_is_dropped_does_not_end() -> None:
-    violation = outputs_are_due([(0, (), True)], {0: ((4,), True, True)})
+    violation = outputs_are_due([(0, (), True)], {0: ((4,), True, True)}, {})
     assert said(violation, "OUT").startswith("request A is given no token and ends")
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_was_in_flight_at_a_cancel_may_come(ends: bool) -> None:
+    assert outputs_are_due([(2, (7,), ends)], {}, {2: (7,)}) is None
+    assert outputs_are_due([], {}, {2: (7,)}) is None
+
+
+@pytest.mark.parametrize("tokens", [(7, 7), (8,)])
+def test_what_comes_late_is_what_was_sampled(tokens: tuple[int, ...]) -> None:
+    violation = outputs_are_due([(2, tokens, False)], {}, {2: (7,)})
+    assert said(violation, "OUT").endswith("nothing was sampled for it that anybody waits for")
+
+
+def test_late_outputs_are_of_one_request() -> None:
+    assert outputs_are_due([(3, (7,), False)], {}, {2: (7,)}) is not None
+    assert outputs_are_due([(2, (), True)], {}, {2: ()}) is not None
 
 
 # LIVE.
