@@ -18,6 +18,7 @@ __all__ = [
     "plan_keeps_limits",
     "plan_names_blocks",
     "plan_names_live_requests",
+    "transfers_can_end",
 ]
 
 
@@ -137,6 +138,17 @@ def plan_names_blocks(
         for block in transfer.blocks:
             if not 0 <= block < num_blocks:
                 return _wrong(f"{_named(transfer)} moves block {block} of {num_blocks} blocks")
+    return None
+
+
+def transfers_can_end(plan: EnginePlan, *, hears_of_ends: bool) -> Violation | None:
+    """A violation of PLAN in a transfer whose end cannot be told to an engine without arrived()."""
+    for transfer in plan.transfers:
+        if not transfer.waits and not hears_of_ends:
+            return _wrong(
+                f"{_named(transfer)} is in flight once it has begun, and the engine has no "
+                "arrived() to be told of its end; write that method, or let the step wait for it"
+            )
     return None
 
 
