@@ -335,6 +335,7 @@ test-vllm: vllm
 
 EXAMPLES := build/examples
 CXX_FLAGS := -std=c++17 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
+CPP = $(patsubst %,examples/cpp/%.cpp,$(1) poolproof_messages)
 C_FLAGS := -std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
 
 # Each is built if its compiler is installed; otherwise a line says that it is skipped.
@@ -345,12 +346,13 @@ examples:
 		$(CC) $(C_FLAGS) examples/c/*.c -o $(EXAMPLES)/lru_pool_c && echo "built $(EXAMPLES)/lru_pool_c"; \
 	else echo "skipped examples/c: there is no $(CC)"; fi
 	@if command -v $(CXX) >/dev/null; then \
-		$(CXX) $(CXX_FLAGS) examples/cpp/*.cpp -o $(EXAMPLES)/lru_manager_cpp \
-			&& echo "built $(EXAMPLES)/lru_manager_cpp"; \
+		$(CXX) $(CXX_FLAGS) $(call CPP,lru_manager poolproof_manager) -o $(EXAMPLES)/lru_manager_cpp; \
+		$(CXX) $(CXX_FLAGS) $(call CPP,fcfs_engine poolproof_engine) -o $(EXAMPLES)/fcfs_engine_cpp; \
+		echo "built $(EXAMPLES)/lru_manager_cpp and fcfs_engine_cpp"; \
 	else echo "skipped examples/cpp: there is no $(CXX)"; fi
 	@if command -v cargo >/dev/null; then \
 		cargo build --quiet --release --offline --locked --manifest-path examples/rust/Cargo.toml \
-			--target-dir $(EXAMPLES)/rust && echo "built $(EXAMPLES)/rust/release/lru-pool and lru-manager"; \
+			--target-dir $(EXAMPLES)/rust && echo "built $(EXAMPLES)/rust/release/lru-pool, lru-manager and fcfs-engine"; \
 	else echo "skipped examples/rust: there is no cargo"; fi
 	@if ! command -v node >/dev/null; then echo "skipped examples/javascript: there is no node"; fi
 

@@ -20,7 +20,8 @@ __all__ = ["HandedOver", "adapters_fault"]
 
 _ADAPTERS = f"{__name__.partition('.')[0]}.targets"
 _NO_ADAPTERS = frozenset(
-    f"{_ADAPTERS}.{name}" for name in ("paired", "command_target", "command_process", "serve")
+    f"{_ADAPTERS}.{name}"
+    for name in ("paired", "command_target", "command_engine", "command_process", "serve")
 )
 """These pass a target's own calls and answers on; they know no shape."""
 

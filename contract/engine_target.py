@@ -12,7 +12,13 @@ from typing import Any, Protocol
 from poolproof.contract.level import Level
 from poolproof.contract.target import Capabilities, TargetError
 
-__all__ = ["ENGINE_METHODS", "ENGINE_OBSERVERS", "EngineTarget", "engine_capabilities_of"]
+__all__ = [
+    "ENGINE_METHODS",
+    "ENGINE_OBSERVERS",
+    "ENGINE_REQUIRED",
+    "EngineTarget",
+    "engine_capabilities_of",
+]
 
 ENGINE_METHODS = {
     "submit": "submit",
@@ -25,7 +31,7 @@ ENGINE_METHODS = {
 }
 """The method of a target behind each verb."""
 
-_REQUIRED = ("submit", "plan", "answer")
+ENGINE_REQUIRED = ("submit", "plan", "answer")
 ENGINE_OBSERVERS = ("num_free", "unfinished")
 
 
@@ -60,7 +66,7 @@ def engine_capabilities_of(instance: object) -> Capabilities:
     def has(name: str) -> bool:
         return callable(getattr(instance, name, None))
 
-    missing = [method for method in _REQUIRED if not has(method)]
+    missing = [method for method in ENGINE_REQUIRED if not has(method)]
     if missing:
         raise TargetError(
             f"{type(instance).__name__} lacks {', '.join(f'{m}()' for m in missing)}, which an "

@@ -23,6 +23,8 @@ PROGRAMS = {
     "rust": (str(BUILT / "rust" / "release" / "lru-pool"), "drop-all-copies"),
     "manager in C++": (str(BUILT / "lru_manager_cpp"), "parent-left-out"),
     "manager in Rust": (str(BUILT / "rust" / "release" / "lru-manager"), "keep-old-names"),
+    "engine in C++": (str(BUILT / "fcfs_engine_cpp"), "resumes-where-it-was"),
+    "engine in Rust": (str(BUILT / "rust" / "release" / "fcfs-engine"), "preempts-the-first"),
     "javascript": (f"node {ROOT / 'examples' / 'javascript' / 'lru_pool.mjs'}", "two-loops"),
 }
 """For each example the program, and the bug that it can be told to have."""

@@ -39,10 +39,11 @@ from poolproof.invariants.engine_plans import (
     plan_keeps_limits,
     plan_names_blocks,
     plan_names_live_requests,
+    transfers_can_end,
 )
 from poolproof.invariants.free_at_end import all_free_at_end
 from poolproof.invariants.kv_reads import step_reads_own_prefix
-from poolproof.invariants.legal_calls import meaningless_answer
+from poolproof.invariants.legal_calls import unreadable_answer
 from poolproof.invariants.progress import loads_get_on, plans_go_on, users_are_served
 from poolproof.invariants.wording import sequence_name
 from poolproof.reference.engine_legality import undefined_for_engine
@@ -200,7 +201,7 @@ class EngineSession:
         try:
             plan = plan_from(answer)
         except PlanError as error:
-            raise ViolationError(meaningless_answer(command, answer, str(error))) from error
+            raise ViolationError(unreadable_answer(command, str(error))) from error
         self.last.plan = plan
         self._judge_plan(plan)
         self._judge_progress(plan)
@@ -219,6 +220,7 @@ class EngineSession:
             for part, chain in zip(plan.parts, chains):
                 report(part_has_images(part, chain, kept))
         report(plan_names_blocks(plan, model.num_blocks, model.transfer_ids()))
+        report(transfers_can_end(plan, hears_of_ends="arrive" in self.can.verbs))
         for part in plan.parts:
             request = model.requests[part.request_id]
             assumed = model.num_tokens_assumed(request)
@@ -321,7 +323,7 @@ class EngineSession:
         try:
             outputs = outputs_from(answer)
         except PlanError as error:
-            raise ViolationError(meaningless_answer(command, answer, str(error))) from error
+            raise ViolationError(unreadable_answer(command, str(error))) from error
         self.last.outputs = outputs
         due: dict[int, Due] = {
             e.part.request_id: (e.due, e.ends, e.part.request_id in step.may_drop)

@@ -21,6 +21,7 @@ __all__ = [
     "plan_keeps_limits",
     "plan_names_blocks",
     "plan_names_live_requests",
+    "transfers_can_end",
 ]
 
 
@@ -195,6 +196,17 @@ def plan_names_blocks(
     for transfer_id in plan.flushes:
         if transfer_id not in seen:
             return _wrong(f"the step waits for transfer {transfer_id}, which is not in flight")
+    return None
+
+
+def transfers_can_end(plan: EnginePlan, *, hears_of_ends: bool) -> Violation | None:
+    """A violation of PLAN in a transfer whose end cannot be told to an engine without arrived()."""
+    for transfer in plan.transfers:
+        if not transfer.waits and not hears_of_ends:
+            return _wrong(
+                f"{_named(transfer)} is in flight once it has begun, and the engine has no "
+                "arrived() to be told of its end; write that method, or let the step wait for it"
+            )
     return None
 
 

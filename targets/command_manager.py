@@ -95,7 +95,7 @@ class CommandManager:
         for verb in hello.verbs:
             setattr(self, verb, self._verb(verb))
         for name, part in observers.items():
-            setattr(self, name, self._observer(part))
+            setattr(self, name, self._observer(name, part))
         if "take_table_update" in hello.observers:
             self.take_table_update = self._take_table_update
         if state is not None:
@@ -165,10 +165,16 @@ class CommandManager:
             raise broken(f'"{part}" has not been shown')
         return self._shown[part]
 
-    def _observer(self, part: str) -> Callable[..., Any]:
-        if part in _BY_BLOCK:
-            return lambda block: _plain(self._part(part)[block])
-        return lambda: self._part(part)
+    def _observer(self, name: str, part: str) -> Callable[..., Any]:
+        def of_block(block: int) -> Any:
+            return _plain(self._part(part)[block])
+
+        def of_all() -> Any:
+            return self._part(part)
+
+        observer = of_block if part in _BY_BLOCK else of_all
+        observer.__name__ = name  # as findings name it
+        return observer
 
     def _take_table_update(self, seq_id: int, group: int) -> Any:
         return self._do("take_table_update", seq_id=seq_id, group=group)

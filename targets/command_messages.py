@@ -52,10 +52,10 @@ __all__ = [
     "texts_of",
 ]
 
-PROTOCOL_VERSION = 2
-"""The newest version, which managers need."""
+PROTOCOL_VERSION = 3
+"""The newest version, which engines need."""
 
-SPOKEN_VERSIONS = (1, PROTOCOL_VERSION)
+SPOKEN_VERSIONS = (1, 2, PROTOCOL_VERSION)
 
 _SHOWN = 120
 """Characters of a bad line that an error quotes."""
@@ -138,7 +138,7 @@ def run_text(
     *,
     block_size: int | None = None,
 ) -> str:
-    """A run of these commands on a fresh instance; only managers have a block size."""
+    """A run of these commands on a fresh instance; pools and queues have no block size."""
     caching = "true" if enable_caching else "false"
     size = "" if block_size is None else f'"block_size":{block_size},'
     return (
@@ -193,7 +193,7 @@ def hello_in(message: Mapping[str, Any]) -> Hello:
     if version not in SPOKEN_VERSIONS or type(version) is not int:
         raise ProtocolError(
             f"it speaks version {short(version)} of the protocol, this Poolproof speaks versions "
-            f"{' and '.join(map(str, SPOKEN_VERSIONS))}; docs/protocol.md has them"
+            f"{', '.join(map(str, SPOKEN_VERSIONS))}; docs/protocol.md has them"
         )
     for key in ("name", "level"):
         if not isinstance(message.get(key), str):

@@ -34,6 +34,7 @@ from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.targets.command_messages import (
     PROTOCOL_VERSION,
+    SPOKEN_VERSIONS,
     Hello,
     ProtocolError,
     SkippedError,
@@ -334,9 +335,9 @@ class CommandSession:
         one that does not introduce itself.
         """
         message = self._start(timeout_s)
-        if "error" in message and self._version != 1:
-            # One that was written for version 1 may not take any other.
-            self._version = 1
+        while "error" in message and self._version > min(SPOKEN_VERSIONS):
+            # One that was written for an older version may not take any other.
+            self._version -= 1
             message = self._start(timeout_s)
         return hello_in(message)
 
@@ -354,13 +355,14 @@ class CommandSession:
         commands: Sequence[str] = (),
         *,
         block_size: int | None = None,
+        shows_state: bool = True,
     ) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
         """Give commands to a fresh instance; return the state before the first, and the answers.
 
-        Only managers have a `block_size`. Raises ViolationError; TargetError for a run that the
-        program skips.
+        Pools and queues have no `block_size`. Without `shows_state`, and in large pools, nothing is
+        shown. Raises ViolationError; TargetError for a run that the program skips.
         """
-        show = STATE if num_blocks <= _MOST_BLOCKS_SHOWN else NOTHING
+        show = STATE if shows_state and num_blocks <= _MOST_BLOCKS_SHOWN else NOTHING
         self.run_number += 1
 
         def text(seq: int) -> str:

@@ -1,7 +1,8 @@
 """The `Target` of a program in any language: `cmd:./program arguments`.
 
 The program introduces itself once, when the target is loaded; what it says there is checked here.
-Managers are seen through `command_manager.py`, pools and queues through what follows here.
+Managers are seen through `command_manager.py`, engines through `command_engine.py`, pools and
+queues through what follows here.
 
 An instance in another process appears as a native one, `CommandPool`. Its verbs send the command
 and return the answer; its observers return what was shown with the last answer, so that looking
@@ -21,10 +22,12 @@ from typing import Any, Protocol
 
 from poolproof.contract.commands import Cache, Command, Lookup
 from poolproof.contract.content import Key
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.engine_target import ENGINE_OBSERVERS, ENGINE_REQUIRED
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.outside import shown
-from poolproof.contract.profile import ProfileError
+from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.tapes import PlayedTape, TapeDivergedError, TapeLostError
 from poolproof.contract.target import (
     POOL_OBSERVERS,
@@ -36,6 +39,7 @@ from poolproof.contract.target import (
     TargetError,
 )
 from poolproof.contract.violation import ViolationError
+from poolproof.targets.command_engine import ENGINE_VERBS, ENGINES_SINCE, engine_layout
 from poolproof.targets.command_manager import (
     MANAGER_REQUIRED,
     MANAGER_SHOWN,
@@ -60,7 +64,7 @@ from poolproof.targets.command_process import (
 )
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.native_target import usual_block_size
-from poolproof.targets.target import Target
+from poolproof.targets.target import Target, TargetLayout
 
 __all__ = ["PREFIX", "CommandPool", "CommandTapes", "check_hello", "command_target"]
 
@@ -394,7 +398,7 @@ def command_target(name: str, base: str, overrides: Mapping[str, Any]) -> Target
     finally:
         session.close()
     level, declared, block_size = Level(hello.level), hello.profile, 1
-    if level is Level.MANAGER:
+    if level.profile_class is not Profile:
         block_size, declared, overrides = usual_block_size(session.name, declared, overrides)
     rows = level.profile_class
     try:
@@ -402,11 +406,17 @@ def command_target(name: str, base: str, overrides: Mapping[str, Any]) -> Target
         profile = rows.from_mapping({**declared, **overrides})
     except ProfileError as error:
         raise TargetError(f"{session.name}: {short(str(error), 600)}") from error
+    layout: TargetLayout | None = None
     if isinstance(profile, ManagerProfile):
+        layout = manager_layout(session, hello, profile, block_size)
+    elif isinstance(profile, EngineProfile):
+        layout = engine_layout(session, hello, profile, block_size)
+    if layout is not None:
         return manager_target(
             name,
             "command",
-            [manager_layout(session, hello, profile, block_size)],
+            [layout],
+            level=level,
             version=_version(hello),
             source=_source(words[0]),
             notes=_notes(hello),
@@ -433,11 +443,13 @@ def check_hello(hello: Hello) -> None:
     """Raises ProtocolError for an introduction of something that cannot be driven."""
     spoken = _SPOKEN.get(hello.level)
     if spoken is None:
-        raise ProtocolError(f'its "level" is {hello.level!r}; it is "pool", "queue" or "manager"')
-    if hello.level == Level.MANAGER and hello.protocol < MANAGERS_SINCE:
         raise ProtocolError(
-            f"it is a manager that speaks version {hello.protocol} of the protocol; managers have "
-            f"been in it since version {MANAGERS_SINCE}"
+            f'its "level" is {hello.level!r}; it is one of {", ".join(map(str, _SPOKEN))}'
+        )
+    if hello.protocol < spoken.since:
+        raise ProtocolError(
+            f"it is {Level(hello.level).with_article} that speaks version {hello.protocol} of the "
+            f"protocol; {hello.level}s have been in it since version {spoken.since}"
         )
     _check_names("verbs", hello.verbs, spoken.verbs)
     _check_names("observers", hello.observers, spoken.observers)
@@ -446,7 +458,8 @@ def check_hello(hello: Hello) -> None:
         required |= {"lookup", "touch"}
     missing = sorted(required - hello.verbs)
     if missing:
-        raise ProtocolError(f'its "verbs" lack {", ".join(missing)}, which a {hello.level} needs')
+        needy = Level(hello.level).with_article
+        raise ProtocolError(f'its "verbs" lack {", ".join(missing)}, which {needy} needs')
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,12 +469,18 @@ class _Spoken:
     verbs: tuple[str, ...]
     observers: tuple[str, ...]
     required: frozenset[str]
+    since: int = 1
 
 
 _SPOKEN: Mapping[str, _Spoken] = {
     Level.QUEUE: _Spoken(QUEUE_VERBS, _QUEUE_OBSERVERS, frozenset(QUEUE_REQUIRED)),
     Level.POOL: _Spoken(_POOL_VERBS, POOL_OBSERVERS, frozenset(POOL_REQUIRED)),
-    Level.MANAGER: _Spoken(MANAGER_VERBS, MANAGER_SHOWN, frozenset(MANAGER_REQUIRED)),
+    Level.MANAGER: _Spoken(
+        MANAGER_VERBS, MANAGER_SHOWN, frozenset(MANAGER_REQUIRED), MANAGERS_SINCE
+    ),
+    Level.ENGINE: _Spoken(
+        ENGINE_VERBS, ENGINE_OBSERVERS, frozenset(ENGINE_REQUIRED), ENGINES_SINCE
+    ),
 }
 
 
@@ -478,7 +497,8 @@ def _version(hello: Hello) -> str:
 
 
 def _notes(hello: Hello) -> tuple[str, ...]:
-    shown = ", ".join(sorted(hello.observers)) or "nothing but the number of free blocks"
+    least = "nothing" if hello.level == Level.ENGINE else "nothing but the number of free blocks"
+    shown = ", ".join(sorted(hello.observers)) or least
     return (f"a program, asked over standard input and output; it shows {shown}",)
 
 

@@ -3,7 +3,8 @@
 The reference implementation of the protocol (docs/protocol.md), written to be read and copied into
 other languages: a loop over lines, and a list of what is shown; what each message asks for stands
 in `message_server.py`. It is slow and holds no state beyond the run. What the target prints goes to
-standard error. Pools and queues are served here, managers by `serve_manager.py`.
+standard error. Pools and queues are served here, managers by `serve_manager.py`, engines by
+`serve_engine.py`.
 
 Usage: python -m poolproof.targets.serve TARGET      as in `poolproof certify TARGET`
 """
@@ -26,13 +27,14 @@ from poolproof.contract.target import (
 )
 from poolproof.targets.load import load_target
 from poolproof.targets.message_server import MessageServer, error_words, plain_json
+from poolproof.targets.serve_engine import EngineServer
 from poolproof.targets.serve_manager import ManagerServer
 from poolproof.targets.target import Target
 
 __all__ = ["TargetServer", "main"]
 
-_PROTOCOL = 2
-"""The newest version that is served; version 1 has the same messages, but no managers."""
+_PROTOCOL = 3
+"""The newest version that is served; of a pool all versions have the same messages."""
 
 _QUESTIONS = ("num_free", "free_order", "ref_count", "block_hash", "free_neighbours", "take_events")
 _CHAINS = ("cache_chain", "lookup_chain", "cache_partial", "usage")
@@ -118,14 +120,26 @@ class TargetServer(MessageServer):
 
 def serve(target: Target, lines: TextIO, answers: TextIO) -> None:
     """Answer line after line until the other side says stop or goes away."""
-    is_manager = target.level is Level.MANAGER
-    server = ManagerServer(target) if is_manager else TargetServer(target)
+    servers: dict[Level, type[MessageServer]] = {
+        Level.MANAGER: ManagerServer,
+        Level.ENGINE: EngineServer,
+    }
+    server = servers.get(target.level, TargetServer)(target)
     for line in lines:
         message = json.loads(line)
-        answers.write(json.dumps(server.answer(message), separators=(",", ":")) + "\n")
+        answers.write(_line_of(server.answer(message)) + "\n")
         answers.flush()
         if message.get("do") == "stop":
             return
+
+
+def _line_of(answer: Mapping[str, Any]) -> str:
+    """An answer as text; where the target answered what JSON does not have, that is the error."""
+    try:
+        return json.dumps(answer, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        told = {"seq": answer["seq"], "error": f"an answer is not JSON: {error_words(error)}"}
+        return json.dumps(told, separators=(",", ":"))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,6 +8,8 @@
 #ifndef POOLPROOF_MANAGER_HPP
 #define POOLPROOF_MANAGER_HPP
 
+#include "poolproof_messages.hpp"
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,13 +19,6 @@
 namespace poolproof {
 
 enum : long { LATER = -1, NEVER = -2 };
-
-// What the KV from position `first` to `end` - 1 depends on besides the tokens; an `end` of -1 is
-// the end of the sequence. `value` is the text of a JSON value.
-struct ExtraKey {
-    std::string kind, value;
-    long first, end;
-};
 
 class Manager {
   public:
@@ -46,11 +41,6 @@ class Manager {
 };
 
 using Create = std::function<std::unique_ptr<Manager>(long num_blocks, long block_size, bool caching)>;
-
-struct Introduction {
-    std::string name, version;
-    std::string profile; // a JSON object, such as {"eviction": "lru"}
-};
 
 // Returns the exit status for main: 0, or 2 where the other side cannot be understood.
 int serve(const Introduction &introduction, const Create &create);

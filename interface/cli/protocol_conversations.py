@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -31,6 +31,8 @@ from poolproof.contract.commands import (
     Touch,
 )
 from poolproof.contract.content import TokenChain
+from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, Submit
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.manager_commands import (
     Abort,
@@ -45,6 +47,8 @@ from poolproof.contract.outside import printable
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import ViolationError
+from poolproof.harness.engine_driver import EngineCampaign
+from poolproof.harness.engine_session import EngineSession
 from poolproof.harness.isolation.process_tree import nobody_left_behind
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_session import ManagerSession
@@ -53,6 +57,7 @@ from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.random_driver import PoolCampaign, RunResult
 from poolproof.harness.tape_driver import taped
+from poolproof.targets.command_engine import engine_layout
 from poolproof.targets.command_manager import manager_layout
 from poolproof.targets.command_messages import Hello, ProtocolError, command_text
 from poolproof.targets.command_process import (
@@ -63,7 +68,7 @@ from poolproof.targets.command_process import (
 )
 from poolproof.targets.command_target import PREFIX, CommandPool, CommandTapes, check_hello
 from poolproof.targets.native_target import usual_block_size
-from poolproof.targets.target import ManagerLayout
+from poolproof.targets.target import EngineLayout, ManagerLayout
 from poolproof.targets.target_spec import TargetSpec
 
 __all__ = ["SchemaChecker", "schema_text", "smoke", "validate"]
@@ -113,6 +118,8 @@ def _converse(session: CommandSession, rows: Mapping[str, Any], timeout_s: float
         check_hello(hello)
         if hello.level == Level.MANAGER:
             wrong = _drive_manager(session, hello, rows)
+        elif hello.level == Level.ENGINE:
+            wrong = _drive_engine(session, hello, rows)
         elif hello.is_queue:
             wrong = _drive_queue(session, hello)
         else:
@@ -222,7 +229,53 @@ def _drive_manager(session: CommandSession, hello: Hello, rows: Mapping[str, Any
     return None
 
 
+def _engine_layout(session: CommandSession, hello: Hello, rows: Mapping[str, Any]) -> EngineLayout:
+    """How a program that is an engine is built. Raises ProfileError, TargetError."""
+    block_size, declared, rows = usual_block_size(session.name, hello.profile, rows)
+    profile = EngineProfile.from_mapping({**declared, **rows})
+    return engine_layout(session, hello, profile, block_size)
+
+
+def _drive_engine(session: CommandSession, hello: Hello, rows: Mapping[str, Any]) -> str | None:
+    """A request from its prompt to its end, then two that begin like it; one user goes."""
+    layout = _engine_layout(session, hello, rows)
+    assert layout.make is not None
+    profile, size = layout.profile, layout.block_size
+    num_blocks = 8 * len(profile.groups) + (profile.null_block or 0)
+    engine = EngineSession(layout.make(num_blocks, True), profile, num_blocks, size)
+    found = engine.first_look()
+    if found is not None:
+        return f"the fresh engine: {found.sentence}"
+    most = profile.most_request_tokens(num_blocks, size)
+    prompt = TokenChain((*range(1, size + 2),)[: max(1, most - 2)])
+    for command in _lives_of_requests(engine, prompt):
+        found = engine.step(command) if engine.is_defined(command) else None
+        if found is not None:
+            return f"{command}: {found.sentence}"
+    return None
+
+
+def _lives_of_requests(engine: EngineSession, prompt: TokenChain) -> Iterator[Command]:
+    yield Submit(0, prompt, 2, 0)
+    yield from _until_rest(engine)
+    yield from (Submit(1, prompt, 2, 1), Submit(2, prompt, 1, 0), PlanStep(), Cancel(1))
+    yield from _until_rest(engine)
+
+
+def _until_rest(engine: EngineSession) -> Iterator[Command]:
+    """Steps, and the ends of transfers, until all requests have ended; then one step more."""
+    model = engine.model
+    while not model.is_idle:  # LIVE ends it if nothing else does
+        if model.transfers:
+            yield Arrive(0, 0)
+        yield AnswerStep(1, 0, 0) if model.in_flight else PlanStep()
+    yield from (PlanStep(), AnswerStep(1, 0, 0))
+
+
 _ANSWERS = {"start": "hello", "run": "ran", "continue": "continued", "stop": "stopped"}
+_RESULTS = {"plan": "plan", "answer": "outputs"}
+"""Commands whose results have a form of their own."""
+
 _MOST_SHOWN = 5
 
 
@@ -247,11 +300,11 @@ class SchemaChecker:
         schema = json.loads(schema_text())
         self._validators = {
             name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]})
-            for name in (*_ANSWERS, *_ANSWERS.values())
+            for name in (*_ANSWERS, *_ANSWERS.values(), *_RESULTS.values())
         }
         self.num_lines = 0
         self.faults: list[str] = []
-        self._asked = "start"
+        self._asked: Mapping[str, Any] = {"do": "start"}
 
     def hear(self, direction: str, line: str) -> None:
         """Check one line."""
@@ -262,10 +315,19 @@ class SchemaChecker:
             self.faults.append(f"line {self.num_lines} is not JSON: {error}")
             return
         if direction == "sent":
-            self._asked = message["do"]
-            self._check(self._asked, message)
-        else:
-            self._check(_ANSWERS[self._asked], message)
+            self._asked = message
+            self._check(message["do"], message)
+            return
+        num_faults = len(self.faults)
+        self._check(_ANSWERS[self._asked["do"]], message)
+        if len(self.faults) == num_faults:
+            self._check_results(message)
+
+    def _check_results(self, message: Mapping[str, Any]) -> None:
+        asked = self._asked.get("commands", ())
+        for command, answer in zip(asked, message.get("answers", ()), strict=False):
+            if command["do"] in _RESULTS and "error" not in answer:
+                self._check(_RESULTS[command["do"]], answer.get("result"))
 
     def _check(self, name: str, message: Any) -> None:
         for error in self._validators[name].iter_errors(message):
@@ -322,7 +384,12 @@ def _converse_checked(
 
 
 def _campaigns(session: CommandSession, hello: Hello, rows: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Runs command by command, and on tapes; those of a manager know none. Raises ProfileError."""
+    """Runs command by command, and on tapes, if the level has those. Raises ProfileError."""
+    if hello.level == Level.ENGINE:
+        set_up = _engine_layout(session, hello, rows)
+        assert set_up.make is not None
+        engines = EngineCampaign(hello.name, set_up.make, set_up.profile, set_up.block_size)
+        return engines, engines
     if hello.level == Level.MANAGER:
         layout = _manager_layout(session, hello, rows)
         assert layout.make is not None

@@ -16,6 +16,7 @@ from poolproof.targets.command_messages import continue_text, run_text, start_te
 
 SERVE = f"cmd:{shlex.quote(sys.executable)} -m poolproof.targets.serve"
 HOSTILE = Path(__file__).resolve().parents[1] / "targets" / "hostile_program.py"
+HOSTILE_ENGINE = HOSTILE.with_name("hostile_engine.py")
 
 
 def run(*arguments):
@@ -30,8 +31,8 @@ def test_smoke_shows_each_line_of_a_right_program():
     result = run("smoke", f"{SERVE} impl")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert lines[0] == 'sent      {"seq":1,"do":"start","protocol":2}'
-    assert lines[1].startswith('received  {"seq":1,"protocol":2,')
+    assert lines[0] == 'sent      {"seq":1,"do":"start","protocol":3}'
+    assert lines[1].startswith('received  {"seq":1,"protocol":3,')
     assert any('"refused"' in line for line in lines)
     assert lines[-1].startswith("fine")
 
@@ -53,7 +54,7 @@ def test_a_row_in_brackets_counts_where_the_program_does_not_say_it(how):
 def test_a_program_that_refuses_every_version_but_the_first_is_asked_again():
     result = run("smoke", hostile("strict-version-1"))
     starts = [line for line in result.output.splitlines() if '"do":"start"' in line]
-    assert [line[-2] for line in starts] == ["2", "1"]
+    assert [line[-2] for line in starts] == ["3", "2", "1"]
     assert '"do":"run"' in result.output
 
 
@@ -67,6 +68,52 @@ def test_managers_converse_and_both_sides_keep_to_the_schema(name):
     assert result.exit_code == 0, result.output
 
 
+def test_engines_converse_and_both_sides_keep_to_the_schema():
+    result = run("smoke", f"{SERVE} impl-engine")
+    assert result.exit_code == 0, result.output
+    for verb in ("submit", "plan", "answer", "cancel"):
+        assert f'"do":"{verb}"' in result.output
+    result = run("validate", f"{SERVE} impl-engine", "--tapes", "4")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("how", "wrong"),
+    [
+        ("version-2", "engines have been in it since version 3"),
+        ("dies-in-plan", "it ended with exit status 3; its last words: no free block"),
+        ("block-beyond", "plan(): "),
+        ("too-many", "plan(): "),
+        ("silent", "a plan must be a mapping, not None"),
+        ("outputs-as-object", "are not a list of (request, tokens, ended)"),
+        ("never-ends", "nobody was given a token"),
+        ("load-without-end", "has no arrived() to be told of its end"),
+    ],
+)
+def test_smoke_says_in_one_line_what_is_wrong_with_an_engine(how, wrong):
+    result = run("smoke", f"cmd:{shlex.join([sys.executable, str(HOSTILE_ENGINE), how])}")
+    assert result.exit_code == 1, result.output
+    last = result.output.splitlines()[-1]
+    assert last.startswith("wrong")
+    assert wrong in last
+
+
+@pytest.mark.parametrize(
+    ("verb", "result", "fault"),
+    [
+        ("plan", '{"compute":[{"request":0}]}', "$.compute[0]"),
+        ("plan", "{}", "'compute' is a required property"),
+        ("answer", "[[0,[1]]]", "$[0]"),
+    ],
+)
+def test_the_result_of_a_step_has_a_schema(verb, result, fault):
+    checker = SchemaChecker()
+    command = {"plan": '{"do":"plan"}', "answer": '{"do":"answer","tokens":[],"drafts":[]}'}[verb]
+    checker.hear("sent", continue_text(3, [command]))
+    checker.hear("received", '{"seq":3,"answers":[{"result":' + result + "}]}")
+    assert fault in checker.faults[0]
+
+
 def test_smoke_converses_with_a_queue():
     result = run("smoke", f"{SERVE} impl-queue")
     assert result.exit_code == 0, result.output
@@ -76,7 +123,7 @@ def test_smoke_converses_with_a_queue():
 @pytest.mark.parametrize(
     ("how", "wrong"),
     [
-        ("other-version", "it speaks version 3 of the protocol"),
+        ("other-version", "it speaks version 4 of the protocol"),
         ("garbage", "is not JSON"),
         ("exits", "it ended with exit status 3; its last words: giving up"),
         ("refuses", "allocate(2)"),

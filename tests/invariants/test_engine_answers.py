@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from poolproof.invariants.engine_plans import (
     plan_keeps_limits,
     plan_names_blocks,
     plan_names_live_requests,
+    transfers_can_end,
 )
 from poolproof.invariants.progress import MOST_EMPTY_PLANS, plans_go_on, users_are_served
 
@@ -256,6 +258,15 @@ def test_copies_and_transfers_of_blocks_that_exist_are_accepted() -> None:
 )
 def test_copies_and_transfers_that_cannot_be_are_named(plan: EnginePlan, sentence: str) -> None:
     assert said(plan_names_blocks(plan, 6, {3}), "PLAN") == sentence
+
+
+def test_a_transfer_whose_end_nobody_is_told_is_named() -> None:
+    plan = EnginePlan(transfers=(load(2, 3),))
+    assert transfers_can_end(plan, hears_of_ends=True) is None
+    waited = EnginePlan(transfers=(replace(load(2, 3), waits=True),))
+    assert transfers_can_end(waited, hears_of_ends=False) is None
+    sentence = said(transfers_can_end(plan, hears_of_ends=False), "PLAN")
+    assert sentence.startswith("load 2 is in flight once it has begun, and the engine has no arriv")
 
 
 # OUT.

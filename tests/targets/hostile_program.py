@@ -32,7 +32,7 @@ def write(message: object) -> None:
 def answer_start(how: str, seq: int, version: int) -> None:
     """The introduction, right or wrong."""
     changed = {
-        "other-version": {"protocol": 3},
+        "other-version": {"protocol": 4},
         "manager": {"level": "manager"},
         "unknown-verb": {"verbs": [*HELLO["verbs"], "defragment"]},
         "no-free": {"verbs": ["allocate", "touch", "cache", "lookup"]},

@@ -84,7 +84,7 @@ def test_a_program_needs_no_api():
 
 
 def test_another_version_of_the_protocol():
-    assert "speaks version 3 of the protocol, this Poolproof speaks versions 1" in (
+    assert "speaks version 4 of the protocol, this Poolproof speaks versions 1" in (
         what_is_wrong_at_start("other-version")
     )
 

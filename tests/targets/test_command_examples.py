@@ -12,6 +12,7 @@ from poolproof.exploration.exhaustive_run import check_part, parts_of, scope_und
 from poolproof.exploration.orbit_space import OrbitSpace
 from poolproof.exploration.scope import Scope
 from poolproof.exploration.watch import Watch
+from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.tape_driver import taped
@@ -57,14 +58,14 @@ def compiled_rust(name="lru-pool"):
     return shlex.quote(str(folder / "release" / name))
 
 
-def compiled_cpp(folder, *flags):
+def compiled_cpp(folder, name, served):
     compiler = shutil.which("c++")
     if compiler is None or not works(compiler, "--version"):
         pytest.skip("there is no C++ compiler (c++) here")
-    program = folder / "lru_manager"
-    sources = sorted((ROOT / "examples" / "cpp").glob("*.cpp"))
-    strict = ["-std=c++17", *STRICT[1:]]
-    subprocess.run([compiler, *strict, *flags, *sources, "-o", program], check=True)
+    program = folder / name
+    parts = (name, f"poolproof_{served}", "poolproof_messages")
+    sources = [ROOT / "examples" / "cpp" / f"{part}.cpp" for part in parts]
+    subprocess.run([compiler, "-std=c++17", *STRICT[1:], *sources, "-o", program], check=True)
     return shlex.quote(str(program))
 
 
@@ -121,7 +122,8 @@ def test_an_example_names_the_bugs_that_it_can_have(example):
 def manager(request, tmp_path_factory):
     """The command line of a manager, and the bug that it can be told to have."""
     if request.param == "C++":
-        return compiled_cpp(tmp_path_factory.mktemp("cpp")), "parent-left-out"
+        folder = tmp_path_factory.mktemp("cpp")
+        return compiled_cpp(folder, "lru_manager", "manager"), "parent-left-out"
     return compiled_rust("lru-manager"), "keep-old-names"
 
 
@@ -148,6 +150,38 @@ def test_the_planted_bug_of_a_manager_is_found(manager):
 def test_a_manager_names_the_bugs_that_it_can_have(manager):
     with pytest.raises(Exception, match=r"usage: .*--bug"):
         load_target(f"cmd:{manager[0]} --bug other")
+
+
+@pytest.fixture(scope="module", params=["C++", "Rust"])
+def engine(request, tmp_path_factory):
+    """The command line of an engine, its bug, and the invariants that may name that one."""
+    if request.param == "C++":
+        program = compiled_cpp(tmp_path_factory.mktemp("cpp"), "fcfs_engine", "engine")
+        return program, "resumes-where-it-was", {"DATA"}
+    return compiled_rust("fcfs-engine"), "preempts-the-first", {"PLAN", "DATA"}
+
+
+def first_of_engines(program, runs):
+    (layout,) = load_target(f"cmd:{program}").layouts
+    campaign = EngineCampaign(program, layout.make, layout.profile, layout.block_size)
+    traces = (campaign.run(number).trace for number in range(runs))
+    return next((trace.violation for trace in traces if trace is not None), None)
+
+
+def test_an_engine_holds(engine):
+    assert first_of_engines(engine[0], 40) is None
+
+
+def test_the_planted_bug_of_an_engine_is_found(engine):
+    program, bug, invariants = engine
+    found = first_of_engines(f"{program} --bug {bug}", 12)
+    assert found is not None
+    assert found.invariant in invariants
+
+
+def test_an_engine_names_the_bugs_that_it_can_have(engine):
+    with pytest.raises(Exception, match=r"usage: .*--bug"):
+        load_target(f"cmd:{engine[0]} --bug other")
 
 
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover")

@@ -191,6 +191,11 @@ def test_what_was_never_shown_is_a_finding() -> None:
         instance([], {"num_free": 4})
 
 
+def test_an_observer_is_named_by_its_name() -> None:
+    manager = instance([])
+    assert (manager.num_free.__name__, manager.ref_count.__name__) == ("num_free", "ref_count")
+
+
 def test_a_manager_of_version_1_is_refused_in_words() -> None:
     server = ManagerServer(load_target(SIMPLE))
     answer = server.answer({"seq": 1, "do": "start", "protocol": 1})

@@ -1,11 +1,9 @@
-//! The manager of `manager.rs` as a program that Poolproof certifies.
+//! The manager of `lib.rs` as a program that Poolproof certifies.
 //!
 //!     poolproof certify 'cmd:./lru-manager'
 //!     poolproof certify 'cmd:./lru-manager --bug keep-old-names'     is refused
 
-mod manager;
-
-use manager::LruManager;
+use lru_manager::LruManager;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -1,17 +1,19 @@
 //! Serves a KV-cache block allocator to `poolproof certify 'cmd:./program'`.
 //!
-//! Implement [`Allocator`] and call [`serve`] from `main`, or [`Manager`] and [`serve_manager`]:
-//! commands are read from standard input and answered on standard output, one JSON object a line
-//! (docs/protocol.md). What the allocator itself wants to say belongs on standard error. A panic is
-//! told as an error of the command that brought it about.
+//! Implement [`Allocator`] and call [`serve`] from `main`, or [`Manager`] and [`serve_manager`], or
+//! [`Engine`] and [`serve_engine`]: commands are read from standard input and answered on standard
+//! output, one JSON object a line (docs/protocol.md). What the allocator itself wants to say belongs
+//! on standard error. A panic is told as an error of the command that brought it about.
 //!
 //! Not covered: queues without a pool, events, and allocators whose `acquire` looks up and pins.
 
+mod engine;
 mod json;
 mod manager;
 mod messages;
 mod server;
 
+pub use engine::{serve_engine, Engine, Output, Part, Plan};
 pub use manager::{serve_manager, Admission, ExtraKey, Manager};
 pub use server::serve;
 

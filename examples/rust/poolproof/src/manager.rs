@@ -203,7 +203,8 @@ impl<M: Manager> ManagerRun<M> {
     }
 }
 
-fn extra_keys(keys: &[Json]) -> Vec<ExtraKey> {
+/// What KV depends on besides tokens, as a command says it.
+pub(crate) fn extra_keys(keys: &[Json]) -> Vec<ExtraKey> {
     keys.iter()
         .map(|key| {
             let parts = key.list();

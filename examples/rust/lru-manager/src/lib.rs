@@ -39,6 +39,7 @@ pub struct LruManager {
 }
 
 impl LruManager {
+    #[must_use]
     pub fn new(num_blocks: usize, block_size: usize, caching: bool, keeps_old_names: bool) -> Self {
         Self {
             num_blocks,
