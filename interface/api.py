@@ -35,7 +35,7 @@ from poolproof.harness.isolation import Limits
 from poolproof.harness.replay import Replay
 from poolproof.report.finding_report import finding_report, trace_report
 from poolproof.report.forms import Form, document_text
-from poolproof.report.regression_test import regression_test
+from poolproof.report.level_views import VIEWS
 from poolproof.report.trace_files import find_trace
 from poolproof.report_kinds import REPORT_KINDS
 from poolproof.targets.load import load_target
@@ -339,7 +339,7 @@ def render(subject: Certificate | Finding | Trace, form: str = "text") -> str:
             "markdown": lambda: document_text(report, Form.MARKDOWN),
             "jsonl": lambda: "\n".join(trace.lines()) + "\n",
             "html": lambda: document_text(report, Form.HTML),
-            "pytest": lambda: regression_test(trace),
+            "pytest": lambda: VIEWS[trace.level].test(trace, None),
         }
     else:
         raise OptionError(

@@ -8,17 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import FULL, CacheGroup
 from poolproof.contract.target import TargetError
+from poolproof.contract.trace import Trace
 from poolproof.impl.engine import Engine
 from poolproof.targets.manager_target import manager_target
+from poolproof.targets.reproducer import Reproducer
 from poolproof.targets.target import EngineLayout, Target, source_of
 
-__all__ = ["BLOCK_SIZE", "engine_maker", "impl_engine", "impl_engine_layouts"]
+__all__ = [
+    "BLOCK_SIZE",
+    "IMPL_ENGINE_REPRODUCER",
+    "engine_maker",
+    "impl_engine",
+    "impl_engine_layouts",
+]
 
 BLOCK_SIZE = 4
 
@@ -120,3 +129,53 @@ def _layout(cls: type[Engine], set_up: _SetUp) -> EngineLayout:
     profile = EngineProfile(null_block=0, groups=set_up.groups, **set_up.rows)
     make = engine_maker(cls, profile, BLOCK_SIZE, set_up.host_places)
     return EngineLayout(set_up.name, profile, make, BLOCK_SIZE)
+
+
+def _setting(trace: Trace, _folder: Path | None) -> list[str]:
+    """The engine under the rows of the trace, and the host memory of its set-up."""
+    profile = trace.profile
+    assert isinstance(profile, EngineProfile)
+    name = trace.options.get("layout")
+    places = next((set_up.host_places for set_up in _SET_UPS if set_up.name == name), 0)
+    kinds = [_KINDS[group.kind] for group in profile.groups]
+    groups = "".join(
+        f"{kind}({_sizes(group, word)}), "
+        for group, (kind, word) in zip(profile.groups, kinds, strict=True)
+    )
+    return [
+        "from typing import Any",
+        "",
+        "from poolproof.impl.engine import Engine  # what is tested; nothing else is Poolproof's",
+        f"from poolproof.impl.kv_cache_group import {', '.join(sorted({k for k, _ in kinds}))}",
+        "",
+        "",
+        "def new_engine() -> Any:",
+        '    """The engine under test."""',
+        "    return Engine(",
+        f"        {trace.num_blocks},",
+        f"        {int(trace.options.get('block_size', BLOCK_SIZE))},",
+        f"        enable_caching={trace.enable_caching},",
+        f"        policy={profile.policy!r},",
+        f"        max_batch_tokens={profile.max_batch_tokens},",
+        f"        max_running={profile.max_running},",
+        f"        draft_tokens={profile.draft_tokens},",
+        f"        groups=({groups}),",
+        f"        host_places={places},",
+        "    )",
+    ]
+
+
+_KINDS = {
+    "full": ("FullAttention", ""),
+    "sliding": ("SlidingWindow", "window"),
+    "chunked": ("ChunkedLocal", "chunk_size"),
+}
+
+
+def _sizes(group: CacheGroup, window: str) -> str:
+    size = [f"block_size={group.block_size}"] if group.block_size else []
+    return ", ".join([*size, f"{window}={group.window}"] if window else size)
+
+
+IMPL_ENGINE_REPRODUCER = Reproducer(_setting)
+"""It is built as its set-up says; a class without adapter needs nothing more."""

@@ -24,9 +24,9 @@ _OF_CAMPAIGNS = ("text", "markdown", "html", "json", "junit")
     "form",
     type=click.Choice(tuple(dict.fromkeys((*_OF_TRACES, *_OF_CAMPAIGNS)))),
     default="text",
-    help="text: a drawing. pytest: a regression test that uses Poolproof. python: a script that "
-    "uses the target's own methods and nothing else. html: one page that needs no network. json "
-    "and junit: for campaigns.",
+    help="text: a drawing. pytest: a regression test, which uses Poolproof except for engines. "
+    "python: a script that uses the target's own methods and nothing else. html: one page that "
+    "needs no network. json and junit: for campaigns.",
 )
 @click.option("-o", "--output", type=click.Path(), help="Write to this file.")
 def show_command(trace: str, form: str, output: str | None) -> None:
@@ -53,14 +53,12 @@ def show_command(trace: str, form: str, output: str | None) -> None:
         raise click.UsageError(
             f"{trace} is a trace, which is shown as {_listed(_OF_TRACES)}; its file is JSON already"
         )
-    if form == "pytest":
-        from poolproof.report.regression_test import regression_test
-
-        text = regression_test(found, None if output is None else Path(output))
-    elif form == "python":
+    if form in ("pytest", "python"):
         from poolproof.report.level_views import VIEWS
 
-        text = VIEWS[found.level].script(found)
+        view = VIEWS[found.level]
+        place = None if output is None else Path(output)
+        text = view.test(found, place) if form == "pytest" else view.script(found)
     elif form == "text" and output is None:
         show(trace_report(found))
         return

@@ -1,0 +1,409 @@
+"""The users and the worker of an engine, to be written into a test that stands for itself.
+
+This is source before it is code: `engine_test.py` copies `Request` and `Play` into a file and
+leaves out what a trace does not need. A comment `#: words` at the end of a line says when the line
+is needed, together with the block that it begins: `drafts&ahead` where both are, `LIVE|LEAK` where
+one is, `!ahead` where it is not. The words are the features and the invariants of `engine_test.py`.
+Read as a module, with all of its lines, it is a whole player; tests drive it so.
+
+It says again, in a few plain lines, what `reference/engine_model.py`, `reference/step_oracle.py`
+and `invariants/` say: whoever gets the file has none of these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Play", "Request"]
+
+# The constants that stand at the top of a written file, with the trace's own values.
+NAMES: dict[int, str] = {}
+GROUPS: list[tuple[str, int, int]] = [("full", 4, 0)]
+NUM_BLOCKS = 8
+NUM_USABLE = 7
+NULL_BLOCK: int | None = None
+MAX_BATCH_TOKENS = 64
+MAX_RUNNING = 8
+MAX_REQUEST_TOKENS = 0
+DRAFT_TOKENS = 0
+STOP_TOKEN = 0
+
+
+class Request:
+    """A request: its prompt and what its user was given since."""
+
+    def __init__(self, number: int, tokens: list[int], max_new_tokens: int, keys: Any) -> None:
+        self.name = NAMES.get(number, str(number))
+        self.tokens = list(tokens)
+        self.most_tokens = len(tokens) + max_new_tokens
+        self.is_live = True
+        self.keys = keys or ()  #: keys
+        self.drafts: list[int] = []  #: drafts
+        self.num_sampled = len(tokens)  # what the worker has  #: drafts&ahead
+
+    def prefix(self, group: int, tokens: list[Any]) -> tuple[Any, ...]:  #: DATA
+        """All that the KV of the last of these tokens depends on."""
+        keys = tuple(key for key in self.keys if key[2] < len(tokens))  #: keys
+        return (group, tuple(tokens), keys)  #: keys
+        return (group, tuple(tokens))  #: !keys
+
+
+class Play:
+    """The users of an engine, and its worker: `memory` is what it has computed, and for whom."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.requests: dict[int, Request] = {}
+        self.steps: list[dict[str, Any]] = []  # planned, and not answered yet
+        # Of each block, what stands in which slot: a prefix, and whose it was.  #: DATA
+        self.memory: dict[int, dict[int, tuple[Any, str]]] = {}  #: DATA
+        self.places: dict[int, dict[int, tuple[Any, str]]] = {}  # outside the device  #: DATA&moves
+        self.transfers: dict[int, Any] = {}  # in flight  #: moves
+        self.num_quiet = 0  # plans since anybody was given a token  #: LIVE|LEAK
+
+    def submit(
+        self,
+        number: int,
+        tokens: list[int],
+        max_new_tokens: int,
+        priority: int = 0,
+        extra_keys: Any = None,
+    ) -> None:
+        """A request comes."""
+        self.engine.submit(
+            number,
+            list(tokens),
+            max_new_tokens=max_new_tokens,
+            priority=priority,
+            extra_keys=extra_keys,
+        )
+        self.requests[number] = Request(number, tokens, max_new_tokens, extra_keys)
+
+    def cancel(self, number: int) -> None:  #: cancels
+        """Its user has gone, unless it has ended."""
+        if self.requests[number].is_live:
+            self.engine.cancel(number)
+            self.requests[number].is_live = False
+
+    def reset(self) -> None:  #: resets
+        """What was cached is void if the engine says so: the weights may be others now."""
+        is_void = self.engine.reset() is True
+        if is_void:  #: DATA
+            self.memory.clear()
+            self.places.clear()  #: moves
+
+    def arrive(self, place: int, *, is_lost: bool = False) -> None:  #: moves
+        """The transfer with that place in the order of their beginning is over, or was lost."""
+        if place < len(self.transfers):
+            transfer = self.transfers.pop(list(self.transfers)[place])
+            if not is_lost:  #: DATA
+                self.move(transfer)
+            self.engine.arrived(transfer["id"], not is_lost)
+
+    def move(self, transfer: Any) -> None:  #: DATA&moves
+        """A load brings what stands at places into blocks, a store the other way round."""
+        for block, place in zip(transfer["blocks"], transfer["places"]):
+            if transfer["kind"] == "load":
+                self.memory[block] = dict(self.places.get(place, {}))
+            else:
+                self.places[place] = dict(self.memory.get(block, {}))
+
+    def run(self, token: int, accepted: int = 0, drafts: int = 0) -> None:
+        """A step is planned, and the oldest in flight is answered."""
+        self.plan()
+        self.answer(token, accepted, drafts)
+
+    def plan(self) -> None:
+        """The engine decides on its next step."""
+        plan = self.engine.plan()
+        self.num_quiet += 1  #: LIVE|LEAK
+        for number in plan.get("preempted") or ():  #: ahead
+            for step in self.steps:
+                step["preempted"].add(number)
+        self.check_form(plan)  #: CRASH
+        self.check_plan(plan)  #: PLAN
+        # `known`: tokens of each request, were all drafts in flight accepted.  #: ahead
+        # `sampling`: how many they are afterwards.  #: ahead
+        step = {"plan": plan, "known": {}, "sampling": {}, "preempted": set()}  #: ahead
+        step = {"plan": plan}  #: !ahead
+        for part in plan["compute"]:  #: ahead
+            number, drafts = part["request"], part.get("drafts", 0)
+            step["known"][number] = known = self.num_known(number)
+            if part["first"] + part["count"] == known + drafts:
+                step["sampling"][number] = known + drafts + 1
+        self.steps.append(step)
+        for transfer in plan.get("transfers") or ():  #: moves
+            if not transfer.get("waits"):
+                self.transfers[transfer["id"]] = transfer
+
+    def num_known(self, number: int) -> int:  #: ahead|PLAN
+        """How many tokens a request has once all steps in flight are answered."""
+        for step in reversed(self.steps):  #: ahead
+            if number in step["sampling"] and number not in step["preempted"]:
+                num_tokens: int = step["sampling"][number]
+                return num_tokens
+        return len(self.requests[number].tokens)
+
+    def answer(self, token: int, accepted: int = 0, drafts: int = 0) -> None:
+        """The oldest step is carried out; each request that comes to its end samples a token."""
+        if not self.steps:
+            return
+        step = self.steps.pop(0)
+        plan = step["plan"]
+        self.copy(plan.get("copies") or ())  #: DATA&copies
+        self.move_now(plan, "load")  #: DATA&moves
+        work = [self.work_on(part, step) for part in plan["compute"]]
+        for request, part, first, tokens, _ in work:  #: DATA
+            self.write(request, part, first, tokens)
+        for request, part, first, tokens, _ in work:  #: DATA
+            if request.is_live:
+                self.check_reads(request, part, first, tokens)
+        self.move_now(plan, "store")  #: DATA&moves
+        sampled: dict[int, list[int]] = {}
+        due: dict[int, list[int]] = {}
+        ends: dict[int, bool] = {}
+        for request, part, _, _, samples in work:
+            if not samples:
+                continue
+            number = part["request"]
+            right = request.drafts[: part.get("drafts", 0)][:accepted]  #: drafts
+            sampled[number] = [*right, token]  #: drafts
+            sampled[number] = [token]  #: !drafts
+            request.num_sampled += len(sampled[number])  #: drafts&ahead
+            self.reject(step, number, part.get("drafts", 0) - len(right))  #: drafts&ahead
+            if request.is_live:
+                # Users get tokens up to the stop token, and up to their limit.
+                got = sampled[number][: request.most_tokens - len(request.tokens)]
+                got = got[: got.index(STOP_TOKEN) + 1] if STOP_TOKEN in got else got
+                due[number] = got
+                ends[number] = (
+                    got[-1] == STOP_TOKEN or len(request.tokens) + len(got) == request.most_tokens
+                )
+        tries: dict[int, list[int]] = {}
+        for number, got in due.items():  #: drafts
+            if drafts and not ends[number]:
+                tries[number] = self.drafts_after(got[-1], min(drafts, DRAFT_TOKENS))
+        given = self.engine.answer(sampled, tries) or []
+        self.check_given(given, due, ends, step)  #: OUT
+        gets = {number: list(tokens) for number, tokens, _ in given}
+        if any(gets.values()):  #: LIVE|LEAK
+            self.num_quiet = 0
+        for part in plan["compute"]:
+            number = part["request"]
+            request = self.requests[number]
+            request.tokens += gets.get(number, [])
+            if not ends.get(number):  #: drafts&ahead
+                request.num_sampled = len(request.tokens)
+            if ends.get(number) and gets.get(number) == due[number]:
+                request.is_live = False
+            elif number in sampled:  #: drafts
+                num_drafts = len(tries.get(number, ()))
+                request.drafts = self.drafts_after(request.tokens[-1], num_drafts)
+
+    def work_on(self, part: Any, step: dict[str, Any]) -> tuple[Request, Any, int, list[Any], bool]:
+        """What a part of a step computes: from where on, of which tokens, and if it samples."""
+        request = self.requests[part["request"]]
+        first = part["first"]
+        # Drafts of the steps before that were counted and were not accepted.  #: drafts&ahead
+        first -= max(0, step["known"][part["request"]] - request.num_sampled)  #: drafts&ahead
+        end = first + part["count"]
+        samples = part["request"] in step["sampling"]  #: ahead
+        samples = end == len(request.tokens) + part.get("drafts", 0)  #: !ahead
+        tokens: list[Any] = [*request.tokens, *request.drafts[: part.get("drafts", 0)]]  #: drafts
+        tokens = list(request.tokens)  #: !drafts
+        # Of a request that has ended, or a draft that nobody gave, the token is nobody's.
+        tokens = [*tokens[:end], *(object() for _ in range(end - len(tokens)))]
+        return request, part, first, tokens, samples
+
+    def reject(self, step: dict[str, Any], number: int, num_rejected: int) -> None:  #: drafts&ahead
+        """So many drafts that were counted are none: later steps sample as much earlier."""
+        if number not in step["preempted"]:
+            for later in self.steps:
+                if number in later["sampling"] and number not in later["preempted"]:
+                    later["sampling"][number] -= num_rejected
+
+    def drafts_after(self, token: int, count: int) -> list[int]:  #: drafts
+        """What a request tries next: any tokens would do."""
+        return [1 + (token + ahead) % 3 for ahead in range(count)]
+
+    def copy(self, copies: Any) -> None:  #: DATA&copies
+        """Blocks get what others hold, all at once."""
+        held = [(into, dict(self.memory.get(source, {}))) for source, into in copies]
+        self.memory.update(held)
+
+    def move_now(self, plan: Any, kind: str) -> None:  #: DATA&moves
+        """The transfers that the step waits for."""
+        for transfer in plan.get("transfers") or ():
+            if transfer.get("waits") and transfer["kind"] == kind:
+                self.move(transfer)
+
+    def write(self, request: Request, part: Any, first: int, tokens: list[Any]) -> None:  #: DATA
+        """Each slot gets the KV of one prefix."""
+        for group, (_, size, _) in enumerate(GROUPS):
+            for position in range(first, len(tokens)):
+                block = part["blocks"][group][position // size]
+                content = request.prefix(group, tokens[: position + 1])
+                self.memory.setdefault(block, {})[position % size] = (content, request.name)
+
+    def first_read(self, kind: str, window: int, position: int) -> int:  #: DATA|PLAN
+        """The first position whose KV is read at a position."""
+        if kind == "sliding":
+            return max(0, position - window + 1)
+        return position - position % window if kind == "chunked" else 0
+
+    def check_reads(  #: DATA
+        self, request: Request, part: Any, first: int, tokens: list[Any]
+    ) -> None:
+        """Each slot that is read holds the KV of exactly the reader's own prefix."""
+        for group, (kind, size, window) in enumerate(GROUPS):
+            for position in range(self.first_read(kind, window, first), len(tokens)):
+                block, slot = part["blocks"][group][position // size], position % size
+                wanted = request.prefix(group, tokens[: position + 1])
+                found, writer = self.memory.get(block, {}).get(slot, (None, ""))
+                assert found == wanted, (
+                    f"request {request.name} reads at position {position} (block {block}, slot "
+                    f"{slot}) KV {self.origin(found, writer)}; wanted that of {self.words(wanted)}"
+                )
+
+    def origin(self, found: Any, writer: str) -> str:  #: DATA
+        """Whose KV stands in a slot."""
+        if found is None:
+            return "that nobody has computed"
+        return f"of {self.words(found)}, which was computed for request {writer}"
+
+    def words(self, prefix: tuple[Any, ...]) -> str:  #: DATA
+        """A prefix as a reader knows it."""
+        tokens = " ".join(str(token) if isinstance(token, int) else "?" for token in prefix[1])
+        keys = f" with {prefix[2]}" if prefix[2] else ""  #: keys
+        return f"<{tokens}>{keys}"  #: keys
+        return f"<{tokens}>"  #: !keys
+
+    def check_given(  #: OUT
+        self,
+        given: Any,
+        due: dict[int, list[int]],
+        ends: dict[int, bool],
+        step: dict[str, Any],
+    ) -> None:
+        """Each user is given what was sampled, in order, once, and nothing after the end."""
+        numbers = [number for number, _, _ in given]
+        assert len(set(numbers)) == len(numbers), f"a request is given tokens twice: {given}"
+        gets = {number: (list(tokens), bool(ended)) for number, tokens, ended in given}
+        for number in {**gets, **due}:
+            name = NAMES.get(number, number)
+            wanted = (due.get(number, []), ends.get(number, False))
+            got = gets.get(number, ([], False))
+            if got == ([], False) and number in step["preempted"]:  #: drops
+                continue  # it is sampled again
+            assert got == wanted, (
+                f"request {name} is given {got[0]} and {'ends' if got[1] else 'goes on'}; it was "
+                f"to be given {wanted[0]} and to {'end' if wanted[1] else 'go on'}"
+            )
+
+    def check_plan(self, plan: Any) -> None:  #: PLAN
+        """A step computes tokens that are known, within the limits, in blocks that exist."""
+        parts = plan["compute"]
+        total = sum(part["count"] for part in parts)
+        assert total <= MAX_BATCH_TOKENS, f"the step computes {total} of {MAX_BATCH_TOKENS} tokens"
+        assert len(parts) <= MAX_RUNNING, f"the step has {len(parts)} of {MAX_RUNNING} requests"
+        numbers = [part["request"] for part in parts]
+        assert len(set(numbers)) == len(numbers), f"the step computes a request twice: {numbers}"
+        for part in parts:
+            name = NAMES.get(part["request"], part["request"])
+            assert part["request"] in self.requests, f"nobody submitted request {name}"
+            assert self.requests[part["request"]].is_live, (
+                f"the step computes tokens of request {name}, which has ended"
+            )
+            self.check_part(part, str(name))
+        for number in plan.get("preempted") or ():
+            name = NAMES.get(number, number)
+            assert number in self.requests, f"request {name} is preempted, and nobody submitted it"
+            assert number not in numbers, f"request {name} is preempted and computed in one step"
+        moved = [block for pair in plan.get("copies") or () for block in pair]
+        begun: set[int] = set()  #: moves
+        for transfer in plan.get("transfers") or ():  #: moves
+            number = transfer["id"]
+            assert number not in {*begun, *self.transfers}, (
+                f"transfer {number} is in flight already"
+            )
+            begun.add(number)
+            moved += transfer["blocks"]
+        for block in moved:
+            assert 0 <= block < NUM_BLOCKS, f"the step moves block {block} of {NUM_BLOCKS}"
+
+    def check_form(self, plan: Any) -> None:  #: CRASH
+        """An answer is of the form that the contract has. Raises ValueError."""
+        for part in plan["compute"]:
+            if not all(isinstance(part[key], int) for key in ("request", "first", "count")):
+                raise ValueError(f"{part} is no part of a step")
+        for transfer in plan.get("transfers") or ():
+            blocks, places = len(transfer["blocks"]), len(transfer["places"])
+            if blocks != places:
+                number = transfer["id"]
+                raise ValueError(f"transfer {number} moves {blocks} blocks and has {places} places")
+
+    def check_part(self, part: Any, name: str) -> None:  #: PLAN
+        """What a step computes of one request."""
+        first, count, drafts = part["first"], part["count"], part.get("drafts", 0)
+        end, known = first + count, self.num_known(part["request"])
+        assert first >= 0 and count >= 1 and 0 <= drafts <= count, (  # noqa: PT018 - one fact
+            f"the step computes {count} positions of request {name} from {first} on, {drafts} of "
+            "them drafts: that is nothing"
+        )
+        assert not 0 < MAX_REQUEST_TOKENS < end, (
+            f"the step computes position {end - 1} of request {name} of {MAX_REQUEST_TOKENS}"
+        )
+        assert drafts <= DRAFT_TOKENS, (
+            f"the step tries {drafts} drafts of request {name}, of {DRAFT_TOKENS} at most"
+        )
+        assert end <= known + drafts, (
+            f"the step computes position {end - 1} of request {name}, which has {known} tokens by "
+            f"then, and {drafts} drafts"
+        )
+        assert not drafts or end == known + drafts, (
+            f"the step tries drafts of request {name} before all of its {known} tokens are computed"
+        )
+        assert len(part["blocks"]) == len(GROUPS), (
+            f"request {name} has {len(part['blocks'])} block tables of {len(GROUPS)}"
+        )
+        for table, (kind, size, window) in zip(part["blocks"], GROUPS):
+            for entry in range(self.first_read(kind, window, first) // size, -(-end // size)):
+                block = table[entry] if entry < len(table) else None
+                assert block in range(NUM_BLOCKS) and block != NULL_BLOCK, (  # noqa: PT018 - one fact
+                    f"request {name} has {'no block' if block is None else f'block {block}'} for "
+                    f"position {entry * size}"
+                )
+
+    def finish(self, token: int, accepted: int = 0, drafts: int = 0) -> None:  #: LIVE|LEAK
+        """Steps until every request has ended; nobody else comes, and all transfers arrive."""
+        while self.waiting() or self.steps:
+            most = 16 + 2 * sum(len(self.requests[number].tokens) for number in self.waiting())
+            names = ", ".join(self.requests[number].name for number in self.waiting())
+            assert self.num_quiet <= most, (
+                f"requests {names} wait forever: in {self.num_quiet} steps nobody was given a token"
+            )
+            self.step_on(token, accepted, drafts)
+
+    def waiting(self) -> list[int]:  #: LIVE|LEAK
+        """The requests that have not ended."""
+        return [number for number, request in self.requests.items() if request.is_live]
+
+    def step_on(self, token: int, accepted: int, drafts: int) -> None:  #: LIVE|LEAK
+        """Everything in flight comes to its end, and one step more."""
+        while self.transfers:  #: moves
+            self.arrive(0)
+        while self.steps:
+            self.answer(token, accepted, drafts)
+        self.run(token, accepted, drafts)
+
+    def check_rest(self) -> None:  #: LEAK
+        """At rest every block is free and no request is left."""
+        self.step_on(STOP_TOKEN, 0, 0)
+        while self.transfers:  #: moves
+            self.arrive(0)
+        if hasattr(self.engine, "num_free"):
+            free = self.engine.num_free()
+            assert free == NUM_USABLE, f"all requests ended, {free} of {NUM_USABLE} blocks are free"
+        if hasattr(self.engine, "unfinished"):
+            left = list(self.engine.unfinished())
+            assert not left, f"every request has ended, and the engine still has {left}"
