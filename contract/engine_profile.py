@@ -142,6 +142,12 @@ class EngineProfile(Profile):
             words.append("async")
         if self.draft_tokens:
             words.append("drafts")
+        if self.image_tokens:
+            words.append("images")
+        if self.max_adapters:
+            words.append("adapters")
+        if self.reset == "preempts":
+            words.append("reset")
         kinds = "+".join(group.kind for group in self.groups)
         return "+".join(words if kinds == "full" else [*words, kinds])
 

@@ -46,6 +46,11 @@ def test_every_row_is_in_the_json() -> None:
         ("steps_in_flight", "2", "'steps_in_flight' must be a number from 1 on, not '2'"),
         ("draft_tokens", 1.5, "'draft_tokens' must be a number from 0 on, not 1.5"),
         ("spare_tokens", None, "'spare_tokens' must be a number from 0 on, not None"),
+        ("reset", "never", "'reset' must be one of idle, preempts, not 'never'"),
+        ("max_adapters", -1, "'max_adapters' must be a number from 0 on, not -1"),
+        ("image_tokens", "many", "'image_tokens' must be a number from 0 on, not 'many'"),
+        ("encoder_cache_tokens", -2, "'encoder_cache_tokens' must be a number from 0 on, not -2"),
+        ("max_encoder_tokens", None, "'max_encoder_tokens' must be a number from 0 on, not None"),
         ("groups", "full+state", "recurrent states are not simulated at the engine level yet"),
         ("groups", "round", "round"),
         ("null_block", "zero", "null_block"),
@@ -70,6 +75,8 @@ def test_a_choice_that_is_no_text_at_all_is_named(value: Any) -> None:
         ({"policy": "priority"}, "priority"),
         ({"steps_in_flight": 2, "draft_tokens": 1}, "fcfs+async+drafts"),
         ({"groups": "full+sliding:6"}, "fcfs+full+sliding"),
+        ({"image_tokens": 4, "max_adapters": 1}, "fcfs+images+adapters"),
+        ({"reset": "preempts"}, "fcfs+reset"),
     ],
 )
 def test_a_set_up_is_named_after_its_rows(rows: dict[str, Any], name: str) -> None:

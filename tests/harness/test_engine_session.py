@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from poolproof.contract.commands import Command, Reset
-from poolproof.contract.content import TokenChain
+from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import CacheGroup
@@ -572,3 +572,104 @@ def test_commands_of_methods_that_the_target_lacks_are_not_defined() -> None:
     session = session_of(NativePlainEngine(8))
     assert not session.is_defined(Reset())
     assert session.is_defined(STEP)
+
+
+# What workers have beside blocks.
+
+SEEING = {"image_tokens": 4, "encoder_cache_tokens": 4}
+PICTURE = Submit(0, TokenChain((1, 1, 1, 2), images=(Image("a", 0, 3),)), 9, 0)
+
+
+def test_an_image_is_encoded_with_the_first_step_that_computes_it() -> None:
+    session = scripted(computing(entry(count=4), encodes=["a"]), **SEEING)
+    assert [session.step(command) for command in (PICTURE, STEP)] == [None, None]
+
+
+def test_an_image_that_was_forgotten_is_not_there() -> None:
+    session = scripted(
+        computing(entry(count=2), encodes=["a"]),
+        computing(entry(first=2, count=2), forgets=["a"]),
+        **SEEING,
+    )
+    found = first_found(session, PICTURE, STEP, STEP)
+    assert "in image 'a', for which the worker has no output" in found.sentence
+
+
+def test_an_image_may_go_and_come_back_in_one_step() -> None:
+    session = scripted(
+        computing(entry(count=2), encodes=["a"]),
+        computing(entry(first=2, count=2), forgets=["a"], encodes=["a"]),
+        **SEEING,
+    )
+    assert [session.step(command) for command in (PICTURE, STEP, STEP)] == [None] * 3
+
+
+def test_plans_say_nothing_of_images_where_nothing_is_kept_of_them() -> None:
+    session = scripted(computing(entry(count=4)), image_tokens=4)
+    assert [session.step(command) for command in (PICTURE, STEP)] == [None, None]
+
+
+def test_a_step_with_more_adapters_than_workers_hold_is_named() -> None:
+    plan = computing(entry(0), entry(1, blocks=(2,)))
+    session = scripted(plan, max_adapters=1)
+    adapters = [
+        Submit(number, TokenChain((1,), (f"adapter-{number}", "path")), 9, 0) for number in (0, 1)
+    ]
+    found = first_found(session, *adapters, STEP)
+    assert "with 2 adapters; max_adapters is 1" in found.sentence
+
+
+# Resets.
+
+
+class ResettingEngine(ScriptedEngine):
+    """Every reset is done."""
+
+    def reset(self) -> Any:
+        return True
+
+
+def resetting(*plans: Any, **rows: Any) -> EngineSession:
+    return session_of(ResettingEngine(plans), **rows)
+
+
+def test_after_a_reset_nothing_is_there_that_was_computed_before() -> None:
+    again = entry(1, first=3, blocks=(0, 1))
+    session = resetting(computing(PROMPT), computing(again))
+    found = first_found(session, submit(), STEP, Cancel(0), Reset(), submit(1), STEP)
+    assert found.invariant == "DATA"
+    assert "KV that nobody has computed" in found.sentence
+
+
+def test_who_runs_must_not_go_on_with_kv_from_before_a_reset() -> None:
+    session = resetting(computing(PROMPT), computing(entry(first=4)), reset="preempts")
+    assert first_found(session, submit(), STEP, Reset(), STEP).invariant == "DATA"
+
+
+def test_who_runs_is_computed_anew_after_a_reset_that_preempts() -> None:
+    session = resetting(computing(PROMPT), computing(entry(count=5)), reset="preempts")
+    commands = (submit(), STEP, Reset(), STEP)
+    assert [session.step(command) for command in commands] == [None] * 4
+    assert "a reset took the blocks of requests that ran" in session.facts
+
+
+def test_what_was_in_flight_at_a_reset_that_preempts_may_be_dropped() -> None:
+    class DroppingEngine(ResettingEngine):
+        def answer(self, tokens: dict[int, list[int]], drafts: dict[int, list[int]], /) -> Any:
+            return []
+
+    plans = (computing(PROMPT),)
+    session = session_of(DroppingEngine(plans), reset="preempts")
+    commands = (submit(), PlanStep(), Reset(), AnswerStep(5, 0, 0))
+    assert [session.step(command) for command in commands] == [None] * 4
+
+
+def test_what_a_step_in_flight_writes_after_a_reset_is_of_other_weights() -> None:
+    session = resetting(
+        computing(PROMPT), computing(entry(1, first=3, blocks=(0,))), reset="preempts"
+    )
+    found = first_found(
+        session, submit(), PlanStep(), Reset(), AnswerStep(5, 0, 0), submit(1), STEP
+    )
+    assert found.invariant == "DATA"
+    assert "before a reset" in found.sentence

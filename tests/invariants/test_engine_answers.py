@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import CacheGroup
@@ -16,6 +17,8 @@ from poolproof.invariants.engine_outputs import Due, Output, outputs_are_due
 from poolproof.invariants.engine_plans import (
     part_computes_known_tokens,
     part_has_blocks,
+    part_has_images,
+    plan_encodes_images,
     plan_keeps_limits,
     plan_names_blocks,
     plan_names_live_requests,
@@ -90,6 +93,18 @@ def test_a_position_too_many_is_named() -> None:
     plan = EnginePlan((part(count=3), part(1, count=3)))
     violation = plan_keeps_limits(plan, EngineProfile(max_batch_tokens=5))
     assert said(violation, "PLAN") == "the step computes 6 positions; max_batch_tokens is 5"
+
+
+def test_as_many_adapters_as_are_allowed_are_accepted() -> None:
+    plan = EnginePlan((part(0), part(1)))
+    assert plan_keeps_limits(plan, EngineProfile(max_adapters=2), {"x", "y"}) is None
+    assert plan_keeps_limits(plan, PLAIN, {"x", "y"}) is None
+
+
+def test_an_adapter_too_many_is_named() -> None:
+    limits = EngineProfile(max_adapters=1)
+    found = plan_keeps_limits(EnginePlan((part(0), part(1))), limits, {"x", "y"})
+    assert "with 2 adapters; max_adapters is 1" in said(found, "PLAN")
 
 
 def test_a_request_too_many_is_named() -> None:
@@ -267,6 +282,71 @@ def test_a_transfer_whose_end_nobody_is_told_is_named() -> None:
     assert transfers_can_end(waited, hears_of_ends=False) is None
     sentence = said(transfers_can_end(plan, hears_of_ends=False), "PLAN")
     assert sentence.startswith("load 2 is in flight once it has begun, and the engine has no arriv")
+
+
+# PLAN: images are encoded before they are computed.
+
+SEEING = EngineProfile(image_tokens=4, encoder_cache_tokens=7, max_encoder_tokens=4)
+SIZES = {"a": 3, "b": 4, "c": 2}
+PICTURES = TokenChain((1,) * 9, images=(Image("a", 1, 3), Image("b", 4, 4)))
+
+
+@pytest.mark.parametrize(
+    ("plan", "kept"),
+    [
+        (EnginePlan(), {"a", "b"}),
+        (EnginePlan(encodes=("b",)), {"a", "b"}),
+        (EnginePlan(encodes=("b",), forgets=("b", "c")), {"b"}),
+    ],
+)
+def test_images_within_the_limits_are_accepted(plan: EnginePlan, kept: set[str]) -> None:
+    assert plan_encodes_images(plan, SIZES, kept, SEEING) is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "kept", "sentence"),
+    [
+        (EnginePlan(encodes=("d",)), {"d"}, "image 'd', which nobody submitted"),
+        (EnginePlan(forgets=("d",)), set(), "image 'd', which nobody submitted"),
+        (EnginePlan(encodes=("a", "c")), {"a", "c"}, "encodes 5 positions"),
+        (EnginePlan(encodes=("c",)), {"b", "c", "a"}, "outputs for 9 positions"),
+    ],
+)
+def test_images_beyond_the_limits_are_named(
+    plan: EnginePlan, kept: set[str], sentence: str
+) -> None:
+    assert sentence in said(plan_encodes_images(plan, SIZES, kept, SEEING), "PLAN")
+
+
+def test_a_step_encodes_any_number_where_no_limit_is_stated() -> None:
+    profile = replace(SEEING, max_encoder_tokens=0)
+    assert plan_encodes_images(EnginePlan(encodes=("a", "b")), SIZES, {"a", "b"}, profile) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "kept"),
+    [(0, 1, ""), (0, 4, "a"), (2, 1, "a"), (3, 2, "ab"), (7, 1, "b"), (8, 1, "")],
+)
+def test_positions_of_images_that_are_encoded_are_accepted(
+    first: int, count: int, kept: str
+) -> None:
+    assert part_has_images(part(0, first, count), PICTURES, set(kept)) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "kept", "sentence"),
+    [
+        (0, 2, "b", "position 1 of request A, in image 'a'"),
+        (3, 1, "b", "position 3 of request A, in image 'a'"),
+        (0, 5, "a", "position 4 of request A, in image 'b'"),
+        (6, 3, "a", "position 6 of request A, in image 'b'"),
+    ],
+)
+def test_a_position_of_an_image_that_is_not_encoded_is_named(
+    first: int, count: int, kept: str, sentence: str
+) -> None:
+    found = part_has_images(part(0, first, count), PICTURES, set(kept))
+    assert sentence in said(found, "PLAN")
 
 
 # OUT.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from poolproof.contract.commands import Allocate, Command, Reset
-from poolproof.contract.content import TokenChain
+from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.engine_commands import (
     STOP_TOKEN,
     AnswerStep,
@@ -110,3 +112,49 @@ def test_a_second_step_is_planned_where_two_may_be_in_flight() -> None:
     assert undefined_for_engine(model, PlanStep()) is None
     model.planned(EnginePlan())
     assert undefined_for_engine(model, PlanStep()) is not None
+
+
+def with_images(*images: Image, length: int = 10) -> Submit:
+    return Submit(2, TokenChain((1,) * length, images=images), 1, 0)
+
+
+@pytest.fixture
+def seeing() -> EngineModel:
+    """8 blocks of 4 tokens; images have up to 5 positions, and image "a" has 3."""
+    model = EngineModel(8, 4, EngineProfile(image_tokens=6, encoder_cache_tokens=5))
+    chain = TokenChain((1,) * 4, images=(Image("a", 0, 3),))
+    model.submit(Submit(0, chain, 1, 0))
+    return model
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        (Image("a", 0, 3), Image("b", 3, 5)),
+        (Image("b", 5, 5),),
+        (Image("a", 1, 3), Image("a", 5, 3)),
+    ],
+)
+def test_images_stand_one_after_the_other(seeing: EngineModel, images: Any) -> None:
+    assert undefined_for_engine(seeing, with_images(*images)) is None
+
+
+@pytest.mark.parametrize(
+    ("images", "why"),
+    [
+        ((Image("a", 0, 3), Image("b", 2, 3)), "images overlap"),
+        ((Image("b", 6, 5),), "leave the prompt"),
+        ((Image("b", -1, 3),), "leave the prompt"),
+        ((Image("b", 0, 6),), "an image has 1 to 5 positions"),
+        ((Image("b", 0, 0),), "an image has 1 to 5 positions"),
+        ((Image("a", 0, 4),), "image 'a' had another number of positions"),
+    ],
+)
+def test_these_images_mean_nothing(seeing: EngineModel, images: Any, why: str) -> None:
+    said = undefined_for_engine(seeing, with_images(*images))
+    assert said is not None
+    assert why in said
+
+
+def test_an_engine_without_images_is_sent_none(model: EngineModel) -> None:
+    assert undefined_for_engine(model, with_images(Image("a", 0, 1))) == "there are no images"

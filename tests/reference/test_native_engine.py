@@ -19,6 +19,11 @@ PROFILES: dict[str, dict[str, Any]] = {
     "drafts": {"draft_tokens": 3, "spare_tokens": 1},
     "async drafts in chunks": {"steps_in_flight": 2, "draft_tokens": 2, "max_batch_tokens": 4},
     "two groups": {"groups": "full+sliding:6", "policy": "priority"},
+    "images": {"image_tokens": 6, "encoder_cache_tokens": 7, "max_batch_tokens": 9},
+    "async images": {"image_tokens": 6, "encoder_cache_tokens": 12, "steps_in_flight": 2},
+    "few encoded": {"image_tokens": 9, "encoder_cache_tokens": 9, "max_encoder_tokens": 5},
+    "images with drafts": {"image_tokens": 5, "encoder_cache_tokens": 5, "draft_tokens": 2},
+    "adapters": {"max_adapters": 1},
     "few tokens": {"max_request_tokens": 5},
 }
 
@@ -81,3 +86,24 @@ def test_the_null_block_is_never_handed_out() -> None:
     engine = plain(null_block=1)
     engine.submit(0, [1] * 8, max_new_tokens=1)
     assert engine.plan()["compute"][0]["blocks"] == [[0, 2, 3]]
+
+
+def test_a_step_ends_before_an_image_that_it_cannot_encode_as_well() -> None:
+    engine = plain(image_tokens=4, encoder_cache_tokens=4)
+    images = [("image", "a", 1, 5), ("image", "b", 6, 9)]
+    engine.submit(0, [1] * 10, max_new_tokens=2, extra_keys=images)
+    plan = engine.plan()
+    assert plan["encodes"] == ["a"]
+    assert [(part["first"], part["count"]) for part in plan["compute"]] == [(0, 6)]
+    engine.answer({}, {})
+    plan = engine.plan()
+    assert (plan["forgets"], plan["encodes"]) == (["a"], ["b"])
+    assert [(part["first"], part["count"]) for part in plan["compute"]] == [(6, 4)]
+
+
+def test_who_has_another_adapter_waits() -> None:
+    engine = plain(8, max_adapters=1)
+    for number, adapter in enumerate(["x", "x", "y"]):
+        keys = [("lora", (adapter, "path"), 0, None)]
+        engine.submit(number, [1], max_new_tokens=1, extra_keys=keys)
+    assert [part["request"] for part in engine.plan()["compute"]] == [0, 1]
