@@ -9,7 +9,36 @@ from figures import FigureError, read
 
 from poolproof.kill_matrix.matrix_document import link_of
 
-__all__ = ["planted_engines"]
+__all__ = ["planted_engines", "soaked_engines"]
+
+
+def soaked_engines() -> str:
+    """Each set-up of vLLM's scheduler: the steps that it planned, and what was found."""
+    found = read("engine_soak")
+    if found is None:
+        raise FigureError(
+            "benchmarks/results/engine_soak.json is missing: run benchmarks/engine_soak.py --record"
+        )
+    rows = found["vllm-engine"]["rows"]
+    held = sum(row["steps"] for row in rows if row["found"] is None)
+    told = (
+        f"{held:,} steps of vLLM's scheduler in the set-ups in which nothing is found "
+        "(`.venv-vllm/bin/python benchmarks/engine_soak.py --record`). A set-up ends with its "
+        "first finding. Everything that must happen for a pass to mean anything has happened, "
+        "unless the last column says otherwise."
+    )
+    lines = [
+        told,
+        "",
+        "| set-up | steps planned | commands a second of a core | found | never happened |",
+        "|---|---:|---:|---|---|",
+    ]
+    for row in rows:
+        speed = row["commands"] / max(row["cpu_seconds"], 0.1)
+        seldom = ", ".join(row["not_reached"]) or "-"
+        cells = (row["layout"], f"{row['steps']:,}", f"{speed:,.0f}", row["found"] or "-", seldom)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def planted_engines() -> str:

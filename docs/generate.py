@@ -32,7 +32,7 @@ from campaign_tables import (
     compiled_drivers,
 )
 from composed_tables import composed_managers
-from engine_tables import planted_engines
+from engine_tables import planted_engines, soaked_engines
 from exploration_tables import (
     exploration_costs,
     exploration_side_by_side,
@@ -123,6 +123,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "shared threads": shared_threads,
     "shortest bugs": shortest_bugs,
     "soak": soak,
+    "soaked engines": soaked_engines,
     "soak memory": soak_memory,
     "soak steps": soak_steps,
     "specimens at depths": specimens_at_depths,
