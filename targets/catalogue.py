@@ -17,6 +17,7 @@ from poolproof.targets.installed_sglang import SGLANG
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM
 from poolproof.targets.lightllm_manager import LIGHTLLM
 from poolproof.targets.lmdeploy_manager import LMDEPLOY
+from poolproof.targets.mini_sglang_engine import MINI_SGLANG_ENGINE
 from poolproof.targets.mini_sglang_manager import MINI_SGLANG
 from poolproof.targets.mini_vllm_manager import MINI_VLLM
 from poolproof.targets.nano_engine import NANO_ENGINE
@@ -61,7 +62,7 @@ PROGRAM_ENGINES = {engine.name: engine for engine in (MISTRALRS, TGI)}
 FORK_ENGINES = {APHRODITE.name: APHRODITE}
 """Forks of vLLM that it fetches."""
 
-SCHEDULERS = {engine.name: engine for engine in (NANO_ENGINE,)}
+SCHEDULERS = {engine.name: engine for engine in (MINI_SGLANG_ENGINE, NANO_ENGINE)}
 """Engines whose schedulers it fetches, to be driven whole."""
 
 PUBLISHED_ENGINES: dict[str, PublishedEngine] = {

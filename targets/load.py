@@ -42,6 +42,7 @@ from poolproof.targets.installed_vllm import (
     installed_vllm_queue,
 )
 from poolproof.targets.manager_target import MANAGER_SHAPES
+from poolproof.targets.mini_sglang_engine import mini_sglang_engine
 from poolproof.targets.nano_engine import nano_engine
 from poolproof.targets.nano_manager import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
@@ -242,6 +243,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "vllm-v0": vllm_v0_manager,
     "nano-vllm": nano_vllm_manager,
     "nano-engine": nano_engine,
+    "mini-sglang-engine": mini_sglang_engine,
     "sglang": sglang_manager,
     "sglang-unified": sglang_unified_manager,
     "transformers": transformers_manager,
