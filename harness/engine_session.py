@@ -29,6 +29,7 @@ from poolproof.invariants.engine_plans import (
     part_computes_known_tokens,
     part_has_blocks,
     plan_keeps_limits,
+    plan_keeps_promises,
     plan_names_blocks,
     plan_names_live_requests,
 )
@@ -199,6 +200,8 @@ class EngineSession:
         model, report = self.model, self.invariants.report
         report(plan_names_live_requests(plan, model.requests.keys(), model.live.keys()))
         report(plan_keeps_limits(plan, self.profile))
+        begun = [number for number, request in model.live.items() if request.began]
+        report(plan_keeps_promises(plan, begun, self.profile))
         report(plan_names_blocks(plan, model.num_blocks, model.transfers.keys()))
         for part in plan.parts:
             request = model.requests[part.request_id]

@@ -114,6 +114,7 @@ _TRANSFORMERS = (
 # The modules that the sources of an engine need besides themselves.
 _UNPACKED = (
     ("vllm-v0", "the BlockSpaceManager of vLLM 0.2.7 (V0)", VLLM_V0, ()),
+    ("vllm-v0-engine", "its Scheduler, with recomputation and swapping", VLLM_V0, ()),
     (
         "nano-vllm", "the BlockManager of nano-vLLM: a published port, or nano-vllm:PATH",
         NANO_VLLM_PORT, ("xxhash", "numpy"),
@@ -133,7 +134,8 @@ def _unpacked_row(name: str, what: str, folder: str, needs: tuple[str, ...]) -> 
         engine_folder(folder)
     except TargetError:
         how = how_to_get(folder)
-    return CatalogueRow(name, what, "manager", not how, how)
+    level = "engine" if name.endswith("-engine") else "manager"
+    return CatalogueRow(name, what, level, not how, how)
 
 
 def _missing(needs: tuple[str, ...]) -> str:

@@ -322,6 +322,7 @@ class _Config(SimpleNamespace, HandedOver):
 def _layout(modules: Modules, setup: _SetUp) -> EngineLayout:
     profile = EngineProfile(
         cancelled_outputs="may-come",
+        preemptions="never",
         max_batch_tokens=setup.max_batch_tokens,
         max_running=setup.max_running,
         steps_in_flight=2 if setup.overlaps else 1,
