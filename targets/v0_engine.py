@@ -121,7 +121,9 @@ class V0Engine:
         if self._delayed is not None:
             plan, self._delayed = self._delayed, None
             live = [p for p in plan.parts if p.request_id not in self._cancelled]
-            return replace(plan, parts=tuple(live))
+            if live:
+                return replace(plan, parts=tuple(live))
+            self._scheduled = []  # Nobody waits for this half: the engine goes on to its next step.
         for request_id in self._cancelled:
             self._scheduler.abort_seq_group(str(request_id))
         self._cancelled = []

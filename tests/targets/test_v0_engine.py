@@ -106,6 +106,18 @@ def test_a_cancel_is_heard_before_the_next_step(layouts):
     assert (engine.num_free(), engine.unfinished()) == (5, [])
 
 
+def test_who_is_cancelled_while_blocks_are_swapped_out_is_gone(layouts):
+    engine = layouts["swap"].make(5, True)
+    for number in range(2):
+        engine.submit(number, [1] * 8, max_new_tokens=3)
+    step(engine)
+    step(engine)
+    engine.cancel(0)
+    engine.cancel(1)
+    assert parts_of(step(engine)[0]) == []
+    assert (engine.num_free(), engine.unfinished()) == (5, [])
+
+
 @pytest.mark.parametrize(
     ("change", "invariant"),
     [
