@@ -24,7 +24,7 @@ from poolproof.targets.nano_engine import NANO_ENGINE
 from poolproof.targets.nano_manager import NANO_VLLM_PORT
 from poolproof.targets.parallax_manager import PARALLAX
 from poolproof.targets.program_engines import MISTRALRS, TGI, ProgramEngine
-from poolproof.targets.source_engines import PublishedEngine, SourceEngine, fetched_folder
+from poolproof.targets.source_engines import PublishedEngine, fetched_folder
 from poolproof.targets.tokasaurus_manager import TOKASAURUS
 from poolproof.targets.transformers_manager import HOW_TO_GET_TRANSFORMERS
 from poolproof.targets.v0_manager import VLLM_V0
@@ -149,7 +149,7 @@ def _fetched_rows() -> list[CatalogueRow]:
     rows = []
     for engine in PUBLISHED_ENGINES.values():
         what = f"{engine.what} at {engine.commit[:7]}, or {engine.name}:PATH"
-        how = _missing(engine.needs) if isinstance(engine, SourceEngine) else ""
+        how = _missing(engine.needs)
         if isinstance(engine, ProgramEngine) and shutil.which(engine.compiler) is None:
             how = f"install {engine.compiler}"
         try:
