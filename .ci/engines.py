@@ -51,6 +51,8 @@ ENGINES = (
         (
             "vllm/block.py",
             "vllm/core/block_manager.py",
+            "vllm/core/policy.py",
+            "vllm/core/scheduler.py",
             "vllm/sampling_params.py",
             "vllm/sequence.py",
             "vllm/utils.py",
@@ -132,14 +134,21 @@ def unpack(engine: Engine, wheel: Path, folder: Path) -> int:
     return len(wanted)
 
 
+def is_complete(engine: Engine, place: Path) -> bool:
+    """Whether a folder was made of this wheel, and has every member that is wanted now."""
+    complete = place / COMPLETE
+    if not complete.exists() or complete.read_text("utf-8").strip() != engine.sha256:
+        return False
+    return all((place / member).exists() for member in engine.members)
+
+
 def main() -> None:
     """Prepare every engine that is not complete yet."""
     folder = Path(sys.argv[1])
     wheels = folder / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
     for engine in ENGINES:
-        complete = folder / engine.folder / COMPLETE
-        if complete.exists() and complete.read_text("utf-8").strip() == engine.sha256:
+        if is_complete(engine, folder / engine.folder):
             print(f"{folder / engine.folder} is complete")
             continue
         count = unpack(engine, fetch(engine, wheels), folder)

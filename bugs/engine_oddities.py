@@ -5,6 +5,7 @@ Nobody may accuse them. Each breaks a rule that a checker might be tempted to ha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from poolproof.bugs.clean_engine import AdmissionOrderEngine, EarlyKeysEngine, OffloadingEngine
@@ -282,6 +283,24 @@ class SlidesWithTheStepsInFlight(DropsStaleTokens):
         return is_taken
 
 
+class KeepsNoPrefixes(Engine):
+    """Every request is computed from its beginning."""
+
+    def __init__(self, num_blocks: int, block_size: int, **arguments: Any) -> None:
+        super().__init__(num_blocks, block_size, **{**arguments, "enable_caching": False})
+
+
+class NobodyGivesWay(Engine):
+    """A request comes in only where all that everybody inside may become fits as well."""
+
+    def _may_enter(self, request: LiveRequest) -> bool:
+        size = self._hasher.block_size
+        wanted = sum(-(-r.max_tokens // size) for r in (*self._running, request))
+        return wanted <= self.max_request_tokens // size and super()._may_enter(request)
+
+
+_NO_HITS = tuple(replace(profile, prefix_hits="never") for profile in (FULL, CHUNKS, ASYNC))
+_NO_PREEMPTIONS = tuple(replace(profile, preemptions="never") for profile in (FULL, CHUNKS))
 _DROPS = EngineProfile(null_block=0, steps_in_flight=2, stale_outputs="may-drop")
 _DROPS_TWO = EngineProfile(
     null_block=0,
@@ -329,5 +348,7 @@ ENGINE_ODDITIES = (
     EngineOddity(
         "slides ahead", "steps keep their order", SlidesWithTheStepsInFlight, (_DROPS_TWO,)
     ),
+    EngineOddity("no prefixes", "its profile says so", KeepsNoPrefixes, _NO_HITS),
+    EngineOddity("nobody gives way", "its profile says so", NobodyGivesWay, _NO_PREEMPTIONS),
     EngineOddity("serves the cancelled", "its profile says so", CancelledIsServed, _LATE),
 )

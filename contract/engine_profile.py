@@ -23,6 +23,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "transfers": ("may-fail", "never-fail"),
     "transfer_order": ("any", "fifo"),
     "cancelled_outputs": ("none", "may-come"),
+    "prefix_hits": ("some", "never"),
+    "preemptions": ("some", "never"),
 }
 _LEAST = {
     "max_batch_tokens": 1,
@@ -56,6 +58,10 @@ class EngineProfile(Profile):
         and stores likewise: "fifo".
     cancelled_outputs: what becomes of a token of a step that was in flight when its user cancelled
         the request: "none" is given, or it "may-come", where a cancel waits for the next step.
+    prefix_hits: whether a request may find its beginning computed by others; "never" where there is
+        no prefix cache.
+    preemptions: whether a request that runs may lose its blocks; "never" where it is let in only if
+        all that it may become fits.
     max_batch_tokens: the most positions that one step computes.
     max_running: the most requests of one step.
     max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
@@ -80,6 +86,8 @@ class EngineProfile(Profile):
     transfers: str = "may-fail"
     transfer_order: str = "any"
     cancelled_outputs: str = "none"
+    prefix_hits: str = "some"
+    preemptions: str = "some"
     max_batch_tokens: int = 64
     max_running: int = 8
     max_request_tokens: int = 0

@@ -114,7 +114,11 @@ _CHUNK_BLOCKS = 4
 
 def required_engine_facts(profile: EngineProfile, can: Capabilities, block_size: int) -> list[str]:
     """What the runs of an engine have to show, as far as its set-up can show it."""
-    required = [_HIT, _PREEMPTED, _RESUMED, _TOGETHER, _STOPPED, _LIMIT]
+    required = [_TOGETHER, _STOPPED, _LIMIT]
+    if profile.prefix_hits != "never":
+        required.append(_HIT)
+    if profile.preemptions != "never":
+        required += [_PREEMPTED, _RESUMED]
     if profile.max_batch_tokens <= _CHUNK_BLOCKS * block_size:
         required.append(_CHUNK)
     if "cancel" in can.verbs:

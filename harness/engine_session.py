@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poolproof.contract.commands import Command, Reset
+from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_plan import (
     EnginePlan,
@@ -37,6 +38,7 @@ from poolproof.invariants.engine_plans import (
     part_has_images,
     plan_encodes_images,
     plan_keeps_limits,
+    plan_keeps_promises,
     plan_names_blocks,
     plan_names_live_requests,
     transfers_can_end,
@@ -212,13 +214,11 @@ class EngineSession:
         model, report = self.model, self.invariants.report
         report(plan_names_live_requests(plan, model.requests.keys(), model.live.keys()))
         chains = [model.requests[part.request_id].chain for part in plan.parts]
-        adapters = {chain.lora for chain in chains} - {None}
-        report(plan_keeps_limits(plan, self.profile, adapters))
+        report(plan_keeps_limits(plan, self.profile, {chain.lora for chain in chains} - {None}))
+        begun = [number for number, request in model.live.items() if request.began]
+        report(plan_keeps_promises(plan, begun, self.profile))
         if self.profile.encoder_cache_tokens:
-            kept = model.encoded_after(plan)
-            report(plan_encodes_images(plan, model.image_sizes, kept, self.profile))
-            for part, chain in zip(plan.parts, chains):
-                report(part_has_images(part, chain, kept))
+            self._judge_images(plan, chains)
         report(plan_names_blocks(plan, model.num_blocks, model.transfer_ids()))
         report(transfers_can_end(plan, hears_of_ends="arrive" in self.can.verbs))
         for part in plan.parts:
@@ -226,6 +226,13 @@ class EngineSession:
             assumed = model.num_tokens_assumed(request)
             report(part_computes_known_tokens(part, assumed, self.profile))
             report(part_has_blocks(part, self.profile, model.block_sizes, model.num_blocks))
+
+    def _judge_images(self, plan: EnginePlan, chains: list[TokenChain]) -> None:
+        kept = self.model.encoded_after(plan)
+        report = self.invariants.report
+        report(plan_encodes_images(plan, self.model.image_sizes, kept, self.profile))
+        for part, chain in zip(plan.parts, chains):
+            report(part_has_images(part, chain, kept))
 
     def _judge_progress(self, plan: EnginePlan) -> None:
         model = self.model

@@ -19,6 +19,7 @@ __all__ = [
     "part_has_images",
     "plan_encodes_images",
     "plan_keeps_limits",
+    "plan_keeps_promises",
     "plan_names_blocks",
     "plan_names_live_requests",
     "transfers_can_end",
@@ -72,6 +73,27 @@ def plan_keeps_limits(
             f"the step computes tokens with {len(adapters)} adapters; max_adapters is "
             f"{profile.max_adapters}"
         )
+    return None
+
+
+def plan_keeps_promises(
+    plan: EnginePlan, begun: Collection[int], profile: EngineProfile
+) -> Violation | None:
+    """A violation of PLAN in a hit, or a preemption, where the profile says that there is none.
+
+    `begun` are the requests of which some step has computed something.
+    """
+    if profile.preemptions == "never" and plan.preempted:
+        return _wrong(
+            f"request {sequence_name(plan.preempted[0])} is preempted; preemptions is never"
+        )
+    if profile.prefix_hits == "never":
+        for part in plan.parts:
+            if part.first > 0 and part.request_id not in begun:
+                return _wrong(
+                    f"the step begins request {sequence_name(part.request_id)} at position "
+                    f"{part.first}; prefix_hits is never"
+                )
     return None
 
 

@@ -17,13 +17,14 @@ from poolproof.targets.installed_sglang import SGLANG
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM
 from poolproof.targets.lightllm_manager import LIGHTLLM
 from poolproof.targets.lmdeploy_manager import LMDEPLOY
+from poolproof.targets.mini_sglang_engine import MINI_SGLANG_ENGINE
 from poolproof.targets.mini_sglang_manager import MINI_SGLANG
 from poolproof.targets.mini_vllm_manager import MINI_VLLM
 from poolproof.targets.nano_engine import NANO_ENGINE
 from poolproof.targets.nano_manager import NANO_VLLM_PORT
 from poolproof.targets.parallax_manager import PARALLAX
 from poolproof.targets.program_engines import MISTRALRS, TGI, ProgramEngine
-from poolproof.targets.source_engines import PublishedEngine, SourceEngine, fetched_folder
+from poolproof.targets.source_engines import PublishedEngine, fetched_folder
 from poolproof.targets.tokasaurus_manager import TOKASAURUS
 from poolproof.targets.transformers_manager import HOW_TO_GET_TRANSFORMERS
 from poolproof.targets.v0_manager import VLLM_V0
@@ -61,7 +62,7 @@ PROGRAM_ENGINES = {engine.name: engine for engine in (MISTRALRS, TGI)}
 FORK_ENGINES = {APHRODITE.name: APHRODITE}
 """Forks of vLLM that it fetches."""
 
-SCHEDULERS = {engine.name: engine for engine in (NANO_ENGINE,)}
+SCHEDULERS = {engine.name: engine for engine in (MINI_SGLANG_ENGINE, NANO_ENGINE)}
 """Engines whose schedulers it fetches, to be driven whole."""
 
 PUBLISHED_ENGINES: dict[str, PublishedEngine] = {
@@ -113,6 +114,7 @@ _TRANSFORMERS = (
 # The modules that the sources of an engine need besides themselves.
 _UNPACKED = (
     ("vllm-v0", "the BlockSpaceManager of vLLM 0.2.7 (V0)", VLLM_V0, ()),
+    ("vllm-v0-engine", "its Scheduler, with recomputation and swapping", VLLM_V0, ()),
     (
         "nano-vllm", "the BlockManager of nano-vLLM: a published port, or nano-vllm:PATH",
         NANO_VLLM_PORT, ("xxhash", "numpy"),
@@ -132,7 +134,8 @@ def _unpacked_row(name: str, what: str, folder: str, needs: tuple[str, ...]) -> 
         engine_folder(folder)
     except TargetError:
         how = how_to_get(folder)
-    return CatalogueRow(name, what, "manager", not how, how)
+    level = "engine" if name.endswith("-engine") else "manager"
+    return CatalogueRow(name, what, level, not how, how)
 
 
 def _missing(needs: tuple[str, ...]) -> str:
@@ -146,7 +149,7 @@ def _fetched_rows() -> list[CatalogueRow]:
     rows = []
     for engine in PUBLISHED_ENGINES.values():
         what = f"{engine.what} at {engine.commit[:7]}, or {engine.name}:PATH"
-        how = _missing(engine.needs) if isinstance(engine, SourceEngine) else ""
+        how = _missing(engine.needs)
         if isinstance(engine, ProgramEngine) and shutil.which(engine.compiler) is None:
             how = f"install {engine.compiler}"
         try:

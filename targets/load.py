@@ -42,6 +42,7 @@ from poolproof.targets.installed_vllm import (
     installed_vllm_queue,
 )
 from poolproof.targets.manager_target import MANAGER_SHAPES
+from poolproof.targets.mini_sglang_engine import mini_sglang_engine
 from poolproof.targets.nano_engine import nano_engine
 from poolproof.targets.nano_manager import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
@@ -59,6 +60,7 @@ from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.transformers_engine import transformers_engine
 from poolproof.targets.transformers_manager import transformers_manager
+from poolproof.targets.v0_engine import vllm_v0_engine
 from poolproof.targets.v0_manager import impl_vllm_v0_manager, vllm_v0_manager
 from poolproof.targets.vllm_engine import installed_vllm_engine
 from poolproof.targets.vllm_fork import fork_target
@@ -240,8 +242,10 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "vllm-manager": installed_vllm_manager,
     "vllm-engine": installed_vllm_engine,
     "vllm-v0": vllm_v0_manager,
+    "vllm-v0-engine": vllm_v0_engine,
     "nano-vllm": nano_vllm_manager,
     "nano-engine": nano_engine,
+    "mini-sglang-engine": mini_sglang_engine,
     "sglang": sglang_manager,
     "sglang-unified": sglang_unified_manager,
     "transformers": transformers_manager,

@@ -25,10 +25,21 @@ from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import NO_EXTRA_KEYS, TokenNames
 from poolproof.targets.torch_stand_in import torch_stand_in
 
-__all__ = ["MINI_SGLANG", "MiniSglangManager"]
+__all__ = ["MINI_SGLANG", "MiniSglangManager", "pages_of", "stubs"]
 
 _NO_PAGE = -1
 """Stands in a table where the slots of a request lie in no page."""
+
+
+def pages_of(slots: list[int], size: int) -> list[int]:
+    """The page of each `size` slots; `_NO_PAGE` where they lie in none."""
+    pages = []
+    for first in range(0, len(slots), size):
+        page, offset = divmod(slots[first], size)
+        of_page = slots[first : first + size]
+        is_page = not offset and of_page == list(range(slots[first], slots[first] + len(of_page)))
+        pages.append(page if is_page else _NO_PAGE)
+    return pages
 
 
 class MiniSglangManager:
@@ -137,15 +148,7 @@ class MiniSglangManager:
     def block_table(self, seq_id: int, group: int = 0) -> list[int]:  # noqa: ARG002 - one group
         request, size = self._requests[seq_id], self._cache.page_size
         slots = self._table.page_table[request.table_idx, : len(request.input_ids)].tolist()
-        pages = []
-        for first in range(0, len(slots), size):
-            page, offset = divmod(slots[first], size)
-            of_page = slots[first : first + size]
-            is_page = not offset and of_page == list(
-                range(slots[first], slots[first] + len(of_page))
-            )
-            pages.append(page if is_page else _NO_PAGE)
-        return pages
+        return pages_of(slots, size)
 
     def num_free(self) -> int:
         num_slots: int = self._cache.available_size
@@ -189,7 +192,8 @@ def _common_length(key: Any, tokens: Any) -> int:
     return min(len(key), len(tokens))
 
 
-def _stubs() -> Mapping[str, ModuleType]:
+def stubs() -> Mapping[str, ModuleType]:
+    """What stands in for modules that the cache imports, by their names."""
     return {
         "torch": torch_stand_in(),
         "minisgl.kernel": stub_module("minisgl.kernel", fast_compare_key=_common_length),
@@ -240,7 +244,7 @@ MINI_SGLANG = SourceEngine(
         "scheduler.table",
         "scheduler.cache",
     ),
-    stubs=_stubs,
+    stubs=stubs,
     manager=_manager,
     real_class=lambda modules: modules["scheduler.cache"].CacheManager,
     rows={

@@ -69,6 +69,7 @@ NANO_ENGINE = PublishedEngine(
         "LICENSE",
     ),
     level=Level.ENGINE,
+    needs=("numpy", "xxhash"),
 )
 
 _SCHEDULER = "engine/scheduler.py"

@@ -50,6 +50,8 @@ class PublishedEngine:
     """The rows of the profile that state its design."""
     notes: tuple[str, ...] = ()
     level: Level = Level.MANAGER
+    needs: tuple[str, ...] = ()
+    """Modules that its sources import, that must be installed."""
 
     @property
     def folder(self) -> str:
@@ -72,8 +74,6 @@ class SourceEngine(PublishedEngine):
     stubs: Callable[[], Mapping[str, ModuleType]]
     manager: Callable[[Modules, int, int, bool], Any]
     real_class: Callable[[Modules], type]
-    needs: tuple[str, ...] = ()
-    """Modules that its sources import, that must be installed."""
     block_size: int = 4
 
 

@@ -100,7 +100,9 @@ class Tensor:
 
     cpu = cuda = detach = flatten = contiguous = pin_memory = to
 
-    def unsqueeze(self, dim: int) -> _Rows:
+    def unsqueeze(self, dim: int) -> Any:
+        if dim == 0 and self._is_number:
+            return Tensor(self._storage, self._where)
         if dim != 1:
             raise NotImplementedError(f"unsqueeze({dim})")
         return _Rows(self.tolist())
@@ -163,6 +165,9 @@ class Table:
     def __getitem__(self, key: Any) -> Tensor:
         if isinstance(key, tuple):
             number, places = key
+            if isinstance(number, Tensor) and number.shape:
+                pairs = zip(number.tolist(), places.tolist())
+                return Tensor([self._row(row)[place].item() for row, place in pairs])
             return self._row(int(number))[places]
         return self._row(int(key))
 

@@ -52,12 +52,14 @@ from poolproof.targets.target import Make, ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import builtin_profile
 
 __all__ = [
+    "MODULES",
     "VLLM_V0",
     "V0Manager",
     "V0Parts",
     "impl_vllm_v0_manager",
     "published_v0_target",
     "v0_parts",
+    "v0_stubs",
     "vllm_v0",
     "vllm_v0_manager",
 ]
@@ -66,7 +68,7 @@ __all__ = [
 VLLM_V0 = "vllm-0.2.7"
 """Name and version, which is also the name of its folder."""
 
-_MODULES = ("utils", "block", "sampling_params", "sequence", "core.block_manager")
+MODULES = ("utils", "block", "sampling_params", "sequence", "core.block_manager")
 
 
 @dataclass(frozen=True)
@@ -83,15 +85,19 @@ class VllmV0:
     SamplingParams: Any
 
 
-def vllm_v0() -> VllmV0:
-    """The engine's classes. Raises TargetError, which says how to get the sources."""
-    folder = engine_folder(VLLM_V0)
-    stubs = {
+def v0_stubs() -> dict[str, ModuleType]:
+    """Modules that are named there, and never called by what is run."""
+    return {
         "torch": stub_module("torch", Tensor=object),
         "psutil": stub_module("psutil"),
         "vllm._C": stub_module("vllm._C", cuda_utils=None),
     }
-    modules = import_from_source(folder, "vllm", _MODULES, stubs)
+
+
+def vllm_v0() -> VllmV0:
+    """The engine's classes. Raises TargetError, which says how to get the sources."""
+    folder = engine_folder(VLLM_V0)
+    modules = import_from_source(folder, "vllm", MODULES, v0_stubs())
     blocks, sequences = modules["core.block_manager"], modules["sequence"]
     return VllmV0(
         folder=folder,

@@ -86,3 +86,26 @@ def test_where_late_outputs_may_come_the_rest_is_checked_all_the_same(cls: type[
 def test_late_outputs_are_a_bug_where_none_may_come() -> None:
     found = ENGINE_SPECIMENS["S26"]
     assert not found.is_bug_under(EngineProfile(null_block=0, cancelled_outputs="may-come"))
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"), [("prefix_hits", "begins request"), ("preemptions", "is preempted")]
+)
+def test_what_the_profile_rules_out_is_named(row: str, sentence: str) -> None:
+    profile = EngineProfile.from_mapping({"null_block": 0, row: "never"})
+    make = engine_maker(Engine, profile, BLOCK_SIZE)
+    campaign = EngineCampaign("an engine with both", make, profile, BLOCK_SIZE)
+    found = [trace for number in range(10) if (trace := campaign.run(number).trace)]
+    assert found
+    assert {trace.violation.invariant for trace in found if trace.violation} == {"PLAN"}
+    assert all(sentence in trace.violation.sentence for trace in found if trace.violation)
+
+
+@pytest.mark.parametrize("row", ["prefix_hits", "preemptions"])
+def test_no_room_for_the_next_token_is_a_crash_also_where_nobody_gives_way(row: str) -> None:
+    profile = EngineProfile.from_mapping({"null_block": 0, row: "never"})
+    cls = ENGINE_SPECIMENS["S126"].cls
+    make = engine_maker(cls, profile, BLOCK_SIZE)
+    campaign = EngineCampaign(cls.__name__, make, profile, BLOCK_SIZE)
+    found = [trace for number in range(40) if (trace := campaign.run(number).trace)]
+    assert "CRASH" in {trace.violation.invariant for trace in found if trace.violation}

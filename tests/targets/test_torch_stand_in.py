@@ -62,3 +62,15 @@ def test_what_does_not_fit_is_an_error():
 def test_any_other_name_is_blank():
     assert not torch.int32
     assert isinstance(torch.Stream, type)
+
+
+def test_pairs_of_rows_and_places_are_picked():
+    table = torch.zeros((2, 3))
+    table[1, 1:3] = torch.tensor([5, 6])
+    picked = table[torch.tensor([1, 0, 1]), torch.tensor([2, 1, -2])]
+    assert picked.tolist() == [6, 0, 5]
+
+
+def test_a_number_becomes_one_dimension():
+    whole = torch.tensor([4, 7])
+    assert whole[1].unsqueeze(0).tolist() == [7]
