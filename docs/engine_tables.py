@@ -1,4 +1,4 @@
-"""The table of docs/engines.md on planted bugs: how soon runs of the plain driver find each."""
+"""The tables on planted bugs of engines: how soon each is found, and how short its traces are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from figures import FigureError, read
 
 from poolproof.kill_matrix.matrix_document import link_of
 
-__all__ = ["planted_engines"]
+__all__ = ["engine_traces", "planted_engines"]
 
 
 def planted_engines() -> str:
@@ -52,3 +52,40 @@ def _row(bug: dict[str, Any]) -> str:
         "-" if bug["minimal"] is None else str(bug["minimal"]),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def engine_traces() -> str:
+    """Each way in which a planted bug fails: the fewest commands, and those of minimised traces."""
+    found = read("engine_exploration")
+    if found is None:
+        raise FigureError(
+            "benchmarks/results/engine_exploration.json is missing: run "
+            "benchmarks/engine_exploration.py --record"
+        )
+    rows, goal = found["rows"], found["goal"]
+    told = (
+        f"Of {len(rows)} ways in which {found['num_measured']} of {found['num_bugs']} planted bugs "
+        f"fail, {found['reached']} are reached with at most {found['most_states']:,} states or "
+        f"{found['most_seconds']:g} seconds each; in {found['within']} of these every minimised "
+        f"trace has at most {goal} commands more than the fewest, in {found['equal']} none more "
+        "(`python benchmarks/engine_exploration.py`)."
+    )
+    lines = [
+        told,
+        "",
+        "| | named | fewest commands | minimised, by seed |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        lengths = " ".join(map(str, row["minimised"]))
+        lines.append(f"| {row['id']} | {row['invariant']} | {_fewest(row)} | {lengths} |")
+    return "\n".join(lines) + "\n"
+
+
+def _fewest(row: dict[str, Any]) -> str:
+    """As far as it is known."""
+    if row["fewest"] is not None:
+        return str(row["fewest"])
+    if row["none_up_to"] is None:
+        return "not searched"
+    return f"more than {row['none_up_to']}"
