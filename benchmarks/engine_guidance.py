@@ -1,10 +1,10 @@
 """What novelty of abstract states is worth on engines: steps to find the hardest planted bugs.
 
-Three ways, side by side, from the same seeds: the plain driver; a campaign whose runs are all
-fresh; and a campaign as it is, which keeps the tapes that reached abstract states of the engine for
-the first time and mutates them (`fuzz/engine_runs.py`, `fuzz/worker.py`). The bugs are those that
-the plain driver took longest to find (`benchmarks/results/engine_specimens.json`). A run that finds
-nothing within the bound counts as longer than any that does.
+Three ways, side by side, from the same seeds: the plain driver; a campaign, whose runs of engines
+are all fresh; and a campaign that keeps the tapes which reached abstract states of the engine for
+the first time and mutates them, as it does at other levels (`fuzz/engine_runs.py`). The bugs are
+those that the plain driver took longest to find (`benchmarks/results/engine_specimens.json`). A run
+that finds nothing within the bound counts as longer than any that does.
 
 Usage: python benchmarks/engine_guidance.py [--bugs N] [--seeds N] [--steps N] [--record]
 """
@@ -79,11 +79,12 @@ class Planted:
         return self
 
 
-class FreshWorker(CampaignWorker):
-    """A worker whose runs have nothing to do with each other."""
+class MutatingWorker(CampaignWorker):
+    """A worker that mutates what reached new states, and draws fresh runs beside."""
 
-    def _choose_strategy(self) -> str:
-        return "fresh"
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._yield_of = {"mutated": 1.0, "fresh": 1.0}
 
 
 def plain(found: EngineSpecimen, seed: int, most_steps: int) -> int | None:
@@ -119,16 +120,16 @@ def campaign(
 
 WAYS = {
     "plain driver": plain,
-    "fresh runs": lambda *given: campaign(FreshWorker, *given),
-    "novelty": lambda *given: campaign(CampaignWorker, *given),
+    "fresh runs": lambda *given: campaign(CampaignWorker, *given),
+    "novelty": lambda *given: campaign(MutatingWorker, *given),
 }
 
 
 def hardest(number: int) -> list[EngineSpecimen]:
-    """Those that the plain driver took longest to find."""
+    """Those that the plain driver took longest to find, the hardest last."""
     bugs = json.loads((RECORDED / "engine_specimens.json").read_text("utf-8"))["bugs"]
     order = sorted(bugs, key=lambda bug: -median(bug["steps"]))
-    return [ENGINE_SPECIMENS[bug["id"]] for bug in order[:number]]
+    return [ENGINE_SPECIMENS[bug["id"]] for bug in reversed(order[:number])]
 
 
 def row_of(found: EngineSpecimen, seeds: int, most_steps: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from figures import FigureError, read
 
 from poolproof.kill_matrix.matrix_document import link_of
 
-__all__ = ["engine_traces", "planted_engines"]
+__all__ = ["engine_guidance", "engine_traces", "planted_engines"]
 
 
 def planted_engines() -> str:
@@ -89,3 +89,34 @@ def _fewest(row: dict[str, Any]) -> str:
     if row["none_up_to"] is None:
         return "not searched"
     return f"more than {row['none_up_to']}"
+
+
+_WAYS = ("plain driver", "fresh runs", "novelty")
+
+
+def engine_guidance() -> str:
+    """Steps to the first failure of the hardest planted bugs, by the way in which runs are made."""
+    found = read("engine_guidance")
+    if found is None:
+        raise FigureError(
+            "benchmarks/results/engine_guidance.json is missing: run "
+            "benchmarks/engine_guidance.py --record"
+        )
+    told = (
+        f"Commands to the first failure, the median of {found['num_seeds']} seeds, of at most "
+        f"{found['most_steps']:,} (`python benchmarks/engine_guidance.py`). Novelty mutates, and "
+        "draws fresh runs beside."
+    )
+    lines = [
+        told,
+        "",
+        "| | plain driver | campaign, fresh runs | novelty |",
+        "|---|---:|---:|---:|",
+    ]
+    for row in found["rows"]:
+        cells = [
+            f"more than {found['most_steps']:,}" if count is None else f"{count:,}"
+            for count in (row["median"][way] for way in _WAYS)
+        ]
+        lines.append(f"| {row['id']} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
