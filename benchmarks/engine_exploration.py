@@ -132,6 +132,27 @@ def measured(
     return rows
 
 
+def record_of(
+    rows: list[dict[str, Any]], num_bugs: int, most_states: int, most_s: float
+) -> dict[str, Any]:
+    """The rows, with how many of them are as short as they should be."""
+    reached = [row for row in rows if row["fewest"] is not None]
+    return {
+        **surroundings(),
+        "load_average": os.getloadavg()[0],
+        "most_states": most_states,
+        "most_seconds": most_s,
+        "num_seeds": len(SEEDS),
+        "num_bugs": num_bugs,
+        "num_measured": len({row["id"] for row in rows}),
+        "goal": GOAL,
+        "reached": len(reached),
+        "within": sum(max(row["minimised"]) <= row["fewest"] + GOAL for row in reached),
+        "equal": sum(max(row["minimised"]) == row["fewest"] for row in reached),
+        "rows": rows,
+    }
+
+
 def main() -> int:
     """Measure every specimen and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -142,21 +163,7 @@ def main() -> int:
     given = parser.parse_args()
     wanted = [s for s in ENGINE_SPECIMENS.values() if not given.only or s.id in given.only]
     rows = measured(wanted, given.states, given.seconds)
-    reached = [row for row in rows if row["fewest"] is not None]
-    record = {
-        **surroundings(),
-        "load_average": os.getloadavg()[0],
-        "most_states": given.states,
-        "most_seconds": given.seconds,
-        "num_seeds": len(SEEDS),
-        "num_bugs": len(wanted),
-        "num_measured": len({row["id"] for row in rows}),
-        "goal": GOAL,
-        "reached": len(reached),
-        "within": sum(max(row["minimised"]) <= row["fewest"] + GOAL for row in reached),
-        "equal": sum(max(row["minimised"]) == row["fewest"] for row in reached),
-        "rows": rows,
-    }
+    record = record_of(rows, len(wanted), given.states, given.seconds)
     return 0 if write_record(given.json, record) else 2
 
 

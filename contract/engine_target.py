@@ -40,7 +40,8 @@ class EngineTarget(Protocol):
 
     `plan` answers a mapping, `answer` takes the tokens that each request of the oldest step got,
     and the drafts for its next one, and answers what goes to users: `(request_id, tokens, ended)`.
-    `unfinished` are the requests that the engine has not done with.
+    `unfinished` are the requests that the engine has not done with. With `poolproof_state`, which
+    is optional, states are told apart where they are visited one by one (docs/exploration.md).
     """
 
     profile: dict[str, Any]

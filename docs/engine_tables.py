@@ -1,4 +1,4 @@
-"""The table of docs/engines.md on planted bugs: how soon runs of the plain driver find each."""
+"""The tables on planted bugs of engines: how soon each is found, and how short its traces are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from figures import FigureError, read
 
 from poolproof.kill_matrix.matrix_document import link_of
 
-__all__ = ["planted_engines", "soaked_engines"]
+__all__ = ["engine_guidance", "engine_traces", "planted_engines", "soaked_engines"]
 
 
 def soaked_engines() -> str:
@@ -81,3 +81,71 @@ def _row(bug: dict[str, Any]) -> str:
         "-" if bug["minimal"] is None else str(bug["minimal"]),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def engine_traces() -> str:
+    """Each way in which a planted bug fails: the fewest commands, and those of minimised traces."""
+    found = read("engine_exploration")
+    if found is None:
+        raise FigureError(
+            "benchmarks/results/engine_exploration.json is missing: run "
+            "benchmarks/engine_exploration.py --record"
+        )
+    rows, goal = found["rows"], found["goal"]
+    told = (
+        f"Of {len(rows)} ways in which {found['num_measured']} of {found['num_bugs']} planted bugs "
+        f"fail, {found['reached']} are reached with at most {found['most_states']:,} states or "
+        f"{found['most_seconds']:g} seconds each; in {found['within']} of these every minimised "
+        f"trace has at most {goal} commands more than the fewest, in {found['equal']} none more "
+        "(`python benchmarks/engine_exploration.py`)."
+    )
+    lines = [
+        told,
+        "",
+        "| | named | fewest commands | minimised, by seed |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        lengths = " ".join(map(str, row["minimised"]))
+        lines.append(f"| {row['id']} | {row['invariant']} | {_fewest(row)} | {lengths} |")
+    return "\n".join(lines) + "\n"
+
+
+def _fewest(row: dict[str, Any]) -> str:
+    """As far as it is known."""
+    if row["fewest"] is not None:
+        return str(row["fewest"])
+    if row["none_up_to"] is None:
+        return "not searched"
+    return f"more than {row['none_up_to']}"
+
+
+_WAYS = ("plain driver", "fresh runs", "novelty")
+
+
+def engine_guidance() -> str:
+    """Steps to the first failure of the hardest planted bugs, by the way in which runs are made."""
+    found = read("engine_guidance")
+    if found is None:
+        raise FigureError(
+            "benchmarks/results/engine_guidance.json is missing: run "
+            "benchmarks/engine_guidance.py --record"
+        )
+    told = (
+        f"Commands to the first failure, the median of {found['num_seeds']} seeds, of at most "
+        f"{found['most_steps']:,} (`python benchmarks/engine_guidance.py`). Novelty mutates, and "
+        "draws fresh runs beside."
+    )
+    lines = [
+        told,
+        "",
+        "| | plain driver | campaign, fresh runs | novelty |",
+        "|---|---:|---:|---:|",
+    ]
+    for row in found["rows"]:
+        cells = [
+            f"more than {found['most_steps']:,}" if count is None else f"{count:,}"
+            for count in (row["median"][way] for way in _WAYS)
+        ]
+        lines.append(f"| {row['id']} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

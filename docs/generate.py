@@ -32,7 +32,7 @@ from campaign_tables import (
     compiled_drivers,
 )
 from composed_tables import composed_managers
-from engine_tables import planted_engines, soaked_engines
+from engine_tables import engine_guidance, engine_traces, planted_engines, soaked_engines
 from exploration_tables import (
     exploration_costs,
     exploration_side_by_side,
@@ -101,6 +101,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "never tried": never_tried,
     "oddities at depths": oddities_at_depths,
     "oddities seen": oddities_seen,
+    "engine guidance": engine_guidance,
+    "engine traces": engine_traces,
     "planted engines": planted_engines,
     "planted steps": planted_steps,
     "power by operator": power_by_operator,

@@ -19,6 +19,8 @@ from typing import Any
 
 from poolproof.contract.commands import Command
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.outside import shown
+from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Violation
 from poolproof.exploration.recorded_session import contents_of
 from poolproof.harness.engine_session import EngineSession
@@ -64,8 +66,7 @@ class RecordedEngine(EngineSession):
 
     def state(self) -> Hashable:
         """The same for two sessions that need not both be continued."""
-        tell = getattr(self.target, "poolproof_state", None)
-        told = tell() if callable(tell) else None
+        told = self._told()
         self.is_exact = False
         self.told_by = "the engine"
         if told is None:
@@ -77,6 +78,19 @@ class RecordedEngine(EngineSession):
         names = _Names(self.profile.null_block)
         seen = repr((names.replaced(told), self._judged(names)))
         return blake2b(seen.encode(), digest_size=16).digest()
+
+    def _told(self) -> Any:
+        """What the engine tells of itself; None if it does not. Raises TargetError if it raises."""
+        tell = getattr(self.target, "poolproof_state", None)
+        if not callable(tell):
+            return None
+        try:
+            return tell()
+        except Exception as error:
+            raise TargetError(
+                f"poolproof_state() raised {type(error).__name__}: {shown(error)}; mend it, or "
+                "leave it out"
+            ) from error
 
     def _present(self) -> list[int]:
         """The requests that matter from here on: those that live, or that a step still computes."""
@@ -174,10 +188,15 @@ class _Names:
         return [*(n for n in known if n in wanted), *(n for n in numbers if n not in known)]
 
     def replaced(self, told: Any) -> Any:
-        """What an engine told, under the new names."""
-        if type(told) is not tuple:
+        """What an engine told, under the new names. Raises TargetError for what is not plain."""
+        if type(told) is tuple or type(told) is list:
+            if len(told) == 2 and type(told[0]) is str and told[0] in _KINDS:
+                self._has_marks = True
+                return self.of(told[0], told[1])
+            return tuple([self.replaced(part) for part in told])
+        if told is None or isinstance(told, (int, float, str, bytes)):
             return told
-        if len(told) == 2 and told[0] in _KINDS:
-            self._has_marks = True
-            return self.of(*told)
-        return tuple([self.replaced(part) for part in told])
+        raise TargetError(
+            f"poolproof_state() tells {shown(told)}; it must be made of tuples of numbers, texts, "
+            "bytes and None"
+        )

@@ -39,6 +39,7 @@ class EngineRuns(LevelRuns):
     """Runs against the engines that one subject builds."""
 
     has_guide = False
+    has_mutations = False  # benchmarks/engine_guidance.py: they find planted bugs later
     steps_of_an_order = 10_000
     usual_blocks = 8
 

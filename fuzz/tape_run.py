@@ -75,6 +75,8 @@ class LevelRuns(ABC):
     """Usable blocks where nobody said how many."""
 
     has_guide = False
+    has_mutations: ClassVar[bool] = True
+    """Whether tapes that reached new states are worth mutating."""
 
     def __init__(self, subject: CampaignSubject) -> None:
         self.subject = subject

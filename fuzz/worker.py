@@ -154,7 +154,11 @@ class CampaignWorker:
         self._runs = runs_of(subject_of(target, order.settings), self._known, self._source)
         self._schedule = TapeSchedule()
         self._num_runs = 0
-        names = ["guided", "mutated", "fresh"] if self._runs.has_guide else ["mutated", "fresh"]
+        names = [
+            *(["guided"] if self._runs.has_guide else []),
+            *(["mutated"] if self._runs.has_mutations else []),
+            "fresh",
+        ]
         self._yield_of = dict.fromkeys(names, 1.0)
 
     def work(self, order: WorkerOrder, beacon: Beacon) -> WorkerReport:

@@ -21,6 +21,7 @@ from poolproof.contract.engine_commands import (
     Submit,
 )
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.target import TargetError
 from poolproof.exploration.engine_grammar import (
     EngineGrammar,
     EngineScope,
@@ -152,6 +153,24 @@ def test_states_of_an_engine_that_tells_nothing_are_those_that_pickle_writes() -
         max_commands=3,
     )
     assert (found.told_by, found.violation, found.depth) == ("pickle", None, 3)
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        (
+            lambda _: {}["gone"],
+            r"poolproof_state\(\) raised KeyError: .*; mend it, or leave it out",
+        ),
+        (lambda _: ({1, 2},), r"poolproof_state\(\) tells an object of class set; it must be made"),
+    ],
+)
+def test_a_state_that_cannot_be_read_is_named(told: Any, says: str) -> None:
+    class TellsNonsense(Engine):
+        poolproof_state = told
+
+    with pytest.raises(TargetError, match=says):
+        search(TellsNonsense, max_commands=1)
 
 
 def test_nothing_is_merged_where_no_state_is_known() -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from poolproof.bugs.engine_catalogue import ENGINE_SPECIMENS
+from poolproof.bugs.engine_specimen import BLOCK_SIZE, EngineSpecimen
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import Submit
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart
 from poolproof.contract.engine_profile import EngineProfile
-from poolproof.fuzz.engine_runs import engine_state
+from poolproof.contract.level import Level
+from poolproof.fuzz.engine_runs import EngineRuns, engine_state
+from poolproof.fuzz.messages import WorkerOrder
+from poolproof.fuzz.recorded_choices import new_cells
+from poolproof.fuzz.settings import CampaignSettings
+from poolproof.fuzz.worker import CampaignWorker
+from poolproof.harness.isolation import Beacon
 from poolproof.reference.engine_model import EngineModel
 
 
@@ -15,6 +25,21 @@ def model_of(*requests: Submit) -> EngineModel:
     for request in requests:
         model.submit(request)
     return model
+
+
+class Planted:
+    """A specimen as a target with one set-up."""
+
+    level, block_size = Level.ENGINE, BLOCK_SIZE
+
+    def __init__(self, found: EngineSpecimen) -> None:
+        self.name, self.profile, self.make = found.id, found.profile, found.make
+
+    def layout(self, _name: str) -> Any:
+        return self
+
+    def part_at(self, _level: Level) -> Any:
+        return self
 
 
 def submit(number: int, *tokens: int, priority: int = 0) -> Submit:
@@ -47,3 +72,14 @@ def test_steps_in_flight_and_preemption_make_a_state() -> None:
         model.planned(plan)
         seen.add(engine_state(model))
     assert len(seen) == 3
+
+
+def test_runs_of_engines_are_drawn_anew() -> None:
+    assert not EngineRuns.has_mutations
+    found = ENGINE_SPECIMENS["S12"]
+    settings = CampaignSettings("S12", Level.ENGINE, 8, layout="planted")
+    order = WorkerOrder(settings, "S12", 300, max_seconds=60, begins=True)
+    worker = CampaignWorker(Planted(found), order, new_cells())
+    report = worker.work(order, Beacon(memoryview(bytearray(64)).cast("Q")))
+    assert set(report.strategies) == {"fresh"}
+    assert report.failures

@@ -156,6 +156,9 @@ def test_what_cannot_be_named_or_run_is_said(refused):
         poolproof.explore("impl", profile={"colour": "red"}, in_process=True)
     with pytest.raises(poolproof.OptionError, match="num_blocks must be an int, not '4'"):
         poolproof.explore("impl", num_blocks="4")
+    for wrong in (0, True, "60"):
+        with pytest.raises(poolproof.OptionError, match="max_seconds must be a number above 0"):
+            poolproof.explore("impl-engine", max_seconds=wrong)
     with pytest.raises(poolproof.TraceError, match="cannot read trace"):
         poolproof.replay("nowhere.jsonl")
     with pytest.raises(poolproof.OptionError, match="trace must be a Trace, a path"):
