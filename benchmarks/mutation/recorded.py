@@ -1,4 +1,4 @@
-"""What is recorded of the mutants, a row for each file: of which version, and of which folders.
+"""What is recorded of the mutants, a row for each file, and what a new result replaces of it.
 
 Needs none of what makes the mutants: docs/generate.py reads it too.
 """
@@ -30,14 +30,21 @@ def state_of(file: Path, row: Mapping[str, Any]) -> str:
 def beside_others(
     value: Mapping[str, Any], folders: Sequence[str], recorded: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The result of these folders, and what is recorded of the others, in the order of all."""
-    others = {path: row for path, row in recorded["files"].items() if _folder(path) not in folders}
+    """A result, and what is recorded beside it, in the order of all.
+
+    The result replaces the rows of its files, and all rows of the `folders` that it covers whole.
+    """
+
+    def stays(path: str) -> bool:
+        return path not in value["files"] and _folder(path) not in folders
+
+    others = {path: row for path, row in recorded["files"].items() if stays(path)}
     files = {**others, **value["files"]}
     return {
         **value,
-        "files": dict(sorted(files.items(), key=lambda item: FOLDERS.index(_folder(item[0])))),
+        "files": dict(sorted(files.items(), key=lambda item: _place(item[0]))),
         "survivors": [
-            *(one for one in recorded["survivors"] if _folder(one["file"]) not in folders),
+            *(one for one in recorded["survivors"] if stays(one["file"])),
             *value["survivors"],
         ],
     }
@@ -45,3 +52,7 @@ def beside_others(
 
 def _folder(path: str) -> str:
     return path.partition("/")[0]
+
+
+def _place(path: str) -> tuple[int, str]:
+    return FOLDERS.index(_folder(path)), path

@@ -28,6 +28,18 @@ def test_a_record_of_one_folder_leaves_the_others_and_their_survivors() -> None:
     assert whole["tool"] == "t"
 
 
+def test_a_record_of_files_leaves_those_beside_them_and_their_survivors() -> None:
+    recorded = {
+        "files": {"impl/a.py": ROW, "impl/c.py": ROW, "reference/r.py": ROW},
+        "survivors": [survivor("impl/a.py"), survivor("impl/c.py"), survivor("reference/r.py")],
+    }
+    new = {"files": {"impl/a.py": {"mutants": 2}, "impl/b.py": ROW}, "survivors": []}
+    whole = beside_others(new, [], recorded)
+    assert list(whole["files"]) == ["impl/a.py", "impl/b.py", "impl/c.py", "reference/r.py"]
+    assert whole["files"]["impl/a.py"] == {"mutants": 2}
+    assert whole["survivors"] == [survivor("impl/c.py"), survivor("reference/r.py")]
+
+
 @pytest.mark.parametrize(
     ("now", "state"), [("as it was", ""), ("something else", "changed"), (None, "moved")]
 )
