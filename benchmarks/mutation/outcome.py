@@ -1,7 +1,7 @@
 """What the trials of run.py came to; docs/mutation.md is made of what is recorded.
 
 Counts only mutants of the files as they stand now, and keeps a digest of each file: the page says
-which of them have changed since. What is recorded of folders and files that are not asked for stays.
+which of them have changed since. What is recorded of folders and files not asked for stays.
 
 Exit status 1 when a mutant got through that tests/mutation/equivalent.toml does not explain, when
 one was not tried, or when a test catches one that is listed there as equivalent.
