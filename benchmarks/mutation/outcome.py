@@ -22,7 +22,7 @@ from typing import Any
 
 from equivalents import Equivalent, read_list
 from mutants import Mutant, mutants_of
-from recorded import FOLDERS, beside_others, digest_of
+from recorded import FOLDERS, beside_others, digest_of, mutated_paths, standing
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
@@ -36,22 +36,11 @@ __all__ = [
     "add_destination",
     "change_of",
     "known_verdicts",
-    "mutated_paths",
     "write_outcome",
 ]
 
 VERDICTS = ROOT / "build" / "mutation" / "verdicts.jsonl"
 COUNTS = ("mutants", "killed", "timeout", "equivalent", "survivors", "untried")
-
-
-def mutated_paths(folder: str, names: Collection[str] | None = None) -> list[str]:
-    """The files of a folder that are mutated; of these names, where some are given."""
-    files = sorted((ROOT / folder).glob("*.py"))
-    return [
-        f"{folder}/{file.name}"
-        for file in files
-        if file.name != "__init__.py" and (names is None or file.stem in names)
-    ]
 
 
 def known_verdicts() -> dict[str, str]:
@@ -76,7 +65,7 @@ def write_outcome(
     files: dict[str, Counter[str]] = {}
     survivors: list[dict[str, str]] = []
     caught: dict[tuple[str, ...], bool] = {}
-    for path in (path for folder in folders for path in mutated_paths(folder, names)):
+    for path in (path for folder in folders for path in mutated_paths(ROOT, folder, names)):
         counts = files.setdefault(path, Counter())
         for mutant in mutants_of(ROOT, path):
             verdict = known.get(mutant.name, "untried")
@@ -102,7 +91,7 @@ def write_outcome(
     known = RECORDED / "mutation.json"
     recorded = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else None
     covered = folders if names is None else ()
-    whole = beside_others(value, covered, recorded) if recorded else value
+    whole = beside_others(value, covered, standing(recorded, ROOT)) if recorded else value
     if not write_record(destination, whole, indent=1):
         return 2
     return told(value, [change for change, killed in caught.items() if killed])

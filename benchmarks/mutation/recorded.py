@@ -6,13 +6,23 @@ Needs none of what makes the mutants: docs/generate.py reads it too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FOLDERS", "beside_others", "digest_of", "state_of"]
+__all__ = ["FOLDERS", "beside_others", "digest_of", "mutated_paths", "standing", "state_of"]
 
 FOLDERS = ("impl", "invariants", "reference")
+
+
+def mutated_paths(root: Path, folder: str, names: Collection[str] | None = None) -> list[str]:
+    """The files of a folder that are mutated; of these names, where some are given."""
+    files = sorted((root / folder).glob("*.py"))
+    return [
+        f"{folder}/{file.name}"
+        for file in files
+        if file.name != "__init__.py" and (names is None or file.stem in names)
+    ]
 
 
 def digest_of(file: Path) -> str:
@@ -25,6 +35,15 @@ def state_of(file: Path, row: Mapping[str, Any]) -> str:
     if not file.is_file():
         return "moved"
     return "" if row.get("digest") == digest_of(file) else "changed"
+
+
+def standing(recorded: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """What is recorded of files that are still there; those that are gone are measured no more."""
+    return {
+        **recorded,
+        "files": {path: row for path, row in recorded["files"].items() if (root / path).is_file()},
+        "survivors": [one for one in recorded["survivors"] if (root / one["file"]).is_file()],
+    }
 
 
 def beside_others(

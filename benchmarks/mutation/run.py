@@ -29,10 +29,10 @@ from outcome import (
     add_destination,
     change_of,
     known_verdicts,
-    mutated_paths,
     write_outcome,
 )
 from reach import Function, Reach, reach_of
+from recorded import mutated_paths
 from trial import Trial, tried
 
 # The tests of a mutant that is listed as equivalent take no longer than this, each.
@@ -124,11 +124,11 @@ def main() -> int:
     add_destination(parser, "mutation")
     arguments = parser.parse_args()
     for name in arguments.file or ():
-        if not any(mutated_paths(folder, [name]) for folder in arguments.folder):
+        if not any(mutated_paths(ROOT, folder, [name]) for folder in arguments.folder):
             parser.error(f"no file {name}.py in {', '.join(arguments.folder)}")
     VERDICTS.parent.mkdir(parents=True, exist_ok=True)
     for folder in arguments.folder:
-        paths = mutated_paths(folder, arguments.file)
+        paths = mutated_paths(ROOT, folder, arguments.file)
         if not paths:
             continue
         campaign = Campaign(paths, known_verdicts(), arguments.most_s)
