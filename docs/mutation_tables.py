@@ -14,7 +14,7 @@ sys.path.append(str(ROOT / "benchmarks" / "mutation"))
 
 # Scripts beside the one that runs the mutants.
 from equivalents import read_list  # noqa: E402 -- see above
-from recorded import state_of  # noqa: E402 -- the same
+from recorded import mutated_paths, state_of  # noqa: E402 -- the same
 
 __all__ = ["equivalent_mutants", "mutation_scores"]
 
@@ -35,6 +35,8 @@ def mutation_scores() -> str:
             total.update({column: row[column] for column in COLUMNS})
         rows = [(_name(path, row), row) for path, row in inside.items() if row["mutants"]]
         lines += [_row(name, row) for name, row in [(f"**{folder}**", total), *rows]]
+        unmeasured = [path for path in mutated_paths(ROOT, folder) if path not in inside]
+        lines += [f"| `{path}`, not measured yet |{' |' * 7}" for path in unmeasured]
     return "\n".join(lines) + "\n"
 
 

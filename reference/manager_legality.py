@@ -50,7 +50,7 @@ def as_told(model: SequenceModel, command: Command) -> Command:
     if model.profile.sampled != "with-step" or not isinstance(command, AppendTokens):
         return command
     sequence = model.sequences.get(command.seq_id)
-    if sequence is None or sequence.told is None or command.tokens[:1] == (sequence.told,):
+    if sequence is None or sequence.told is None:
         return command
     return replace(command, tokens=(sequence.told, *command.tokens[1:]))
 

@@ -1,12 +1,12 @@
 """What the trials of run.py came to; docs/mutation.md is made of what is recorded.
 
 Counts only mutants of the files as they stand now, and keeps a digest of each file: the page says
-which of them have changed since. Of folders that are not asked for, what is recorded stays.
+which of them have changed since. What is recorded of folders and files not asked for stays.
 
 Exit status 1 when a mutant got through that tests/mutation/equivalent.toml does not explain, when
 one was not tried, or when a test catches one that is listed there as equivalent.
 
-Usage: python benchmarks/mutation/outcome.py [--folder impl ...] [--record]
+Usage: python benchmarks/mutation/outcome.py [--folder impl ...] [--file free_queue ...] [--record]
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from equivalents import Equivalent, read_list
 from mutants import Mutant, mutants_of
-from recorded import FOLDERS, beside_others, digest_of
+from recorded import FOLDERS, beside_others, digest_of, mutated_paths, standing
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
@@ -36,18 +36,11 @@ __all__ = [
     "add_destination",
     "change_of",
     "known_verdicts",
-    "mutated_paths",
     "write_outcome",
 ]
 
 VERDICTS = ROOT / "build" / "mutation" / "verdicts.jsonl"
 COUNTS = ("mutants", "killed", "timeout", "equivalent", "survivors", "untried")
-
-
-def mutated_paths(folder: str) -> list[str]:
-    """The files of a folder that are mutated."""
-    files = sorted((ROOT / folder).glob("*.py"))
-    return [f"{folder}/{file.name}" for file in files if file.name != "__init__.py"]
 
 
 def known_verdicts() -> dict[str, str]:
@@ -58,17 +51,21 @@ def known_verdicts() -> dict[str, str]:
     return {row["name"]: row["verdict"] for row in rows}
 
 
-def write_outcome(destination: Path, folders: Sequence[str] = FOLDERS) -> int:
+def write_outcome(
+    destination: Path,
+    folders: Sequence[str] = FOLDERS,
+    names: Collection[str] | None = None,
+) -> int:
     """Write the result; 1 if something got through without a reason, 2 if it cannot be written.
 
-    Of the other folders what was recorded stays.
+    Of the other folders what was recorded stays; where files have `names`, that of the others too.
     """
     known = known_verdicts()
     listed = {change_of(entry): entry.reason for entry in read_list()}
     files: dict[str, Counter[str]] = {}
     survivors: list[dict[str, str]] = []
     caught: dict[tuple[str, ...], bool] = {}
-    for path in (path for folder in folders for path in mutated_paths(folder)):
+    for path in (path for folder in folders for path in mutated_paths(ROOT, folder, names)):
         counts = files.setdefault(path, Counter())
         for mutant in mutants_of(ROOT, path):
             verdict = known.get(mutant.name, "untried")
@@ -93,7 +90,8 @@ def write_outcome(destination: Path, folders: Sequence[str] = FOLDERS) -> int:
     }
     known = RECORDED / "mutation.json"
     recorded = json.loads(known.read_text(encoding="utf-8")) if known.is_file() else None
-    whole = beside_others(value, folders, recorded) if recorded else value
+    covered = folders if names is None else ()
+    whole = beside_others(value, covered, standing(recorded, ROOT)) if recorded else value
     if not write_record(destination, whole, indent=1):
         return 2
     return told(value, [change for change, killed in caught.items() if killed])
@@ -121,6 +119,7 @@ def change_of(one: Mutant | Equivalent) -> tuple[str, str, str, str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", nargs="+", choices=FOLDERS, default=list(FOLDERS))
+    parser.add_argument("--file", nargs="+", help="only these files: free_queue ...")
     add_destination(parser, "mutation")
     arguments = parser.parse_args()
-    sys.exit(write_outcome(arguments.json, arguments.folder))
+    sys.exit(write_outcome(arguments.json, arguments.folder, arguments.file))

@@ -2,7 +2,7 @@
 
 Takes an hour or so of one core. Where it stopped it goes on: what was found stands in
 build/mutation/verdicts.jsonl, and a mutant is tried again if its file changed, or if it survived.
-A run of whole folders ends with outcome.py, which writes the result.
+It ends with outcome.py, which writes the result.
 
 Usage: python benchmarks/mutation/run.py [--folder impl ...] [--file free_queue ...] [--tests P ...]
        [--record]
@@ -17,7 +17,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,10 +29,10 @@ from outcome import (
     add_destination,
     change_of,
     known_verdicts,
-    mutated_paths,
     write_outcome,
 )
 from reach import Function, Reach, reach_of
+from recorded import mutated_paths
 from trial import Trial, tried
 
 # The tests of a mutant that is listed as equivalent take no longer than this, each.
@@ -124,21 +123,21 @@ def main() -> int:
     parser.add_argument("--most-s", type=float, default=math.inf, help="leave out longer tests")
     add_destination(parser, "mutation")
     arguments = parser.parse_args()
+    for name in arguments.file or ():
+        if not any(mutated_paths(ROOT, folder, [name]) for folder in arguments.folder):
+            parser.error(f"no file {name}.py in {', '.join(arguments.folder)}")
     VERDICTS.parent.mkdir(parents=True, exist_ok=True)
     for folder in arguments.folder:
-        paths = [
-            path
-            for path in mutated_paths(folder)
-            if arguments.file is None or Path(path).stem in arguments.file
-        ]
+        paths = mutated_paths(ROOT, folder, arguments.file)
+        if not paths:
+            continue
         campaign = Campaign(paths, known_verdicts(), arguments.most_s)
         tests = arguments.tests or [f"tests/{folder}"]
         options = ["-qq", "--capture=no", "-p", "no:cacheprovider", *tests]
         status = pytest.main(options, plugins=[campaign])
-        if paths and status:
+        if status:
             return int(status)
-    # What was not tried is listed by the outcome: it is written when all was.
-    return 0 if arguments.file else write_outcome(arguments.json, arguments.folder)
+    return write_outcome(arguments.json, arguments.folder, arguments.file)
 
 
 if __name__ == "__main__":

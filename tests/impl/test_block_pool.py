@@ -354,6 +354,15 @@ def test_groups_have_entries_of_their_own() -> None:
     assert pool.lookup(b"h", group=1) == b
 
 
+def test_a_block_that_is_cached_again_is_found_in_the_group_that_is_named() -> None:
+    pool = BlockPool(4)
+    (block,) = pool.allocate(1)
+    pool.cache([block], [b"old"], group=1)
+    pool.cache([block], [b"new"], group=1)
+    assert pool.lookup(b"new", group=1) == block
+    assert pool.lookup(b"new") is None
+
+
 def test_lookup_groups_needs_a_hit_in_every_group() -> None:
     pool = BlockPool(8)
     ids = pool.allocate(2)

@@ -112,3 +112,37 @@ def test_blocks_that_were_written_or_copied_to_are_noted():
     memory.copy([(2, 3)])
     memory.copy_heads([(2, 1, 1)])
     assert memory.changed == {1, 3}
+
+
+def test_a_block_gets_what_another_one_held():
+    memory = written()
+    memory.put(1, memory.held(2))
+    assert (memory.slots[1], memory.writers[1]) == (names("abcd"), [A] * 4)
+
+
+def test_what_is_kept_elsewhere_stays_as_it_was_when_its_block_is_written():
+    memory = written()
+    kept = memory.held(2)
+    memory.write((2,), 4, 0, names("zzzz"), B)
+    assert kept == (names("abcd"), [A] * 4)
+
+
+def test_what_is_kept_elsewhere_stays_as_it_was_when_a_block_that_got_it_is_written():
+    memory = written()
+    kept = memory.held(2)
+    memory.put(1, kept)
+    memory.write((1,), 4, 0, names("zzzz"), B)
+    assert kept == (names("abcd"), [A] * 4)
+
+
+def test_a_block_that_gets_what_nobody_kept_counts_as_unwritten():
+    memory = written()
+    memory.put(2, None)
+    assert (memory.slots[2], memory.writers[2]) == ([None] * 4, [None] * 4)
+
+
+def test_a_block_that_gets_what_was_kept_elsewhere_is_noted():
+    memory = written()
+    memory.changed.clear()
+    memory.put(3, memory.held(2))
+    assert memory.changed == {3}

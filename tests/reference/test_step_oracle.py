@@ -105,6 +105,48 @@ def test_copies_come_before_the_writes_of_a_step():
     assert watch.record(StepRecord(2, (part,), copies=((2, 5),))) == []
 
 
+def stored(watch):
+    """Block 1 has the first two tokens of request a; place 70 keeps them, block 1 others."""
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),), stores=((1, 70),)))
+    watch.record(StepRecord(2, (tokens("b", [7, 8], 0, 1),), ended=("a",)))
+    return watch
+
+
+def test_what_a_step_computes_is_stored_and_comes_back_into_any_block():
+    part = tokens("c", [1, 2, 4], 2, 5, 6)
+    assert stored(oracle()).record(StepRecord(3, (part,), loads=((5, 70),))) == []
+
+
+def test_what_is_stored_is_another_prefix_for_whoever_loads_it_wrongly():
+    part = tokens("c", [7, 8, 9], 2, 5, 6)
+    (found,) = stored(oracle()).record(StepRecord(3, (part,), loads=((5, 70),)))
+    assert (found.block, found.writer, found.written_in) == (5, "a", 1)
+    assert (found.wanted, found.found) == (Prefix((7,)), Prefix((1,)))
+
+
+def test_a_block_that_is_loaded_from_an_unwritten_place_holds_nothing():
+    part = tokens("c", [7, 8, 9], 2, 1, 6)
+    assert stored(oracle()).record(StepRecord(3, (part,))) == []
+    (found,) = stored(oracle()).record(StepRecord(3, (part,), loads=((1, 71),)))
+    assert (found.block, found.found) == (1, None)
+
+
+def test_what_is_void_comes_back_from_no_place():
+    watch = stored(oracle())
+    watch.void()
+    part = tokens("c", [1, 2, 4], 2, 5, 6)
+    (found,) = watch.record(StepRecord(3, (part,), loads=((5, 70),)))
+    assert (found.block, found.found) == (5, None)
+
+
+def test_what_is_void_is_read_from_no_block():
+    watch = oracle()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, 1, 2),)))
+    watch.void()
+    (found,) = watch.record(StepRecord(2, (tokens("b", [1, 2, 4], 2, 1, 3),)))
+    assert (found.block, found.found) == (1, None)
+
+
 def test_rejected_drafts_are_void():
     watch = oracle()
     watch.record(StepRecord(1, (tokens("a", [1, 5, 5], 0, 1, 2),)))
