@@ -32,7 +32,7 @@ from campaign_tables import (
     compiled_drivers,
 )
 from composed_tables import composed_managers
-from engine_tables import planted_engines
+from engine_tables import odd_engines, planted_engines, planted_engines_told
 from exploration_tables import (
     exploration_costs,
     exploration_side_by_side,
@@ -102,6 +102,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "oddities at depths": oddities_at_depths,
     "oddities seen": oddities_seen,
     "planted engines": planted_engines,
+    "planted engines told": planted_engines_told,
+    "odd engines": odd_engines,
     "planted steps": planted_steps,
     "power by operator": power_by_operator,
     "power survivors": power_survivors,
