@@ -1,9 +1,10 @@
-"""The kill matrix: planted bugs against every detector, from two seeds.
+"""The kill matrix: planted bugs of allocators against every detector, from two seeds.
 
 Runs `poolproof bugs` as a user does. README.md and docs/bugs.md take their tables from what is
 recorded. Finished searches are kept in build/kill_matrix.jsonl, so that an interrupted run goes
-on where it stopped. The proof and the symbolic checks need their solvers, which `make bugs`
-installs.
+on where it stopped. Planted bugs of engines have a record of their own, which
+`engine_specimens.py` makes; `--only engine` runs them here. The proof and the symbolic checks need
+their solvers, which `make bugs` installs.
 
 Usage: python benchmarks/kill_matrix.py [--record] [option of `poolproof bugs` ...]
 """
@@ -35,6 +36,8 @@ def main() -> int:
     SEARCHES.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "poolproof", "bugs", "--seeds", "2"]
     command += ["--results", str(SEARCHES), "--json", str(asked.json)]
+    if "--only" not in others:
+        command += ["--only", "queue,pool,manager"]
     asked.json.parent.mkdir(parents=True, exist_ok=True)
     done = subprocess.run([*command, *others], check=False)
     if done.returncode != 2:

@@ -37,7 +37,8 @@ class System:
     """One row: a target, what has to be installed or set for it, and its own tests.
 
     `also` judges what the target lets pass; the own tests run on `own_mutants`. With `of_size` the
-    mutants are those that are right in small.
+    mutants are those that are right in small. Of `layouts` alone there are runs; of all, where none
+    are named.
     """
 
     name: str
@@ -53,6 +54,7 @@ class System:
     own_mutants: str = "all"
     depth: str = "quick"
     of_size: bool = False
+    layouts: tuple[str, ...] = ()
 
 
 _VLLM_TESTS = "tests/v1/core/test_prefix_caching.py tests/v1/core/test_kv_cache_utils.py"
@@ -146,6 +148,13 @@ SYSTEMS = (
         own_mutants="24",
     ),
     System(
+        "impl-engine",
+        "Poolproof's own scheduler and its host memory (`impl-engine`), in four set-ups",
+        "impl-engine",
+        "60",
+        layouts=("priority", "chunks", "async+drafts", "async+offloading"),
+    ),
+    System(
         "vllm-manager",
         "vLLM's `KVCacheManager`, its coordinators and its managers of one type",
         "vllm-manager",
@@ -173,6 +182,7 @@ def measured(system: System, asked: argparse.Namespace) -> dict[str, Any] | str:
         command += ["--depth", system.depth] + ["--power-sizes"] * system.of_size
         # Where other work keeps the processors busy, ten seconds pass without a command.
         command += ["--known", str(KNOWN), "--call-timeout", "60"]
+        command += [word for name in system.layouts for word in ("--layout", name)]
         command += ["--power-modules", system.modules] if system.modules else []
         command += [word for name in system.also for word in ("--power-also", name)]
         if system.own_tests:

@@ -130,14 +130,14 @@ class EngineSpecimen:
         """A fresh instance under the profile that the specimen is stated under."""
         return build_engine(self.cls, self.profile, self.host_places, num_blocks, enable_caching)
 
-    def make_under(self, profile: EngineProfile) -> Make:
+    def make_under(self, profile: EngineProfile, block_size: int = BLOCK_SIZE) -> Make:
         """What builds fresh instances under another profile, under which it is a bug as well.
 
         Raises ValueError for a profile under which it is none.
         """
         if not self.is_bug_under(profile):
             raise ValueError(f"{self.id} ({self.title}) is no bug under {profile}")
-        return partial(build_engine, self.cls, profile, self.host_places)
+        return partial(build_engine, self.cls, profile, self.host_places, block_size=block_size)
 
 
 class EngineSection(dict[str, EngineSpecimen]):
@@ -204,9 +204,11 @@ def build_engine(
     host_places: int,
     num_blocks: int,
     enable_caching: bool,
+    *,
+    block_size: int = BLOCK_SIZE,
 ) -> Engine:
     """An engine that keeps to the profile."""
     rows: dict[str, Any] = profile.to_json()
     return cls.under(
-        rows, num_blocks, BLOCK_SIZE, enable_caching=enable_caching, host_places=host_places
+        rows, num_blocks, block_size, enable_caching=enable_caching, host_places=host_places
     )

@@ -90,6 +90,11 @@ class RunKind:
         """Whether there are runs of this kind at the sizes of servers."""
         return not self.has_chains and self.level is not Level.ENGINE
 
+    @property
+    def is_explored(self) -> bool:
+        """Whether all runs of this kind in small scopes are among those of a certification."""
+        return not self.has_chains and self.level.has_small_scopes
+
     def at_production_sizes(self, sizes: ProductionSizes | ManagerSizes) -> RunKind:
         """The kind of the same runs at the sizes of servers."""
         return replace(self, production=sizes)

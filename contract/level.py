@@ -68,6 +68,14 @@ class Level(str, Enum):
         return self in (Level.MANAGER, Level.ENGINE)
 
     @property
+    def has_small_scopes(self) -> bool:
+        """Whether all states, or all short sequences, of small ones are visited.
+
+        States of an engine cannot be compared, and few sequences of requests and steps are short.
+        """
+        return self is not Level.ENGINE
+
+    @property
     def is_built_of_blocks(self) -> bool:
         """Whether its memory grows with its blocks; an index is built empty, whatever ids come."""
         return self is not Level.INDEX

@@ -32,7 +32,14 @@ from campaign_tables import (
     compiled_drivers,
 )
 from composed_tables import composed_managers
-from engine_tables import engine_guidance, engine_traces, planted_engines, soaked_engines
+from engine_tables import (
+    engine_guidance,
+    engine_traces,
+    odd_engines,
+    planted_engines,
+    planted_engines_told,
+    soaked_engines,
+)
 from exploration_tables import (
     exploration_costs,
     exploration_side_by_side,
@@ -104,6 +111,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "engine guidance": engine_guidance,
     "engine traces": engine_traces,
     "planted engines": planted_engines,
+    "planted engines told": planted_engines_told,
+    "odd engines": odd_engines,
     "planted steps": planted_steps,
     "power by operator": power_by_operator,
     "power survivors": power_survivors,

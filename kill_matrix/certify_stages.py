@@ -73,10 +73,16 @@ def _search(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
     return SearchOutcome(True, steps, seconds, trace.violation.invariant, length)
 
 
+def _no_small_scopes(subject: MatrixSubject) -> str | None:
+    level = subject.level
+    return None if level.has_small_scopes else f"states of {level.with_article} are not compared"
+
+
 EXHAUSTIVE = Detector(
     "exhaustive",
     "every state and every short sequence of small scopes, as at `certify --depth quick`",
     _search,
+    _no_small_scopes,
     is_seeded=False,
 )
 
@@ -117,13 +123,15 @@ def _runs(
             trace = run.trace or run.collision
             if trace is not None:
                 return steps, trace, kind.stage
+    if not subject.level.has_small_scopes:
+        return steps, None, ""
     explored, trace = explore(subject, depth, seed, beacon)
     return steps + explored, trace, "exhaustive stages"
 
 
 def _chunks(depth: Depth, subject: MatrixSubject) -> int:
     budget = BUDGETS[depth]
-    if subject.level.has_sequences:
+    if subject.level.has_layouts:
         return budget.chunks_of_layout(kind_of(subject), 1)
     return budget.chunks[kind_of(subject)]
 

@@ -7,18 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
+from poolproof.bugs.engine_catalogue import ENGINE_SPECIMENS
+from poolproof.bugs.engine_oddities import ENGINE_ODDITIES
+from poolproof.bugs.engine_specimen import BLOCK_SIZE as BLOCK_SIZE_OF_ENGINES
+from poolproof.bugs.engine_specimen import EngineOddity, EngineSpecimen
 from poolproof.bugs.manager_oddities import MANAGER_ODDITIES
 from poolproof.bugs.oddities import ODDITIES
 from poolproof.bugs.specimen import ManagerSpecimen, Specimen
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
-from poolproof.targets.target import Make, ManagerLayout, Target
+from poolproof.targets.target import EngineLayout, Make, ManagerLayout, Target, TargetLayout
 
 __all__ = ["LAYOUT", "MatrixSubject", "subjects"]
 
 LAYOUT = "planted"
-"""The name of the one layout in which a manager of this matrix is set up."""
+"""The name of the one layout in which a manager or an engine of this matrix is set up."""
 
 _BLOCK_SIZE_OF_ODDITIES = 4
 
@@ -48,11 +53,13 @@ class MatrixSubject:
     def options(self) -> dict[str, Any]:
         """What the traces of this subject are set up with, beside the sizes."""
         weak = {"weak_hashes": self.weak_hashes} if self.weak_hashes else {}
-        return {"layout": LAYOUT, **weak} if self.level.has_sequences else weak
+        return {"layout": LAYOUT, **weak} if self.level.has_layouts else weak
 
     def target(self) -> Target:
         """The subject as `certify` would have loaded it."""
-        layouts: tuple[ManagerLayout, ...] = ()
+        layouts: tuple[TargetLayout, ...] = ()
+        if isinstance(self.profile, EngineProfile):
+            layouts = (EngineLayout(LAYOUT, self.profile, self.make, self.block_size),)
         if isinstance(self.profile, ManagerProfile):
             layouts = (ManagerLayout(LAYOUT, self.profile, self.make, self.block_size),)
         return Target(
@@ -70,11 +77,13 @@ class MatrixSubject:
 
 
 def subjects() -> dict[str, MatrixSubject]:
-    """All rows by id: queue, pool and manager specimens, then the oddities."""
+    """All rows by id: queue, pool, manager and engine specimens, then the oddities."""
     in_order = sorted(SPECIMENS.values(), key=lambda found: found.level is not Level.QUEUE)
     rows = [_planted(found) for found in in_order]
     rows += [_planted_manager(found) for found in MANAGER_SPECIMENS.values()]
+    rows += [_planted_engine(found) for found in ENGINE_SPECIMENS.values()]
     rows += [_odd(cls) for cls in (*ODDITIES, *MANAGER_ODDITIES)]
+    rows += [_odd_engine(oddity) for oddity in ENGINE_ODDITIES]
     return {row.id: row for row in rows}
 
 
@@ -105,6 +114,36 @@ def _planted_manager(found: ManagerSpecimen) -> MatrixSubject:
         is_silent=found.silent,
         block_size=found.block_size,
         weak_hashes=found.weak_hashes,
+    )
+
+
+def _planted_engine(found: EngineSpecimen) -> MatrixSubject:
+    return MatrixSubject(
+        id=found.id,
+        title=found.title,
+        level=found.level,
+        make=found.make,
+        profile=found.profile,
+        cls=found.cls,
+        threads=(found.thread, *found.also),
+        severity=found.severity.value,
+        is_silent=found.silent,
+        block_size=BLOCK_SIZE_OF_ENGINES,
+    )
+
+
+def _odd_engine(oddity: EngineOddity) -> MatrixSubject:
+    """An oddity under the first of its profiles; `benchmarks/engine_specimens.py` has all."""
+    profile, make = oddity.makes()[0]
+    return MatrixSubject(
+        id=oddity.cls.__name__,
+        title=oddity.name,
+        level=Level.ENGINE,
+        make=make,
+        profile=profile,
+        cls=oddity.cls,
+        is_oddity=True,
+        block_size=BLOCK_SIZE_OF_ENGINES,
     )
 
 

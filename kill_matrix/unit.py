@@ -14,6 +14,7 @@ from functools import partial
 from operator import index
 from typing import Any
 
+from poolproof.contract.level import Level
 from poolproof.harness.isolation import Beacon
 from poolproof.kill_matrix.detector import Detector, SearchOutcome
 from poolproof.kill_matrix.subject import MatrixSubject
@@ -22,7 +23,7 @@ __all__ = ["UNIT", "examples_for"]
 
 
 Rules = Any
-"""The profile of what is tested: a `Profile`, of a manager a `ManagerProfile`."""
+"""The profile of what is tested: a `Profile`, a `ManagerProfile` or an `EngineProfile`."""
 
 Body = Callable[[Any, Rules], None]
 
@@ -536,12 +537,158 @@ def a_reset_forgets_what_is_cached(manager: Any, rules: Rules) -> None:
     assert manager.admit(1, prompt) == 0
 
 
-_BOOKS: dict[str, Book] = {
-    "queue": QUEUE_EXAMPLES,
-    "pool": POOL_EXAMPLES,
-    "manager": MANAGER_EXAMPLES,
+ENGINE_EXAMPLES = Book()
+engine_example = ENGINE_EXAMPLES.add
+
+
+def step(engine: Any, requests: dict[int, list[int]], token: int) -> tuple[Any, Any]:
+    """Plan a step and answer it as a worker does; the plan, and what users are given.
+
+    `requests` are the tokens of those that wait, which grow. Transfers arrive at once.
+    """
+    plan = engine.plan()
+    for transfer in plan.get("transfers") or ():
+        engine.arrived(transfer["id"], True)
+    sampled = {
+        part["request"]: [token]
+        for part in plan["compute"]
+        if part["first"] + part["count"] == len(requests[part["request"]]) + part.get("drafts", 0)
+    }
+    given = engine.answer(sampled, {})
+    for request, tokens, _ in given:
+        requests[request] += tokens
+    return plan, given
+
+
+def serve(engine: Any, requests: dict[int, list[int]], token: int = 1) -> dict[int, list[int]]:
+    """Step until every request has ended; what each user was given."""
+    got: dict[int, list[int]] = {request: [] for request in requests}
+    waiting = set(requests)
+    for _ in range(200):
+        if not waiting:
+            return got
+        for request, tokens, has_ended in step(engine, requests, token)[1]:
+            got[request] += tokens
+            waiting -= {request} if has_ended else set()
+    raise AssertionError(f"after 200 steps requests {sorted(waiting)} still wait")
+
+
+@engine_example()
+def a_request_gets_as_many_tokens_as_it_wants(engine: Any, _rules: Rules) -> None:
+    """Those that were sampled."""
+    engine.submit(0, [1, 2, 3], max_new_tokens=3)
+    assert serve(engine, {0: [1, 2, 3]}) == {0: [1, 1, 1]}
+
+
+@engine_example()
+def a_request_ends_with_the_stop_token(engine: Any, _rules: Rules) -> None:
+    """Its user is given it."""
+    engine.submit(0, [1, 2, 3], max_new_tokens=3)
+    assert serve(engine, {0: [1, 2, 3]}, token=0) == {0: [0]}
+
+
+@engine_example()
+def a_prompt_is_computed_from_its_beginning(engine: Any, _rules: Rules) -> None:
+    """Nothing is cached yet."""
+    engine.submit(0, [1, 2, 3], max_new_tokens=1)
+    requests = {0: [1, 2, 3]}
+    plans = [step(engine, requests, 1)[0] for _ in range(8)]
+    parts = [part for plan in plans for part in plan["compute"]]
+    assert [part["request"] for part in parts][:1] == [0]
+    assert parts[0]["first"] == 0
+
+
+@engine_example()
+def a_long_prompt_is_cut(engine: Any, rules: Rules) -> None:
+    """No step computes more than it may."""
+    requests = {0: [1] * 40}
+    engine.submit(0, [1] * 40, max_new_tokens=1)
+    for _ in range(40):
+        plan, given = step(engine, requests, 1)
+        assert sum(part["count"] for part in plan["compute"]) <= rules.max_batch_tokens
+        if given:
+            return
+    raise AssertionError("the prompt was never computed")
+
+
+@engine_example()
+def several_requests_are_served(engine: Any, _rules: Rules) -> None:
+    """More than have a seat."""
+    requests = {number: [1, 2, 3, number + 1] for number in range(10)}
+    for number, tokens in requests.items():
+        engine.submit(number, list(tokens), max_new_tokens=2)
+    assert serve(engine, requests) == {number: [1, 1] for number in range(10)}
+
+
+@engine_example()
+def the_same_prompt_is_not_computed_twice_as_long(engine: Any, _rules: Rules) -> None:
+    """What is cached can only help."""
+    counts = []
+    for number in range(2):
+        engine.submit(number, [1] * 12, max_new_tokens=1)
+        requests, count = {number: [1] * 12}, 0
+        for _ in range(20):
+            plan, given = step(engine, requests, 1)
+            count += sum(part["count"] for part in plan["compute"])
+            if given:
+                break
+        counts.append(count)
+    assert counts[1] <= counts[0]
+
+
+@engine_example("num_free")
+def blocks_are_free_when_a_request_has_ended(engine: Any, _rules: Rules) -> None:
+    """After one step more, in which nothing is computed."""
+    num_free = engine.num_free()
+    engine.submit(0, [1] * 9, max_new_tokens=2)
+    serve(engine, {0: [1] * 9})
+    step(engine, {}, 1)
+    assert engine.num_free() == num_free
+
+
+@engine_example("cancel", "num_free")
+def a_cancelled_request_gives_its_blocks_back(engine: Any, _rules: Rules) -> None:
+    """And is computed no more."""
+    num_free = engine.num_free()
+    engine.submit(0, [1] * 9, max_new_tokens=4)
+    requests = {0: [1] * 9}
+    for _ in range(4):
+        step(engine, requests, 1)
+        if len(requests[0]) > 9:
+            break
+    engine.cancel(0)
+    for _ in range(4):
+        assert not step(engine, requests, 1)[0]["compute"]
+    assert engine.num_free() == num_free
+
+
+@engine_example("unfinished")
+def a_request_is_there_until_it_has_ended(engine: Any, _rules: Rules) -> None:
+    """Then nobody is."""
+    engine.submit(0, [1, 2], max_new_tokens=1)
+    assert list(engine.unfinished()) == [0]
+    serve(engine, {0: [1, 2]})
+    step(engine, {}, 1)
+    assert list(engine.unfinished()) == []
+
+
+@engine_example("reset")
+def a_reset_does_no_harm(engine: Any, _rules: Rules) -> None:
+    """Who comes after it is served."""
+    for number in range(2):
+        engine.submit(number, [1] * 8, max_new_tokens=1)
+        serve(engine, {number: [1] * 8})
+        step(engine, {}, 1)
+        assert engine.reset() in (True, False)
+
+
+_BOOKS: dict[Level, Book] = {
+    Level.QUEUE: QUEUE_EXAMPLES,
+    Level.POOL: POOL_EXAMPLES,
+    Level.MANAGER: MANAGER_EXAMPLES,
+    Level.ENGINE: ENGINE_EXAMPLES,
 }
-_USABLE_BLOCKS = {"queue": 6, "pool": 6, "manager": 24}
+_USABLE_BLOCKS = {Level.QUEUE: 6, Level.POOL: 6, Level.MANAGER: 24, Level.ENGINE: 24}
 
 
 class _Counted:

@@ -1,7 +1,8 @@
 """Which modules of a target are mutated, and their live functions, in the process that holds it.
 
 By default the module that defines the target's class, and those beside it in the same folder that
-it imports from, directly or through each other. A mutant is put in place by giving live functions
+it imports from, directly or through each other; where a target says which modules are its own,
+those. A mutant is put in place by giving live functions
 other code, so that whoever has imported a function already runs the mutant as well.
 """
 
@@ -76,6 +77,8 @@ def plant(prepared: Prepared, mutation: Mutation) -> None:
 
 
 def _default(target: Target) -> list[ModuleType]:
+    if target.own_modules:
+        return [sys.modules[name] for name in target.own_modules]
     classes = [target.real_class]
     parts = (target.companion_queue, target.companion_index)
     classes += [part.real_class for part in parts if part is not None]

@@ -18,7 +18,7 @@ from poolproof.certification.exploration import Exploring
 from poolproof.certification.finding_collector import FindingCollector
 from poolproof.certification.jobs import Machine, campaign_of, run_hypothesis
 from poolproof.certification.progress import SilentProgress
-from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, Chunk, RunKind
+from poolproof.certification.run_kinds import INDEX, POOL, QUEUE, Chunk, RunKind
 from poolproof.contract.depth import Depth
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
@@ -102,7 +102,7 @@ def stages_of(kinds: Collection[RunKind], depth: Depth, seed: int) -> list[Stage
             plain.append(Stage("plain", kind, step, seed, tuple(kinds), first, last - first))
             done[kind] = last
             thorough.append(Stage("machine", kind, step, seed, tuple(kinds)))
-            if kind != CHAINS:
+            if kind.is_explored:
                 thorough.append(Stage("explored", kind, step, seed, tuple(kinds)))
         stages += plain + _at_production_sizes(kinds, step, seed) + thorough
     return stages

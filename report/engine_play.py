@@ -1,6 +1,6 @@
 """The users and the worker of an engine, to be written into a test that stands for itself.
 
-This is source before it is code: `engine_test.py` copies `Request` and `Play` into a file and
+This is source before it is code: `engine_test.py` copies `Played` and `Play` into a file and
 leaves out what a trace does not need. A comment `#: words` at the end of a line says when the line
 is needed, together with the block that it begins: `drafts&ahead` where both are, `LIVE|LEAK` where
 one is, `!ahead` where it is not. The words are the features and the invariants of `engine_test.py`.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Play", "Request"]
+__all__ = ["Play", "Played"]
 
 # The constants that stand at the top of a written file, with the trace's own values.
 NAMES: dict[int, str] = {}
@@ -29,7 +29,7 @@ DRAFT_TOKENS = 0
 STOP_TOKEN = 0
 
 
-class Request:
+class Played:
     """A request: its prompt and what its user was given since."""
 
     def __init__(self, number: int, tokens: list[int], max_new_tokens: int, keys: Any) -> None:
@@ -53,7 +53,7 @@ class Play:
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
-        self.requests: dict[int, Request] = {}
+        self.requests: dict[int, Played] = {}
         self.steps: list[dict[str, Any]] = []  # planned, and not answered yet
         # Of each block, what stands in which slot: a prefix, and whose it was.  #: DATA
         self.memory: dict[int, dict[int, tuple[Any, str]]] = {}  #: DATA
@@ -77,7 +77,7 @@ class Play:
             priority=priority,
             extra_keys=extra_keys,
         )
-        self.requests[number] = Request(number, tokens, max_new_tokens, extra_keys)
+        self.requests[number] = Played(number, tokens, max_new_tokens, extra_keys)
 
     def cancel(self, number: int) -> None:  #: cancels
         """Its user has gone, unless it has ended."""
@@ -200,7 +200,7 @@ class Play:
                 num_drafts = len(tries.get(number, ()))
                 request.drafts = self.drafts_after(request.tokens[-1], num_drafts)
 
-    def work_on(self, part: Any, step: dict[str, Any]) -> tuple[Request, Any, int, list[Any], bool]:
+    def work_on(self, part: Any, step: dict[str, Any]) -> tuple[Played, Any, int, list[Any], bool]:
         """What a part of a step computes: from where on, of which tokens, and if it samples."""
         request = self.requests[part["request"]]
         first = part["first"]
@@ -237,7 +237,7 @@ class Play:
             if transfer.get("waits") and transfer["kind"] == kind:
                 self.move(transfer)
 
-    def write(self, request: Request, part: Any, first: int, tokens: list[Any]) -> None:  #: DATA
+    def write(self, request: Played, part: Any, first: int, tokens: list[Any]) -> None:  #: DATA
         """Each slot gets the KV of one prefix."""
         for group, (_, size, _) in enumerate(GROUPS):
             for position in range(first, len(tokens)):
@@ -252,7 +252,7 @@ class Play:
         return position - position % window if kind == "chunked" else 0
 
     def check_reads(  #: DATA
-        self, request: Request, part: Any, first: int, tokens: list[Any]
+        self, request: Played, part: Any, first: int, tokens: list[Any]
     ) -> None:
         """Each slot that is read holds the KV of exactly the reader's own prefix."""
         for group, (kind, size, window) in enumerate(GROUPS):

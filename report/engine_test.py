@@ -104,7 +104,7 @@ def _player(trace: Trace) -> Iterator[str]:
 def _classes(source: str) -> list[str]:
     """The lines from the first class on."""
     lines = source.splitlines()
-    return lines[lines.index("class Request:") :]
+    return lines[lines.index("class Played:") :]
 
 
 def _kept(lines: list[str], needed: set[str]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from poolproof.contract.manager_profile import FULL, CacheGroup
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.impl.engine import Engine
+from poolproof.impl.offloading import Offloader
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.reproducer import Reproducer
 from poolproof.targets.target import EngineLayout, Target, source_of
@@ -108,6 +109,7 @@ def impl_engine(name: str, overrides: Mapping[str, Any]) -> Target:
         level=Level.ENGINE,
         source=source_of(Engine),
         real_class=Engine,
+        own_modules=(Engine.__module__, Offloader.__module__),
     )
 
 

@@ -41,6 +41,7 @@ def manager_target(
     version: str | None = None,
     source: str = "",
     real_class: type | None = None,
+    own_modules: tuple[str, ...] = (),
     notes: Sequence[str] = (),
 ) -> Target:
     """A manager, or an engine; its first layout that is run represents it if only one is wanted.
@@ -66,6 +67,7 @@ def manager_target(
         source=source,
         make=make,
         real_class=real_class,
+        own_modules=own_modules,
         notes=tuple(notes),
         block_size=first.block_size,
         layouts=tuple(layouts),

@@ -102,6 +102,8 @@ class Target:
     block_size: int = 1
     hash_block_size: int = 1
     layouts: tuple[TargetLayout, ...] = ()
+    own_modules: tuple[str, ...] = ()
+    """The modules that are its own, where others beside its class are targets by themselves."""
     pair: tuple[str, str] | None = None
     """Of two targets that are driven as one, their names."""
     tapes: PlaysTapes | None = None

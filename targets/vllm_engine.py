@@ -31,6 +31,8 @@ __all__ = ["VllmEngine", "installed_vllm_engine", "vllm_engine_layouts"]
 
 Tables = tuple[tuple[int, ...], ...]
 
+_OWN_MODULES = ("vllm.v1.core.sched.scheduler", "vllm.v1.core.sched.async_scheduler")
+
 
 class VllmEngine:
     """A scheduler, and the block tables as its workers know them."""
@@ -229,4 +231,5 @@ def installed_vllm_engine(name: str, declared: Mapping[str, Any]) -> Target:
         version=version_of_vllm(),
         source=source_of(scheduler),
         real_class=scheduler,
+        own_modules=_OWN_MODULES,
     )

@@ -79,7 +79,7 @@ def _setting(trace: Trace, _folder: Path | None) -> list[str]:
         *(f"{name} = {value!r}" for name, value in constants.items()),
         "",
         "",
-        *_source(vllm_scheduler_alone, "class Engine:"),
+        *_source(vllm_scheduler_alone, "class SchedulerAlone:"),
     ]
 
 
@@ -130,7 +130,7 @@ def _own_test(trace: Trace, name: str) -> list[str] | None:
         *_source(vllm_llm_alone, "def write_model(folder: str) -> None:"),
         "",
         "",
-        "def play(server: Server) -> None:",
+        "def play(server: SteppedServer) -> None:",
         '    """The requests of the trace, and its steps."""',
         *(f"    {call}" for command in trace.commands for call in _calls(command)),
         "",

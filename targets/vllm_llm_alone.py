@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-__all__ = ["Server", "Weights", "answers_of", "check_answers", "write_model"]
+__all__ = ["SteppedServer", "Weights", "answers_of", "check_answers", "write_model"]
 
 NUM_BLOCKS = 8
 BLOCK_SIZE = 32
@@ -75,7 +75,7 @@ class Weights:
         return len(header).to_bytes(8, "little") + header + self.numbers.tobytes()
 
 
-class Server:
+class SteppedServer:
     """vLLM's own `LLM`, stepped by hand; `answers` has each request's tokens so far.
 
     Beside each token stands how likely the model found it, which a wrong read changes as well.
@@ -135,18 +135,18 @@ class Server:
 
 
 def answers_of(
-    play: Callable[[Server], None], *, enable_caching: bool
+    play: Callable[[SteppedServer], None], *, enable_caching: bool
 ) -> dict[str, list[tuple[int, float]]]:
     """What users get in a server of their own."""
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder)
-        server = Server(folder, enable_caching=enable_caching)
+        server = SteppedServer(folder, enable_caching=enable_caching)
         play(server)
         server.finish()
         return server.answers
 
 
-def check_answers(play: Callable[[Server], None]) -> None:
+def check_answers(play: Callable[[SteppedServer], None]) -> None:
     """With a prefix cache users get what they get without one."""
     wanted = answers_of(play, enable_caching=False)
     got = answers_of(play, enable_caching=True)

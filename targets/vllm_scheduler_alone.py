@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Engine", "new_engine"]
+__all__ = ["SchedulerAlone", "new_engine"]
 
 NUM_BLOCKS = 8
 BLOCK_SIZE = 4
@@ -21,7 +21,7 @@ ARGUMENTS: dict[str, Any] = {}
 ATTENTION: list[tuple[str, int]] = [("full", 0)]
 
 
-class Engine:
+class SchedulerAlone:
     """A scheduler, and the block tables as its workers are told of them."""
 
     def __init__(self, scheduler: Any) -> None:
@@ -147,7 +147,7 @@ class Engine:
         return [int(request_id) for request_id in self.scheduler.requests]
 
 
-def new_engine() -> Engine:
+def new_engine() -> SchedulerAlone:
     """A scheduler as a server builds it, without a model, a worker or a GPU."""
     import json
     import tempfile
@@ -197,7 +197,7 @@ def new_engine() -> Engine:
         KVCacheGroupSpec([f"layer.{number}"], specs[kind](window))
         for number, (kind, window) in enumerate(ATTENTION)
     ]
-    return Engine(
+    return SchedulerAlone(
         (AsyncScheduler if IS_ASYNC else Scheduler)(
             vllm_config=config,
             kv_cache_config=KVCacheConfig(

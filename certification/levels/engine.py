@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from poolproof.bugs.engine_catalogue import engine_canaries
 from poolproof.certification.broken_engines import BROKEN_ENGINES, NEEDS
 from poolproof.certification.description import Description, LayoutDescription
 from poolproof.certification.levels.certified_level import (
@@ -119,11 +121,19 @@ class CertifiedEngine(CertifiedLevel):
         return required_engine_facts(layout.profile, layout.can, layout.block_size)
 
     def planted(self, about: Description, kinds: Sequence[RunKind]) -> Iterable[PlantedRuns]:
-        """The plainest engine, broken, under the profile of the first set-up."""
+        """Each bug once, in the first set-up under whose profile it is one.
+
+        Bugs of our engine, where they fit, and the plainest engine, broken, which fits everywhere.
+        """
+        in_layouts: dict[str, PlantedRuns] = {}
         for layout in about.layouts if about.level is self.level else ():
             if layout.kind in kinds and layout.can is not None:
-                yield from _broken_in(layout, layout.can)
-                return
+                for planted in (
+                    *_specimens_in(layout, layout.can),
+                    *_broken_in(layout, layout.can),
+                ):
+                    in_layouts.setdefault(planted.bug, planted)
+        return in_layouts.values()
 
     def why_not_searched(self, trace: Trace) -> str | None:
         """A trace of many commands is beyond any search."""
@@ -177,11 +187,30 @@ class CertifiedEngine(CertifiedLevel):
         return ENGINE_METHODS.get(verb, verb)
 
 
+def _specimens_in(layout: LayoutDescription, can: Capabilities) -> Iterator[PlantedRuns]:
+    """Our engine, with a bug, under the profile of a set-up, seen no better than the target.
+
+    Of our engine block 0 is the null block, whichever of the target is.
+    """
+    assert isinstance(layout.profile, EngineProfile)
+    profile, size, hidden = replace(layout.profile, null_block=0), layout.block_size, _hidden(can)
+    for specimen in engine_canaries(profile, can):
+        make = Veiled.maker(specimen.make_under(profile, size), hidden)
+        runs = EngineCampaign(specimen.id, make, profile, size, seed=0)
+        yield PlantedRuns(f"{specimen.id} {specimen.title}", runs)
+
+
+def _hidden(can: Capabilities) -> frozenset[str]:
+    """The methods that a target has not, and that may be missing."""
+    hidden = {observer for observer in ENGINE_OBSERVERS if not can.sees(observer)}
+    hidden |= {ENGINE_METHODS[verb] for verb in ("cancel", "reset") if verb not in can.verbs}
+    return frozenset(hidden)
+
+
 def _broken_in(layout: LayoutDescription, can: Capabilities) -> Iterable[PlantedRuns]:
-    profile = layout.profile
+    """The plainest engine under the profile of a set-up, broken."""
+    profile, hidden = layout.profile, _hidden(can)
     assert isinstance(profile, EngineProfile)
-    hidden = frozenset(o for o in ENGINE_OBSERVERS if not can.sees(o))
-    hidden |= {ENGINE_METHODS[verb] for verb in ("cancel",) if verb not in can.verbs}
     for words, broken in BROKEN_ENGINES.items():
         if NEEDS.get(words, "submit") not in can.verbs:
             continue

@@ -23,7 +23,11 @@ _MOST_SEEDS = 1000
 
 
 @click.command("bugs")
-@click.option("--only", metavar="ID,...", help="Only these bugs and oddities.")
+@click.option(
+    "--only",
+    metavar="ID,...",
+    help="Only these bugs and oddities; the name of a level, such as `engine`, means all of it.",
+)
 @click.option(
     "--detector",
     "detectors",
@@ -119,7 +123,12 @@ def _refuse_beside_show(options: dict[str, object]) -> None:
 
 
 def _chosen_rows(text: str | None, known: dict[str, MatrixSubject]) -> list[MatrixSubject]:
-    names = _names(text, known, "--only", "bug or oddity")
+    levels: dict[str, list[str]] = {}
+    for name, row in known.items():
+        levels.setdefault(row.level.value, []).append(name)
+    asked = [part.strip() for part in (text or "").split(",")]
+    spelled = ",".join(name for part in asked for name in levels.get(part, [part]))
+    names = _names(None if text is None else spelled, known, "--only", "bug or oddity")
     return [known[name] for name in names]
 
 

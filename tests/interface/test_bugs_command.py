@@ -7,6 +7,9 @@ import json
 
 import pytest
 
+from poolproof.cli.bugs_command import _chosen_rows
+from poolproof.kill_matrix.subject import subjects
+
 QUICK = ("--only", "Q3,D13,BitmapPool", "--detector", "unit,plain,I1,EVT", "--seeds", "1")
 
 
@@ -229,3 +232,12 @@ def test_a_file_without_a_matrix_is_refused(poolproof, folder, text, why):
     run = poolproof("bugs", "--show", "x.json")
     assert run.exit_code == 2
     assert why in run.stderr
+
+
+def test_the_name_of_a_level_means_all_of_it():
+    known = subjects()
+    rows = _chosen_rows("engine,Q1", known)
+    assert [row.id for row in rows if row.level != "engine"] == ["Q1"]
+    assert [row.id for row in rows if row.level == "engine"] == [
+        name for name, row in known.items() if row.level == "engine"
+    ]

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
+from poolproof.bugs.engine_catalogue import ENGINE_SPECIMENS
+from poolproof.bugs.engine_oddities import ENGINE_ODDITIES
 from poolproof.harness.isolation import Beacon
 from poolproof.kill_matrix.detectors import DETECTORS, INVARIANT_NAMES
 from poolproof.kill_matrix.matrix_document import link_of
@@ -28,8 +30,9 @@ def search(detector, name, seed=0):
 
 def test_every_specimen_is_a_row():
     planted = {name for name, subject in SUBJECTS.items() if not subject.is_oddity}
-    assert planted == {*SPECIMENS, *MANAGER_SPECIMENS}
-    assert {SUBJECTS[name].level for name in ODD} >= {"pool", "manager"}
+    assert planted == {*SPECIMENS, *MANAGER_SPECIMENS, *ENGINE_SPECIMENS}
+    assert {SUBJECTS[name].level for name in ODD} >= {"pool", "manager", "engine"}
+    assert {oddity.cls.__name__ for oddity in ENGINE_ODDITIES} <= set(ODD)
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -42,7 +45,7 @@ def test_unit_examples_accuse_no_oddity(name):
 def test_unit_examples_find_what_they_speak_of_and_miss_the_subtle():
     assert search("unit", "D1").note.startswith("a block that is used again is forgotten")
     assert not search("unit", "D13").caught
-    assert {len(examples_for(SUBJECTS[name])) > 9 for name in ("Q1", "A1", "D13")} == {True}
+    assert {len(examples_for(SUBJECTS[name])) > 9 for name in ("Q1", "A1", "D13", "S9")} == {True}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,11 @@ def test_unit_examples_find_what_they_speak_of_and_miss_the_subtle():
         ("exhaustive", "Q3"),
         ("exhaustive", "D1"),
         ("exhaustive", "D13"),
+        ("unit", "S120"),
+        ("plain", "S9"),
+        ("hypothesis", "S9"),
+        ("campaign", "S9"),
+        ("certify-quick", "S9"),
         ("certify-quick", "D13"),
         ("certify-standard", "A1"),
     ],
@@ -65,7 +73,7 @@ def test_each_search_catches_a_plain_bug_at_each_level(detector, name):
     outcome = search(detector, name)
     assert outcome.caught
     assert outcome.steps > 0
-    assert outcome.invariant in {"ORD", "OWN", "I1", "IDX", "DATA"}
+    assert outcome.invariant in {"ORD", "OWN", "I1", "IDX", "DATA", "PLAN", ""}
 
 
 def test_hashes_are_cut_where_a_bug_needs_it():
@@ -81,6 +89,9 @@ def test_an_invariant_alone_sees_its_own_and_nothing_else():
     ("detector", "name", "why"),
     [
         ("DATA", "A1", "the pool level does not state DATA"),
+        ("PLAN", "A1", "the pool level does not state PLAN"),
+        ("I1", "S9", "the engine level does not state I1"),
+        ("exhaustive", "S9", "states of an engine are not compared"),
         ("EVT", "A1", "its profile has no events"),
         ("MISUSE", "BitmapPool", "its profile promises nothing about misuse"),
         ("ORD", "BitmapPool", "its profile promises no order"),
@@ -112,7 +123,7 @@ def test_the_proof_refuses_the_mistakes_that_it_holds():
 
 
 def test_every_invariant_is_a_column():
-    assert len(INVARIANT_NAMES) == 15
+    assert len(INVARIANT_NAMES) == 18
     assert set(INVARIANT_NAMES) < set(DETECTORS)
 
 

@@ -1,4 +1,4 @@
-"""A right pool of two dozen lines, in a file, and small budgets to certify its mutants with."""
+"""A right pool and a right engine, in files, and small budgets to certify their mutants with."""
 
 from pathlib import Path
 
@@ -73,6 +73,86 @@ class Pool:
         self.evict(range(len(self.counts)))
         return True
 '''
+
+
+RIGHT_ENGINE = '''
+class Engine:
+    """First come, first served: nothing is shared, and blocks are taken for all that may come."""
+
+    profile = {}
+
+    def __init__(self, num_blocks, block_size, *, enable_caching=True):
+        self.block_size = block_size
+        self.free = list(range(num_blocks))
+        self.waiting = []
+        self.running = []
+        self.num_admitted = 0
+
+    def submit(self, request_id, tokens, *, max_new_tokens, priority=0, extra_keys=None):
+        self.waiting.append(Request(request_id, list(tokens), max_new_tokens))
+
+    def plan(self):
+        self.admit()
+        left, parts = 64, []
+        for request in self.running:
+            request.count = min(left, len(request.tokens) - request.num_computed)
+            left -= request.count
+            if request.count:
+                parts.append(
+                    {
+                        "request": request.number,
+                        "first": request.num_computed,
+                        "count": request.count,
+                        "blocks": [list(request.blocks)],
+                    }
+                )
+        return {"compute": parts}
+
+    def answer(self, tokens, drafts):
+        outputs = []
+        for request in list(self.running):
+            request.num_computed += request.count
+            for token in tokens.get(request.number, []):
+                request.tokens.append(token)
+                request.num_left -= 1
+                has_ended = token == 0 or request.num_left == 0
+                outputs.append((request.number, [token], has_ended))
+                if has_ended:
+                    self.running.remove(request)
+                    self.free.extend(request.blocks)
+        return outputs
+
+    def num_free(self):
+        return len(self.free)
+
+    def admit(self):
+        while self.waiting and len(self.running) < 8:
+            request = self.waiting[0]
+            count = -(-(len(request.tokens) + request.num_left) // self.block_size)
+            if count > len(self.free):
+                break
+            self.waiting.pop(0)
+            request.blocks = [self.free.pop() for _ in range(count)]
+            self.running.append(request)
+            self.num_admitted += 1
+
+
+class Request:
+    def __init__(self, number, tokens, num_left):
+        self.number = number
+        self.tokens = tokens
+        self.num_left = num_left
+        self.num_computed = self.count = 0
+        self.blocks = []
+'''
+
+
+@pytest.fixture
+def right_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The right engine, in a file of the present folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("engine.py").write_text(RIGHT_ENGINE)
+    return "engine.py:Engine"
 
 
 @pytest.fixture

@@ -70,6 +70,18 @@ def test_faults_that_show_are_refused_and_a_counter_that_nobody_reads_is_not(
     assert {name for name, seen in counting.items() if seen} == {"loop left early"}
 
 
+def test_the_scheduler_of_an_engine_is_mutated(right_engine, small_budgets, only):
+    only("request.num_left -= 1", "self.free.extend(request.blocks)", "self.num_admitted += 1")
+    report = measured(right_engine)
+    assert all(refused(report, "request.num_left -= 1").values())
+    assert refused(report, "self.free.extend(request.blocks)")["statement deleted"]
+    assert not any(refused(report, "self.num_admitted += 1").values())
+    assert {mutant.judged.invariant for mutant in report.mutants} >= {"OUT", "LIVE", ""}
+    # Nobody visits all states of an engine.
+    words = ("state machine, quick", "plain driver, quick")
+    assert {stage.partition(", ")[2] for stage in report.stages} == set(words)
+
+
 def test_a_refused_mutant_says_by_what(right_pool, small_budgets, only):
     only('raise MemoryError("full")')
     (mutant,) = measured(right_pool).mutants

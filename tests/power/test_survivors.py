@@ -42,7 +42,9 @@ def test_each_explanation_belongs_to_a_recorded_survivor(entries):
         assert tuple(entry[key] for key in KEYS) in keys
 
 
-@pytest.mark.parametrize("system", ["impl", "impl-sizes", "nano-vllm", "vllm", "vllm-manager"])
+@pytest.mark.parametrize(
+    "system", ["impl", "impl-engine", "impl-sizes", "nano-vllm", "vllm", "vllm-manager"]
+)
 def test_every_recorded_survivor_is_explained(entries, system):
     recorded = json.loads((BENCHMARKS / "results" / "power.json").read_text())[system]["passed"]
     known = {tuple(entry[key] for key in KEYS) for entry in entries if entry["system"] == system}

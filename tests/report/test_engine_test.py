@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.minimise import minimise, run_candidate
+from poolproof.report import engine_play
 from poolproof.report.engine_test import engine_script, engine_test
 from poolproof.targets.impl_engine import impl_engine_layouts
 
@@ -108,6 +110,13 @@ def test_a_test_has_only_what_its_trace_needs():
     moving = engine_test(a_trace(Submit(0, A, 1, 0), RunStep(1, 0, 0), Arrive(0, 1)))
     assert "play.arrive(0, is_lost=True)" in moving
     assert "self.transfers" in moving
+
+
+def test_each_condition_of_the_player_stands_where_its_block_begins():
+    lines = Path(engine_play.__file__).read_text().splitlines()
+    conditions = [line.strip() for line in lines if "  #: " in line]
+    assert len(conditions) > 50
+    assert [line for line in conditions if line[0] in ")]}"] == []
 
 
 def test_many_steps_that_are_alike_are_one_loop():
