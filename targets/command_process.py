@@ -400,7 +400,10 @@ class CommandSession:
         finally:
             self.close()
         if status is None:
-            return f"it answered stop, and {timeout_s:g} s later it had not ended"
+            return (
+                f"it answered stop, and {timeout_s:g} s later it had not ended; it is to end then, "
+                "with status 0"
+            )
         return None if status == 0 else f"it answered stop, and ended with status {status}"
 
     def close(self) -> None:
