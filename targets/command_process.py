@@ -28,7 +28,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
@@ -48,6 +48,7 @@ from poolproof.targets.command_messages import (
 )
 
 __all__ = [
+    "Asks",
     "CommandProcess",
     "CommandSession",
     "LiveAnswers",
@@ -288,6 +289,13 @@ _GOODBYE_S = 2.0
 
 Heard = Callable[[str, str], object]
 """Hears each line: "sent" or "received", and the line."""
+
+
+class Asks(Protocol):
+    """Where the answers to commands come from."""
+
+    def ask(self, command: str, /) -> Mapping[str, Any]: ...
+    def abandon(self) -> None: ...
 
 
 class LiveAnswers:
