@@ -298,7 +298,10 @@ class Driving:
                 break
         self.remarks |= total.remarks
         large = kind.production is not None
-        traces = total.large_traces(self.collector.kinds) if large else total.traces()
+        traces = list(total.large_traces(self.collector.kinds) if large else total.traces())
+        if traces:
+            # A program is started anew after each run that fails: this can take minutes.
+            self._progress.begin(f"{stage}, making traces smaller")
         for trace, num_runs in traces:
             self.collector.add(stage, trace, num_runs)
         self.stages.append(

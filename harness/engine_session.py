@@ -42,10 +42,10 @@ from poolproof.invariants.engine_plans import (
     plan_names_blocks,
     plan_names_live_requests,
     transfers_can_end,
+    unreadable_answer,
 )
 from poolproof.invariants.free_at_end import all_free_at_end
 from poolproof.invariants.kv_reads import step_reads_own_prefix
-from poolproof.invariants.legal_calls import unreadable_answer
 from poolproof.invariants.progress import loads_get_on, plans_go_on, users_are_served
 from poolproof.invariants.wording import sequence_name
 from poolproof.reference.engine_legality import undefined_for_engine

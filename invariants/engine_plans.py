@@ -23,7 +23,13 @@ __all__ = [
     "plan_names_blocks",
     "plan_names_live_requests",
     "transfers_can_end",
+    "unreadable_answer",
 ]
+
+
+def unreadable_answer(call: object, why: str) -> Violation:
+    """The violation that no sense can be made of what a call, in words, answered."""
+    return Violation("CRASH", Severity.CRASH, f"{call} answered what cannot be read: {why}")
 
 
 def plan_names_live_requests(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from poolproof.contract.outside import shown
 from poolproof.contract.violation import Severity, Violation
 
-__all__ = ["meaningless_answer", "reads_alike", "unreadable_answer"]
+__all__ = ["meaningless_answer", "reads_alike"]
 
 
 def meaningless_answer(call: object, answer: object, expected: str) -> Violation:
@@ -18,11 +18,6 @@ def meaningless_answer(call: object, answer: object, expected: str) -> Violation
     return Violation(
         "CRASH", Severity.CRASH, f"{call} answered {shown(answer)}; it must answer {expected}"
     )
-
-
-def unreadable_answer(call: object, why: str) -> Violation:
-    """The violation that no sense can be made of what a call, in words, answered."""
-    return Violation("CRASH", Severity.CRASH, f"{call} answered what cannot be read: {why}")
 
 
 def reads_alike(

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.engine_target import ENGINE_METHODS, ENGINE_OBSERVERS
 from poolproof.targets.command_messages import Hello, short
-from poolproof.targets.command_process import CommandSession, LiveAnswers, broken
+from poolproof.targets.command_process import Asks, CommandSession, LiveAnswers, broken
 from poolproof.targets.target import EngineLayout, Make
 
 __all__ = ["ENGINES_SINCE", "ENGINE_VERBS", "CommandEngine", "engine_layout", "engine_text"]
@@ -35,13 +35,6 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(ENGINE_OBSERVERS, ()),
 }
 """The names of the arguments that a method is given by their places."""
-
-
-class Asks(Protocol):
-    """Where the answers to commands come from."""
-
-    def ask(self, command: str, /) -> Mapping[str, Any]: ...
-    def abandon(self) -> None: ...
 
 
 def engine_text(method: str, *given: Any, **named: Any) -> str:

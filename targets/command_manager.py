@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import MANAGER_METHODS
 from poolproof.contract.outside import shown
 from poolproof.targets.command_messages import Hello, short
-from poolproof.targets.command_process import CommandSession, LiveAnswers, broken
+from poolproof.targets.command_process import Asks, CommandSession, LiveAnswers, broken
 from poolproof.targets.target import Make, ManagerLayout
 
 __all__ = [
@@ -59,13 +59,6 @@ _ARGUMENTS = {
     "fork": ("child_id",),
 }
 """The arguments behind `seq_id`, of verbs that have others than that one."""
-
-
-class Asks(Protocol):
-    """Where the answers to commands come from."""
-
-    def ask(self, command: str, /) -> Mapping[str, Any]: ...
-    def abandon(self) -> None: ...
 
 
 def manager_text(verb: str, **arguments: Any) -> str:

@@ -28,7 +28,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
@@ -48,6 +48,7 @@ from poolproof.targets.command_messages import (
 )
 
 __all__ = [
+    "Asks",
     "CommandProcess",
     "CommandSession",
     "LiveAnswers",
@@ -290,6 +291,13 @@ Heard = Callable[[str, str], object]
 """Hears each line: "sent" or "received", and the line."""
 
 
+class Asks(Protocol):
+    """Where the answers to commands come from."""
+
+    def ask(self, command: str, /) -> Mapping[str, Any]: ...
+    def abandon(self) -> None: ...
+
+
 class LiveAnswers:
     """A program that is asked command by command."""
 
@@ -400,7 +408,10 @@ class CommandSession:
         finally:
             self.close()
         if status is None:
-            return f"it answered stop, and {timeout_s:g} s later it had not ended"
+            return (
+                f"it answered stop, and {timeout_s:g} s later it had not ended; it is to end then, "
+                "with status 0"
+            )
         return None if status == 0 else f"it answered stop, and ended with status {status}"
 
     def close(self) -> None:

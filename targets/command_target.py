@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from poolproof.contract.commands import Cache, Command, Lookup
 from poolproof.contract.content import Key
@@ -56,6 +56,7 @@ from poolproof.targets.command_messages import (
     texts_of,
 )
 from poolproof.targets.command_process import (
+    Asks,
     CommandSession,
     LiveAnswers,
     ProcessEndedError,
@@ -78,13 +79,6 @@ _PART_OF = {
 }
 
 
-class Answers(Protocol):
-    """Where the answers to commands come from."""
-
-    def ask(self, command: str, /) -> Mapping[str, Any]: ...
-    def abandon(self) -> None: ...
-
-
 class CommandPool:
     """One instance of the target; it has the verbs and observers that the program announced."""
 
@@ -92,7 +86,7 @@ class CommandPool:
     """A program plays one run after another: a second instance would end the first."""
 
     def __init__(
-        self, hello: Hello, num_blocks: int, answers: Answers, state: Mapping[str, Any] | None
+        self, hello: Hello, num_blocks: int, answers: Asks, state: Mapping[str, Any] | None
     ) -> None:
         self.profile = dict(hello.profile)
         self._num_blocks = num_blocks

@@ -89,3 +89,34 @@ MANAGER = {
         return []
 """,
 }
+
+ENGINE_SET_UP = """
+        self.requests = {}
+        self.table, self.computed = list(range(num_blocks)), 0
+"""
+
+ENGINE = {
+    "submit": """
+        self.requests[request_id] = (list(tokens), len(tokens) + max_new_tokens)
+""",
+    "plan": """
+        self.step = next(iter(self.requests), None)  # one after the other
+        if self.step is None:
+            return {"compute": []}
+        count = len(self.requests[self.step][0]) - self.computed
+        part = {"request": self.step, "first": self.computed, "count": count}
+        return {"compute": [{**part, "blocks": [self.table]}]}
+""",
+    "answer": """
+        if self.step is None:
+            return []
+        known, most = self.requests[self.step]
+        self.computed = len(known)
+        known += tokens[self.step]
+        ended = known[-1] == 0 or len(known) == most
+        if ended:
+            del self.requests[self.step]
+            self.computed = 0
+        return [(self.step, tokens[self.step], ended)]
+""",
+}

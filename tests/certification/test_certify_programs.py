@@ -63,7 +63,7 @@ def hostile(how):
     ("target", "wrong"),
     [
         ("cmd:./no/such/program", "there is no program ./no/such/program"),
-        (hostile("other-version"), "it speaks version 3 of the protocol"),
+        (hostile("other-version"), "it speaks version 4 of the protocol"),
         (hostile("chatty"), "is not JSON"),
     ],
 )

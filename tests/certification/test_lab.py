@@ -89,6 +89,20 @@ def test_the_manager_is_led_to_method_by_method_and_then_to_the_cache(poolproof,
     assert "the index says less than it could" in " ".join(cached.stdout.split())
 
 
+def test_the_engine_is_led_to_method_by_method(poolproof, solutions):
+    poolproof("new", "--engine", "mine.py")
+    path = Path("mine.py")
+    set_up(path, solutions.ENGINE_SET_UP)
+    for lesson in LEVELS["engine"].lessons[:3]:
+        result = poolproof("certify", "mine.py:Engine", "--depth", "quick")
+        assert said_next(result).startswith(lesson.sentence)
+        write_method(path, lesson.method, solutions.ENGINE[lesson.method])
+    done = poolproof("certify", "mine.py:Engine", "--depth", "quick")
+    # It is right, and so plain that what a pass needs does not occur.
+    assert done.exit_code == 2, done.output
+    assert "a prefix was found in the cache" in " ".join(done.stdout.split())
+
+
 def test_what_is_wrong_comes_before_what_is_missing(poolproof, solutions):
     poolproof("new", "mine.py")
     path = Path("mine.py")

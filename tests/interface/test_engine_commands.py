@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from poolproof import certify
+from poolproof.certification.certificate import Verdict
+from poolproof.certification.depths import BUDGETS
 from poolproof.certification.engine_exploration import ExploringEngine
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
@@ -16,8 +22,10 @@ from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.trace import Trace, read_trace, write_trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.report.engine_drawing import draw_engine, engine_command_words
+from poolproof.stateful_tests.settings import EXAMPLES
 
 HOSTILE = Path(__file__).parents[1] / "certification" / "hostile_engines.py"
+HOSTILE_PROGRAM = Path(__file__).parents[1] / "targets" / "hostile_engine.py"
 TWICE = Violation("OUT", Severity.WRONG_DATA_OF_ONES_OWN, "request A is given <1 1>", (), 3)
 COMMANDS = (
     Submit(0, TokenChain((1, 2)), 1, 0), PlanStep(), Submit(1, TokenChain((1,)), 2, 1),
@@ -51,7 +59,40 @@ def test_a_skeleton_is_written_and_says_what_to_write(poolproof: Run) -> None:
     assert "poolproof certify mine.py:Engine" in poolproof("new", "--engine", "mine.py").output
     result = poolproof("certify", "mine.py:Engine", "--depth", "quick", "--in-process")
     assert result.exit_code == 1
-    assert "next          write " in result.output
+    assert "next          write submit(request_id, tokens, *, max_new_tokens" in result.output
+    said = " ".join(result.output.split())
+    assert "NotImplementedError: write submit(): a request waits for its turn" in said
+
+
+@pytest.fixture
+def _few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certification of seconds; workers are forked, and know of it."""
+    monkeypatch.setitem(BUDGETS, "quick", replace(BUDGETS["quick"], engine_chunks=1))
+    monkeypatch.setitem(EXAMPLES, "quick", 10)
+    monkeypatch.setattr("poolproof.certification.driving.RUNS_PER_CHUNK", 60)
+
+
+@pytest.mark.usefixtures("_few_runs")
+def test_a_right_engine_holds() -> None:
+    certificate = certify("impl-engine", depth="quick", layouts=["chunks"], workers=1)
+    assert certificate.verdict is Verdict.HOLDS, certificate.to_json()
+    assert not certificate.findings
+
+
+@pytest.mark.usefixtures("_few_runs")
+def test_a_wrong_engine_is_refused_with_a_trace_that_can_be_run_again(poolproof: Run) -> None:
+    refused = poolproof("certify", f"{HOSTILE}:GivesTwice", "--depth", "quick")
+    assert refused.exit_code == 1, refused.output
+    (path,) = Path(".poolproof/findings").glob("f-*.jsonl")
+    trace = read_trace(path)
+    assert trace.violation is not None
+    replayed = poolproof("replay", path)
+    assert replayed.exit_code == 1
+    assert trace.violation.sentence in " ".join(replayed.output.split())
+    shrunk = poolproof("shrink", path, "--output", "small.jsonl")
+    assert shrunk.exit_code == 1, shrunk.output
+    small = read_trace(Path("small.jsonl"))
+    assert (small.commands, small.violation) == (trace.commands, trace.violation)
 
 
 def test_an_engine_skeleton_is_one_of_several(poolproof: Run) -> None:
@@ -192,3 +233,33 @@ def cells(row: Any) -> tuple[str, ...]:
 )
 def test_commands_are_told_in_words(command: Any, words: str) -> None:
     assert engine_command_words(command) == words
+
+
+@pytest.mark.usefixtures("_few_runs")
+@pytest.mark.parametrize(
+    ("how", "status", "says"),
+    [
+        pytest.param("block-beyond", 1, "PLAN", marks=pytest.mark.deep),
+        ("dies-in-plan", 1, "it ended with exit status 3; its last words: no free block"),
+        ("version-2", 2, "an engine that speaks version 2 of the protocol"),
+        ("no-answer", 2, 'its "verbs" lack answer, which an engine needs'),
+        pytest.param("needs-caching", 2, "it skips this run: caching", marks=pytest.mark.deep),
+    ],
+)
+def test_what_a_program_does_wrong_is_a_finding_or_one_line(
+    poolproof: Run, how: str, status: int, says: str
+) -> None:
+    program = f"cmd:{shlex.join([sys.executable, str(HOSTILE_PROGRAM), how])}"
+    result = poolproof("certify", program, "--depth", "quick", "--workers", "1")
+    assert result.exit_code == status, result.output
+    assert says in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.deep
+@pytest.mark.usefixtures("_few_runs")
+def test_a_program_that_does_not_answer_in_time_is_a_finding(poolproof: Run) -> None:
+    program = f"cmd:{shlex.join([sys.executable, str(HOSTILE_PROGRAM), 'hangs-in-plan'])}"
+    result = poolproof("certify", program, "--depth", "quick", "--call-timeout", "2")
+    assert result.exit_code == 1, result.output
+    assert "did not return within 2 s" in " ".join(result.output.split())
