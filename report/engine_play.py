@@ -26,6 +26,9 @@ MAX_BATCH_TOKENS = 64
 MAX_RUNNING = 8
 MAX_REQUEST_TOKENS = 0
 DRAFT_TOKENS = 0
+MAX_ADAPTERS = 0
+ENCODER_CACHE_TOKENS = 0
+MAX_ENCODER_TOKENS = 0
 STOP_TOKEN = 0
 
 
@@ -59,6 +62,8 @@ class Play:
         self.memory: dict[int, dict[int, tuple[Any, str]]] = {}  #: DATA
         self.places: dict[int, dict[int, tuple[Any, str]]] = {}  # outside the device  #: DATA&moves
         self.transfers: dict[int, Any] = {}  # in flight  #: moves
+        self.encoded: set[str] = set()  # images that the worker has encoded  #: PLAN&images
+        self.image_sizes: dict[str, int] = {}  #: PLAN&images
         self.num_quiet = 0  # plans since anybody was given a token  #: LIVE|LEAK
 
     def submit(
@@ -78,6 +83,8 @@ class Play:
             extra_keys=extra_keys,
         )
         self.requests[number] = Played(number, tokens, max_new_tokens, extra_keys)
+        for _, image, first, end in self.images_of(number):  #: PLAN&images
+            self.image_sizes[image] = end - first
 
     def cancel(self, number: int) -> None:  #: cancels
         """Its user has gone, unless it has ended."""
@@ -91,6 +98,11 @@ class Play:
         if is_void:  #: DATA
             self.memory.clear()
             self.places.clear()  #: moves
+        for step in self.steps if is_void else ():  #: ahead
+            step["is_void"] = True
+            # Nobody has a block any more, and what is in flight may be dropped.  #: preempts
+            step["preempted"] |= set(self.requests)  #: preempts
+            step["reset"] = set(self.requests)  #: preempts
 
     def arrive(self, place: int, *, is_lost: bool = False) -> None:  #: moves
         """The transfer with that place in the order of their beginning is over, or was lost."""
@@ -122,6 +134,8 @@ class Play:
                 step["preempted"].add(number)
         self.check_form(plan)  #: CRASH
         self.check_plan(plan)  #: PLAN
+        self.check_adapters(plan)  #: PLAN&adapters
+        self.check_images(plan)  #: PLAN&images
         # `known`: tokens of each request, were all drafts in flight accepted.  #: ahead
         # `sampling`: how many they are afterwards.  #: ahead
         step = {"plan": plan, "known": {}, "sampling": {}, "preempted": set()}  #: ahead
@@ -132,9 +146,19 @@ class Play:
             if part["first"] + part["count"] == known + drafts:
                 step["sampling"][number] = known + drafts + 1
         self.steps.append(step)
-        for transfer in plan.get("transfers") or ():  #: moves
-            if not transfer.get("waits"):
+        self.begin(plan, follows=False)  #: moves
+
+    def begin(self, plan: Any, *, follows: bool) -> None:  #: moves
+        """The transfers of a step that it does not wait for are in flight."""
+        for transfer in plan.get("transfers") or ():
+            if not transfer.get("waits") and bool(transfer.get("follows")) == follows:
                 self.transfers[transfer["id"]] = transfer
+
+    def flush(self, plan: Any) -> None:  #: moves
+        """What the worker waits for before it computes a step ends now."""
+        for transfer_id in plan.get("flushes") or ():
+            if transfer_id in self.transfers:
+                self.arrive(list(self.transfers).index(transfer_id))
 
     def num_known(self, number: int) -> int:  #: ahead|PLAN
         """How many tokens a request has once all steps in flight are answered."""
@@ -150,15 +174,19 @@ class Play:
             return
         step = self.steps.pop(0)
         plan = step["plan"]
+        self.flush(plan)  #: moves
         self.copy(plan.get("copies") or ())  #: DATA&copies
         self.move_now(plan, "load")  #: DATA&moves
         work = [self.work_on(part, step) for part in plan["compute"]]
         for request, part, first, tokens, _ in work:  #: DATA
             self.write(request, part, first, tokens)
         for request, part, first, tokens, _ in work:  #: DATA
+            if "reset" in step:  #: preempts&ahead
+                continue  # nobody goes on from it
             if request.is_live:
                 self.check_reads(request, part, first, tokens)
         self.move_now(plan, "store")  #: DATA&moves
+        self.begin(plan, follows=True)  #: moves
         sampled: dict[int, list[int]] = {}
         due: dict[int, list[int]] = {}
         ends: dict[int, bool] = {}
@@ -213,6 +241,8 @@ class Play:
         tokens = list(request.tokens)  #: !drafts
         # Of a request that has ended, or a draft that nobody gave, the token is nobody's.
         tokens = [*tokens[:end], *(object() for _ in range(end - len(tokens)))]
+        if step.get("is_void"):  #: DATA&resets&ahead
+            tokens = [object() for _ in tokens]  # of the weights before a reset
         return request, part, first, tokens, samples
 
     def reject(self, step: dict[str, Any], number: int, num_rejected: int) -> None:  #: drafts&ahead
@@ -295,6 +325,8 @@ class Play:
             got = gets.get(number, ([], False))
             if got == ([], False) and number in step["preempted"]:  #: drops
                 continue  # it is sampled again
+            if got == ([], False) and number in step.get("reset", ()):  #: preempts&ahead
+                continue  # it is sampled again
             assert got == wanted, (
                 f"request {name} is given {got[0]} and {'ends' if got[1] else 'goes on'}; it was "
                 f"to be given {wanted[0]} and to {'end' if wanted[1] else 'go on'}"
@@ -372,6 +404,39 @@ class Play:
                 assert block in range(NUM_BLOCKS) and block != NULL_BLOCK, (  # noqa: PT018 - one fact
                     f"request {name} has {'no block' if block is None else f'block {block}'} for "
                     f"position {entry * size}"
+                )
+
+    def check_adapters(self, plan: Any) -> None:  #: PLAN&adapters
+        """A step has no more adapters than workers hold."""
+        numbers = [part["request"] for part in plan["compute"]]
+        adapters = {k[1] for n in numbers for k in self.requests[n].keys if k[0] == "lora"}
+        assert len(adapters) <= MAX_ADAPTERS, (
+            f"the step computes tokens with {len(adapters)} adapters of {MAX_ADAPTERS}"
+        )
+
+    def images_of(self, number: int) -> list[Any]:  #: PLAN&images
+        """Those in a prompt: kind, identifier, first position, and the one behind the last."""
+        return [key for key in self.requests[number].keys if key[0] == "image"]
+
+    def check_images(self, plan: Any) -> None:  #: PLAN&images
+        """An image is encoded before it is computed, and workers keep no more than they can."""
+        encodes, forgets = list(plan.get("encodes") or ()), set(plan.get("forgets") or ())
+        for image in (*encodes, *forgets):
+            assert image in self.image_sizes, f"nobody submitted image {image!r}"
+        total = sum(self.image_sizes[image] for image in encodes)
+        assert not 0 < MAX_ENCODER_TOKENS < total, (
+            f"the step encodes {total} positions of {MAX_ENCODER_TOKENS}"
+        )
+        self.encoded = (self.encoded - forgets) | set(encodes)
+        kept = sum(self.image_sizes[image] for image in self.encoded)
+        assert kept <= ENCODER_CACHE_TOKENS, (
+            f"the worker keeps {kept} encoded positions of {ENCODER_CACHE_TOKENS}"
+        )
+        for part in plan["compute"]:
+            for _, image, first, end in self.images_of(part["request"]):
+                is_computed = first < part["first"] + part["count"] and part["first"] < end
+                assert not is_computed or image in self.encoded, (
+                    f"the step computes positions of image {image!r}, which is not encoded"
                 )
 
     def finish(self, token: int, accepted: int = 0, drafts: int = 0) -> None:  #: LIVE|LEAK

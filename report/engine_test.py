@@ -163,7 +163,12 @@ def _features(trace: Trace) -> set[str]:
         "copies": True,
         "cancels": Cancel in verbs,
         "resets": Reset in verbs,
-        "keys": any(isinstance(c, Submit) and c.chain.extra_keys() for c in trace.commands),
+        "keys": profile.image_tokens > 0
+        or profile.max_adapters > 0
+        or any(isinstance(c, Submit) and c.chain.extra_keys() for c in trace.commands),
+        "images": profile.image_tokens > 0 and profile.encoder_cache_tokens > 0,
+        "adapters": profile.max_adapters > 0,
+        "preempts": profile.reset == "preempts" and Reset in verbs,
         "drops": profile.stale_outputs == "may-drop" and profile.steps_in_flight > 1,
     }
     if trace.violation is not None:
@@ -192,6 +197,10 @@ def _constants(trace: Trace) -> dict[str, str]:
         "MAX_REQUEST_TOKENS": f"{profile.max_request_tokens}"
         + ("" if profile.max_request_tokens else "  # as many as fit"),
         "DRAFT_TOKENS": str(profile.draft_tokens),
+        "MAX_ADAPTERS": str(profile.max_adapters),
+        "ENCODER_CACHE_TOKENS": str(profile.encoder_cache_tokens),
+        "MAX_ENCODER_TOKENS": f"{profile.max_encoder_tokens}"
+        + ("" if profile.max_encoder_tokens else "  # any number"),
         "STOP_TOKEN": str(STOP_TOKEN),
     }
 

@@ -190,10 +190,12 @@ class CertifiedEngine(CertifiedLevel):
 def _specimens_in(layout: LayoutDescription, can: Capabilities) -> Iterator[PlantedRuns]:
     """Our engine, with a bug, under the profile of a set-up, seen no better than the target.
 
-    Of our engine block 0 is the null block, whichever of the target is.
+    Of our engine block 0 is the null block, whichever of the target is, and it always shares
+    prefixes and preempts.
     """
     assert isinstance(layout.profile, EngineProfile)
-    profile, size, hidden = replace(layout.profile, null_block=0), layout.block_size, _hidden(can)
+    profile = replace(layout.profile, null_block=0, prefix_hits="some", preemptions="some")
+    size, hidden = layout.block_size, _hidden(can)
     for specimen in engine_canaries(profile, can):
         make = Veiled.maker(specimen.make_under(profile, size), hidden)
         runs = EngineCampaign(specimen.id, make, profile, size, seed=0)
