@@ -21,6 +21,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "stale_outputs": ("delivered", "may-drop"),
     "transfers": ("may-fail", "never-fail"),
     "transfer_order": ("any", "fifo"),
+    "failed_loads": ("recomputed", "may-end-requests"),
 }
 _LEAST = {
     "max_batch_tokens": 1,
@@ -45,6 +46,8 @@ class EngineProfile(Profile):
         worker has no way to say so, and none is lost: "never-fail".
     transfer_order: whether transfers end in "any" order, or loads in the order in which they began,
         and stores likewise: "fifo".
+    failed_loads: what was not loaded is "recomputed", or a request whose load failed "may end" at
+        once without a token: "may-end-requests".
     max_batch_tokens: the most positions that one step computes.
     max_running: the most requests of one step.
     max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
@@ -61,6 +64,7 @@ class EngineProfile(Profile):
     stale_outputs: str = "delivered"
     transfers: str = "may-fail"
     transfer_order: str = "any"
+    failed_loads: str = "recomputed"
     max_batch_tokens: int = 64
     max_running: int = 8
     max_request_tokens: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import sequence_name
@@ -16,10 +16,13 @@ Due = tuple[tuple[int, ...], bool, bool]
 """What a user is to be given, whether the request ends with it, and whether it may be dropped."""
 
 
-def outputs_are_due(outputs: Sequence[Output], due: Mapping[int, Due]) -> Violation | None:
+def outputs_are_due(
+    outputs: Sequence[Output], due: Mapping[int, Due], may_end: Collection[int] = ()
+) -> Violation | None:
     """A violation of OUT in what users are given after a step, or None.
 
-    `due` has the requests for which the step has sampled and whose users still wait.
+    `due` has the requests for which the step has sampled and whose users still wait, `may_end` those
+    that may be ended without a token.
     """
     given: dict[int, Output] = {}
     for output in outputs:
@@ -27,6 +30,8 @@ def outputs_are_due(outputs: Sequence[Output], due: Mapping[int, Due]) -> Violat
         if number in given:
             return _wrong(f"request {sequence_name(number)} is given tokens twice in one step")
         given[number] = output
+        if ends and not tokens and number in may_end:
+            continue
         if number not in due:
             if tokens or ends:
                 return _wrong(
