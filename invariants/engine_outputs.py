@@ -21,8 +21,8 @@ def outputs_are_due(
 ) -> Violation | None:
     """A violation of OUT in what users are given after a step, or None.
 
-    `due` has the requests for which the step has sampled and whose users still wait, `may_end` those
-    that may be ended without a token.
+    `due` has the requests for which the step has sampled and whose users still wait; those in
+    `may_end` may end without a token.
     """
     given: dict[int, Output] = {}
     for output in outputs:

@@ -17,7 +17,6 @@ from typing import Any
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import CacheGroup
-from poolproof.contract.target import TargetError
 from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.installed_vllm import engine_module, import_of_vllm, part_of
 from poolproof.targets.vllm_connector_parts import make_worker
@@ -180,7 +179,9 @@ class SchedulerParts:
 
     @cached_property
     def _structured_output(self) -> Any:
-        return part_of(engine_module("vllm.v1.structured_output"), "StructuredOutputManager")(self._config)
+        return part_of(engine_module("vllm.v1.structured_output"), "StructuredOutputManager")(
+            self._config
+        )
 
     @cached_property
     def _interface(self) -> Any:

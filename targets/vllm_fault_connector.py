@@ -40,7 +40,7 @@ class Piece:
 
 
 @dataclass
-class FaultMetadata(KVConnectorMetadata):
+class FaultMetadata(KVConnectorMetadata):  # type: ignore[misc]  # vLLM is no dependency
     """What a step has the worker do; `sends` and the loads are by request."""
 
     waited_loads: dict[str, list[Piece]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class FaultMetadata(KVConnectorMetadata):
 
 
 @dataclass
-class FaultWorkerMetadata(KVConnectorWorkerMetadata):
+class FaultWorkerMetadata(KVConnectorWorkerMetadata):  # type: ignore[misc]  # the same
     """What has been stored, and what turned out not to be readable."""
 
     stored: list[Piece] = field(default_factory=list)
@@ -95,9 +95,7 @@ class FaultConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  # 
         num_tokens = (end - first) * self._block_size
         return num_tokens, self._is_async and num_tokens > 0
 
-    def update_state_after_alloc(
-        self, request: Any, blocks: Any, num_external_tokens: int
-    ) -> None:
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         """What was offered and taken is loaded."""
         self._asked.discard(request.request_id)
         first = self._offered.pop(request.request_id, 0)

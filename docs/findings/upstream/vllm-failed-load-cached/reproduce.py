@@ -55,31 +55,27 @@ MODEL = {
 
 
 class Connector(KVConnectorBase_V1):
-    """Offers what stands in `offers`, in tokens, one offer for each time that it is asked."""
-
-    offers: list[int] = []
-    is_async = False
+    """Offers the first block to A alone, and loads it while the step waits."""
 
     def get_num_new_matched_tokens(self, request, num_computed_tokens):
-        offer = self.offers.pop(0) if self.offers else 0
-        return offer, self.is_async and offer > 0
+        return (SIZE if request.request_id == "A" and not num_computed_tokens else 0), False
 
-    def update_state_after_alloc(self, request, blocks, num_external_tokens):
+    def update_state_after_alloc(self, *_):
         pass
 
-    def build_connector_meta(self, scheduler_output):
+    def build_connector_meta(self, *_):
         return KVConnectorMetadata()
 
-    def request_finished(self, request, block_ids):
+    def request_finished(self, *_):
         return False, None
 
-    def start_load_kv(self, forward_context, **kwargs):
+    def start_load_kv(self, *_, **__):
         pass
 
-    def wait_for_layer_load(self, layer_name):
+    def wait_for_layer_load(self, *_):
         pass
 
-    def save_kv_layer(self, layer_name, kv_layer, attn_metadata, **kwargs):
+    def save_kv_layer(self, *_, **__):
         pass
 
     def wait_for_save(self):
@@ -162,7 +158,6 @@ def blocks_taken_as_cached(*, leaves: bool) -> tuple[int, list[int], set[int]]:
     A sends the same prompt before. Its load fails; then it leaves, or is computed again.
     """
     scheduler = make_scheduler()
-    scheduler.connector.offers = [4]
     submit(scheduler, "A", PROMPT)
     output = scheduler.schedule()
     (table,) = scheduler.kv_cache_manager.get_block_ids("A")

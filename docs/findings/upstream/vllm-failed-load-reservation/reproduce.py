@@ -57,25 +57,25 @@ MODEL = {
 class Connector(KVConnectorBase_V1):
     """Offers the first 8 tokens, and offers them again if they could not be read in time."""
 
-    def get_num_new_matched_tokens(self, request, num_computed_tokens):
+    def get_num_new_matched_tokens(self, *_):
         return 8, True
 
-    def update_state_after_alloc(self, request, blocks, num_external_tokens):
+    def update_state_after_alloc(self, *_):
         pass
 
-    def build_connector_meta(self, scheduler_output):
+    def build_connector_meta(self, *_):
         return KVConnectorMetadata()
 
-    def request_finished(self, request, block_ids):
+    def request_finished(self, *_):
         return False, None
 
-    def start_load_kv(self, forward_context, **kwargs):
+    def start_load_kv(self, *_, **__):
         pass
 
-    def wait_for_layer_load(self, layer_name):
+    def wait_for_layer_load(self, *_):
         pass
 
-    def save_kv_layer(self, layer_name, kv_layer, attn_metadata, **kwargs):
+    def save_kv_layer(self, *_, **__):
         pass
 
     def wait_for_save(self):
@@ -160,7 +160,7 @@ def steps_until_computed(*, fails: bool, repaired: bool = False) -> int | None:
     for number in range(2, 1_001):
         output = scheduler.schedule()
         if repaired and not scheduler.kv_cache_manager.get_block_ids("A")[0]:
-            scheduler._inflight_prefills.clear()
+            scheduler._inflight_prefills.clear()  # noqa: SLF001 - to show that this is the cause
         request = scheduler.requests["A"]
         is_loading = request.status == RequestStatus.WAITING_FOR_REMOTE_KVS
         if step(scheduler, output, finished_recving={"A"} if is_loading else None):
