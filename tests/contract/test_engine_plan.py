@@ -66,7 +66,7 @@ def test_any_mapping_will_do_and_a_plan_stays_as_it_is() -> None:
     [
         (None, "a plan must be a mapping, not None"),
         ([], "a plan must be a mapping, not []"),
-        ({}, "a plan lacks compute; it may have compute, copies, preempted, transfers"),
+        ({}, "a plan lacks compute; it may have compute, copies, flushes, preempted, transfers"),
         ({"compute": [], "copy": []}, "a plan has 'copy'; it may have"),
         ({"compute": 3}, "the plan {'compute': 3} is not made of lists of numbers"),
         ({"compute": [], "copies": [(1, 2, 3)]}, "is not made of lists of numbers"),
@@ -90,7 +90,10 @@ def test_any_mapping_will_do_and_a_plan_stays_as_it_is() -> None:
         (moving(blocks=[1]), "transfer 7 moves 1 blocks and names 2 places"),
         (moving(id="x"), "must have lists of numbers"),
         (moving(places=4), "must have lists of numbers"),
-        (moving(until=4), "a transfer has 'until'; it may have blocks, id, kind, places, waits"),
+        (
+            moving(until=4),
+            "a transfer has 'until'; it may have blocks, fails, follows, id, kind, places, waits",
+        ),
     ],
 )
 def test_a_plan_without_sense_is_named(answer: Any, sentence: str) -> None:
@@ -118,3 +121,24 @@ def test_outputs_are_read() -> None:
 def test_outputs_without_sense_are_named(answer: Any) -> None:
     with pytest.raises(PlanError, match=r"are not a list of \(request, tokens, ended\)"):
         outputs_from(answer)
+
+
+def test_a_plan_names_what_it_waits_for_and_what_follows_it() -> None:
+    store = {**LOAD, "kind": "store", "follows": True}
+    plan = plan_from({"compute": [], "transfers": [store], "flushes": [7]})
+    assert (plan.flushes, plan.transfers[0].follows) == ((7,), True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"waits": True, "follows": True}, "transfer 7 cannot both be waited for and follow"),
+        ({"fails": True}, "transfer 7 is said to fail; only a load that the step waits for can"),
+        ({"kind": "store", "waits": True, "fails": True}, "transfer 7 is said to fail"),
+    ],
+)
+def test_a_transfer_that_contradicts_itself_is_named(
+    changed: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(PlanError, match=re.escape(sentence)):
+        plan_from(moving(**changed))

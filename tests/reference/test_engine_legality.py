@@ -110,3 +110,13 @@ def test_a_second_step_is_planned_where_two_may_be_in_flight() -> None:
     assert undefined_for_engine(model, PlanStep()) is None
     model.planned(EnginePlan())
     assert undefined_for_engine(model, PlanStep()) is not None
+
+
+def test_transfers_end_in_order_where_the_profile_says_so() -> None:
+    model = EngineModel(4, 4, EngineProfile(transfer_order="fifo", transfers="never-fail"))
+    kinds = (True, False, True)
+    moves = [Transfer(n, is_load, False, (1,), (n,)) for n, is_load in enumerate(kinds)]
+    model.planned(EnginePlan(transfers=tuple(moves)))
+    why = [undefined_for_engine(model, Arrive(place, 0)) for place in range(3)]
+    assert why == [None, None, "one of its kind that began before it is still in flight"]
+    assert undefined_for_engine(model, Arrive(0, 1)) == "no transfer fails"
