@@ -301,6 +301,83 @@ class NobodyGivesWay(Engine):
 
 _NO_HITS = tuple(replace(profile, prefix_hits="never") for profile in (FULL, CHUNKS, ASYNC))
 _NO_PREEMPTIONS = tuple(replace(profile, preemptions="never") for profile in (FULL, CHUNKS))
+
+
+class TrustsTransfers(OffloadingEngine):
+    """Whatever has ended has been moved."""
+
+    def arrived(self, transfer_id: int, is_done: bool) -> None:  # noqa: ARG002 - none fails
+        super().arrived(transfer_id, True)
+
+
+class EndsInOrder(OffloadingEngine):
+    """Of each kind the oldest transfer has ended, whichever was named."""
+
+    def arrived(self, transfer_id: int, is_done: bool) -> None:
+        assert self.offloader is not None
+        is_load = transfer_id in self._loading
+        kind = [n for n in self.offloader.under_way() if (n in self._loading) == is_load]
+        super().arrived(kind[0], is_done)
+
+
+class StoresWithTheStep(Engine):
+    """Blocks are stored by the step that fills them; the store follows it."""
+
+    def plan(self) -> dict[str, Any]:
+        plan = super().plan()
+        moves = [{**m, "follows": m["kind"] == "store"} for m in plan["transfers"]]
+        return {**plan, "transfers": moves}
+
+    def _add(self, step: EngineStep, request: LiveRequest, count: int, num_drafts: int) -> None:
+        super()._add(step, request, count, num_drafts)
+        if self.offloader is not None:
+            self._store(request, min(request.num_computed_tokens, request.num_tokens))
+
+
+class FlushesInsteadOfPinning(OffloadingEngine):
+    """Blocks are free while they are stored, and every step waits for all stores."""
+
+    class Tier(Offloader):
+        """Pins no block."""
+
+        def _pin(self, blocks: list[int]) -> None:
+            """The next step waits."""
+
+        def _unpin(self, blocks: list[int]) -> None:
+            """There is nothing to unpin."""
+
+    offloader_class = Tier
+
+    def plan(self) -> dict[str, Any]:
+        plan = super().plan()
+        return {**plan, "flushes": self.offloader.under_way() if self.offloader else []}
+
+
+class EndsWhereALoadFails(OffloadingEngine):
+    """A request whose load has failed ends at once, and its user is told."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._failed: list[int] = []
+
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:
+        super()._loaded(request, is_done)
+        if not is_done and not request.has_ended:
+            self._end(request)
+            self._failed.append(request.number)
+
+    def cancel(self, request_id: int) -> None:
+        if request_id in self._failed:
+            self._failed.remove(request_id)
+        super().cancel(request_id)
+
+    def answer(self, *answers: Any) -> list[tuple[int, list[int], bool]]:
+        failed, self._failed = self._failed, []
+        return [*super().answer(*answers), *((number, [], True) for number in failed)]
+
+
+_NEVER_FAIL = EngineProfile(null_block=0, transfers="never-fail", transfer_order="fifo")
+_MAY_END = EngineProfile(null_block=0, failed_loads="may-end-requests")
 _DROPS = EngineProfile(null_block=0, steps_in_flight=2, stale_outputs="may-drop")
 _DROPS_TWO = EngineProfile(
     null_block=0,
@@ -351,4 +428,15 @@ ENGINE_ODDITIES = (
     EngineOddity("no prefixes", "its profile says so", KeepsNoPrefixes, _NO_HITS),
     EngineOddity("nobody gives way", "its profile says so", NobodyGivesWay, _NO_PREEMPTIONS),
     EngineOddity("serves the cancelled", "its profile says so", CancelledIsServed, _LATE),
+    EngineOddity("trusts transfers", "its profile says so", TrustsTransfers, (_NEVER_FAIL,), 8),
+    EngineOddity("ends in order", "its profile says so", EndsInOrder, (_NEVER_FAIL,), 8),
+    EngineOddity(
+        "stores with the step", "its plan says so", StoresWithTheStep, (FULL, CHUNKS, ASYNC), 8
+    ),
+    EngineOddity(
+        "flushes instead of pinning", "the step waits", FlushesInsteadOfPinning, (FULL, ASYNC), 8
+    ),
+    EngineOddity(
+        "ends where a load fails", "its profile says so", EndsWhereALoadFails, (_MAY_END,), 8
+    ),
 )

@@ -538,3 +538,72 @@ class HeadWaitsForThoseBehind(Engine):
         if not self._waiting:
             for request in self._running:
                 request.is_loading = request in self._loading.values()
+
+
+# Promises about transfers, each taken for more than it says.
+
+NEVER_FAIL = EngineProfile(null_block=0, transfers="never-fail", transfer_order="fifo")
+MAY_END = EngineProfile(null_block=0, failed_loads="may-end-requests")
+
+
+@plant(
+    "S160", "the end of a store is taken for that of an older load",
+    thread="vllm#46304", also=("vllm#56194",), invariants=("DATA", "CRASH"), severity=ANOTHER,
+    profile=NEVER_FAIL,
+)  # fmt: skip
+class EndsTheOldest(OffloadingEngine):
+    """Transfers end in order, but loads and stores each in their own."""
+
+    def arrived(self, transfer_id: int, is_done: bool) -> None:
+        assert self.offloader is not None
+        super().arrived(min(self.offloader.under_way(), default=transfer_id), is_done)
+
+
+@plant(
+    "S161", "a store that begins with a step is not waited for by it",
+    thread="vllm#42959", also=("vllm#42761",), invariants=("DATA",), severity=ANOTHER,
+    profile=NEVER_FAIL,
+)  # fmt: skip
+class FlushesOneStepLate(StoresWhatIsFree):
+    """Its blocks have new owners in that very step."""
+
+    def plan(self) -> dict[str, Any]:
+        assert self.offloader is not None or not self.manager.enable_caching
+        before = self.offloader.under_way() if self.offloader is not None else []
+        return {**super().plan(), "flushes": before}
+
+
+@plant(
+    "S162", "a request whose load has failed is dropped, and nobody is told",
+    thread="sglang#38352", also=("vllm#45138",), invariants=("LIVE",), severity=Severity.STALL,
+    profile=MAY_END,
+)  # fmt: skip
+class DropsSilently(OffloadingEngine):
+    """Its user waits for ever."""
+
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:
+        super()._loaded(request, is_done)
+        if not is_done and not request.has_ended:
+            self._end(request)
+
+
+@plant(
+    "S163", "a store that follows its step takes tokens that a later step computes",
+    thread="vllm#45704", also=("LMCache#1898",), invariants=("DATA", "CRASH"), severity=ANOTHER,
+    profile=EngineProfile(null_block=0, max_batch_tokens=6, transfers="never-fail"),
+    is_bug_under=lambda p: p.max_batch_tokens < 16,
+)  # fmt: skip
+class StoresTheWholePrompt(Engine):
+    """The first chunk of a prompt is computed, and all of its blocks are stored."""
+
+    def plan(self) -> dict[str, Any]:
+        plan = super().plan()
+        moves = [{**m, "follows": m["kind"] == "store"} for m in plan["transfers"]]
+        return {**plan, "transfers": moves}
+
+    def _add(self, step: EngineStep, request: LiveRequest, count: int, num_drafts: int) -> None:
+        super()._add(step, request, count, num_drafts)
+        if self.offloader is not None:
+            size = self._hasher.block_size
+            slots = len(self._table(request)) * size
+            self._store(request, min(request.num_computed_tokens + size, request.num_tokens, slots))

@@ -45,7 +45,8 @@ class Transfer:
     A load brings what stands at `places[i]` into `blocks[i]`, a store the other way round. One that
     the step `waits` for is over before anything is computed (a load), or right after it (a store).
     Any other ends when it arrives, and the engine is told by `transfer_id`. One that `follows` does
-    not begin before the step that names it is computed.
+    not begin before the step that names it is computed. A load that is waited for may `fail`: then
+    it moves nothing, and who reads its blocks in this step gets nothing and is computed again.
     """
 
     transfer_id: int
@@ -54,6 +55,7 @@ class Transfer:
     blocks: tuple[int, ...]
     places: tuple[int, ...]
     follows: bool = False
+    fails: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ def _images(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 def _transfer(value: Any) -> Transfer:
     names = {"id", "kind", "blocks", "places"}
-    fields = _mapping("a transfer", value, names, {"waits", "follows"})
+    fields = _mapping("a transfer", value, names, {"waits", "follows", "fails"})
     if fields["kind"] not in ("load", "store"):
         raise PlanError(f"the kind of a transfer is load or store, not {shown(fields['kind'])}")
     try:
@@ -168,9 +170,14 @@ def _transfer(value: Any) -> Transfer:
         raise PlanError(
             f"transfer {transfer_id} moves {len(blocks)} blocks and names {len(places)} places"
         )
-    waits, follows = (bool(fields.get(name, False)) for name in ("waits", "follows"))
+    is_load = fields["kind"] == "load"
+    waits, follows, fails = (bool(fields.get(n, False)) for n in ("waits", "follows", "fails"))
     if waits and follows:
         raise PlanError(
             f"transfer {transfer_id} cannot both be waited for and follow its step; leave one out"
         )
-    return Transfer(transfer_id, fields["kind"] == "load", waits, blocks, places, follows)
+    if fails and not (waits and is_load):
+        raise PlanError(
+            f"transfer {transfer_id} is said to fail; only a load that the step waits for can"
+        )
+    return Transfer(transfer_id, is_load, waits, blocks, places, follows, fails)

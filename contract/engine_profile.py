@@ -25,6 +25,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "cancelled_outputs": ("none", "may-come"),
     "prefix_hits": ("some", "never"),
     "preemptions": ("some", "never"),
+    "failed_loads": ("recomputed", "may-end-requests"),
 }
 _LEAST = {
     "max_batch_tokens": 1,
@@ -62,6 +63,8 @@ class EngineProfile(Profile):
         no prefix cache.
     preemptions: whether a request that runs may lose its blocks; "never" where it is let in only if
         all that it may become fits.
+    failed_loads: what was not loaded is "recomputed", or a request whose load failed "may end" at
+        once without a token: "may-end-requests".
     max_batch_tokens: the most positions that one step computes.
     max_running: the most requests of one step.
     max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
@@ -88,6 +91,7 @@ class EngineProfile(Profile):
     cancelled_outputs: str = "none"
     prefix_hits: str = "some"
     preemptions: str = "some"
+    failed_loads: str = "recomputed"
     max_batch_tokens: int = 64
     max_running: int = 8
     max_request_tokens: int = 0

@@ -250,12 +250,32 @@ class EngineSession:
 
     def _answer(self, command: AnswerStep) -> None:
         step, executed = self.model.execute(command)
+        executed = self._without_spoilt(step, executed)
         self.last.executed = executed
         self._flush(step)
         self._carry_out(step, executed)
         self.model.computed(step)
         tokens = {e.part.request_id: list(e.sampled) for e in executed if e.sampled}
         self._deliver(command, step, executed, tokens)
+
+    def _without_spoilt(self, step: PlannedStep, executed: list[Executed]) -> list[Executed]:
+        """Who reads what failed to load in this step gets nothing, and nobody looks at it."""
+        failed = {b for t in step.plan.transfers if t.fails for b in t.blocks}
+        return [
+            e if (first := self._first_read(e, failed)) is None else e.spoilt(first)
+            for e in executed
+        ]
+
+    def _first_read(self, executed: Executed, failed: set[int]) -> int | None:
+        """The first position before those computed now that stands in one of these blocks."""
+        starts = (
+            entry * size
+            for table, size in zip(executed.part.blocks, self.model.block_sizes, strict=True)
+            for entry, block in enumerate(table)
+            if block in failed
+        )
+        first = min(starts, default=executed.first)
+        return first if first < executed.first else None
 
     def _run(self, command: RunStep) -> None:
         self._plan(PlanStep())
@@ -265,7 +285,7 @@ class EngineSession:
         """The worker's part: moves, writes and reads."""
         self._num_steps += 1
         plan = step.plan
-        moved = [transfer for transfer in plan.transfers if transfer.waits]
+        moved = [transfer for transfer in plan.transfers if transfer.waits and not transfer.fails]
         for transfer in moved:
             self.facts.on_transfer(transfer, is_lost=False)
         record = StepRecord(
@@ -275,7 +295,12 @@ class EngineSession:
             loads=tuple(p for t in moved if t.is_load for p in zip(t.blocks, t.places)),
             stores=tuple(p for t in moved if not t.is_load for p in zip(t.blocks, t.places)),
         )
-        for wrong in self._oracle.record(record):
+        found = self._oracle.record(record)
+        for e in executed:
+            if e.is_spoilt:  # What it reads from now on is told anew, with its tokens.
+                self.facts.add("a step was computed for nothing, since its load had failed")
+                del self._tables[e.part.request_id]
+        for wrong in found:
             is_own = wrong.writer == wrong.reader
             self.invariants.report(
                 step_reads_own_prefix(wrong.sentence(), wrong.block, is_own=is_own)
@@ -339,11 +364,16 @@ class EngineSession:
         }
         may_come = self.profile.cancelled_outputs == "may-come"
         late = {e.part.request_id: model.late(e) for e in executed if may_come}
-        self.invariants.report(outputs_are_due(outputs, due, late))
+        may_end = model.live if self.profile.failed_loads == "may-end-requests" else ()
+        self.invariants.report(outputs_are_due(outputs, due, late, may_end))
         given = {request_id: got for request_id, got, _ in outputs}
         if any(given.values()):
             self._num_unserved = self._num_loads = 0
         self.facts.on_answer(model, step, executed)
+        for request_id, got, ends in outputs:
+            if ends and not got and request_id in may_end:
+                self.facts.add("a request ended because its load had failed")
+                model.end(model.requests[request_id])
         for e in executed:
             request_id = e.part.request_id
             model.deliver(e, given.get(request_id, ()), len(drafts.get(request_id, ())))

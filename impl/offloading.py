@@ -118,6 +118,10 @@ class Offloader:
         if not move.is_load:
             self._unpin(move.blocks)
 
+    def under_way(self) -> list[int]:
+        """The transfers that have begun and not ended, by number, the oldest first."""
+        return sorted(self._under_way)
+
     def clear(self) -> None:
         """Forget everything; no transfer is under way."""
         for entry in list(self._index.values()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import sequence_name
@@ -17,12 +17,16 @@ Due = tuple[tuple[int, ...], bool, bool]
 
 
 def outputs_are_due(
-    outputs: Sequence[Output], due: Mapping[int, Due], late: Mapping[int, tuple[int, ...]]
+    outputs: Sequence[Output],
+    due: Mapping[int, Due],
+    late: Mapping[int, tuple[int, ...]],
+    may_end: Collection[int] = (),
 ) -> Violation | None:
     """A violation of OUT in what users are given after a step, or None.
 
     `due` has the requests for which the step has sampled and whose users still wait. `late` has
-    what it has sampled for those that were cancelled meanwhile, where that may still come.
+    what it has sampled for those that were cancelled meanwhile, where that may still come. Those in
+    `may_end` may end without a token.
     """
     given: dict[int, Output] = {}
     for output in outputs:
@@ -30,6 +34,8 @@ def outputs_are_due(
         if number in given:
             return _wrong(f"request {sequence_name(number)} is given tokens twice in one step")
         given[number] = output
+        if ends and not tokens and number in may_end:
+            continue
         if number not in due:
             if (tokens or ends) and not (tokens and tokens == late.get(number)):
                 return _wrong(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import STOP_TOKEN, AnswerStep, Submit
@@ -24,6 +24,8 @@ __all__ = ["EngineModel", "EngineRequest", "Executed", "PlannedStep"]
 
 _FIRST_DRAFT = 1
 _DRAFT_SYMBOLS = 3
+_SPOILT = -1
+"""Stands in tokens for what nobody knows; no other prefix has it where this one does."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,12 @@ class Executed:
     num_accepted: int
     is_read: bool
     is_stale: bool
+    is_spoilt: bool = False
+
+    def spoilt(self, first_failed: int) -> Executed:
+        """The same, computed over KV that is wrong from a position on: so is what it writes."""
+        tokens = (*self.tokens[:first_failed], _SPOILT, *self.tokens[first_failed + 1 :])
+        return replace(self, tokens=tokens, due=(), ends=False, is_read=False, is_spoilt=True)
 
 
 class EngineModel:
@@ -120,7 +128,7 @@ class EngineModel:
         self.transfers: dict[int, Transfer] = {}
         self.image_sizes: dict[str, int] = {}
         self.encoded: set[str] = set()
-        self._unknown = -1
+        self._unknown = _SPOILT - 1
 
     @property
     def most_image_tokens(self) -> int:

@@ -20,10 +20,12 @@ from poolproof.targets.vllm_target import vllm_target
 
 __all__ = [
     "HOW_TO_GET_VLLM",
+    "engine_module",
     "import_of_vllm",
     "installed_vllm",
     "installed_vllm_index",
     "installed_vllm_queue",
+    "part_of",
     "version_of_vllm",
 ]
 
@@ -66,6 +68,26 @@ def import_of_vllm(module: str, name: str) -> type:
         raise _unusable(module, error) from error
     if not isinstance(found, type):
         raise TargetError(f"{module}.{name} of the installed vllm is not a class")
+    return found
+
+
+def engine_module(name: str) -> Any:
+    """A module of vLLM that its schedulers need. Raises TargetError where it is not there."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise TargetError(
+            f"vLLM's scheduler is not driven, because {name} cannot be imported: {error}"
+        ) from error
+
+
+def part_of(module: Any, name: str) -> Any:
+    """What a module has under that name. Raises TargetError where it has nothing."""
+    found = getattr(module, name, None)
+    if found is None:
+        raise TargetError(
+            f"vLLM's scheduler is not driven, because {module.__name__} has no {name}"
+        )
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from poolproof.contract.engine_plan import Transfer
 
-__all__ = ["Moves", "Reported", "SimpleCpuWorker", "WorkerSide"]
+__all__ = ["FaultWorker", "Moves", "OffloadingWorker", "Reported", "SimpleCpuWorker", "WorkerSide"]
 
 
 @dataclass(slots=True)
@@ -70,10 +70,18 @@ class _Ends:
     def begin(self, transfer_id: int, step: int, key: Any, *, is_load: bool) -> None:
         self._begun[transfer_id] = _Begun(step, key, is_load)
 
-    def in_flight(self, keys: Iterable[Any] | None = None) -> list[int]:
-        """Transfers that have not ended: all, or those that are called so."""
-        wanted = None if keys is None else set(keys)
-        return [n for n, one in self._begun.items() if wanted is None or one.key in wanted]
+    def in_flight(self) -> list[int]:
+        """Transfers that have not ended."""
+        return list(self._begun)
+
+    def up_to(self, keys: Iterable[Any]) -> list[int]:
+        """Transfers that have not ended, up to the last of their kind that is called so.
+
+        What is first in and first out has ended where one behind it has.
+        """
+        wanted = set(keys)
+        last = {one.is_load: n for n, one in self._begun.items() if one.key in wanted}
+        return [n for n, one in self._begun.items() if n <= last.get(one.is_load, -1)]
 
     def arrived(self, transfer_id: int, *, is_done: bool) -> bool:
         begun = self._begun.pop(transfer_id, None)
@@ -131,3 +139,151 @@ class SimpleCpuWorker:
         if stored:
             said.worker_meta = self._worker_metadata(completed_store_events=stored)
         return said
+
+
+class OffloadingWorker:
+    """`OffloadingConnectorWorker` of `vllm/distributed/.../v1/offloading/worker.py`.
+
+    Its transfers are those of `vllm/v1/kv_offload/cpu/gpu_worker.py`: each waits for the stream of
+    the model as it stands when it is submitted, and for the one before it in its direction. Loads
+    are submitted with the forward pass of the step that names them, stores one step later, so both
+    follow that step. A step waits for the jobs that are to be flushed; stores of its own among them
+    are submitted before it. A job that fails ends the worker, so none does.
+    """
+
+    def __init__(self, worker_metadata: Callable[..., Any], blocks_per_chunk: int) -> None:
+        self._worker_metadata = worker_metadata
+        self._blocks_per_chunk = blocks_per_chunk
+        self._loads: dict[int, str] = {}
+        self._ends = _Ends()
+
+    def begin(self, step: int, metadata: Any, number: Callable[[], int]) -> Moves:
+        """The jobs of a step."""
+        moves = Moves()
+        for job_id, job in metadata.load_jobs.items():
+            self._loads[job_id] = job.req_id
+            pairs = self._pairs(job.dst_spec, job.src_spec)
+            moves.transfers.append(self._begin(step, job_id, number(), pairs, is_load=True))
+        flushed = metadata.jobs_to_flush or set()
+        for job_id, job in sorted(metadata.store_jobs.items(), key=lambda j: j[0] not in flushed):
+            pairs = self._pairs(job.src_spec, job.dst_spec)
+            moves.transfers.append(self._begin(step, job_id, number(), pairs, is_load=False))
+        moves.flushes = self._ends.up_to(flushed)
+        return moves
+
+    def arrived(self, transfer_id: int, *, is_done: bool) -> bool:
+        """A job has completed."""
+        return self._ends.arrived(transfer_id, is_done=is_done)
+
+    def report(self, step: int, metadata: Any) -> Reported:
+        """All jobs that have completed, and the requests whose loads are among them."""
+        del metadata
+        said, jobs = Reported(), {}
+        for begun, _ in self._ends.take(step):
+            jobs[begun.key] = 1
+            if begun.key in self._loads:
+                said.finished_recving.add(self._loads.pop(begun.key))
+        if jobs:
+            said.worker_meta = self._worker_metadata(completed_jobs=jobs)
+        return said
+
+    def _begin(
+        self,
+        step: int,
+        job_id: int,
+        transfer_id: int,
+        pairs: tuple[tuple[int, ...], tuple[int, ...]],
+        *,
+        is_load: bool,
+    ) -> Transfer:
+        self._ends.begin(transfer_id, step, job_id, is_load=is_load)
+        return Transfer(transfer_id, is_load, False, *pairs, follows=True)
+
+    def _pairs(self, device: Any, host: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Blocks and places. A chunk has several places, and a group may begin inside one."""
+        blocks, chunks = [int(b) for b in device.block_ids], [int(c) for c in host.block_ids]
+        size, places = self._blocks_per_chunk, []
+        for count, first in zip(device.group_sizes, device.block_indices, strict=True):
+            skipped = first % size if count else 0
+            num_chunks = -(-(skipped + count) // size)
+            whole = [chunk * size + sub for chunk in chunks[:num_chunks] for sub in range(size)]
+            places += whole[skipped : skipped + count]
+            chunks = chunks[num_chunks:]
+        return tuple(blocks), tuple(places)
+
+
+BAD_PLACE = 5
+"""Of the places of a store that fails, one in so many cannot be read."""
+
+
+class FaultWorker:
+    """The worker of `vllm_fault_connector.py`.
+
+    A step waits for its loads, and each is whole or fails at once, as its place decides; or loads
+    move block by block, in any order, and each may be lost. A failed block is reported with the
+    next step, and its request once all of its blocks have ended.
+    """
+
+    def __init__(self, worker_metadata: Callable[..., Any]) -> None:
+        self._worker_metadata = worker_metadata
+        self._ends = _Ends()
+        self._left: dict[tuple[str, bool], int] = {}
+        self._stored: dict[int, list[Any]] = {}
+        self._unreadable: dict[int, list[Any]] = {}
+
+    def begin(self, step: int, metadata: Any, number: Callable[[], int]) -> Moves:
+        """Loads that the step waits for, its stores, and what takes longer."""
+        moves = Moves()
+        waited = [piece for pieces in metadata.waited_loads.values() for piece in pieces]
+        bad = [piece for piece in waited if piece.place % BAD_PLACE == BAD_PLACE - 1]
+        self._unreadable[step] = bad
+        self._stored[step] = metadata.stores
+        good = [piece for piece in waited if piece not in bad]
+        moves.transfers += [
+            Transfer(number(), is_load, True, *_pairs(pieces), fails=fails)
+            for pieces, is_load, fails in (
+                (good, True, False),
+                (bad, True, True),
+                (metadata.stores, False, False),
+            )
+            if pieces
+        ]
+        for pieces_of, is_load in ((metadata.loads, True), (metadata.sends, False)):
+            for request_id, pieces in pieces_of.items():
+                self._left[request_id, is_load] = len(pieces)
+                for piece in pieces:
+                    transfer_id = number()
+                    self._ends.begin(transfer_id, step, (request_id, piece), is_load=is_load)
+                    moves.transfers.append(
+                        Transfer(transfer_id, is_load, False, (piece.block,), (piece.place,))
+                    )
+        return moves
+
+    def arrived(self, transfer_id: int, *, is_done: bool) -> bool:
+        """A block has been moved, or was lost."""
+        return self._ends.arrived(transfer_id, is_done=is_done)
+
+    def report(self, step: int, metadata: Any) -> Reported:
+        """Which blocks failed, which requests are through, and what is stored now."""
+        del metadata
+        said = Reported()
+        stored, unreadable = self._stored.pop(step), self._unreadable.pop(step)
+        said.invalid_block_ids.update(piece.block for piece in unreadable)
+        for begun, is_done in self._ends.take(step):
+            request_id, piece = begun.key
+            if not is_done and begun.is_load:
+                said.invalid_block_ids.add(piece.block)
+                unreadable.append(piece)
+            elif not begun.is_load and is_done:
+                stored.append(piece)
+            self._left[request_id, begun.is_load] -= 1
+            if not self._left[request_id, begun.is_load]:
+                del self._left[request_id, begun.is_load]
+                (said.finished_recving if begun.is_load else said.finished_sending).add(request_id)
+        said.worker_meta = self._worker_metadata(stored=stored, unreadable=unreadable)
+        return said
+
+
+def _pairs(pieces: Iterable[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    listed = list(pieces)
+    return tuple(piece.block for piece in listed), tuple(piece.place for piece in listed)

@@ -173,13 +173,18 @@ class VllmConnectorEngine(VllmEngine):
 
     def __init__(self, parts: SchedulerParts, num_blocks: int, *, enable_caching: bool) -> None:
         super().__init__(parts, num_blocks, enable_caching=enable_caching)
-        self._worker = parts.make_worker(self.scheduler)
+        self._worker = parts.make_worker()
         self._numbers = count()
         self._num_planned = self._num_answered = 0
 
     def arrived(self, transfer_id: int, is_done: bool) -> None:
         """A transfer is over; the next steps' reports have it."""
         self._worker.arrived(transfer_id, is_done=is_done)
+
+    def reset(self) -> bool:
+        """Forget the prefix cache and what the connector keeps, if nobody uses it."""
+        done: bool = self.scheduler.reset_prefix_cache(reset_connector=True)
+        return done
 
     def _plan_of(self, output: Any) -> EnginePlan:
         plan = super()._plan_of(output)

@@ -9,7 +9,6 @@ blocks there are. Which platform runs here decides nothing: what vLLM's CPU plat
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import tempfile
 from functools import cached_property
@@ -18,10 +17,10 @@ from typing import Any
 
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import CacheGroup
-from poolproof.contract.target import TargetError
 from poolproof.targets.adapter_fit import Call, require_fit
-from poolproof.targets.installed_vllm import import_of_vllm
-from poolproof.targets.vllm_connector_workers import SimpleCpuWorker, WorkerSide
+from poolproof.targets.installed_vllm import engine_module, import_of_vllm, part_of
+from poolproof.targets.vllm_connector_parts import make_worker
+from poolproof.targets.vllm_connector_workers import WorkerSide
 from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, EngineSetup
 
 __all__ = ["SchedulerParts"]
@@ -73,20 +72,19 @@ class SchedulerParts:
         module = "async_scheduler" if setup.is_async else "scheduler"
         self.scheduler_class = import_of_vllm(f"vllm.v1.core.sched.{module}", name)
         require_fit(self.scheduler_class, "vLLM V1's scheduler", (_CONSTRUCTOR, *_CALLS))
-        outputs = _module("vllm.v1.outputs")
-        self.runner_output = _of(outputs, "ModelRunnerOutput")
-        self.connector_output = _of(outputs, "KVConnectorOutput")
-        self.draft_token_ids = _of(outputs, "DraftTokenIds")
-        self.aborted = _of(_module("vllm.v1.request"), "RequestStatus").FINISHED_ABORTED
-        self._request = _of(_module("vllm.v1.request"), "Request")
-        self._sampling = _of(_module("vllm.sampling_params"), "SamplingParams")
-        inputs = _module("vllm.multimodal.inputs")
-        self._features = _of(inputs, "MultiModalFeatureSpec")
-        self._place = _of(inputs, "PlaceholderRange")
-        self._encoder_cache = _of(
-            _module("vllm.v1.core.encoder_cache_manager"), "EncoderCacheManager"
-        )
-        self._lora = _of(_module("vllm.lora.request"), "LoRARequest")
+        outputs = engine_module("vllm.v1.outputs")
+        self.runner_output = part_of(outputs, "ModelRunnerOutput")
+        self.connector_output = part_of(outputs, "KVConnectorOutput")
+        self.draft_token_ids = part_of(outputs, "DraftTokenIds")
+        self.aborted = part_of(engine_module("vllm.v1.request"), "RequestStatus").FINISHED_ABORTED
+        self._request = part_of(engine_module("vllm.v1.request"), "Request")
+        self._sampling = part_of(engine_module("vllm.sampling_params"), "SamplingParams")
+        inputs = engine_module("vllm.multimodal.inputs")
+        self._features = part_of(inputs, "MultiModalFeatureSpec")
+        self._place = part_of(inputs, "PlaceholderRange")
+        cache = engine_module("vllm.v1.core.encoder_cache_manager")
+        self._encoder_cache = part_of(cache, "EncoderCacheManager")
+        self._lora = part_of(engine_module("vllm.lora.request"), "LoRARequest")
         self._limits: dict[int, Any] = {}
         self._adapters: dict[tuple[str, str], Any] = {}
 
@@ -136,13 +134,10 @@ class SchedulerParts:
             mm_features=[self._feature(image) for image in chain.images],
         )
 
-    def make_worker(self, scheduler: Any) -> WorkerSide:
-        """The worker side that is simulated for the scheduler's connector."""
-        del scheduler
-        metadata = _of(
-            _module("vllm.v1.simple_kv_offload.metadata"), "SimpleCPUOffloadWorkerMetadata"
-        )
-        return SimpleCpuWorker(metadata)
+    def make_worker(self) -> WorkerSide:
+        """The worker side that is simulated for the set-up's connector."""
+        assert self.setup.connector is not None
+        return make_worker(self.setup.connector)
 
     def _tensors(self, num_blocks: int) -> list[Any]:
         """Where the layers of all groups stand in memory: connectors count bytes."""
@@ -180,7 +175,7 @@ class SchedulerParts:
 
     @cached_property
     def _config(self) -> Any:
-        arguments = _of(_module("vllm.engine.arg_utils"), "EngineArgs")
+        arguments = part_of(engine_module("vllm.engine.arg_utils"), "EngineArgs")
         with tempfile.TemporaryDirectory() as folder:
             description = Path(folder) / "config.json"
             description.write_text(json.dumps(_MODEL), encoding="utf-8")
@@ -197,23 +192,25 @@ class SchedulerParts:
         connector = self.setup.connector
         if connector is None:
             return None
-        config = _of(_module("vllm.config"), "KVTransferConfig")
+        config = part_of(engine_module("vllm.config"), "KVTransferConfig")
         return config(**connector.transfer_arguments())
 
     @cached_property
     def _structured_output(self) -> Any:
-        return _of(_module("vllm.v1.structured_output"), "StructuredOutputManager")(self._config)
+        return part_of(engine_module("vllm.v1.structured_output"), "StructuredOutputManager")(
+            self._config
+        )
 
     @cached_property
     def _interface(self) -> Any:
-        return _module("vllm.v1.kv_cache_interface")
+        return engine_module("vllm.v1.kv_cache_interface")
 
     @cached_property
     def _hasher(self) -> Any:
-        utilities = _module("vllm.v1.core.kv_cache_utils")
-        sha256 = _of(_module("vllm.utils.hashing"), "sha256")
+        utilities = engine_module("vllm.v1.core.kv_cache_utils")
+        sha256 = part_of(engine_module("vllm.utils.hashing"), "sha256")
         utilities.init_none_hash(sha256)
-        return _of(utilities, "get_request_block_hasher")(BLOCK_SIZE, sha256)
+        return part_of(utilities, "get_request_block_hasher")(BLOCK_SIZE, sha256)
 
     @cached_property
     def _groups(self) -> list[Any]:
@@ -227,7 +224,7 @@ class SchedulerParts:
             "block_size": BLOCK_SIZE,
             "num_kv_heads": 1,
             "head_size": 64,
-            "dtype": _module("torch").float32,
+            "dtype": engine_module("torch").float32,
         }
         if group.kind == "sliding":
             return self._interface.SlidingWindowSpec(**size, sliding_window=group.window)
@@ -236,21 +233,3 @@ class SchedulerParts:
                 **size, attention_chunk_size=group.window
             )
         return self._interface.FullAttentionSpec(**size)
-
-
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise TargetError(
-            f"vLLM's scheduler is not driven, because {name} cannot be imported: {error}"
-        ) from error
-
-
-def _of(module: Any, name: str) -> Any:
-    found = getattr(module, name, None)
-    if found is None:
-        raise TargetError(
-            f"vLLM's scheduler is not driven, because {module.__name__} has no {name}"
-        )
-    return found

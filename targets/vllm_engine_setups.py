@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from mmap import PAGESIZE
 from typing import Any
 
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import CacheGroup
 
-__all__ = ["BLOCK_SIZE", "SETUPS", "EngineSetup"]
+__all__ = ["BLOCK_SIZE", "FAULT_CONNECTOR", "SETUPS", "ConnectorSetup", "EngineSetup"]
 
 BLOCK_SIZE = 4
 """Tokens in a block of every group."""
@@ -143,6 +144,33 @@ def _simple(**extra: Any) -> ConnectorSetup:
     )
 
 
+def _offloading(**extra: Any) -> ConnectorSetup:
+    """A place takes a page of the machine's memory at least."""
+    places = _PLACES // extra.get("blocks_per_chunk", 1)
+    return ConnectorSetup(
+        "OffloadingConnector",
+        "offloading",
+        {"cpu_bytes_to_use": places * max(PAGESIZE, _BLOCK_BYTES), **extra},
+        rows={"transfers": "never-fail", "transfer_order": "fifo"},
+    )
+
+
+FAULT_CONNECTOR = "poolproof.targets.vllm_fault_connector"
+
+
+def _faults(*, loads: str, policy: str, stores: str = "steps") -> ConnectorSetup:
+    return ConnectorSetup(
+        "FaultConnector",
+        "faults",
+        {"loads": loads, "stores": stores},
+        {"kv_connector_module_path": FAULT_CONNECTOR, "kv_load_failure_policy": policy},
+        {
+            "stale_outputs": "may-drop",
+            "failed_loads": "recomputed" if policy == "recompute" else "may-end-requests",
+        },
+    )
+
+
 SETUPS = (
     EngineSetup("fcfs"),
     EngineSetup("priority", arguments=_LONG, policy="priority", max_batch_tokens=8),
@@ -183,6 +211,37 @@ SETUPS = (
         is_async=True,
         drafter="ngram_gpu",
         connector=_simple(),
+    ),
+    EngineSetup("offloading", connector=_offloading()),
+    EngineSetup("offloading+arc", connector=_offloading(eviction_policy="arc")),
+    EngineSetup("offloading+async", is_async=True, connector=_offloading()),
+    EngineSetup("offloading+chunks-of-2", connector=_offloading(blocks_per_chunk=2)),
+    EngineSetup(
+        "offloading+sliding", (CacheGroup(), _SLIDING), is_async=True, connector=_offloading()
+    ),
+    EngineSetup(
+        "offloading+async+drafts",
+        draft_tokens=_DRAFTS,
+        is_async=True,
+        drafter="ngram_gpu",
+        connector=_offloading(),
+    ),
+    EngineSetup("faults+sync", connector=_faults(loads="sync", policy="recompute")),
+    EngineSetup("faults+sync+fail", connector=_faults(loads="sync", policy="fail")),
+    EngineSetup("faults+late", connector=_faults(loads="async", policy="recompute", stores="end")),
+    EngineSetup("faults+late+fail", connector=_faults(loads="async", policy="fail")),
+    EngineSetup(
+        "faults+late+async",
+        is_async=True,
+        connector=_faults(loads="async", policy="recompute", stores="end"),
+    ),
+    EngineSetup(
+        "faults+late+priority",
+        policy="priority",
+        connector=_faults(loads="async", policy="recompute"),
+    ),
+    EngineSetup(
+        "faults+sync+async", is_async=True, connector=_faults(loads="sync", policy="recompute")
     ),
 )
 """Those that have found nothing at first, then those that have more parts."""

@@ -95,7 +95,7 @@ def test_any_mapping_will_do_and_a_plan_stays_as_it_is() -> None:
         (moving(places=4), "must have lists of numbers"),
         (
             moving(until=4),
-            "a transfer has 'until'; it may have blocks, follows, id, kind, places",
+            "a transfer has 'until'; it may have blocks, fails, follows, id, kind, places",
         ),
     ],
 )
@@ -124,3 +124,24 @@ def test_outputs_are_read() -> None:
 def test_outputs_without_sense_are_named(answer: Any) -> None:
     with pytest.raises(PlanError, match=r"are not a list of \(request, tokens, ended\)"):
         outputs_from(answer)
+
+
+def test_a_plan_names_what_it_waits_for_and_what_follows_it() -> None:
+    store = {**LOAD, "kind": "store", "follows": True}
+    plan = plan_from({"compute": [], "transfers": [store], "flushes": [7]})
+    assert (plan.flushes, plan.transfers[0].follows) == ((7,), True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"waits": True, "follows": True}, "transfer 7 cannot both be waited for and follow"),
+        ({"fails": True}, "transfer 7 is said to fail; only a load that the step waits for can"),
+        ({"kind": "store", "waits": True, "fails": True}, "transfer 7 is said to fail"),
+    ],
+)
+def test_a_transfer_that_contradicts_itself_is_named(
+    changed: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(PlanError, match=re.escape(sentence)):
+        plan_from(moving(**changed))

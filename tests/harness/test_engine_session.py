@@ -673,3 +673,57 @@ def test_what_a_step_in_flight_writes_after_a_reset_is_of_other_weights() -> Non
     )
     assert found.invariant == "DATA"
     assert "before a reset" in found.sentence
+
+
+def test_a_store_that_follows_its_step_takes_what_the_step_has_written() -> None:
+    follows = computing(PROMPT, transfers=[moving("store", 1, [0], [6], follows=True)])
+    session = scripted(follows, computing(HIT, transfers=[load(waits=True)]))
+    session.step(submit())
+    session.step(PlanStep())
+    assert not session.is_defined(Arrive(0, 0))
+    for command in (AnswerStep(5, 0, 0), Arrive(0, 0), STEP):
+        assert session.step(command) is None
+
+
+def test_a_step_waits_for_the_transfers_that_it_flushes() -> None:
+    overwriting = computing(entry(1, count=4, blocks=[0]), flushes=[1])
+    engine = ScriptedEngine([LATE_STORE, overwriting, computing(HIT, transfers=[load(waits=True)])])
+    session = session_of(engine)
+    for command in (submit(), submit(1, (5, 6, 7, 8)), STEP, STEP, STEP):
+        assert session.step(command) is None
+    assert ("arrived", 1, True) in engine.calls
+
+
+def test_a_flush_of_what_is_not_in_flight_breaks_plan() -> None:
+    violation = first_found(scripted(computing(flushes=[3])), STEP)
+    assert violation.sentence == "the step waits for transfer 3, which is not in flight"
+
+
+FAILS = computing(HIT, transfers=[load(waits=True, fails=True)])
+
+
+def test_who_reads_what_failed_to_load_is_given_nothing() -> None:
+    session = scripted(STORE, FAILS, outputs=[[(0, [5], False)], []])
+    for command in (submit(), STEP, STEP):
+        assert session.step(command) is None
+    given = scripted(STORE, FAILS)
+    assert first_found(given, submit(), STEP, STEP).invariant == "OUT"
+
+
+def test_what_was_computed_over_a_failed_load_is_wrong_itself() -> None:
+    again = computing(entry(first=0, count=4, blocks=[3, 1]))
+    other = computing(entry(1, first=5, blocks=[3, 1]))
+    session = scripted(STORE, FAILS, again, other, outputs=[[(0, [5], False)], [], [], []])
+    begin = submit(), submit(1, (1, 2, 3, 4, 5, 6)), STEP, STEP, STEP
+    assert first_found(session, *begin, STEP).invariant == "DATA"
+
+
+def test_a_request_may_end_without_a_token_where_the_profile_says_so() -> None:
+    ended = [[(0, [], True)]]
+    session = scripted(computing(), outputs=list(ended), failed_loads="may-end-requests")
+    for command in (submit(), STEP):
+        assert session.step(command) is None
+    assert not session.model.live
+    assert (
+        first_found(scripted(computing(), outputs=list(ended)), submit(), STEP).invariant == "OUT"
+    )

@@ -158,3 +158,13 @@ def test_these_images_mean_nothing(seeing: EngineModel, images: Any, why: str) -
 
 def test_an_engine_without_images_is_sent_none(model: EngineModel) -> None:
     assert undefined_for_engine(model, with_images(Image("a", 0, 1))) == "there are no images"
+
+
+def test_transfers_end_in_order_where_the_profile_says_so() -> None:
+    model = EngineModel(4, 4, EngineProfile(transfer_order="fifo", transfers="never-fail"))
+    kinds = (True, False, True)
+    moves = [Transfer(n, is_load, False, (1,), (n,)) for n, is_load in enumerate(kinds)]
+    model.planned(EnginePlan(transfers=tuple(moves)))
+    why = [undefined_for_engine(model, Arrive(place, 0)) for place in range(3)]
+    assert why == [None, None, "one of its kind that began before it is still in flight"]
+    assert undefined_for_engine(model, Arrive(0, 1)) == "no transfer fails"

@@ -354,3 +354,13 @@ def test_the_last_output_that_was_dropped_ends_nothing() -> None:
     assert 0 in model.live
     model.execute(AnswerStep(5, 0, 0))
     assert step(model, 0, 2).ends
+
+
+def test_what_follows_a_step_begins_when_it_is_computed() -> None:
+    model = EngineModel(4, 4, EngineProfile())
+    store = Transfer(3, is_load=False, waits=False, blocks=(1,), places=(0,), follows=True)
+    step = model.planned(EnginePlan(transfers=(store,)))
+    assert (list(model.transfers), model.transfer_ids()) == ([], {3})
+    model.execute(AnswerStep(1, 0, 0))
+    model.computed(step)
+    assert list(model.transfers) == [3]

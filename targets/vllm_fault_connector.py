@@ -1,0 +1,196 @@
+"""A connector for vLLM that is right, over a store outside that fails: to test vLLM's scheduler.
+
+It does what `KVConnectorBase_V1` allows and few connectors do often: asks for time before it says
+what it has, fails loads block by block, is late, keeps the blocks of ended requests until they are
+sent. Whatever it offers has been stored whole, and what failed once is never offered again. vLLM
+loads it by the path of this module; only its scheduler side does anything.
+
+Options in `kv_connector_extra_config`: "loads" are "sync" (a step waits for them) or "async";
+"stores" come with the "steps" that fill blocks, or at the "end" of a request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorBase_V1,
+    KVConnectorMetadata,
+    KVConnectorRole,
+    KVConnectorWorkerMetadata,
+    SupportsHMA,
+)
+from vllm.v1.request import RequestStatus
+
+__all__ = ["FaultConnector", "FaultMetadata", "FaultWorkerMetadata", "Piece"]
+
+_ASKS_EVERY = 3
+"""One request in so many is not told at once."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block of the device and its place outside, for one key. `era` counts resets."""
+
+    key: bytes
+    block: int
+    place: int
+    era: int
+
+
+@dataclass
+class FaultMetadata(KVConnectorMetadata):  # type: ignore[misc]  # vLLM is no dependency
+    """What a step has the worker do; `sends` and the loads are by request."""
+
+    waited_loads: dict[str, list[Piece]] = field(default_factory=dict)
+    loads: dict[str, list[Piece]] = field(default_factory=dict)
+    stores: list[Piece] = field(default_factory=list)
+    sends: dict[str, list[Piece]] = field(default_factory=dict)
+
+
+@dataclass
+class FaultWorkerMetadata(KVConnectorWorkerMetadata):  # type: ignore[misc]  # the same
+    """What has been stored, and what turned out not to be readable."""
+
+    stored: list[Piece] = field(default_factory=list)
+    unreadable: list[Piece] = field(default_factory=list)
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
+        """There is one worker."""
+        raise NotImplementedError(f"{other} came from a second worker")
+
+
+class FaultConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]  # vLLM is no dependency
+    """The scheduler side: an index over a store without limits."""
+
+    def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        super().__init__(vllm_config, role, kv_cache_config)
+        options = vllm_config.kv_transfer_config.kv_connector_extra_config
+        self._is_async = options["loads"] == "async"
+        self._stores_at_end = options["stores"] == "end"
+        self._block_size: int = vllm_config.cache_config.block_size
+        self._index: dict[bytes, int] = {}
+        self._begun: set[bytes] = set()
+        self._num_places = self._era = 0
+        self._asked: set[str] = set()
+        self._offered: dict[str, int] = {}
+        self._requests: dict[str, Any] = {}
+        self._next = FaultMetadata()
+
+    def get_num_new_matched_tokens(
+        self, request: Any, num_computed_tokens: int
+    ) -> tuple[int | None, bool]:
+        """Whole blocks that are stored. A step that loads still has to compute a token."""
+        if int(request.request_id) % _ASKS_EVERY == 0 and request.request_id not in self._asked:
+            self._asked.add(request.request_id)
+            return None, False
+        first, most = num_computed_tokens // self._block_size, len(request.block_hashes)
+        if not self._is_async:
+            most = min(most, (request.num_tokens - 1) // self._block_size)
+        end = first
+        while end < most and request.block_hashes[end] in self._index:
+            end += 1
+        self._offered[request.request_id] = first
+        num_tokens = (end - first) * self._block_size
+        return num_tokens, self._is_async and num_tokens > 0
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        """What was offered and taken is loaded."""
+        self._asked.discard(request.request_id)
+        first = self._offered.pop(request.request_id, 0)
+        if not num_external_tokens:
+            return
+        places = range(first, first + num_external_tokens // self._block_size)
+        (table,) = blocks.get_block_ids()
+        keys = [request.block_hashes[n] for n in places]
+        pieces = [
+            Piece(key, table[n], self._index[key], self._era)
+            for n, key in zip(places, keys, strict=True)
+        ]
+        loads = self._next.loads if self._is_async else self._next.waited_loads
+        loads[request.request_id] = pieces
+
+    def build_connector_meta(self, scheduler_output: Any) -> FaultMetadata:
+        """Loads that were begun, blocks that this step fills, and what ended requests leave."""
+        metadata, self._next = self._next, FaultMetadata()
+        if not self._stores_at_end:
+            state = scheduler_output.kv_connector_block_state
+            for request_id, count in scheduler_output.num_scheduled_tokens.items():
+                request, (table,) = self._requests[request_id], state.resolve_block_ids(request_id)
+                computed = request.num_computed_tokens + count
+                metadata.stores += self._unstored(request, table, computed)
+        return metadata
+
+    def update_connector_output(self, connector_output: Any) -> None:
+        """What is stored can be offered; what was unreadable is offered no more."""
+        said = connector_output.kv_connector_worker_meta or FaultWorkerMetadata()
+        for piece in said.stored:
+            if piece.era == self._era:
+                self._index[piece.key] = piece.place
+        for piece in said.unreadable:
+            if self._index.get(piece.key) == piece.place:
+                del self._index[piece.key]
+
+    def on_new_request(self, request: Any) -> None:
+        """A request comes."""
+        self._requests[request.request_id] = request
+
+    def request_finished(
+        self, request: Any, block_ids: list[int]
+    ) -> tuple[bool, dict[str, Any] | None]:
+        """Whether its blocks are needed until they are sent. Who was aborted leaves nothing."""
+        self._requests.pop(request.request_id, None)
+        self._asked.discard(request.request_id)
+        self._offered.pop(request.request_id, None)
+        ended = (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
+        if not self._stores_at_end or request.status not in ended:
+            return False, None
+        # The last token was sampled, and no step that is answered has computed its KV.
+        pieces = self._unstored(request, block_ids, request.num_tokens - 1)
+        if pieces:
+            self._next.sends[request.request_id] = pieces
+        return bool(pieces), None
+
+    def request_finished_all_groups(
+        self, request: Any, block_ids: tuple[list[int], ...]
+    ) -> tuple[bool, dict[str, Any] | None]:
+        """The same; there is one group."""
+        (table,) = block_ids
+        return self.request_finished(request, table)
+
+    def has_pending_push_work(self) -> bool:
+        """Whether anything waits to be told to the worker."""
+        return bool(self._next.sends)
+
+    def reset_cache(self) -> bool:
+        """Nothing that is stored, or is on its way, is offered again."""
+        self._index.clear()
+        self._begun.clear()
+        self._era += 1
+        return True
+
+    def _unstored(self, request: Any, table: list[int], num_computed: int) -> list[Piece]:
+        """Full blocks of known tokens that were never stored."""
+        pieces = []
+        full = min(len(request.block_hashes), num_computed // self._block_size, len(table))
+        for key, block in zip(request.block_hashes[:full], table[:full], strict=True):
+            if key not in self._begun:
+                self._begun.add(key)
+                pieces.append(Piece(key, block, self._num_places, self._era))
+                self._num_places += 1
+        return pieces
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        """Workers are simulated."""
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        """Workers are simulated."""
+
+    def save_kv_layer(
+        self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any
+    ) -> None:
+        """Workers are simulated."""
+
+    def wait_for_save(self) -> None:
+        """Workers are simulated."""

@@ -1,0 +1,80 @@
+"""vLLM's connectors under the real scheduler: what they move, what is held, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from poolproof.contract.trace import read_trace
+from poolproof.harness.engine_driver import EngineCampaign
+from poolproof.harness.replay import start_session
+from poolproof.targets.vllm_engine import vllm_engine_layouts
+
+pytestmark = pytest.mark.vllm
+
+FINDINGS = Path(__file__).resolve().parents[2] / "docs" / "findings"
+MOVES = {"a load arrived", "a store arrived"}
+
+
+@pytest.fixture(scope="module")
+def layouts():
+    return {layout.name: layout for layout in vllm_engine_layouts()}
+
+
+def runs_of(layout, number):
+    campaign = EngineCampaign(layout.name, layout.make, layout.profile, layout.block_size)
+    return [campaign.run(place) for place in range(number)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "simple-cpu",
+        "simple-cpu+async",
+        "simple-cpu+lazy",
+        "simple-cpu+lazy+async",
+        "simple-cpu+sliding",
+        "simple-cpu+async+drafts",
+        "faults+late+async",
+        "faults+late+fail",
+        "faults+sync+fail",
+    ],
+)
+def test_what_a_connector_moves_is_right(layouts, name):
+    results = runs_of(layouts[name], 20)
+    assert [result.trace for result in results if result.trace is not None] == []
+    assert set().union(*(result.facts for result in results)) >= MOVES
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "offloading",
+        "offloading+arc",
+        "offloading+async",
+        "offloading+chunks-of-2",
+        "offloading+sliding",
+        "offloading+async+drafts",
+        "faults+sync",
+        "faults+late",
+        "faults+late+priority",
+    ],
+)
+def test_a_connector_that_is_refused_moves_blocks_as_well(layouts, name):
+    facts = set().union(*(result.facts for result in runs_of(layouts[name], 20)))
+    assert facts >= MOVES
+
+
+# Two resets with a store in flight; a block stored under the key of its former owner after a reset;
+# a reservation that outlives its request's blocks; blocks that failed to load, taken as cached.
+@pytest.mark.parametrize(
+    ("number", "invariant"), [(2, "DATA"), (3, "CRASH"), (4, "LIVE"), (5, "DATA")]
+)
+def test_a_recorded_finding_shows_again(layouts, number, invariant):
+    trace = read_trace(FINDINGS / f"vllm-engine-{number}.jsonl")
+    session = start_session(trace, layouts[trace.options["layout"]].make)
+    *before, last = [session.step(command) for command in trace.commands]
+    assert before == [None] * len(before)
+    assert last is not None
+    assert last.invariant == invariant
