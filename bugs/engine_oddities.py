@@ -290,7 +290,7 @@ class KeepsNoPrefixes(Engine):
         super().__init__(num_blocks, block_size, **{**arguments, "enable_caching": False})
 
 
-class NobodyGivesWay(Engine):
+class EverybodyHasRoom(Engine):
     """A request comes in only where all that everybody inside may become fits as well."""
 
     def _may_enter(self, request: LiveRequest) -> bool:
@@ -426,7 +426,7 @@ ENGINE_ODDITIES = (
         "slides ahead", "steps keep their order", SlidesWithTheStepsInFlight, (_DROPS_TWO,)
     ),
     EngineOddity("no prefixes", "its profile says so", KeepsNoPrefixes, _NO_HITS),
-    EngineOddity("nobody gives way", "its profile says so", NobodyGivesWay, _NO_PREEMPTIONS),
+    EngineOddity("nobody gives way", "its profile says so", EverybodyHasRoom, _NO_PREEMPTIONS),
     EngineOddity("serves the cancelled", "its profile says so", CancelledIsServed, _LATE),
     EngineOddity("trusts transfers", "its profile says so", TrustsTransfers, (_NEVER_FAIL,), 8),
     EngineOddity("ends in order", "its profile says so", EndsInOrder, (_NEVER_FAIL,), 8),

@@ -1,6 +1,7 @@
 """PLAN: a step computes what can be computed, within the limits, in blocks that exist.
 
-`requests` are those that were submitted, by number. What stands in the blocks is judged by DATA.
+`requests` are those that were submitted, by number. What stands in the blocks is judged by DATA; an
+answer that cannot be read at all is worded as CRASH.
 """
 
 from __future__ import annotations

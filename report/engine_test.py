@@ -68,23 +68,27 @@ def engine_script(trace: Trace) -> str:
 
 
 def _alone(trace: Trace, folder: Path | None) -> str | None:
-    """A test that needs nothing of Poolproof; None for a target that no file can import."""
+    """A test that needs nothing of Poolproof; None where the target cannot be built without."""
     name = test_name(trace)
     reproducer = reproducer_of(trace.target)
     if reproducer is None:
         return None
-    own = reproducer.own_test(trace, name)
-    body = own or [
-        "from __future__ import annotations",
-        "",
-        *reproducer.setting(trace, folder),
-        "",
-        "",
-        *_player(trace),
-        "",
-        "",
-        *_test(trace, name),
-    ]
+    body = reproducer.own_test(trace, name)
+    if body is None:
+        setting = reproducer.setting(trace, folder)
+        if setting is None:
+            return None
+        body = [
+            "from __future__ import annotations",
+            "",
+            *setting,
+            "",
+            "",
+            *_player(trace),
+            "",
+            "",
+            *_test(trace, name),
+        ]
     return "\n".join([comment(trace), "", *body]) + "\n"
 
 

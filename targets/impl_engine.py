@@ -163,6 +163,10 @@ def _setting(trace: Trace, _folder: Path | None) -> list[str]:
         f"        draft_tokens={profile.draft_tokens},",
         f"        groups=({groups}),",
         f"        host_places={places},",
+        f"        max_adapters={profile.max_adapters},",
+        f"        encoder_cache_tokens={profile.encoder_cache_tokens},",
+        f"        max_encoder_tokens={profile.max_encoder_tokens},",
+        f"        reset_preempts={profile.reset == 'preempts'},",
         "    )",
     ]
 

@@ -27,12 +27,12 @@ class Reproducer:
     """What a target adds to a written test.
 
     `setting`, given a trace and the folder that the test lies in (None: the present one), has the
-    lines that import `Any` and define `new_engine`.
+    lines that import `Any` and define `new_engine`; None for a trace whose engine cannot be built.
     `own_test`, given a trace and the name of the test function, has all lines of a test through
     more of the target than its contract; None for a trace that cannot be played so.
     """
 
-    setting: Callable[[Trace, Path | None], list[str]]
+    setting: Callable[[Trace, Path | None], list[str] | None]
     own_test: Callable[[Trace, str], list[str] | None] = _no_own_test
 
 

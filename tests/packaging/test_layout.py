@@ -108,7 +108,7 @@ EXAMPLES = (
 )
 OF_ENGINES = (
     "vllm/", "lightllm/", "tokasaurus/", "core/", "engine/", "managers/", "block.py",
-    "block_manager.py", "sampling_params.py", "sequence.py", "utils.py",
+    "block_manager.py", "config.py", "core.py", "sampling_params.py", "sequence.py", "utils.py",
 )  # fmt: skip
 
 
