@@ -104,6 +104,7 @@ _VLLM = (
     ("vllm-index", "its BlockHashToBlockMap", "index"),
     ("vllm-manager", "its KVCacheManager, in several layouts", "manager"),
     ("vllm-engine", "its schedulers, in several set-ups, over a simulated worker", "engine"),
+    ("vllm-connectors", "the same with its KV connectors, over simulated transfers", "engine"),
 )
 _TRANSFORMERS = (
     ("transformers", "the paged cache of Transformers' continuous batching", "manager"),

@@ -11,7 +11,7 @@ Not covered: what `vllm_engine_setups.py` says is not driven.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -25,9 +25,14 @@ from poolproof.targets.installed_vllm import import_of_vllm, version_of_vllm
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.target import EngineLayout, Target, source_of
 from poolproof.targets.vllm_engine_parts import SchedulerParts
-from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, SETUPS, EngineSetup
+from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, CONNECTOR_SETUPS, SETUPS, EngineSetup
 
-__all__ = ["VllmEngine", "installed_vllm_engine", "vllm_engine_layouts"]
+__all__ = [
+    "VllmEngine",
+    "installed_vllm_connectors",
+    "installed_vllm_engine",
+    "vllm_engine_layouts",
+]
 
 Tables = tuple[tuple[int, ...], ...]
 
@@ -204,9 +209,9 @@ class VllmConnectorEngine(VllmEngine):
         )
 
 
-def vllm_engine_layouts() -> list[EngineLayout]:
+def vllm_engine_layouts(setups: Sequence[EngineSetup] = SETUPS) -> list[EngineLayout]:
     """The set-ups of the installed vLLM. Raises TargetError where it is none that is known."""
-    return [_layout(setup) for setup in SETUPS]
+    return [_layout(setup) for setup in setups]
 
 
 def _layout(setup: EngineSetup) -> EngineLayout:
@@ -222,16 +227,25 @@ def _layout(setup: EngineSetup) -> EngineLayout:
 
 def installed_vllm_engine(name: str, declared: Mapping[str, Any]) -> Target:
     """The real schedulers. Raises TargetError where vLLM cannot be imported, or for rows."""
+    return _installed(name, declared, SETUPS)
+
+
+def installed_vllm_connectors(name: str, declared: Mapping[str, Any]) -> Target:
+    """The same, each with a connector beside it."""
+    return _installed(name, declared, CONNECTOR_SETUPS)
+
+
+def _installed(name: str, declared: Mapping[str, Any], setups: Sequence[EngineSetup]) -> Target:
     scheduler = import_of_vllm("vllm.v1.core.sched.scheduler", "Scheduler")
     if declared:
         raise TargetError(
             f"{name}: its set-ups state all rows; choose one with --layout, one of "
-            f"{', '.join(setup.name for setup in SETUPS)}"
+            f"{', '.join(setup.name for setup in setups)}"
         )
     return manager_target(
         name,
         "native-engine",
-        vllm_engine_layouts(),
+        vllm_engine_layouts(setups),
         level=Level.ENGINE,
         version=version_of_vllm(),
         source=source_of(scheduler),

@@ -59,7 +59,7 @@ def _longest_request(trace: Trace, num_groups: int = 1) -> int:
 def _setting(trace: Trace, _folder: Path | None) -> list[str] | None:
     """The scheduler alone; None where it has more beside it than a written test builds."""
     setup = _setup_of(trace)
-    if setup.connector or setup.image_tokens or setup.reset_preempts or setup.pipeline_stages > 1:
+    if setup.image_tokens or setup.reset_preempts or setup.pipeline_stages > 1:
         return None
     arguments = setup.engine_arguments()
     fixed = ("skip_tokenizer_init", "enforce_eager", "dtype", "block_size", "enable_prefix_caching")

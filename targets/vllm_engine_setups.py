@@ -188,8 +188,6 @@ SETUPS = (
     EngineSetup("pipeline", pipeline_stages=2),
     EngineSetup("adapters", max_adapters=1),
     EngineSetup("images", image_tokens=6, encoder_tokens=8),
-    EngineSetup("async+images", is_async=True, image_tokens=6, encoder_tokens=8),
-    EngineSetup("reset", reset_preempts=True),
     EngineSetup("async+reset", is_async=True, reset_preempts=True),
     EngineSetup(
         "async+drafts+images+reset",
@@ -200,6 +198,10 @@ SETUPS = (
         encoder_tokens=8,
         reset_preempts=True,
     ),
+)
+"""Those that have found nothing at first, then those that have more parts."""
+
+CONNECTOR_SETUPS = (
     EngineSetup("simple-cpu", connector=_simple()),
     EngineSetup("simple-cpu+async", is_async=True, connector=_simple()),
     EngineSetup("simple-cpu+lazy", connector=_simple(lazy_offload=True)),
@@ -244,4 +246,4 @@ SETUPS = (
         "faults+sync+async", is_async=True, connector=_faults(loads="sync", policy="recompute")
     ),
 )
-"""Those that have found nothing at first, then those that have more parts."""
+"""With a connector each: vLLM's own, then ours that fails as the interface allows."""

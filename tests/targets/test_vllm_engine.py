@@ -118,8 +118,6 @@ def test_the_same_without_priorities_is_right(layouts):
         "pipeline",
         "adapters",
         "images",
-        "async+images",
-        "reset",
         "async+reset",
         "async+drafts+images+reset",
     ],
@@ -128,7 +126,7 @@ def test_nothing_legal_is_accused(layouts, name):
     assert [result.trace for result in runs_of(layouts[name], 25) if result.trace] == []
 
 
-@pytest.mark.parametrize("name", ["adapters", "images", "async+images", "reset", "async+reset"])
+@pytest.mark.parametrize("name", ["adapters", "images", "async+reset"])
 def test_what_a_set_up_is_there_for_happens(layouts, name):
     layout = layouts[name]
     facts = set().union(*(result.facts for result in runs_of(layout, 60)))
