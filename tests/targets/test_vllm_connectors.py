@@ -70,10 +70,16 @@ def test_a_connector_that_is_refused_moves_blocks_as_well(layouts, name):
 # Two resets with a store in flight; a block stored under the key of its former owner after a reset;
 # a reservation that outlives its request's blocks; blocks that failed to load, taken as cached.
 @pytest.mark.parametrize(
-    ("number", "invariant"), [(1, "DATA"), (2, "CRASH"), (3, "LIVE"), (4, "DATA")]
+    ("name", "invariant"),
+    [
+        ("vllm-offloading-reset-1", "DATA"),
+        ("vllm-offloading-reset-2", "CRASH"),
+        ("vllm-failed-load-reservation", "LIVE"),
+        ("vllm-failed-load-cached", "DATA"),
+    ],
 )
-def test_a_recorded_finding_shows_again(layouts, number, invariant):
-    trace = read_trace(FINDINGS / f"vllm-connectors-{number}.jsonl")
+def test_a_recorded_finding_shows_again(layouts, name, invariant):
+    trace = read_trace(FINDINGS / f"{name}.jsonl")
     session = start_session(trace, layouts[trace.options["layout"]].make)
     *before, last = [session.step(command) for command in trace.commands]
     assert before == [None] * len(before)

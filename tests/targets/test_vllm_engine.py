@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import RunStep, Submit
 from poolproof.contract.engine_target import engine_capabilities_of
+from poolproof.contract.trace import read_trace
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.engine_facts import required_engine_facts
 from poolproof.harness.engine_session import EngineSession
+from poolproof.harness.replay import start_session
 from poolproof.targets.vllm_engine import vllm_engine_layouts
 
 pytestmark = pytest.mark.vllm
+
+FINDINGS = Path(__file__).resolve().parents[2] / "docs" / "findings"
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +139,12 @@ def test_what_a_set_up_is_there_for_happens(layouts, name):
     can = engine_capabilities_of(layout.make(8, True))
     needed = required_engine_facts(layout.profile, can, layout.block_size)
     assert set(needed) <= facts
+
+
+def test_the_same_leak_needs_no_threshold_where_there_are_drafts(layouts):
+    trace = read_trace(FINDINGS / "vllm-priority-leak-drafts.jsonl")
+    session = start_session(trace, layouts["priority+drafts"].make)
+    *before, last = [session.step(command) for command in trace.commands]
+    assert before == [None] * len(before)
+    assert last is not None
+    assert last.invariant == "DATA"
