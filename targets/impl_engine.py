@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from poolproof.contract.engine_profile import EngineProfile
-from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import FULL, CacheGroup
-from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.impl.engine import Engine
 from poolproof.impl.offloading import Offloader
-from poolproof.targets.manager_target import manager_target
+from poolproof.targets.engine_target import engine_target
 from poolproof.targets.reproducer import Reproducer
-from poolproof.targets.target import EngineLayout, Target, source_of
+from poolproof.targets.target import EngineLayout, Target
 
 __all__ = [
     "BLOCK_SIZE",
@@ -97,18 +95,11 @@ def impl_engine_layouts(cls: type[Engine] = Engine) -> list[EngineLayout]:
 
 def impl_engine(name: str, overrides: Mapping[str, Any]) -> Target:
     """Our engine as a target. Raises TargetError for rows in brackets: a set-up states them all."""
-    if overrides:
-        raise TargetError(
-            f"{name}: its set-ups state all rows; choose one with --layout, one of "
-            f"{', '.join(set_up.name for set_up in _SET_UPS)}"
-        )
-    return manager_target(
+    return engine_target(
         name,
-        "native-engine",
+        overrides,
         impl_engine_layouts(),
-        level=Level.ENGINE,
-        source=source_of(Engine),
-        real_class=Engine,
+        Engine,
         own_modules=(Engine.__module__, Offloader.__module__),
     )
 

@@ -35,14 +35,14 @@ from poolproof.contract.engine_plan import EnginePlan, PlannedPart
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
-from poolproof.targets.adapter_fit import Call, require_fit, tried
+from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.engine_sources import BlankModule, import_from_source, stub_module
-from poolproof.targets.manager_target import manager_target
+from poolproof.targets.engine_target import engine_target
 from poolproof.targets.mini_sglang_manager import MINI_SGLANG, pages_of
 from poolproof.targets.mini_sglang_manager import stubs as manager_stubs
 from poolproof.targets.named_requests import NamedRequests
 from poolproof.targets.source_engines import Modules, PublishedEngine, fetched_folder
-from poolproof.targets.target import EngineLayout, Make, Target, source_of
+from poolproof.targets.target import EngineLayout, Make, Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.token_names import NO_EXTRA_KEYS
 
@@ -251,27 +251,14 @@ def mini_sglang_engine(name: str, overrides: Mapping[str, Any]) -> Target:
         raise TargetError(f"{name} is not driven, because scheduler.py has no Scheduler")
     require_fit(scheduler, "mini-sglang's scheduler", _CALLS)
     layouts = [_layout(modules, setup) for setup in _SETUPS]
-    if overrides:
-        names = ", ".join(layout.name for layout in layouts)
-        raise TargetError(
-            f"{name}: its set-ups state all rows; choose one with --layout, one of {names}"
-        )
-    make = layouts[0].make
-    assert make is not None
-    what = tried(lambda: _a_few_calls(make))
-    if what is not None:
-        raise TargetError(
-            f"{name} is not driven, because it does not fit the adapter for mini-sglang's "
-            f"scheduler: {what}; the adapter was written for commit {MINI_SGLANG.commit[:7]}"
-        )
-    return manager_target(
+    return engine_target(
         name,
-        "native-engine",
+        overrides,
         layouts,
-        level=Level.ENGINE,
+        scheduler,
         version=None if path else f"{MINI_SGLANG_ENGINE.name} {MINI_SGLANG.commit[:7]}",
-        source=source_of(scheduler),
-        real_class=scheduler,
+        few_calls=_a_few_calls,
+        adapter=f"mini-sglang's scheduler, of commit {MINI_SGLANG.commit[:7]}",
         notes=(
             NO_EXTRA_KEYS,
             "preemption: the scheduler lets a request in only if all of its tokens fit",

@@ -41,13 +41,13 @@ from poolproof.contract.level import Level
 from poolproof.contract.outside import class_name, said_by, shown
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.targets.adapter_fit import Call, require_fit, tried
+from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.engine_sources import BlankModule, import_from_source
-from poolproof.targets.manager_target import manager_target
+from poolproof.targets.engine_target import engine_target
 from poolproof.targets.named_requests import NamedRequests
 from poolproof.targets.nano_manager import package_in, sequence_maker
 from poolproof.targets.source_engines import PublishedEngine, fetched_folder
-from poolproof.targets.target import EngineLayout, Make, Target, source_of
+from poolproof.targets.target import EngineLayout, Make, Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.token_names import NO_EXTRA_KEYS
 
@@ -226,27 +226,14 @@ def nano_engine(name: str, overrides: Mapping[str, Any]) -> Target:
     root = Path(path).expanduser().resolve() if path else fetched_folder(NANO_ENGINE)
     parts = _parts(root)
     layouts = [_layout(parts, setup) for setup in _SETUPS if parts.counts or not setup.in_chunks]
-    if overrides:
-        names = ", ".join(layout.name for layout in layouts)
-        raise TargetError(
-            f"{name}: its set-ups state all rows; choose one with --layout, one of {names}"
-        )
-    make = layouts[0].make
-    assert make is not None
-    what = tried(lambda: _a_few_calls(make))
-    if what is not None:
-        raise TargetError(
-            f"{name} is not driven, because it does not fit the adapter for nano-vLLM's scheduler: "
-            f"{what}; write a native target (`poolproof new --engine FILE`)"
-        )
-    return manager_target(
+    return engine_target(
         name,
-        "native-engine",
+        overrides,
         layouts,
-        level=Level.ENGINE,
+        parts.Scheduler,
         version=None if path else f"{NANO_ENGINE.name} {NANO_ENGINE.commit[:7]}",
-        source=source_of(parts.Scheduler),
-        real_class=parts.Scheduler,
+        few_calls=_a_few_calls,
+        adapter="nano-vLLM's scheduler (or write one: `poolproof new --engine FILE`)",
         notes=(
             NO_EXTRA_KEYS,
             "caching off: there is no switch, so each request has tokens of its own",

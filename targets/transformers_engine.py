@@ -30,13 +30,12 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import STOP_TOKEN
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart
 from poolproof.contract.engine_profile import EngineProfile
-from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import Severity, Violation, ViolationError
-from poolproof.targets.adapter_fit import Call, require_fit, tried
-from poolproof.targets.manager_target import manager_target
+from poolproof.targets.adapter_fit import Call, require_fit
+from poolproof.targets.engine_target import engine_target
 from poolproof.targets.named_requests import NamedRequests
-from poolproof.targets.target import EngineLayout, Make, Target, source_of
+from poolproof.targets.target import EngineLayout, Make, Target
 from poolproof.targets.token_names import NO_EXTRA_KEYS
 from poolproof.targets.transformers_manager import (
     CacheSize,
@@ -293,27 +292,15 @@ def transformers_engine(name: str, overrides: Mapping[str, Any]) -> Target:
     parts = transformers_parts()
     loop = _loop()
     require_fit(loop.ContinuousBatchProcessor, "Transformers' continuous batching", _CALLS)
-    if overrides:
-        raise TargetError(
-            f"{name}: its set-ups state all rows; choose one with --layout, one of "
-            f"{', '.join(setup.name for setup in _SETUPS)}"
-        )
     layouts = [_layout(parts, loop, setup) for setup in _SETUPS]
-    make = layouts[0].make
-    assert make is not None
-    what = tried(lambda: _a_few_calls(make))
-    if what is not None:
-        raise TargetError(
-            f"{name} is not driven, because {parts.version} does not fit the adapter: {what}"
-        )
-    return manager_target(
+    return engine_target(
         name,
-        "native-engine",
+        overrides,
         layouts,
-        level=Level.ENGINE,
+        loop.ContinuousBatchProcessor,
         version=parts.version,
-        source=source_of(loop.ContinuousBatchProcessor),
-        real_class=loop.ContinuousBatchProcessor,
+        few_calls=_a_few_calls,
+        adapter=f"Transformers' continuous batching in {parts.version}",
         notes=(
             NO_EXTRA_KEYS,
             "caching off: no block is shared and no prefix found",

@@ -30,13 +30,12 @@ from poolproof.contract.adapter_fault import HandedOver
 from poolproof.contract.engine_commands import STOP_TOKEN
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
-from poolproof.contract.level import Level
 from poolproof.contract.outside import shown
 from poolproof.contract.target import TargetError
-from poolproof.targets.adapter_fit import Call, require_fit, tried
+from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.engine_sources import engine_folder, import_from_source, stub_module
-from poolproof.targets.manager_target import manager_target
-from poolproof.targets.target import EngineLayout, Make, Target, source_of
+from poolproof.targets.engine_target import engine_target
+from poolproof.targets.target import EngineLayout, Make, Target
 from poolproof.targets.v0_manager import MODULES, VLLM_V0, v0_stubs
 
 __all__ = ["V0Engine", "vllm_v0_engine"]
@@ -233,27 +232,14 @@ def vllm_v0_engine(name: str, overrides: Mapping[str, Any]) -> Target:
     parts = _parts()
     require_fit(parts.Scheduler, "vLLM V0's scheduler", _CALLS)
     layouts = [_layout(parts, setup) for setup in _SETUPS]
-    if overrides:
-        names = ", ".join(layout.name for layout in layouts)
-        raise TargetError(
-            f"{name}: its set-ups state all rows; choose one with --layout, one of {names}"
-        )
-    make = layouts[0].make
-    assert make is not None
-    what = tried(lambda: _a_few_calls(make))
-    if what is not None:
-        raise TargetError(
-            f"{name} is not driven, because it does not fit the adapter for vLLM V0's scheduler: "
-            f"{what}"
-        )
-    return manager_target(
+    return engine_target(
         name,
-        "native-engine",
+        overrides,
         layouts,
-        level=Level.ENGINE,
+        parts.Scheduler,
         version=VLLM_V0.replace("-", " "),
-        source=source_of(parts.Scheduler),
-        real_class=parts.Scheduler,
+        few_calls=_a_few_calls,
+        adapter="vLLM V0's scheduler",
         notes=(
             "prefix cache: there is none, so caching on and off are the same",
             "forks: a request has one sequence; where it is swapped it asks for two beams",

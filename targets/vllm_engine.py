@@ -19,11 +19,9 @@ from typing import Any
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart
-from poolproof.contract.level import Level
-from poolproof.contract.target import TargetError
+from poolproof.targets.engine_target import engine_target
 from poolproof.targets.installed_vllm import import_of_vllm, version_of_vllm
-from poolproof.targets.manager_target import manager_target
-from poolproof.targets.target import EngineLayout, Target, source_of
+from poolproof.targets.target import EngineLayout, Target
 from poolproof.targets.vllm_engine_parts import SchedulerParts
 from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, CONNECTOR_SETUPS, SETUPS, EngineSetup
 
@@ -237,18 +235,11 @@ def installed_vllm_connectors(name: str, declared: Mapping[str, Any]) -> Target:
 
 def _installed(name: str, declared: Mapping[str, Any], setups: Sequence[EngineSetup]) -> Target:
     scheduler = import_of_vllm("vllm.v1.core.sched.scheduler", "Scheduler")
-    if declared:
-        raise TargetError(
-            f"{name}: its set-ups state all rows; choose one with --layout, one of "
-            f"{', '.join(setup.name for setup in setups)}"
-        )
-    return manager_target(
+    return engine_target(
         name,
-        "native-engine",
+        declared,
         vllm_engine_layouts(setups),
-        level=Level.ENGINE,
+        scheduler,
         version=version_of_vllm(),
-        source=source_of(scheduler),
-        real_class=scheduler,
         own_modules=_OWN_MODULES,
     )
