@@ -279,6 +279,30 @@ class CancelledIsServed(Engine):
 
 
 @plant(
+    "S152", "what was accepted behind the stop token is given as well",
+    thread="koboldcpp#1276", also=("llama.cpp#28049",), invariants=("OUT",), severity=OWN,
+    profile=DRAFTS, is_bug_under=has_drafts,
+)  # fmt: skip
+class GivesBehindTheStop(Engine):
+    """The request ends, and its user has read on."""
+
+    def _given(self, request: LiveRequest, sampled: list[int]) -> list[int]:
+        return sampled[: request.max_tokens - request.num_tokens]
+
+
+@plant(
+    "S153", "of a step's tokens only the last one is asked whether it stops the request",
+    thread="transformers#47912", invariants=("OUT",), severity=OWN,
+    profile=DRAFTS, is_bug_under=has_drafts,
+)  # fmt: skip
+class LooksAtTheLastToken(GivesBehindTheStop):
+    """A request goes on behind a stop token that was drafted."""
+
+    def _is_over(self, request: LiveRequest, given: list[int]) -> bool:
+        return super()._is_over(request, given[-1:])
+
+
+@plant(
     "S28", "where all drafts are rejected, none is taken off the computed tokens",
     thread="vllm#42722", invariants=("DATA", "PLAN", "LIVE", "CRASH"),
     severity=ANOTHER, profile=DRAFTS, is_bug_under=has_drafts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from poolproof.contract.engine_commands import Submit
+from poolproof.contract.engine_commands import STOP_TOKEN, Submit
 from poolproof.contract.engine_plan import EnginePlan, Transfer
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.target import Capabilities
@@ -24,6 +24,7 @@ _LIMIT = "a request ended at its limit"
 _TWO = "two steps were in flight"
 _ACCEPTED = "a draft was accepted"
 _REJECTED = "a draft was rejected"
+_STOP_DRAFT = "a draft ended its request, with tokens behind it"
 _URGENT = "a request came that goes before a running one"
 _ADAPTERS = "one step computed tokens with as many adapters as may be"
 _ENCODED = "an image was encoded"
@@ -103,6 +104,8 @@ class EngineFacts(set[str]):
                 self.add(_ACCEPTED)
             if e.sampled and e.num_accepted < e.part.num_drafts:
                 self.add(_REJECTED)
+            if e.ends and e.due[-1] == STOP_TOKEN and len(e.due) < len(e.sampled):
+                self.add(_STOP_DRAFT)
             if e.ends:
                 left = model.requests[e.part.request_id].num_left
                 self.add(_LIMIT if len(e.due) == left else _STOPPED)
@@ -126,7 +129,7 @@ def required_engine_facts(profile: EngineProfile, can: Capabilities, block_size:
     if profile.steps_in_flight > 1:
         required.append(_TWO)
     if profile.draft_tokens:
-        required += [_ACCEPTED, _REJECTED]
+        required += [_ACCEPTED, _REJECTED, _STOP_DRAFT]
     if profile.policy == "priority":
         required.append(_URGENT)
     if profile.max_adapters:

@@ -22,8 +22,8 @@ from poolproof.contract.engine_profile import EngineProfile
 
 __all__ = ["EngineModel", "EngineRequest", "Executed", "PlannedStep"]
 
-_FIRST_DRAFT = 1
-_DRAFT_SYMBOLS = 3
+_DRAFTS = (1, 2, 3, 1, 2, 3, STOP_TOKEN)
+"""What is tried, in turn. One that is right may end the request, with others behind it."""
 _SPOILT = -1
 """Stands in tokens for what nobody knows; no other prefix has it where this one does."""
 
@@ -304,4 +304,5 @@ class EngineModel:
     ) -> tuple[int, ...]:
         """What a request is given to try once its user has these tokens as well."""
         last = tokens[-1] if tokens else request.tokens[-1]
-        return tuple(_FIRST_DRAFT + (last + ahead) % _DRAFT_SYMBOLS for ahead in range(num_drafts))
+        begin = last + len(request.tokens) + len(tokens)
+        return tuple(_DRAFTS[(begin + ahead) % len(_DRAFTS)] for ahead in range(num_drafts))

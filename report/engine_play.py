@@ -210,7 +210,8 @@ class Play:
         tries: dict[int, list[int]] = {}
         for number, got in due.items():  #: drafts
             if drafts and not ends[number]:
-                tries[number] = self.drafts_after(got[-1], min(drafts, DRAFT_TOKENS))
+                known = [*self.requests[number].tokens, *got]
+                tries[number] = self.drafts_after(known, min(drafts, DRAFT_TOKENS))
         given = self.engine.answer(sampled, tries) or []
         self.check_given(given, due, ends, step)  #: OUT
         gets = {number: list(tokens) for number, tokens, _ in given}
@@ -226,7 +227,7 @@ class Play:
                 request.is_live = False
             elif number in sampled:  #: drafts
                 num_drafts = len(tries.get(number, ()))
-                request.drafts = self.drafts_after(request.tokens[-1], num_drafts)
+                request.drafts = self.drafts_after(request.tokens, num_drafts)
 
     def work_on(self, part: Any, step: dict[str, Any]) -> tuple[Played, Any, int, list[Any], bool]:
         """What a part of a step computes: from where on, of which tokens, and if it samples."""
@@ -252,9 +253,10 @@ class Play:
                 if number in later["sampling"] and number not in later["preempted"]:
                     later["sampling"][number] -= num_rejected
 
-    def drafts_after(self, token: int, count: int) -> list[int]:  #: drafts
-        """What a request tries next: any tokens would do."""
-        return [1 + (token + ahead) % 3 for ahead in range(count)]
+    def drafts_after(self, known: list[int], count: int) -> list[int]:  #: drafts
+        """What a request tries next: some tokens, and now and then the one that stops it."""
+        tried = [1, 2, 3, 1, 2, 3, STOP_TOKEN]
+        return [tried[(known[-1] + len(known) + ahead) % 7] for ahead in range(count)]
 
     def copy(self, copies: Any) -> None:  #: DATA&copies
         """Blocks get what others hold, all at once."""

@@ -153,7 +153,14 @@ def required(**rows: Any) -> list[str]:
     ("rows", "facts"),
     [
         ({"steps_in_flight": 2}, {"two steps were in flight"}),
-        ({"draft_tokens": 1}, {"a draft was accepted", "a draft was rejected"}),
+        (
+            {"draft_tokens": 1},
+            {
+                "a draft was accepted",
+                "a draft was rejected",
+                "a draft ended its request, with tokens behind it",
+            },
+        ),
         ({"policy": "priority"}, {"a request came that goes before a running one"}),
         ({"max_batch_tokens": 16}, {"a prompt was computed in chunks"}),
         ({"max_batch_tokens": 17}, set()),

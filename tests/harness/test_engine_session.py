@@ -122,7 +122,7 @@ def test_a_step_is_answered_with_what_was_sampled_and_with_drafts() -> None:
     session = session_of(engine, draft_tokens=2)
     session.step(submit())
     assert session.step(RunStep(5, 0, 9)) is None
-    assert engine.calls[-1] == ("answer", {0: [5]}, {0: [3, 1]})
+    assert engine.calls[-1] == ("answer", {0: [5]}, {0: [1, 2]})
     assert session.last.outputs == [(0, (5,), False)]
 
 

@@ -10,7 +10,7 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import STOP_TOKEN, AnswerStep, Submit
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
-from poolproof.reference.engine_model import EngineModel, EngineRequest, Executed
+from poolproof.reference.engine_model import EngineModel, Executed
 
 
 def model_in_flight() -> EngineModel:
@@ -182,20 +182,28 @@ def with_drafts(tokens: int = 3, most: int = 12) -> EngineModel:
     return model
 
 
-def test_drafts_follow_from_the_last_token() -> None:
+def test_drafts_follow_from_the_last_token_and_the_length() -> None:
     request = with_drafts().requests[0]
     assert request.drafts == EngineModel.drafts_after(request, (), 2)
-    assert EngineModel.drafts_after(request, (6,), 2) == (1, 2)
+    assert len(request.tokens) == 4
+    assert EngineModel.drafts_after(request, (6,), 2) == (2, 3)  # 6 + 5 tokens
     assert EngineModel.drafts_after(request, (6,), 0) == ()
 
 
-def test_no_draft_stops_a_request() -> None:
+def test_some_drafts_stop_their_request() -> None:
     request = with_drafts().requests[0]
-    assert all(STOP_TOKEN not in request_drafts(request, last) for last in range(9))
+    drafts = [EngineModel.drafts_after(request, (last,), 4) for last in range(7)]
+    assert sum(STOP_TOKEN in some for some in drafts) == 4
 
 
-def request_drafts(request: EngineRequest, last: int) -> tuple[int, ...]:
-    return EngineModel.drafts_after(request, (last,), 4)
+def test_nothing_is_due_behind_a_draft_that_stops_its_request() -> None:
+    model = with_drafts(3)
+    request = model.requests[0]
+    request.drafts = (1, STOP_TOKEN)
+    model.planned(EnginePlan((PlannedPart(0, 3, 3, 2, ((0, 1),)),)))
+    _, (executed,) = model.execute(AnswerStep(5, 2, 0))
+    assert executed.sampled == (1, STOP_TOKEN, 5)
+    assert (executed.due, executed.ends) == ((1, STOP_TOKEN), True)
 
 
 @pytest.mark.parametrize("accepted", [0, 1, 2])
