@@ -69,9 +69,9 @@ class Level(str, Enum):
 
     @property
     def has_small_scopes(self) -> bool:
-        """Whether all states, or all short sequences, of small ones are visited.
+        """Whether a certification visits all states, or all short sequences, of small ones.
 
-        States of an engine cannot be compared, and few sequences of requests and steps are short.
+        Of engines too few commands are reached in its time; `poolproof explore` searches them.
         """
         return self is not Level.ENGINE
 

@@ -75,7 +75,11 @@ def _search(subject: MatrixSubject, seed: int, beacon: Beacon) -> SearchOutcome:
 
 def _no_small_scopes(subject: MatrixSubject) -> str | None:
     level = subject.level
-    return None if level.has_small_scopes else f"states of {level.with_article} are not compared"
+    return (
+        None
+        if level.has_small_scopes
+        else f"a certification visits no states of {level.with_article}"
+    )
 
 
 EXHAUSTIVE = Detector(

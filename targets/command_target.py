@@ -448,7 +448,7 @@ def check_hello(hello: Hello) -> None:
     _check_names("verbs", hello.verbs, spoken.verbs)
     _check_names("observers", hello.observers, spoken.observers)
     required = set(spoken.verbs) & spoken.required
-    if hello.level == Level.POOL and "acquire" not in hello.verbs:
+    if "acquire" in spoken.verbs and "acquire" not in hello.verbs:
         required |= {"lookup", "touch"}
     missing = sorted(required - hello.verbs)
     if missing:
@@ -464,6 +464,7 @@ class _Spoken:
     observers: tuple[str, ...]
     required: frozenset[str]
     since: int = 1
+    least_shown: str = "nothing but the number of free blocks"
 
 
 _SPOKEN: Mapping[str, _Spoken] = {
@@ -473,7 +474,7 @@ _SPOKEN: Mapping[str, _Spoken] = {
         MANAGER_VERBS, MANAGER_SHOWN, frozenset(MANAGER_REQUIRED), MANAGERS_SINCE
     ),
     Level.ENGINE: _Spoken(
-        ENGINE_VERBS, ENGINE_OBSERVERS, frozenset(ENGINE_REQUIRED), ENGINES_SINCE
+        ENGINE_VERBS, ENGINE_OBSERVERS, frozenset(ENGINE_REQUIRED), ENGINES_SINCE, "nothing"
     ),
 }
 
@@ -491,8 +492,7 @@ def _version(hello: Hello) -> str:
 
 
 def _notes(hello: Hello) -> tuple[str, ...]:
-    least = "nothing" if hello.level == Level.ENGINE else "nothing but the number of free blocks"
-    shown = ", ".join(sorted(hello.observers)) or least
+    shown = ", ".join(sorted(hello.observers)) or _SPOKEN[hello.level].least_shown
     return (f"a program, asked over standard input and output; it shows {shown}",)
 
 

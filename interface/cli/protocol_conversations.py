@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -116,15 +117,7 @@ def _converse(session: CommandSession, rows: Mapping[str, Any], timeout_s: float
     try:
         hello = session.hello(timeout_s)
         check_hello(hello)
-        if hello.level == Level.MANAGER:
-            wrong = _drive_manager(session, hello, rows)
-        elif hello.level == Level.ENGINE:
-            wrong = _drive_engine(session, hello, rows)
-        elif hello.is_queue:
-            wrong = _drive_queue(session, hello)
-        else:
-            profile = Profile.from_mapping({**hello.profile, **rows})
-            wrong = _drive_pool(session, hello, profile)
+        wrong = _CONVERSATIONS[hello.level].drive(session, hello, rows)
     except (ProcessEndedError, ProtocolError, ProfileError) as error:
         return str(error)
     except ViolationError as error:
@@ -132,8 +125,9 @@ def _converse(session: CommandSession, rows: Mapping[str, Any], timeout_s: float
     return wrong or session.stop()
 
 
-def _drive_pool(session: CommandSession, hello: Hello, profile: Profile) -> str | None:
+def _drive_pool(session: CommandSession, hello: Hello, rows: Mapping[str, Any]) -> str | None:
     """The daily round of a block, once command by command, then as a tape."""
+    profile = _profile(hello, rows)
     num_blocks = _BLOCKS + (profile.null_block or 0)
     state, _ = session.begin(num_blocks, True)
     pool = PoolSession(
@@ -171,7 +165,7 @@ def _next_of_round(number: int, pool: PoolSession) -> Command | None:
     return command if command is not None and pool.is_defined(command) else None
 
 
-def _drive_queue(session: CommandSession, hello: Hello) -> str | None:
+def _drive_queue(session: CommandSession, hello: Hello, _rows: Mapping[str, Any]) -> str | None:
     state, _ = session.begin(_BLOCKS, True)
     queue = QueueSession(CommandPool(hello, _BLOCKS, LiveAnswers(session), state), _BLOCKS)
     found = queue.first_look()
@@ -367,7 +361,7 @@ def _converse_checked(
     try:
         hello = session.hello(timeout_s)
         check_hello(hello)
-        campaign, on_tapes = _campaigns(session, hello, rows)
+        campaign, on_tapes = _CONVERSATIONS[hello.level].campaigns(session, hello, rows)
     except (ProcessEndedError, ProtocolError, ProfileError) as error:
         return str(error)
     for number in range(num_tapes):
@@ -383,28 +377,72 @@ def _converse_checked(
     return session.stop()
 
 
-def _campaigns(session: CommandSession, hello: Hello, rows: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Runs command by command, and on tapes, if the level has those. Raises ProfileError."""
-    if hello.level == Level.ENGINE:
-        set_up = _engine_layout(session, hello, rows)
-        assert set_up.make is not None
-        engines = EngineCampaign(hello.name, set_up.make, set_up.profile, set_up.block_size)
-        return engines, engines
-    if hello.level == Level.MANAGER:
-        layout = _manager_layout(session, hello, rows)
-        assert layout.make is not None
-        assert isinstance(layout.profile, ManagerProfile)
-        campaign: Any = ManagerCampaign(hello.name, layout.make, layout.profile, layout.block_size)
-        return campaign, campaign
-    campaign = _campaign(session, hello, Profile.from_mapping({**hello.profile, **rows}))
+def _profile(hello: Hello, rows: Mapping[str, Any]) -> Profile:
+    return Profile.from_mapping({**hello.profile, **rows})
+
+
+def _engine_campaigns(
+    session: CommandSession, hello: Hello, rows: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    set_up = _engine_layout(session, hello, rows)
+    assert set_up.make is not None
+    campaign = EngineCampaign(hello.name, set_up.make, set_up.profile, set_up.block_size)
+    return campaign, campaign
+
+
+def _manager_campaigns(
+    session: CommandSession, hello: Hello, rows: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    layout = _manager_layout(session, hello, rows)
+    assert layout.make is not None
+    assert isinstance(layout.profile, ManagerProfile)
+    campaign = ManagerCampaign(hello.name, layout.make, layout.profile, layout.block_size)
+    return campaign, campaign
+
+
+def _queue_campaigns(
+    session: CommandSession, hello: Hello, _rows: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    return _on_tapes(session, hello, QueueCampaign(hello.name, _maker(session, hello)))
+
+
+def _pool_campaigns(
+    session: CommandSession, hello: Hello, rows: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    campaign = PoolCampaign(hello.name, _maker(session, hello), _profile(hello, rows))
+    return _on_tapes(session, hello, campaign)
+
+
+def _on_tapes(session: CommandSession, hello: Hello, campaign: Any) -> tuple[Any, Any]:
     return campaign, taped(campaign, CommandTapes(hello, session))
 
 
-def _campaign(session: CommandSession, hello: Hello, profile: Profile) -> Any:
+def _maker(session: CommandSession, hello: Hello) -> Callable[[int, bool], CommandPool]:
     def make(num_blocks: int, enable_caching: bool) -> CommandPool:
         state, _ = session.begin(num_blocks, enable_caching)
         return CommandPool(hello, num_blocks, LiveAnswers(session), state or None)
 
-    if hello.is_queue:
-        return QueueCampaign(hello.name, make)
-    return PoolCampaign(hello.name, make, profile)
+    return make
+
+
+_Rows = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """What is said to a program of a level, given the rows of its profile that were asked for.
+
+    `drive` goes through its day once, and says what is wrong. `campaigns` are runs command by
+    command, and on tapes if the level has those. Both raise ProfileError.
+    """
+
+    drive: Callable[[CommandSession, Hello, _Rows], str | None]
+    campaigns: Callable[[CommandSession, Hello, _Rows], tuple[Any, Any]]
+
+
+_CONVERSATIONS: Mapping[str, _Conversation] = {
+    Level.QUEUE: _Conversation(_drive_queue, _queue_campaigns),
+    Level.POOL: _Conversation(_drive_pool, _pool_campaigns),
+    Level.MANAGER: _Conversation(_drive_manager, _manager_campaigns),
+    Level.ENGINE: _Conversation(_drive_engine, _engine_campaigns),
+}
