@@ -91,7 +91,7 @@ def test_an_invariant_alone_sees_its_own_and_nothing_else():
         ("DATA", "A1", "the pool level does not state DATA"),
         ("PLAN", "A1", "the pool level does not state PLAN"),
         ("I1", "S9", "the engine level does not state I1"),
-        ("exhaustive", "S9", "states of an engine are not compared"),
+        ("exhaustive", "S9", "a certification visits no states of an engine"),
         ("EVT", "A1", "its profile has no events"),
         ("MISUSE", "BitmapPool", "its profile promises nothing about misuse"),
         ("ORD", "BitmapPool", "its profile promises no order"),
