@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import engine_folder, how_to_get
 from poolproof.targets.exllamav3_manager import EXLLAMAV3
+from poolproof.targets.gllm_engine import GLLM_ENGINE
 from poolproof.targets.gllm_manager import GLLM
 from poolproof.targets.installed_sglang import SGLANG
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM
@@ -62,7 +63,7 @@ PROGRAM_ENGINES = {engine.name: engine for engine in (MISTRALRS, TGI)}
 FORK_ENGINES = {APHRODITE.name: APHRODITE}
 """Forks of vLLM that it fetches."""
 
-SCHEDULERS = {engine.name: engine for engine in (MINI_SGLANG_ENGINE, NANO_ENGINE)}
+SCHEDULERS = {engine.name: engine for engine in (GLLM_ENGINE, MINI_SGLANG_ENGINE, NANO_ENGINE)}
 """Engines whose schedulers it fetches, to be driven whole."""
 
 PUBLISHED_ENGINES: dict[str, PublishedEngine] = {

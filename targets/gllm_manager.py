@@ -22,7 +22,7 @@ from poolproof.targets.engine_sources import BlankModule, stub_module
 from poolproof.targets.source_engines import Modules, SourceEngine
 from poolproof.targets.token_names import TokenNames
 
-__all__ = ["GLLM", "GllmManager"]
+__all__ = ["GLLM", "GllmManager", "memory_of", "stubs"]
 
 
 class GllmManager:
@@ -120,7 +120,8 @@ _TORCH = BlankModule("torch")
 """Stands for `torch`; how much memory there is, is said before a manager is built."""
 
 
-def _stubs() -> dict[str, Any]:
+def stubs() -> dict[str, Any]:
+    """What stands in for modules that the manager imports, by their names."""
     blank = {name: BlankModule(name) for name in ("torch.distributed", "transformers", "logger")}
     named = {
         "gllm.dist_utils": stub_module("gllm.dist_utils", get_pp_size=lambda: 1),
@@ -134,9 +135,8 @@ def _stubs() -> dict[str, Any]:
     return {"torch": _TORCH, **blank, **named}
 
 
-def _manager(
-    modules: Modules, num_blocks: int, block_size: int, enable_caching: bool
-) -> GllmManager:
+def memory_of(modules: Modules, num_blocks: int, block_size: int, enable_caching: bool) -> Any:
+    """The engine's own manager of so many pages; without a prefix cache its `MemoryManager`."""
     memory = modules["memory_manager"]
     manager_class = memory.PrefixMemoryManager if enable_caching else memory.MemoryManager
     manager = manager_class(
@@ -146,6 +146,13 @@ def _manager(
     num_bytes = num_blocks * manager.get_sizeof_KV_per_page()
     vars(_TORCH)["cuda"] = SimpleNamespace(mem_get_info=lambda: (num_bytes, num_bytes))
     manager.init()
+    return manager
+
+
+def _manager(
+    modules: Modules, num_blocks: int, block_size: int, enable_caching: bool
+) -> GllmManager:
+    manager = memory_of(modules, num_blocks, block_size, enable_caching)
     return GllmManager(manager, modules["sequence"].Sequence, enable_caching=enable_caching)
 
 
@@ -162,7 +169,7 @@ GLLM = SourceEngine(
     ),
     package="gllm",
     modules=("id_allocator", "sequence", "memory_manager"),
-    stubs=_stubs,
+    stubs=stubs,
     manager=_manager,
     real_class=lambda modules: modules["memory_manager"].PrefixMemoryManager,
     rows={

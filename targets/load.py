@@ -34,6 +34,7 @@ from poolproof.targets.catalogue import (
     SOURCE_ENGINES,
 )
 from poolproof.targets.command_target import PREFIX, command_target
+from poolproof.targets.gllm_engine import gllm_engine
 from poolproof.targets.impl_engine import impl_engine
 from poolproof.targets.impl_pool import impl_index, impl_pool, impl_queue
 from poolproof.targets.installed_vllm import (
@@ -247,6 +248,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "nano-vllm": nano_vllm_manager,
     "nano-engine": nano_engine,
     "mini-sglang-engine": mini_sglang_engine,
+    "gllm-engine": gllm_engine,
     "sglang": sglang_manager,
     "sglang-unified": sglang_unified_manager,
     "transformers": transformers_manager,
