@@ -107,7 +107,7 @@ EXAMPLES = (
     "coverage.py",
 )
 OF_ENGINES = (
-    "vllm/", "lightllm/", "tokasaurus/", "core/", "engine/", "managers/", "block.py",
+    "vllm/", "lightllm/", "tokasaurus/", "core/", "scheduler.py", "comm.py", "engine/", "managers/", "block.py",
     "block_manager.py", "config.py", "core.py", "sampling_params.py", "sequence.py", "utils.py",
 )  # fmt: skip
 
