@@ -20,7 +20,7 @@ from poolproof.bugs.engine_specimen import (
     RESETS,
     EngineOddity,
 )
-from poolproof.bugs.engine_step_bugs import CancelledIsServed
+from poolproof.bugs.engine_step_bugs import CancelledIsServed, SlidesTooFar
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.impl.encoder_cache import EncoderCache
@@ -266,21 +266,8 @@ class DropsAtReset(Engine):
         return super()._is_awaited(request)
 
 
-class SlidesWithTheStepsInFlight(DropsStaleTokens):
-    """Blocks leave the window by what is planned: the steps in flight are carried out before."""
-
-    def _take_slots(
-        self,
-        request: LiveRequest,
-        count: int,
-        num_cached: int = 0,
-        hits: KVCacheBlocks | None = None,
-        num_on_host: int = 0,
-    ) -> bool:
-        in_flight, request.num_in_flight_tokens = request.num_in_flight_tokens, 0
-        is_taken = super()._take_slots(request, count, num_cached, hits, num_on_host)
-        request.num_in_flight_tokens = in_flight
-        return is_taken
+class SlidesWithTheStepsInFlight(DropsStaleTokens, SlidesTooFar):
+    """Blocks leave the window by what is planned: without drafts no step in flight goes back."""
 
 
 class KeepsNoPrefixes(Engine):

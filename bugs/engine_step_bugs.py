@@ -25,7 +25,7 @@ from poolproof.contract.violation import Severity
 from poolproof.impl.engine import Engine, EngineStep, LiveRequest, StepPart
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 
-__all__ = ["ENGINE_STEP_BUGS", "CancelledIsServed"]
+__all__ = ["ENGINE_STEP_BUGS", "CancelledIsServed", "SlidesTooFar"]
 
 ENGINE_STEP_BUGS = EngineSection()
 plant = ENGINE_STEP_BUGS.plant

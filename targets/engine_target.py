@@ -11,7 +11,7 @@ from poolproof.targets.adapter_fit import tried
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.target import EngineLayout, Make, Target, source_of
 
-__all__ = ["engine_target"]
+__all__ = ["engine_target", "two_requests"]
 
 
 def engine_target(
@@ -54,3 +54,17 @@ def engine_target(
         own_modules=own_modules,
         notes=notes,
     )
+
+
+def two_requests(make: Make, *, num_tokens: int, num_blocks: int = 8) -> None:
+    """A few calls: two requests with one prompt of so many tokens, the second is cancelled."""
+    engine = make(num_blocks, True)
+    for number in range(2):
+        engine.submit(number, [1] * num_tokens, max_new_tokens=6)
+    for number in range(8):
+        if number == 3:
+            engine.cancel(1)
+        plan = engine.plan()
+        engine.answer({part.request_id: [1] for part in plan.parts}, {})
+    engine.num_free()
+    engine.unfinished()

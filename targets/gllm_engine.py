@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ from poolproof.contract.outside import shown
 from poolproof.contract.target import TargetError
 from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.engine_sources import BlankModule, import_from_source, stub_module
-from poolproof.targets.engine_target import engine_target
+from poolproof.targets.engine_target import engine_target, two_requests
 from poolproof.targets.gllm_manager import GLLM, memory_of
 from poolproof.targets.gllm_manager import stubs as manager_stubs
 from poolproof.targets.named_requests import NamedRequests
@@ -193,7 +194,7 @@ def gllm_engine(name: str, overrides: Mapping[str, Any]) -> Target:
         [_layout(modules, setup) for setup in _SETUPS],
         scheduler,
         version=None if path else f"{GLLM_ENGINE.name} {GLLM.commit[:7]}",
-        few_calls=_a_few_calls,
+        few_calls=partial(two_requests, num_tokens=2 * _PAGE_SIZE + 1),
         adapter=f"gLLM's scheduler, of commit {GLLM.commit[:7]}",
         notes=(
             NO_EXTRA_KEYS,
@@ -272,19 +273,3 @@ def _maker(modules: Modules, setup: _SetUp) -> Make:
         return GllmEngine(scheduler, sequence, enable_caching=enable_caching)
 
     return make
-
-
-def _a_few_calls(make: Make) -> None:
-    """Two requests with one prefix, the second of which is cancelled."""
-    engine = make(8, True)
-    for number in range(2):
-        engine.submit(number, [1] * (2 * _PAGE_SIZE + 1), max_new_tokens=4)
-    for _ in range(2):
-        plan = engine.plan()
-        engine.answer({part.request_id: [1] for part in plan.parts}, {})
-    engine.cancel(1)
-    for _ in range(4):
-        plan = engine.plan()
-        engine.answer({part.request_id: [1] for part in plan.parts}, {})
-    engine.num_free()
-    engine.unfinished()

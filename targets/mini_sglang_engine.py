@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ from poolproof.contract.level import Level
 from poolproof.contract.target import TargetError
 from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.engine_sources import BlankModule, import_from_source, stub_module
-from poolproof.targets.engine_target import engine_target
+from poolproof.targets.engine_target import engine_target, two_requests
 from poolproof.targets.mini_sglang_manager import MINI_SGLANG, pages_of
 from poolproof.targets.mini_sglang_manager import stubs as manager_stubs
 from poolproof.targets.named_requests import NamedRequests
@@ -257,7 +258,7 @@ def mini_sglang_engine(name: str, overrides: Mapping[str, Any]) -> Target:
         layouts,
         scheduler,
         version=None if path else f"{MINI_SGLANG_ENGINE.name} {MINI_SGLANG.commit[:7]}",
-        few_calls=_a_few_calls,
+        few_calls=partial(two_requests, num_tokens=2 * _PAGE_SIZE + 1),
         adapter=f"mini-sglang's scheduler, of commit {MINI_SGLANG.commit[:7]}",
         notes=(
             NO_EXTRA_KEYS,
@@ -333,19 +334,3 @@ def _maker(modules: Modules, setup: _SetUp) -> Make:
         return MiniSglangEngine(modules, config, enable_caching=enable_caching)
 
     return make
-
-
-def _a_few_calls(make: Make) -> None:
-    """Two requests with one prefix, the second of which is cancelled."""
-    engine = make(8, True)
-    for number in range(2):
-        engine.submit(number, [1] * (2 * _PAGE_SIZE + 1), max_new_tokens=4)
-    for _ in range(2):
-        plan = engine.plan()
-        engine.answer({part.request_id: [1] for part in plan.parts}, {})
-    engine.cancel(1)
-    for _ in range(4):
-        plan = engine.plan()
-        engine.answer({part.request_id: [1] for part in plan.parts}, {})
-    engine.num_free()
-    engine.unfinished()

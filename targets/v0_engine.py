@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +34,7 @@ from poolproof.contract.outside import shown
 from poolproof.contract.target import TargetError
 from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.engine_sources import engine_folder, import_from_source, stub_module
-from poolproof.targets.engine_target import engine_target
+from poolproof.targets.engine_target import engine_target, two_requests
 from poolproof.targets.target import EngineLayout, Make, Target
 from poolproof.targets.v0_manager import MODULES, VLLM_V0, v0_stubs
 
@@ -238,7 +238,7 @@ def vllm_v0_engine(name: str, overrides: Mapping[str, Any]) -> Target:
         layouts,
         parts.Scheduler,
         version=VLLM_V0.replace("-", " "),
-        few_calls=_a_few_calls,
+        few_calls=partial(two_requests, num_tokens=2 * _BLOCK_SIZE, num_blocks=5),
         adapter="vLLM V0's scheduler",
         notes=(
             "prefix cache: there is none, so caching on and off are the same",
@@ -296,19 +296,3 @@ def _maker(parts: _Parts, setup: _SetUp) -> Make:
         return V0Engine(parts, setup, num_blocks)
 
     return make
-
-
-def _a_few_calls(make: Make) -> None:
-    """Two requests, of which one is preempted, and one cancelled."""
-    engine = make(5, True)
-    for number in range(2):
-        engine.submit(number, [1] * 2 * _BLOCK_SIZE, max_new_tokens=6)
-    for _ in range(4):
-        plan = engine.plan()
-        engine.answer({part.request_id: [1] for part in plan.parts}, {})
-    engine.cancel(1)
-    for _ in range(4):
-        plan = engine.plan()
-        engine.answer({part.request_id: [1] for part in plan.parts}, {})
-    engine.num_free()
-    engine.unfinished()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import tempfile
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,18 @@ from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.installed_vllm import engine_module, import_of_vllm, part_of
-from poolproof.targets.vllm_connector_parts import make_worker
-from poolproof.targets.vllm_connector_workers import WorkerSide
-from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, EngineSetup
+from poolproof.targets.vllm_connector_workers import (
+    FaultWorker,
+    OffloadingWorker,
+    SimpleCpuWorker,
+    WorkerSide,
+)
+from poolproof.targets.vllm_engine_setups import (
+    BLOCK_SIZE,
+    FAULT_CONNECTOR,
+    ConnectorSetup,
+    EngineSetup,
+)
 
 __all__ = ["SchedulerParts"]
 
@@ -137,7 +147,7 @@ class SchedulerParts:
     def make_worker(self) -> WorkerSide:
         """The worker side that is simulated for the set-up's connector."""
         assert self.setup.connector is not None
-        return make_worker(self.setup.connector)
+        return _worker_of(self.setup.connector)
 
     def _tensors(self, num_blocks: int) -> list[Any]:
         """Where the layers of all groups stand in memory: connectors count bytes."""
@@ -233,3 +243,34 @@ class SchedulerParts:
                 **size, attention_chunk_size=group.window
             )
         return self._interface.FullAttentionSpec(**size)
+
+
+_CONNECTORS = "vllm.distributed.kv_transfer.kv_connector.v1"
+
+
+def _worker_of(connector: ConnectorSetup) -> WorkerSide:
+    """The worker side of a set-up. Raises TargetError where vLLM lacks a part of it."""
+    return _WORKERS[connector.worker](connector)
+
+
+def _simple(_connector: ConnectorSetup) -> WorkerSide:
+    module = engine_module("vllm.v1.simple_kv_offload.metadata")
+    return SimpleCpuWorker(part_of(module, "SimpleCPUOffloadWorkerMetadata"))
+
+
+def _offloading(connector: ConnectorSetup) -> WorkerSide:
+    module = engine_module(f"{_CONNECTORS}.offloading.common")
+    blocks_per_chunk: Any = connector.extra.get("blocks_per_chunk", 1)
+    return OffloadingWorker(part_of(module, "OffloadingWorkerMetadata"), blocks_per_chunk)
+
+
+def _faults(_connector: ConnectorSetup) -> WorkerSide:
+    module = engine_module(FAULT_CONNECTOR)
+    return FaultWorker(part_of(module, "FaultWorkerMetadata"))
+
+
+_WORKERS: dict[str, Callable[[ConnectorSetup], WorkerSide]] = {
+    "simple": _simple,
+    "offloading": _offloading,
+    "faults": _faults,
+}

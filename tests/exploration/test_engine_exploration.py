@@ -48,7 +48,7 @@ def search(
 def unmerged(cls: type[Engine]) -> type[Engine]:
     """The same engine, which tells no state; pickle cannot write it either."""
 
-    class TellsNothing(cls):  # type: ignore[misc, valid-type]
+    class TellsNothing(cls):  # type: ignore[misc, valid-type]  # of a class that is a value
         poolproof_state = None
 
     return TellsNothing
