@@ -40,7 +40,7 @@ def test_chains_hold(target, profile, campaign_of, holds):
 
 def test_a_part_of_the_quick_level_reaches_every_fact_of_token_chains(campaign_of):
     campaign = campaign_of("reference[keys=partial]", chained=True)
-    settings = hypothesis.settings(machine_settings("quick"), max_examples=100)
+    settings = hypothesis.settings(machine_settings("quick"), max_examples=60)
     result = run_machine(lambda log: ChainMachine(campaign, log), settings, seed=0)
     can = PoolSession(campaign.make(4, True), campaign.profile, 4).can
     without = replace(can, verbs=can.verbs - {"cache_chain", "cache_partial"})

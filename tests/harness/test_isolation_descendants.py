@@ -223,7 +223,7 @@ def multiply_on_import():
     multiply(None, None, NobodyListens())
 
 
-@pytest.mark.parametrize(("job", "number"), [(multiply, 256), (explode, FEW_PROCESSES)])
+@pytest.mark.parametrize(("job", "number"), [(multiply, 64), (explode, FEW_PROCESSES)])
 def test_who_starts_too_many_processes_is_ended_with_all_of_them(job, number, monkeypatch):
     monkeypatch.setattr("poolproof.harness.isolation.watchman.MOST_PROCESSES", number)
     with Isolation(dict, Limits(call_timeout_s=20)) as isolation:

@@ -87,7 +87,7 @@ def test_every_python_file_says_what_it_is() -> None:
     silent = [
         named(path)
         for path in PYTHON
-        if not ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8")))
+        if not re.match(r'(?:#.*\n|\s)*r?"""[^"\s]', (ROOT / path).read_text("utf-8"))
     ]
     assert silent == [], "files without a module docstring"
 
