@@ -14,6 +14,7 @@ from operator import index
 from typing import Any
 
 from poolproof.contract.outside import shown
+from poolproof.contract.state_use import StateUse, StateUseError, use_from
 
 __all__ = ["EnginePlan", "PlanError", "PlannedPart", "Transfer", "outputs_from", "plan_from"]
 
@@ -28,7 +29,8 @@ class PlannedPart:
 
     The last `num_drafts` of them are drafts. `blocks[g]` is the request's whole table in cache
     group g. Where earlier steps are still in flight, `first` counts their drafts as accepted; the
-    worker subtracts those that were not.
+    worker subtracts those that were not, here and in the positions of `states`: what the step does
+    with recurrent states, where the plan says it.
     """
 
     request_id: int
@@ -36,6 +38,7 @@ class PlannedPart:
     count: int
     num_drafts: int
     blocks: tuple[tuple[int, ...], ...]
+    states: tuple[StateUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class EnginePlan:
     `preempted` are requests that lost their blocks while this step was planned. `flushes` names the
     transfers in flight, those of this step among them, that are over before anything is computed.
     The worker drops the encoder's outputs for the images that it `forgets`, then `encodes` others,
-    by identifier.
+    by identifier. Whatever the blocks in `zeroes` held is zero before anything else happens.
     """
 
     parts: tuple[PlannedPart, ...] = ()
@@ -75,9 +78,10 @@ class EnginePlan:
     flushes: tuple[int, ...] = ()
     forgets: tuple[str, ...] = ()
     encodes: tuple[str, ...] = ()
+    zeroes: tuple[int, ...] = ()
 
 
-_OPTIONAL = {"copies", "preempted", "transfers", "flushes", "forgets", "encodes"}
+_OPTIONAL = {"copies", "preempted", "transfers", "flushes", "forgets", "encodes", "zeroes"}
 
 
 def plan_from(answer: Any) -> EnginePlan:
@@ -85,7 +89,7 @@ def plan_from(answer: Any) -> EnginePlan:
 
     The mapping has "compute", a list of mappings with "request", "first", "count", "blocks" and, if
     there are any, "drafts"; it may have "copies", "preempted", "transfers", and, by identifier of
-    images, "forgets" and "encodes".
+    images, "forgets" and "encodes", and "zeroes". An entry of "compute" may have "states".
     """
     if isinstance(answer, EnginePlan):
         return answer
@@ -99,6 +103,7 @@ def plan_from(answer: Any) -> EnginePlan:
             tuple(map(index, fields.get("flushes") or ())),
             _images(fields, "forgets"),
             _images(fields, "encodes"),
+            tuple(map(index, fields.get("zeroes") or ())),
         )
     except PlanError:
         raise
@@ -136,11 +141,14 @@ def _mapping(what: str, value: Any, required: set[str], known: set[str]) -> Mapp
 
 def _part(value: Any) -> PlannedPart:
     names = {"request", "first", "count", "blocks"}
-    fields = _mapping("an entry of compute", value, names, {"drafts"})
+    fields = _mapping("an entry of compute", value, names, {"drafts", "states"})
     try:
         request_id, first, count = (index(fields[name]) for name in ("request", "first", "count"))
         tables = tuple(tuple(map(index, table)) for table in fields["blocks"])
-        return PlannedPart(request_id, first, count, index(fields.get("drafts", 0)), tables)
+        states = tuple(map(use_from, fields.get("states") or ()))
+        return PlannedPart(request_id, first, count, index(fields.get("drafts", 0)), tables, states)
+    except StateUseError as error:
+        raise PlanError(str(error)) from error
     except TypeError as error:
         raise PlanError(
             f"the entry {shown(value)} of compute must have numbers, and in blocks a list of block "

@@ -26,6 +26,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "prefix_hits": ("some", "never"),
     "preemptions": ("some", "never"),
     "failed_loads": ("recomputed", "may-end-requests"),
+    "state_moves": ("by-table", "told"),
+    "states": ("every-block", "step-end"),
+    "draft_states": ("each", "last"),
 }
 _LEAST = {
     "max_batch_tokens": 1,
@@ -38,6 +41,7 @@ _LEAST = {
     "image_tokens": 0,
     "encoder_cache_tokens": 0,
     "max_encoder_tokens": 0,
+    "state_blocks": 0,
 }
 _ROWS = ("null_block", *_CHOICES, *_LEAST, "groups")
 
@@ -80,6 +84,15 @@ class EngineProfile(Profile):
         plans say what is encoded and what is forgotten. 0: images are encoded where they are
         computed, and plans say nothing of it.
     max_encoder_tokens: the most positions of images that are encoded in one step; 0: any number.
+    state_moves: who says where recurrent states stand. "by-table": nobody does, and the worker
+        keeps the state after a position in the block of that position, one for each block; "told":
+        the plan says it, or `states` does once it is known which drafts were right.
+    states: which states a step can leave: one at the end of "every-block" and at its own end, or
+        only the latter: "step-end".
+    draft_states: whether a step that tries drafts can leave a state behind "each" of them and the
+        last token before them, or only behind the "last".
+    state_blocks: blocks that a request may take in each state group beyond one for each started
+        block of its positions: what fits is counted with them.
     groups: the layers that share a block table, as in a manager's profile.
     """
 
@@ -92,6 +105,9 @@ class EngineProfile(Profile):
     prefix_hits: str = "some"
     preemptions: str = "some"
     failed_loads: str = "recomputed"
+    state_moves: str = "by-table"
+    states: str = "every-block"
+    draft_states: str = "each"
     max_batch_tokens: int = 64
     max_running: int = 8
     max_request_tokens: int = 0
@@ -102,6 +118,7 @@ class EngineProfile(Profile):
     image_tokens: int = 0
     encoder_cache_tokens: int = 0
     max_encoder_tokens: int = 0
+    state_blocks: int = 0
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod
@@ -116,13 +133,7 @@ class EngineProfile(Profile):
     @classmethod
     def check_value(cls, key: str, value: Any) -> Any:
         if key == "groups":
-            groups: tuple[CacheGroup, ...] = ManagerProfile.check_value(key, value)
-            if any(group.kind == "state" for group in groups):
-                raise ProfileError(
-                    "recurrent states are not simulated at the engine level yet; leave groups of "
-                    "kind 'state' out"
-                )
-            return groups
+            return ManagerProfile.check_value(key, value)
         if key in _LEAST:
             least = _LEAST[key]
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -160,16 +171,30 @@ class EngineProfile(Profile):
             words.append("adapters")
         if self.reset == "preempts":
             words.append("reset")
+        if self.has_states and self.states == "step-end":
+            words.append("step-end")
         kinds = "+".join(group.kind for group in self.groups)
         return "+".join(words if kinds == "full" else [*words, kinds])
+
+    @property
+    def has_states(self) -> bool:
+        """Whether one of the groups holds recurrent states."""
+        return any(group.kind == "state" for group in self.groups)
+
+    @property
+    def num_state_blocks(self) -> int:
+        """Blocks that a request may take for states beyond those of its positions, in all groups."""
+        return self.state_blocks * sum(group.kind == "state" for group in self.groups)
 
     def most_request_tokens(self, num_blocks: int, block_size: int) -> int:
         """The most tokens of a request, its sampled ones included, that `num_blocks` serve.
 
         So many fit while nobody else holds a block, whatever a window would free: each group holds
-        a block for every started `block_size` tokens, drafts and spare slots included.
+        a block for every started `block_size` tokens, drafts and spare slots included, and a group
+        of states `state_blocks` more.
         """
         usable = num_blocks - (self.null_block is not None)
+        usable -= self.num_state_blocks
         sizes = [group.block_size or block_size for group in self.groups]
         ahead = self.draft_tokens + self.spare_tokens
         most = 0

@@ -16,6 +16,7 @@ __all__ = [
     "ENGINE_METHODS",
     "ENGINE_OBSERVERS",
     "ENGINE_REQUIRED",
+    "ENGINE_STATES",
     "EngineTarget",
     "engine_capabilities_of",
 ]
@@ -33,6 +34,8 @@ ENGINE_METHODS = {
 
 ENGINE_REQUIRED = ("submit", "plan", "answer")
 ENGINE_OBSERVERS = ("num_free", "unfinished")
+ENGINE_STATES = "states"
+"""The method, which an engine need not have, that says what a step does with recurrent states."""
 
 
 class EngineTarget(Protocol):
@@ -40,8 +43,10 @@ class EngineTarget(Protocol):
 
     `plan` answers a mapping, `answer` takes the tokens that each request of the oldest step got,
     and the drafts for its next one, and answers what goes to users: `(request_id, tokens, ended)`.
-    `unfinished` are the requests that the engine has not done with. With `poolproof_state`, which
-    is optional, states are told apart where they are visited one by one (docs/exploration.md).
+    `unfinished` are the requests that the engine has not done with. `states(accepted)` is optional:
+    what the oldest step does with recurrent states, by request, given how many tokens it has got
+    for each. With `poolproof_state`, which is optional too, states of the engine are told apart
+    where they are visited one by one (docs/exploration.md).
     """
 
     profile: dict[str, Any]

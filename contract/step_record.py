@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from poolproof.contract.content import TokenChain
+from poolproof.contract.state_use import StateUse
 
 __all__ = ["ComputedTokens", "StepRecord"]
 
@@ -22,7 +23,8 @@ class ComputedTokens:
     drafts included, with their extra keys. `blocks[g]` is the request's table in cache group g, as
     the worker is told of it: the whole of it (`replaced`), or only what is added at its end. Where
     a request has ended meanwhile nobody sees what it reads (`is_read`), and what it writes is
-    written all the same.
+    written all the same. `states` says what the worker does with recurrent states, for each cache
+    group that holds any.
     """
 
     request_id: str
@@ -32,6 +34,7 @@ class ComputedTokens:
     blocks: tuple[tuple[int, ...], ...]
     replaced: bool
     is_read: bool = True
+    states: tuple[StateUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class StepRecord:
 
     `loads` and `stores` are (block, place) pairs: after the copies each block gets what stands at
     its place outside the device; once everything is computed each place gets what its block holds.
-    `ended` are requests of which the workers hear no more (or a new table first).
+    `ended` are requests of which the workers hear no more (or a new table first). The blocks in
+    `zeroes` are zero before all of it.
     """
 
     number: int
@@ -49,3 +53,4 @@ class StepRecord:
     ended: tuple[str, ...] = ()
     loads: tuple[tuple[int, int], ...] = ()
     stores: tuple[tuple[int, int], ...] = ()
+    zeroes: tuple[int, ...] = ()

@@ -24,10 +24,12 @@ from poolproof.contract.engine_plan import (
 )
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.engine_target import ENGINE_METHODS, engine_capabilities_of
+from poolproof.contract.state_use import StateUse
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Severity, Violation, ViolationError
 from poolproof.harness.engine_facts import EngineFacts
+from poolproof.harness.engine_state_uses import StateUses, Uses, first_read
 from poolproof.harness.every_invariant import EveryInvariant
 from poolproof.harness.reading import read_count, read_list
 from poolproof.harness.target_call import crash, is_our_own_bug
@@ -41,6 +43,7 @@ from poolproof.invariants.engine_plans import (
     plan_keeps_promises,
     plan_names_blocks,
     plan_names_live_requests,
+    plan_zeroes_blocks,
     transfers_can_end,
     unreadable_answer,
 )
@@ -59,11 +62,15 @@ Tables = tuple[tuple[int, ...], ...]
 
 @dataclass(slots=True)
 class Happened:
-    """What one command led to: a plan, a step that was carried out, what users were given."""
+    """What one command led to: a plan, a step that was carried out, what users were given.
+
+    `uses` is what the step did with the states of each request.
+    """
 
     plan: EnginePlan | None = None
     executed: list[Executed] = field(default_factory=list)
     outputs: list[tuple[int, tuple[int, ...], bool]] = field(default_factory=list)
+    uses: Uses = field(default_factory=dict)
 
 
 class EngineSession:
@@ -95,6 +102,7 @@ class EngineSession:
         self._num_steps = self._num_empty = self._num_unserved = self._num_loads = 0
         self._oracle = StepOracle(num_blocks, profile.groups, self.model.block_sizes)
         self._tables: dict[int, Tables] = {}
+        self._states = StateUses(target, self.model, self.invariants.report)
         self._num_usable = num_blocks - (profile.null_block is not None)
         self._apply: dict[type[Command], Callable[[Any], None]] = {
             Submit: self._submit,
@@ -220,12 +228,14 @@ class EngineSession:
         if self.profile.encoder_cache_tokens:
             self._judge_images(plan, chains)
         report(plan_names_blocks(plan, model.num_blocks, model.transfer_ids()))
+        report(plan_zeroes_blocks(plan, model.num_blocks))
         report(transfers_can_end(plan, hears_of_ends="arrive" in self.can.verbs))
         for part in plan.parts:
             request = model.requests[part.request_id]
             assumed = model.num_tokens_assumed(request)
             report(part_computes_known_tokens(part, assumed, self.profile))
             report(part_has_blocks(part, self.profile, model.block_sizes, model.num_blocks))
+            self._states.judge_plan(part)
 
     def _judge_images(self, plan: EnginePlan, chains: list[TokenChain]) -> None:
         kept = self.model.encoded_after(plan)
@@ -250,38 +260,41 @@ class EngineSession:
 
     def _answer(self, command: AnswerStep) -> None:
         step, executed = self.model.execute(command)
-        executed = self._without_spoilt(step, executed)
-        self.last.executed = executed
         self._flush(step)
-        self._carry_out(step, executed)
+        uses = self._states.of_step(executed)
+        executed = self._without_spoilt(step, executed, uses)
+        self.last.executed = executed
+        self.last.uses = uses
+        self._carry_out(step, executed, uses)
         self.model.computed(step)
         tokens = {e.part.request_id: list(e.sampled) for e in executed if e.sampled}
         self._deliver(command, step, executed, tokens)
 
-    def _without_spoilt(self, step: PlannedStep, executed: list[Executed]) -> list[Executed]:
+    def _without_spoilt(
+        self, step: PlannedStep, executed: list[Executed], uses: Uses
+    ) -> list[Executed]:
         """Who reads what failed to load in this step gets nothing, and nobody looks at it."""
         failed = {b for t in step.plan.transfers if t.fails for b in t.blocks}
-        return [
-            e if (first := self._first_read(e, failed)) is None else e.spoilt(first)
-            for e in executed
+        if not failed:
+            return executed
+        firsts = [
+            first_read(e, self.model, failed, uses.get(e.part.request_id, ())) for e in executed
         ]
-
-    def _first_read(self, executed: Executed, failed: set[int]) -> int | None:
-        """The first position before those computed now that stands in one of these blocks."""
-        starts = (
-            entry * size
-            for table, size in zip(executed.part.blocks, self.model.block_sizes, strict=True)
-            for entry, block in enumerate(table)
-            if block in failed
-        )
-        first = min(starts, default=executed.first)
-        return first if first < executed.first else None
+        return [
+            e if first is None else e.spoilt(first)
+            for e, first in zip(executed, firsts, strict=True)
+        ]
 
     def _run(self, command: RunStep) -> None:
         self._plan(PlanStep())
         self._answer(command.answer)
 
-    def _carry_out(self, step: PlannedStep, executed: list[Executed]) -> None:
+    def _carry_out(
+        self,
+        step: PlannedStep,
+        executed: list[Executed],
+        uses: Uses,
+    ) -> None:
         """The worker's part: moves, writes and reads."""
         self._num_steps += 1
         plan = step.plan
@@ -290,10 +303,11 @@ class EngineSession:
             self.facts.on_transfer(transfer, is_lost=False)
         record = StepRecord(
             self._num_steps,
-            tuple(self._computed(step, e) for e in executed),
+            tuple(self._computed(step, e, uses.get(e.part.request_id, ())) for e in executed),
             plan.copies,
             loads=tuple(p for t in moved if t.is_load for p in zip(t.blocks, t.places)),
             stores=tuple(p for t in moved if not t.is_load for p in zip(t.blocks, t.places)),
+            zeroes=plan.zeroes,
         )
         found = self._oracle.record(record)
         for e in executed:
@@ -306,10 +320,12 @@ class EngineSession:
                 step_reads_own_prefix(wrong.sentence(), wrong.block, is_own=is_own)
             )
 
-    def _computed(self, step: PlannedStep, executed: Executed) -> ComputedTokens:
+    def _computed(
+        self, step: PlannedStep, executed: Executed, uses: tuple[StateUse, ...]
+    ) -> ComputedTokens:
         part = executed.part
         if step.is_void:
-            return self._computed_before_reset(executed)
+            return self._computed_before_reset(executed, uses)
         request = self.model.requests[part.request_id]
         known = self._tables.get(part.request_id)
         self._tables[part.request_id] = part.blocks
@@ -322,12 +338,16 @@ class EngineSession:
             part.blocks if added is None else added,
             added is None,
             executed.is_read,
+            uses,
         )
 
-    def _computed_before_reset(self, executed: Executed) -> ComputedTokens:
+    def _computed_before_reset(
+        self, executed: Executed, uses: tuple[StateUse, ...]
+    ) -> ComputedTokens:
         """What a step in flight writes after a reset is nobody's: of other weights, as a salt says.
 
-        Where a reset preempts, nobody goes on from what the step reads.
+        Nobody goes on from what the step reads if the reset preempts, or where the request had lost
+        its blocks before.
         """
         part = executed.part
         chain = self.model.requests[part.request_id].chain
@@ -338,7 +358,8 @@ class EngineSession:
             part.count,
             part.blocks,
             True,
-            executed.is_read and self.profile.reset == "idle",
+            executed.is_read and not executed.is_stale and self.profile.reset == "idle",
+            uses,
         )
 
     def _deliver(

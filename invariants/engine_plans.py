@@ -6,23 +6,28 @@ answer that cannot be read at all is worded as CRASH.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart, Transfer
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.manager_profile import CacheGroup
+from poolproof.contract.state_use import PARTS, StateUse
 from poolproof.contract.violation import Severity, Violation
 from poolproof.invariants.wording import sequence_name
 
 __all__ = [
+    "part_can_leave_states",
     "part_computes_known_tokens",
     "part_has_blocks",
     "part_has_images",
+    "part_tells_states",
     "plan_encodes_images",
     "plan_keeps_limits",
     "plan_keeps_promises",
     "plan_names_blocks",
     "plan_names_live_requests",
+    "plan_zeroes_blocks",
     "transfers_can_end",
     "unreadable_answer",
 ]
@@ -144,14 +149,14 @@ def part_has_blocks(
     part: PlannedPart, profile: EngineProfile, block_sizes: Sequence[int], num_blocks: int
 ) -> Violation | None:
     """A violation of PLAN in a table that lacks a block for a position read or computed here."""
-    name, end = sequence_name(part.request_id), part.first + part.count
+    name = sequence_name(part.request_id)
     if len(part.blocks) != len(block_sizes):
         return _wrong(
             f"request {name} has {len(part.blocks)} block tables; there are {len(block_sizes)} "
             "cache groups"
         )
     for number, (group, size, table) in enumerate(zip(profile.groups, block_sizes, part.blocks)):
-        for entry in range(group.first_read(part.first) // size, -(-end // size)):
+        for entry in _entries_needed(part, group, size, profile):
             block = table[entry] if entry < len(table) else None
             if block is None or not 0 <= block < num_blocks or block == profile.null_block:
                 what = "no block" if block is None else f"block {block}"
@@ -161,6 +166,22 @@ def part_has_blocks(
                     + ("" if profile.null_block is None else f" without {profile.null_block}")
                 )
     return None
+
+
+def _entries_needed(
+    part: PlannedPart, group: CacheGroup, size: int, profile: EngineProfile
+) -> Iterable[int]:
+    """The entries of a table with the blocks that a step reads or writes.
+
+    Of states none where they are told, and where a step leaves one only, those of its two ends.
+    """
+    end = part.first + part.count
+    entries = range(group.first_read(part.first) // size, -(-end // size))
+    if group.kind != "state":
+        return entries
+    if profile.state_moves == "told":
+        return ()
+    return entries if profile.states == "every-block" else sorted({*entries[:1], *entries[-1:]})
 
 
 def plan_encodes_images(
@@ -203,6 +224,91 @@ def part_has_images(
                 "worker has no output of the encoder"
             )
     return None
+
+
+def plan_zeroes_blocks(plan: EnginePlan, num_blocks: int) -> Violation | None:
+    """A violation of PLAN in blocks to be zeroed that do not exist."""
+    for block in plan.zeroes:
+        if not 0 <= block < num_blocks:
+            return _wrong(f"the step zeroes block {block} of {num_blocks} blocks")
+    return None
+
+
+def part_tells_states(
+    part: PlannedPart, uses: Sequence[StateUse], profile: EngineProfile, num_blocks: int
+) -> Violation | None:
+    """A violation of PLAN in uses of states that are missing, told twice, or of no block.
+
+    Each part of the state of each group of states starts somewhere, once. Where the tables say what
+    becomes of states, nothing is told.
+    """
+    name = sequence_name(part.request_id)
+    if profile.state_moves == "by-table":
+        if not uses:
+            return None
+        return _wrong(
+            f"the step says what becomes of the states of request {name}; state_moves is by-table"
+        )
+    told = [(use.group, kind) for use in uses for kind in use.parts]
+    for number, group in enumerate(profile.groups):
+        for kind in PARTS if group.kind == "state" else ():
+            times = told.count((number, kind))
+            if times != 1:
+                return _wrong(
+                    f"the step says {times} times where the {kind} state of request {name} in "
+                    f"group {number} starts; it must say it once"
+                )
+    for use in uses:
+        if not 0 <= use.group < len(profile.groups) or profile.groups[use.group].kind != "state":
+            return _wrong(
+                f"the step uses states of request {name} in group {use.group}, which has none"
+            )
+        for block in use.blocks():
+            if not 0 <= block < num_blocks or block == profile.null_block:
+                return _wrong(
+                    f"the step uses block {block} for a state of request {name} in group "
+                    f"{use.group}, of blocks 0 to {num_blocks - 1}"
+                    + ("" if profile.null_block is None else f" without {profile.null_block}")
+                )
+    return None
+
+
+def part_can_leave_states(
+    part: PlannedPart,
+    first: int,
+    uses: Sequence[StateUse],
+    profile: EngineProfile,
+    block_sizes: Sequence[int],
+) -> Violation | None:
+    """A violation of PLAN in a state that the step, from position `first` on, cannot leave."""
+    name, end = sequence_name(part.request_id), first + part.count
+    known = end - part.num_drafts
+    for use in uses:
+        size = block_sizes[use.group]
+        for until, (_, at) in use.leaves:
+            where = f"a state of request {name} after position {until - 1} in group {use.group}"
+            if not first < until <= end:
+                return _wrong(
+                    f"the step leaves {where}; it computes positions {first} to {end - 1}"
+                )
+            if not 0 <= at <= profile.draft_tokens:
+                return _wrong(
+                    f"the step leaves {where} as state {at} of a block; there is one for each of "
+                    f"{profile.draft_tokens} drafts behind the first"
+                )
+            if until == end or (part.num_drafts and until >= known and _leaves_each(profile)):
+                continue
+            if profile.states == "step-end" or until % size:
+                others = "" if profile.states == "step-end" else f", or of a block of {size}"
+                return _wrong(
+                    f"the step leaves {where}, which is not its own end{others}; states is "
+                    f"{profile.states}, draft_states is {profile.draft_states}"
+                )
+    return None
+
+
+def _leaves_each(profile: EngineProfile) -> bool:
+    return profile.draft_states == "each"
 
 
 def plan_names_blocks(

@@ -66,14 +66,14 @@ def reads_own_prefix(
     )
 
 
-def step_reads_own_prefix(sentence: str, block: int, *, is_own: bool) -> Violation:
+def step_reads_own_prefix(sentence: str, block: int | None, *, is_own: bool) -> Violation:
     """The violation of DATA that a step reads what was not computed for the reader's own prefix.
 
     `is_own` says whether the reader itself computed what it finds, for another prefix of its own.
     What nobody has computed is what some request left there long ago.
     """
     severity = Severity.WRONG_DATA_OF_ONES_OWN if is_own else Severity.WRONG_DATA_OF_ANOTHER
-    return Violation("DATA", severity, sentence, (block,))
+    return Violation("DATA", severity, sentence, () if block is None else (block,))
 
 
 def copies_what_was_written(

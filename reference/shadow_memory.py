@@ -122,6 +122,24 @@ class ShadowMemory:
         self.changed.add(block)
         self.slots[block], self.writers[block] = list(slots), list(writers)
 
+    def fill(self, block: int, content: Content | None, writer: Writer | None) -> None:
+        """Something else stands in all of a block from now on, which is no KV."""
+        self.changed.add(block)
+        self.slots[block][:] = [content] * len(self.slots[block])
+        self.writers[block][:] = [writer] * len(self.writers[block])
+
+    def last_written(self, block: int) -> tuple[Content | None, Writer | None]:
+        """What was written into a block last, and by whom; None, None where nothing was."""
+        written = [
+            (writer.command_number, slot)
+            for slot, writer in enumerate(self.writers[block])
+            if writer is not None
+        ]
+        if not written:
+            return None, None
+        slot = max(written)[1]
+        return self.slots[block][slot], self.writers[block][slot]
+
     def misread(
         self,
         table: Sequence[int],

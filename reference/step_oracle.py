@@ -7,8 +7,9 @@ overwrite in a step what another one writes there in the same step. The oracle d
 capacity or order, and needs no cooperation from the engine's memory: tables, counts and tokens are
 enough.
 
-Recurrent states and rings over a window are not watched: workers, not tables, decide which state a
-block holds.
+In groups of recurrent states every row must start from the state of exactly its own prefix
+(`recurrent_states.py`). Which state a block holds is decided by workers, so a record says what each
+row starts from and leaves. Rings over a window are not watched.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from poolproof.contract.outside import shown
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.reference.content_names import Content, ContentNames
+from poolproof.reference.recurrent_states import HeldStates, StateMemory
 from poolproof.reference.shadow_memory import Held, Misread, ShadowMemory, Writer
+from poolproof.reference.state_starts import RowStates, StateStarts, WrongStart
 
-__all__ = ["OracleCounts", "StepOracle", "WrongRead"]
+__all__ = ["Finding", "OracleCounts", "StepOracle", "WrongRead"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ class WrongRead:
         )
 
 
+Finding = WrongRead | WrongStart
+"""What is wrong with a step: `sentence()` has it in words."""
+
+
 @dataclass(slots=True)
 class OracleCounts:
     """What the oracle has seen; `hits` are tokens taken as they stood at an admission."""
@@ -97,30 +104,44 @@ class StepOracle:
         names: ContentNames | None = None,
     ) -> None:
         for group in groups:
-            if group.kind not in {"full", "sliding", "chunked"}:
+            if group.kind not in {"full", "sliding", "chunked", "state"}:
                 raise ValueError(f"groups of kind {group.kind!r} are not watched")
         self.counts = OracleCounts()
-        self._groups = list(zip(range(len(groups)), groups, block_sizes, strict=True))
+        numbered = list(zip(range(len(groups)), groups, block_sizes, strict=True))
+        self._groups = [one for one in numbered if one[1].kind != "state"]
+        self._state_groups = {number for number, kind, _ in numbered if kind.kind == "state"}
+        self._all_groups = range(len(numbered))
         self._memory = ShadowMemory(num_blocks, max(block_sizes))
-        self._places: dict[int, Held] = {}
+        self._places: dict[int, tuple[Held, HeldStates]] = {}
         self._names = ContentNames() if names is None else names
         self._requests: dict[str, _Request] = {}
         self._numbers: dict[str, int] = {}
         self._writers: list[str] = []
+        self._states = StateMemory(self._memory)
+        self._starts = StateStarts(self._states, self._names, self._writers)
         self._told: set[tuple[str, int, Misread]] = set()
 
-    def record(self, step: StepRecord) -> list[WrongRead]:
+    def record(self, step: StepRecord) -> list[Finding]:
         """Follow one step; what was read wrongly in it, the first slot of each reader and group.
 
         What somebody goes on reading in later steps is not told again. Raises ValueError for a
-        table that does not cover what is computed.
+        table that does not cover what is computed, and for a row that does not say what becomes of
+        the states of a group.
         """
         self.counts.steps += 1
         for request_id in step.ended:
             self._requests.pop(request_id, None)
+        for block in step.zeroes:
+            self._states.zero(block)
+        self._states.copy_blocks(step.copies)
         self._memory.copy(step.copies)
         self.load(step.loads)
         known = [(part, self._follow(part)) for part in step.computed]
+        found: list[Finding] = []
+        rows: list[RowStates] = []
+        if self._state_groups:
+            rows = [self._row(part, request, step.number) for part, request in known]
+            found += self._starts.begin(rows)
         written_now: dict[int, int] = {}
         for part, request in known:
             self._write(part, request, step.number)
@@ -128,36 +149,63 @@ class StepOracle:
                 entries = range(part.first // size, -(-(part.first + part.count) // size))
                 for block in (request.tables[group][entry] for entry in entries):
                     written_now[block] = self._numbers[part.request_id]
-        found = []
+        if self._state_groups:
+            self._states.overwrite(written_now)
+            found += self._starts.leave(rows)
         for part, request in known:
             if part.is_read:
                 self._count(part, request, written_now)
                 found += self._read(part, request, step.number)
+        self._starts.finish(rows)
         self.store(step.stores)
         return found
+
+    def _row(self, part: ComputedTokens, request: _Request, number: int) -> RowStates:
+        lacking = self._state_groups.difference(use.group for use in part.states)
+        if lacking:
+            raise ValueError(
+                f"request {part.request_id} says nothing of its states in group {min(lacking)}"
+            )
+        writer = Writer(self._numbers[part.request_id], number)
+        return RowStates(part, request.contents, writer)
 
     def store(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Each place outside the device gets what its block holds now, given (block, place)."""
         for block, place in pairs:
-            self._places[place] = self._memory.held(block)
+            self._places[place] = self._memory.held(block), self._states.held(block)
 
     def load(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Each block gets what stands at its place, given (block, place); nothing, if unwritten."""
         for block, place in pairs:
-            self._memory.put(block, self._places.get(place))
+            slots, states = self._places.get(place, (None, {}))
+            self._memory.put(block, slots)
+            self._states.put(block, states)
 
     def void(self) -> None:
         """Whatever was computed, here and elsewhere, counts as never written from now on."""
         self._memory.void()
+        self._states.void()
         self._places.clear()
 
-    def held(self, block: int) -> tuple[Content | None, ...]:
-        """What each slot of a block holds; None where nobody has written."""
-        return tuple(self._memory.slots[block])
+    def held(self, block: int) -> tuple[object, ...]:
+        """What each slot of a block holds, None where nobody has written; then its states."""
+        return (*self._memory.slots[block], *self._told_states(self._states.held(block)))
 
-    def kept(self) -> dict[int, tuple[Content | None, ...]]:
+    def kept(self) -> dict[int, tuple[object, ...]]:
         """The same of each place outside the device that was stored to."""
-        return {place: tuple(contents) for place, (contents, _) in self._places.items()}
+        return {
+            place: (*contents, *self._told_states(states))
+            for place, ((contents, _), states) in self._places.items()
+        }
+
+    def _told_states(self, held: HeldStates) -> tuple[object, ...]:
+        if not self._state_groups or held is None:
+            return ()
+        return tuple(
+            (part, at, content)
+            for part, states in sorted(held.items())
+            for at, (content, _) in sorted(states.items())
+        ) or ("no state",)
 
     def computed_of(self, request_id: str) -> tuple[tuple[Content, ...], ...]:
         """The prefixes of a request as its workers know them, by group; () if they know none."""
@@ -173,7 +221,7 @@ class StepOracle:
         elif part.replaced:
             self.counts.resumes += 1
         if request is None or part.replaced:
-            contents = [self._names.of_chain(part.chain, group) for group, _, _ in self._groups]
+            contents = [self._names.of_chain(part.chain, group) for group in self._all_groups]
             request = _Request([list(blocks) for blocks in part.blocks], contents)
             self._requests[part.request_id] = request
             self.counts.admissions += 1
@@ -196,15 +244,16 @@ class StepOracle:
     def _write(self, part: ComputedTokens, request: _Request, number: int) -> None:
         writer = Writer(self._numbers[part.request_id], number)
         self.counts.computed_tokens += part.count
-        for group, _, size in self._groups:
-            self._require_blocks(part, group, request.tables[group])
+        for group, kind, size in self._groups:
+            self._require_blocks(part, group, kind, size, request.tables[group])
             contents = request.contents[group][part.first : part.first + part.count]
             self._memory.write(request.tables[group], size, part.first, contents, writer)
 
-    def _require_blocks(self, part: ComputedTokens, group: int, table: list[int]) -> None:
+    def _require_blocks(
+        self, part: ComputedTokens, group: int, kind: CacheGroup, size: int, table: list[int]
+    ) -> None:
         """For all positions that are read, those computed now among them."""
         num_blocks = len(self._memory.slots)
-        _, kind, size = self._groups[group]
         first, end = kind.first_read(part.first), part.first + part.count
         for entry in range(first // size, -(-end // size)):
             if entry >= len(table) or not 0 <= table[entry] < num_blocks:

@@ -22,7 +22,7 @@ from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.contract.target import TargetError
-from poolproof.reference.step_oracle import StepOracle, WrongRead
+from poolproof.reference.step_oracle import Finding, StepOracle
 
 __all__ = ["LiveWatch", "StepReader", "groups_of", "scheduler_of", "watch"]
 
@@ -114,14 +114,14 @@ class LiveWatch:
     `report` is called with each finding as soon as it is seen.
     """
 
-    def __init__(self, scheduler: Any, report: Callable[[WrongRead], None] | None = None) -> None:
+    def __init__(self, scheduler: Any, report: Callable[[Finding], None] | None = None) -> None:
         config = scheduler.kv_cache_manager.kv_cache_config
         groups, sizes = groups_of(config)
         self._oracle = StepOracle(config.num_blocks, groups, sizes)
         self._reader = StepReader()
         self._report = report
         self.counts = self._oracle.counts
-        self.findings: list[WrongRead] = []
+        self.findings: list[Finding] = []
 
     def scheduled(self, output: Any, requests: Mapping[str, Any]) -> None:
         """To be called with what `schedule` returned."""
@@ -136,7 +136,7 @@ class LiveWatch:
                 self._report(finding)
 
 
-def watch(scheduler: Any, report: Callable[[WrongRead], None] | None = None) -> LiveWatch:
+def watch(scheduler: Any, report: Callable[[Finding], None] | None = None) -> LiveWatch:
     """Watch a scheduler object from now on; it must not have scheduled anything yet.
 
     Raises TargetError where it cannot be watched.

@@ -17,7 +17,7 @@ from typing import Any
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
-from poolproof.reference.step_oracle import WrongRead
+from poolproof.reference.step_oracle import Finding
 from poolproof.targets.vllm_live import watch
 
 __all__ = ["WatchedAsyncScheduler", "WatchedScheduler"]
@@ -25,7 +25,7 @@ __all__ = ["WatchedAsyncScheduler", "WatchedScheduler"]
 _LOGGER = logging.getLogger("poolproof.live")
 
 
-def _report(finding: WrongRead) -> None:
+def _report(finding: Finding) -> None:
     _LOGGER.error("%s", finding.sentence())
     _append({"sentence": finding.sentence(), **asdict(finding)})
 

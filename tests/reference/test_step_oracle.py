@@ -290,6 +290,6 @@ def test_twelve_tokens_are_shown_whole(count, shown):
     assert shown in found.sentence()
 
 
-def test_states_are_not_watched():
-    with pytest.raises(ValueError, match="groups of kind 'state' are not watched"):
-        oracle(CacheGroup("state"))
+def test_a_kind_of_group_that_nobody_knows_is_not_watched():
+    with pytest.raises(ValueError, match="groups of kind 'ring' are not watched"):
+        oracle(CacheGroup("ring"))
