@@ -55,6 +55,7 @@ _GZIP = 31
 """zlib's number for streams in gzip's format."""
 _CHUNK_BYTES = 1 << 16
 _MOST_OF_A_LINE = 1 << 30
+_NO_END = "the recording stops without its last line: the engine was ended, or still runs"
 
 
 class RecordingError(PoolproofError, ValueError):
@@ -283,35 +284,37 @@ def _new_file(path: Path) -> IO[bytes]:
 
 
 class Recording:
-    """A recording that is being read: its `header`, then its steps in order.
+    """A recording whose `header` was read; its steps come in order, each time it is iterated.
 
     Once they were read, `is_cut` says that a last line was cut and dropped, `end` why there is no
     further step: "" if the engine said goodbye. Memory is bounded by the live requests.
     """
 
-    def __init__(self, path: Path, header: RecordingHeader, lines: _Lines) -> None:
+    def __init__(self, path: Path, header: RecordingHeader) -> None:
         self.path = path
         self.header = header
         self.num_steps = 0
-        self.end = "the recording stops without its last line: the engine was ended, or still runs"
-        self._lines = lines
+        self.is_cut = False
+        self.end = ""
         self._requests: dict[int, _Read] = {}
         self._numbers: dict[str, int] = {}
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether a last line was cut, and dropped."""
-        return self._lines.is_cut
-
     def __iter__(self) -> Iterator[StepRecord]:
+        self._requests, self._numbers = {}, {}
+        self.num_steps = 0
+        self.is_cut = False
+        self.end = _NO_END
+        lines = _Lines(self.path)
         try:
-            for number, line in self._lines:
+            next(lines)  # the header
+            for number, line in lines:
                 if "end" in line:
                     self.end = str(line.get("why", ""))
                     return
                 yield self._readable_step(number, line)
+            self.is_cut = lines.is_cut
         finally:
-            self._lines.close()
+            lines.close()
 
     def _readable_step(self, number: int, line: dict[str, Any]) -> StepRecord:
         try:
@@ -427,12 +430,15 @@ def _pairs(values: Iterable[Any]) -> tuple[tuple[int, int], ...]:
 
 
 class _Lines:
-    """The lines of a file as JSON objects, with their numbers from 1; closes it at its end."""
+    """The lines of a file as JSON objects, with their numbers from 1. Raises RecordingError."""
 
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
+    def __init__(self, path: Path) -> None:
         self.is_cut = False
         self._path = path
-        self._file = file
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise RecordingError(f"cannot read {path}: {error.strerror or error}") from error
         self._number = 0
         self._left = self._whole()
 
@@ -457,7 +463,6 @@ class _Lines:
                     yield self._number, self._parsed(line)
             if len(rest) > _MOST_OF_A_LINE:
                 raise RecordingError(f"{self._path} line {self._number + 1} has no end")
-        self._file.close()
         self.is_cut = bool(rest.strip())
 
     def _chunks(self) -> Iterator[bytes]:
@@ -491,16 +496,11 @@ class _Lines:
 def open_recording(path: str | Path) -> Recording:
     """A recording whose header was read. Raises RecordingError for a file that is none."""
     path = Path(path)
+    lines = _Lines(path)
     try:
-        file = path.open("rb")
-    except OSError as error:
-        raise RecordingError(f"cannot read {path}: {error.strerror or error}") from error
-    lines = _Lines(path, file)
-    try:
-        return Recording(path, _header(path, next(lines, None)), lines)
-    except RecordingError:
-        file.close()
-        raise
+        return Recording(path, _header(path, next(lines, None)))
+    finally:
+        lines.close()
 
 
 def _header(path: Path, first: tuple[int, dict[str, Any]] | None) -> RecordingHeader:

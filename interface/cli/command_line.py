@@ -37,6 +37,8 @@ _SUMMARIES = {
     "engines": "Fetch the sources of engines that are built-in targets.",
     "new": "Write the skeleton of an allocator to fill in, or workflows for CI.",
     "workload": "Replay real request traces, checking as they run.",
+    "audit": "Judge a recording of what a live engine did.",
+    "watch": "Look at a live engine from outside.",
     "prove": "Prove the invariants for every size, with Z3.",
     "protocol": "Test a program that speaks the protocol of cmd: targets.",
     "symbolic": "Confirm the arithmetic over all inputs, with CrossHair.",
