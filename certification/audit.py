@@ -17,9 +17,9 @@ from typing import Any
 
 from poolproof.contract.outside import printable
 from poolproof.contract.recording import (
-    Recording,
     RecordingError,
     RecordingHeader,
+    StepRecording,
     open_recording,
 )
 from poolproof.contract.step_record import StepRecord
@@ -156,7 +156,9 @@ def audit_recording(path: str | Path) -> Audit:
     )
 
 
-def findings_in(steps: Recording | list[StepRecord], oracle: StepOracle) -> Iterator[AuditFinding]:
+def findings_in(
+    steps: StepRecording | list[StepRecord], oracle: StepOracle
+) -> Iterator[AuditFinding]:
     """What the oracle finds, step by step; a step that cannot be followed is the last one."""
     for step in steps:
         try:
@@ -171,7 +173,7 @@ def findings_in(steps: Recording | list[StepRecord], oracle: StepOracle) -> Iter
         yield from map(AuditFinding.of, found)
 
 
-def _notes(recording: Recording, num_unknown: int) -> Iterator[str]:
+def _notes(recording: StepRecording, num_unknown: int) -> Iterator[str]:
     for left_out in recording.header.left_out:
         yield f"not judged: {left_out}"
     if not recording.header.is_whole:

@@ -17,17 +17,17 @@ from pathlib import Path
 from poolproof.certification.audit import Audit, AuditFinding, findings_in, oracle_for
 from poolproof.certification.engine_watch import watch_engine
 from poolproof.contract.recording import (
-    Recording,
     RecordingError,
     RecordingHeader,
     RecordingWriter,
+    StepRecording,
     open_recording,
 )
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.contract.trace import Trace, write_trace
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.targets.load import load_target
-from poolproof.targets.recorded_engine import recorded_trace
+from poolproof.targets.played_recording import recorded_trace
 
 __all__ = ["story_of", "write_story"]
 
@@ -144,7 +144,7 @@ def _add(steps: dict[int, StepRecord], number: int, **more: tuple[object, ...]) 
     steps[number] = replace(step, **values)  # type: ignore[arg-type]  # each is a tuple of its kind
 
 
-def story_of(recording: Recording, finding: AuditFinding) -> list[StepRecord]:
+def story_of(recording: StepRecording, finding: AuditFinding) -> list[StepRecord]:
     """The fewest steps found that lead to `finding`, which was the first one of the recording.
 
     Every part stands with its whole table. Empty where the finding is none of DATA, or shows only

@@ -37,10 +37,10 @@ from poolproof.contract.step_record import ComputedTokens, StepRecord
 
 __all__ = [
     "RECORDING_VERSION",
-    "Recording",
     "RecordingError",
     "RecordingHeader",
     "RecordingWriter",
+    "StepRecording",
     "free_path",
     "named_request",
     "open_recording",
@@ -283,7 +283,7 @@ def _new_file(path: Path) -> IO[bytes]:
         ) from error
 
 
-class Recording:
+class StepRecording:
     """A recording whose `header` was read; its steps come in order, each time it is iterated.
 
     Once they were read, `is_cut` says that a last line was cut and dropped, `end` why there is no
@@ -493,12 +493,12 @@ class _Lines:
         return value
 
 
-def open_recording(path: str | Path) -> Recording:
+def open_recording(path: str | Path) -> StepRecording:
     """A recording whose header was read. Raises RecordingError for a file that is none."""
     path = Path(path)
     lines = _Lines(path)
     try:
-        return Recording(path, _header(path, next(lines, None)))
+        return StepRecording(path, _header(path, next(lines, None)))
     finally:
         lines.close()
 

@@ -47,8 +47,8 @@ from poolproof.targets.mini_sglang_engine import mini_sglang_engine
 from poolproof.targets.nano_engine import nano_engine
 from poolproof.targets.nano_manager import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
+from poolproof.targets.played_recording import RECORDING_PREFIX, recorded_target
 from poolproof.targets.program_engines import program_target
-from poolproof.targets.recorded_engine import RECORDING_PREFIX, recorded_target
 from poolproof.targets.reference_targets import (
     reference_index,
     reference_manager,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from poolproof.targets.impl_engine import IMPL_ENGINE_REPRODUCER
-from poolproof.targets.recorded_engine import RECORDING_PREFIX
+from poolproof.targets.played_recording import RECORDING_PREFIX
 from poolproof.targets.reproducer import Reproducer, native_reproducer
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.vllm_engine_reproducer import VLLM_ENGINE_REPRODUCER

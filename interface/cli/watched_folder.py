@@ -19,7 +19,7 @@ import click
 from poolproof.contract.errors import PoolproofError
 from poolproof.contract.outside import cut, printable, shown
 
-__all__ = ["WatchFolderError", "Watched", "show_folder"]
+__all__ = ["WatchFolderError", "WatchedCore", "show_folder"]
 
 FORMAT = "poolproof-watch"
 VERSION = 1
@@ -33,11 +33,11 @@ class WatchFolderError(PoolproofError):
 
 def show_folder(folder: Path, *, follow: bool, silent_s: float) -> int:
     """Print what stands there, with `follow` also what comes; the exit status."""
-    engines: dict[Path, Watched] = {}
+    engines: dict[Path, WatchedCore] = {}
     try:
         while True:
             for place in _places(folder):
-                engine = engines.setdefault(place, Watched(place))
+                engine = engines.setdefault(place, WatchedCore(place))
                 for line in engine.news(silent_s):
                     click.echo(printable(line))
             if not engines and not follow:
@@ -65,7 +65,7 @@ def _places(folder: Path) -> list[Path]:
 
 
 @dataclass(slots=True)
-class Watched:
+class WatchedCore:
     """The folder of one engine core: what was read of it last."""
 
     place: Path

@@ -26,7 +26,7 @@ from poolproof.contract.trace import Trace
 from poolproof.targets.manager_target import manager_target
 from poolproof.targets.target import EngineLayout, Target
 
-__all__ = ["RECORDING_PREFIX", "RecordedEngine", "recorded_target", "recorded_trace"]
+__all__ = ["RECORDING_PREFIX", "PlayedRecording", "recorded_target", "recorded_trace"]
 
 RECORDING_PREFIX = "recording:"
 MOST_PARTS = 100_000
@@ -130,7 +130,7 @@ class _Teller:
         return Transfer(self._num_transfers, is_load, True, blocks, places)
 
 
-class RecordedEngine:
+class PlayedRecording:
     """A native engine that plans what was recorded; its requests are those of `recorded_trace`."""
 
     def __init__(self, plans: Sequence[EnginePlan]) -> None:
@@ -201,7 +201,7 @@ def recorded_target(text: str, overrides: Mapping[str, Any]) -> Target:
     size = recording.header.block_sizes[0]
     plans = teller.story.plans
     layout = EngineLayout(
-        profile.layout_name, profile, lambda _blocks, _caching: RecordedEngine(plans), size
+        profile.layout_name, profile, lambda _blocks, _caching: PlayedRecording(plans), size
     )
     return manager_target(
         text,
@@ -210,7 +210,7 @@ def recorded_target(text: str, overrides: Mapping[str, Any]) -> Target:
         level=Level.ENGINE,
         version=recording.header.engine or None,
         source=str(path),
-        real_class=RecordedEngine,
+        real_class=PlayedRecording,
         notes=("plays the plans of a recording, whatever is asked of it",),
     )
 
