@@ -12,11 +12,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "Audit",
+    "AuditFinding",
     "BaselineError",
     "CacheGroup",
     "CampaignSettings",
     "Certificate",
     "CertificateError",
+    "ComputedTokens",
     "Depth",
     "ExplorationError",
     "Finding",
@@ -33,12 +36,15 @@ __all__ = [
     "Profile",
     "ProfileError",
     "QueueTarget",
+    "RecordingError",
+    "RecordingWriter",
     "Replay",
     "RequestMix",
     "RowChange",
     "Severity",
     "StageOutcome",
     "StageResult",
+    "StepRecord",
     "Target",
     "TargetError",
     "TargetExploration",
@@ -47,6 +53,7 @@ __all__ = [
     "TraceError",
     "Verdict",
     "Violation",
+    "audit",
     "certify",
     "explore",
     "generate_requests",
@@ -60,7 +67,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("certify", "explore", "infer_profile", "render", "replay", "shrink"),
+    "api": ("audit", "certify", "explore", "infer_profile", "render", "replay", "shrink"),
+    "certification.audit": ("Audit", "AuditFinding"),
     "certification.baseline": ("BaselineError",),
     "certification.certificate": (
         "Certificate",
@@ -81,6 +89,8 @@ _HOMES = {
     "contract.manager_target": ("ManagerTarget",),
     "contract.profile": ("Profile", "ProfileError"),
     "contract.profile_costs": ("RowChange",),
+    "contract.recording": ("RecordingError", "RecordingWriter"),
+    "contract.step_record": ("ComputedTokens", "StepRecord"),
     "contract.target": ("IndexTarget", "PoolTarget", "QueueTarget", "TargetError"),
     "contract.trace": ("Trace", "TraceError"),
     "contract.violation": ("Severity", "Violation"),

@@ -1,10 +1,13 @@
 # What is public, for type checkers; tests/interface/test_api.py holds it against __all__.
+from poolproof.api import audit as audit
 from poolproof.api import certify as certify
 from poolproof.api import explore as explore
 from poolproof.api import infer_profile as infer_profile
 from poolproof.api import render as render
 from poolproof.api import replay as replay
 from poolproof.api import shrink as shrink
+from poolproof.certification.audit import Audit as Audit
+from poolproof.certification.audit import AuditFinding as AuditFinding
 from poolproof.certification.baseline import BaselineError as BaselineError
 from poolproof.certification.certificate import Certificate as Certificate
 from poolproof.certification.certificate import CertificateError as CertificateError
@@ -27,6 +30,10 @@ from poolproof.contract.manager_target import ManagerTarget as ManagerTarget
 from poolproof.contract.profile import Profile as Profile
 from poolproof.contract.profile import ProfileError as ProfileError
 from poolproof.contract.profile_costs import RowChange as RowChange
+from poolproof.contract.recording import RecordingError as RecordingError
+from poolproof.contract.recording import RecordingWriter as RecordingWriter
+from poolproof.contract.step_record import ComputedTokens as ComputedTokens
+from poolproof.contract.step_record import StepRecord as StepRecord
 from poolproof.contract.target import IndexTarget as IndexTarget
 from poolproof.contract.target import PoolTarget as PoolTarget
 from poolproof.contract.target import QueueTarget as QueueTarget

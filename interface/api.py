@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from poolproof.certification import certify as certification
+from poolproof.certification.audit import Audit, audit_recording
 from poolproof.certification.baseline import Baseline, read_baseline
 from poolproof.certification.certificate import Certificate, Verdict
 from poolproof.certification.certify import InterruptedCertification
@@ -42,7 +43,7 @@ from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 
-__all__ = ["Asked", "certify", "explore", "infer_profile", "render", "replay", "shrink"]
+__all__ = ["Asked", "audit", "certify", "explore", "infer_profile", "render", "replay", "shrink"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,17 @@ def certify(
         interrupt.certificate = replace(judged, verdict=Verdict.INCONCLUSIVE)
         raise
     return judge(found, asked.rules)
+
+
+def audit(recording: str | Path) -> Audit:
+    """Judge what a live engine did, from a recording of what its scheduler told the workers.
+
+    Args:
+        recording: the file that POOLPROOF_RECORD named, or a `RecordingWriter` wrote.
+
+    Raises RecordingError for a file that is none, or of a newer version.
+    """
+    return audit_recording(_path("recording", recording))
 
 
 def infer_profile(

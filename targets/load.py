@@ -47,6 +47,7 @@ from poolproof.targets.mini_sglang_engine import mini_sglang_engine
 from poolproof.targets.nano_engine import nano_engine
 from poolproof.targets.nano_manager import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
+from poolproof.targets.played_recording import RECORDING_PREFIX, recorded_target
 from poolproof.targets.program_engines import program_target
 from poolproof.targets.reference_targets import (
     reference_index,
@@ -281,8 +282,8 @@ def load_target(target: str | type | TargetSpec, *, api: str | None = None) -> T
 
     Args:
         target: a built-in name (`nano-vllm:PATH` names a checkout), `package.module:Class`,
-            `path/to/file.py:Class` or `cmd:./program arguments`; rows of the profile may follow in
-            brackets, as in `impl[eviction=lifo]`. Or a class itself.
+            `path/to/file.py:Class`, `cmd:./program arguments` or `recording:FILE`; rows of the
+            profile may follow in brackets, as in `impl[eviction=lifo]`. Or a class itself.
         api: one of `APIS`, where the class alone does not tell.
 
     Raises TargetError, whose message says in one or two lines what is wrong and what to do.
@@ -297,6 +298,8 @@ def load_target(target: str | type | TargetSpec, *, api: str | None = None) -> T
         if api is not None:
             raise TargetError(f"a program says itself what it is; leave out --api {api}")
         return command_target(text, base, overrides)
+    if base.startswith(RECORDING_PREFIX):
+        return recorded_target(base, overrides)
     engine, colon, _ = base.partition(":")
     build = BUILT_INS.get(engine if colon and engine in _WITH_A_PATH else base)
     engine, at, _ = base.partition("@")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from poolproof.targets.impl_engine import IMPL_ENGINE_REPRODUCER
+from poolproof.targets.played_recording import RECORDING_PREFIX
 from poolproof.targets.reproducer import Reproducer, native_reproducer
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.vllm_engine_reproducer import VLLM_ENGINE_REPRODUCER
@@ -21,9 +22,11 @@ REPRODUCERS: Mapping[str, Reproducer] = {
 def reproducer_of(target: str) -> Reproducer | None:
     """What the target that a text names adds to a written test; nothing of it is imported.
 
-    None for a target that no file of Python can import, such as a program.
+    None for a target that no file of Python can import, such as a program or a recording.
     """
     base = TargetSpec.parse(target).base
+    if base.startswith(RECORDING_PREFIX):
+        return None
     known = REPRODUCERS.get(base)
     if known is not None:
         return known
