@@ -27,6 +27,7 @@ __all__ = [
     "Level",
     "ManagerProfile",
     "ManagerTarget",
+    "NotHeldError",
     "OptionError",
     "PoolTarget",
     "PoolproofError",
@@ -47,6 +48,8 @@ __all__ = [
     "TraceError",
     "Verdict",
     "Violation",
+    "assert_fixed",
+    "assert_holds",
     "certify",
     "explore",
     "generate_requests",
@@ -60,7 +63,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("certify", "explore", "infer_profile", "render", "replay", "shrink"),
+    "api": (
+        "NotHeldError",
+        "assert_fixed",
+        "assert_holds",
+        "certify",
+        "explore",
+        "infer_profile",
+        "render",
+        "replay",
+        "shrink",
+    ),
     "certification.baseline": ("BaselineError",),
     "certification.certificate": (
         "Certificate",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from poolproof.cli.arguments import severities, target_argument, with_rows
+from poolproof.cli.arguments import not_empty, severities, with_rows
 from poolproof.cli.kernels_command import (
     certify_kernel,
     is_kernel,
@@ -31,7 +31,7 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command("certify")
-@target_argument()
+@click.argument("target", required=False, callback=not_empty)
 @click.option(
     "--depth",
     "--level",
@@ -74,7 +74,7 @@ _PATH = click.Path(path_type=Path)
 @power_options
 def certify_command(
     *,
-    target: str,
+    target: str | None,
     depth: str,
     api: str | None,
     layouts: tuple[str, ...],
@@ -96,12 +96,18 @@ def certify_command(
 ) -> None:
     """Certify TARGET: a built-in name, file.py:Class, package.module:Class or cmd:./program.
 
+    Without TARGET: certify what [tool.poolproof] of the nearest pyproject.toml lists.
+
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     With --infer-profile: 0 a profile was found under which it holds, 1 no row explains a violation.
     """
     from poolproof.report.certificate_outputs import Outputs
     from poolproof.report.output_files import refuse_to_overwrite
 
+    if target is None:
+        from poolproof.cli.certify_project import certify_project
+
+        sys.exit(certify_project(click.get_current_context(), certify_command.callback))
     spec = with_rows(target, rows)
     asked = power_request(
         power=power,
