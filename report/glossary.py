@@ -89,24 +89,27 @@ _CAUSES_OF_INVARIANTS = {
     "DATA": "a key that leaves out what the KV depends on (the parent, an adapter, an image, the "
     "tail of a block); publishing a block before the step that computes it; a table that still "
     "names a block which was given back",
-    "ORD": "giving back from the front where the profile says from the tail; a set where a queue is "
-    "meant; a hit that does not renew a block's place",
+    "ORD": "giving back from the front where the profile says from the tail; a set where a queue "
+    "is meant; a hit that does not renew a block's place",
     "ADM": "counting cached blocks as free although the hit is about to take them; rounding up "
     "twice; a check that looks at one cache group of several",
-    "ATOM": "changing references or the queue first and looking whether it fits afterwards, without "
-    "undoing it",
-    "LEAK": "an end, an abort or a preemption that gives back the table but not the blocks reserved "
-    "beyond it",
+    "ATOM": "changing references or the queue first and looking whether it fits afterwards, "
+    "without undoing it",
+    "LEAK": "an end, an abort or a preemption that gives back the table but not the blocks "
+    "reserved beyond it",
     "EVT": "an event that is sent where a block is evicted and not where it is overwritten; one "
     "event for a hash of which there are several copies",
-    "PLAN": "counting drafts that were rejected; planning a request again that is already in flight; "
+    "PLAN": "counting drafts that were rejected; planning a request again that is already in "
+    "flight; "
     "a budget that is checked before the last addition",
     "OUT": "delivering the answer of a step that was preempted meanwhile; drafts accepted past the "
     "stop token; an end that is noticed one step late",
-    "LIVE": "a request that waits for blocks which only it could give back; a queue whose head never "
+    "LIVE": "a request that waits for blocks which only it could give back; a queue whose head "
+    "never "
     "fits and that nobody overtakes; a transfer whose end nobody hears",
     "MISUSE": "no check of what is passed in, or one that comes after the first change",
-    "CRASH": "an index into an empty list, a key that is removed twice, an assert about a case that "
+    "CRASH": "an index into an empty list, a key that is removed twice, an assert about a case "
+    "that "
     "is legal, a loop over links that form a circle",
 }
 
@@ -131,7 +134,8 @@ _LEVELS = {
     Level.INDEX: "the prefix index: which blocks carry a key",
     Level.POOL: "blocks with owners and hashes, over a queue and an index",
     Level.MANAGER: "sequences of tokens over blocks: admission, growth, forks, preemption, the end",
-    Level.ENGINE: "requests that are scheduled over sequences: all of a server but the forward pass",
+    Level.ENGINE: "requests that are scheduled over sequences: all of a server but the forward "
+    "pass",
 }
 
 _DEPTHS = {
@@ -191,7 +195,8 @@ _ROWS_OF_MANAGERS = {
     "max_tokens": "the most tokens of a sequence; 0: no limit",
     "max_sequences": "the most sequences that hold blocks at once; 0: no limit",
     "checkpoint_tokens": "how far checkpoints lie apart; 0: there are none",
-    "groups": "the cache groups: each a kind (full, sliding, chunked, state), a window, a block size",
+    "groups": "the cache groups: each a kind (full, sliding, chunked, state), a window, a block "
+    "size",
 }
 
 _ROWS_OF_ENGINES = {
@@ -205,7 +210,8 @@ _ROWS_OF_ENGINES = {
     "image_tokens": "the most positions of an image in a prompt; 0: prompts have no images",
     "encoder_cache_tokens": "positions of images whose encoder outputs the worker keeps",
     "max_encoder_tokens": "the most positions of images that are encoded in a step; 0: any number",
-    "reset": "whether a reset waits until nobody holds a block, or takes the blocks of all that run",
+    "reset": "whether a reset waits until nobody holds a block, or takes the blocks of all that "
+    "run",
     "spare_tokens": "slots that a request may take beyond its tokens and drafts",
     "stale_outputs": "what becomes of a token sampled for a request that was preempted meanwhile",
     "cancelled_outputs": "whether a token of a step in flight at the cancel may still be given",
@@ -230,28 +236,42 @@ _WORDS = {
         "campaigns.md",
     ),
     "canary": (
-        "a known bug that is planted under the target's profile before it is driven: if one is not "
-        "caught, the checks say too little about this target",
+        (
+            "a known bug that is planted under the target's profile before it is driven: if one "
+            "is not "
+            "caught, the checks say too little about this target"
+        ),
         "certify.md#stages",
     ),
     "careful run": (
-        "a run that also watches lists that were answered, and a second instance that must not "
-        "change",
+        (
+            "a run that also watches lists that were answered, and a second instance that must not "
+            "change"
+        ),
         "what-a-verdict-says.md#careful-runs",
     ),
     "consequence": (
-        "the wrong read to which a finding leads, where one was found; without it, wrong data is "
-        "feared and not shown",
+        (
+            "the wrong read to which a finding leads, where one was found; without it, wrong data "
+            "is "
+            "feared and not shown"
+        ),
         "managers.md#how-a-step-is-judged",
     ),
     "facts": (
-        "situations that bugs need, such as the queue emptied, an eviction, a refusal: a pass in "
-        "which one never happened is inconclusive",
+        (
+            "situations that bugs need, such as the queue emptied, an eviction, a refusal: a pass "
+            "in "
+            "which one never happened is inconclusive"
+        ),
         "certify.md#what-must-have-happened",
     ),
     "fingerprint": (
-        "the name of a finding, f- and eight digits: the same for every seed and every naming of "
-        "blocks and hashes",
+        (
+            "the name of a finding, f- and eight digits: the same for every seed and every naming "
+            "of "
+            "blocks and hashes"
+        ),
         "traces.md#fingerprints",
     ),
     "form": (
@@ -275,13 +295,19 @@ _WORDS = {
         "what-a-verdict-says.md",
     ),
     "not covered": (
-        "what a pass leaves open, in sentences: sizes that were not tried, methods that are not "
-        "there to look inside",
+        (
+            "what a pass leaves open, in sentences: sizes that were not tried, methods that are "
+            "not "
+            "there to look inside"
+        ),
         "what-a-verdict-says.md#holds-is-not-a-proof",
     ),
     "orbit": (
-        "all states of a pool that differ only in the names of blocks and hashes: one of them is "
-        "visited for all",
+        (
+            "all states of a pool that differ only in the names of blocks and hashes: one of them "
+            "is "
+            "visited for all"
+        ),
         "exploration.md#the-transition-relation",
     ),
     "plain driver": (
@@ -301,18 +327,27 @@ _WORDS = {
         "certify.md#one-bug-one-finding",
     ),
     "ruler": (
-        "the checks themselves: before a target is measured, planted bugs (canaries) show that the "
-        "checks catch something under its profile",
+        (
+            "the checks themselves: before a target is measured, planted bugs (canaries) show "
+            "that the "
+            "checks catch something under its profile"
+        ),
         "certify.md#stages",
     ),
     "shape": (
-        "the published interface that a class has: native, that of vLLM V1, of nano-vLLM ...; it "
-        "says which adapter drives it",
+        (
+            "the published interface that a class has: native, that of vLLM V1, of nano-vLLM ...; "
+            "it "
+            "says which adapter drives it"
+        ),
         "contract.md#vllms-shape",
     ),
     "shortest": (
-        "how short the trace is known to be: breadth-first means that no shorter one fails in this "
-        "way within the bounds named",
+        (
+            "how short the trace is known to be: breadth-first means that no shorter one fails in "
+            "this "
+            "way within the bounds named"
+        ),
         "exploration.md",
     ),
     "specimen": (

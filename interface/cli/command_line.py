@@ -35,6 +35,7 @@ _RANKS = {
         "fuzz": "Run a campaign that looks for states nobody has seen.",
         "dev": "Certify a file again whenever it changes.",
         "bisect": "Find the commit since which a trace fails.",
+        "completion": "Let a shell complete commands and options.",
     },
     "Targets and engines": {
         "list": "List the built-in targets.",
@@ -50,7 +51,6 @@ _RANKS = {
         "prove": "Prove the invariants for every size, with Z3.",
         "symbolic": "Confirm the arithmetic over all inputs, with CrossHair.",
         "bugs": "Plant real bugs and see which checks catch them.",
-        "completion": "Let a shell complete commands and options.",
     },
 }
 """The commands with what each does, by how often they are wanted."""

@@ -21,7 +21,7 @@ def certified(monkeypatch):
     """What the command would certify: (target, arguments, outputs) of each run, which passes."""
     runs = []
 
-    def certify(target, arguments, outputs):
+    def certify(target, arguments, outputs, *, annotate):
         if target == "impl-index":
             from poolproof import TargetError
 
