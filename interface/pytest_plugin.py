@@ -15,6 +15,7 @@ pytest's own internals is used; 7.0 is the first release that has all that is.
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -31,6 +32,12 @@ __all__ = ["poolproof_check"]
 _OLDEST = (7, 0)
 _FIXTURE = "poolproof_check"
 _MARKER = "poolproof"
+_ASSERTIONS = (
+    ("poolproof.api", "assert_holds"),
+    ("poolproof.api", "assert_fixed"),
+    ("poolproof.host_tests", "__call__"),
+)
+"""The functions of ours that assert something, by module and name."""
 
 
 class _AsWritten:
@@ -56,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "poolproof_check and calls it.",
     )
     if not any(isinstance(finder, _AsWritten) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AsWritten())  # type: ignore[arg-type]  # the protocol allows static methods
+        sys.meta_path.insert(0, _AsWritten())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -140,16 +147,10 @@ def _place_of_assertion(excinfo: pytest.ExceptionInfo[BaseException]) -> tuple[s
     if errors is None or not isinstance(excinfo.value, errors.PoolproofError):
         return None
     place = None
-    for entry in excinfo.traceback:
-        module = entry.frame.f_globals.get("__name__")
-        name = entry.frame.code.name
-        if (module, name) in (
-            ("poolproof.api", "assert_holds"),
-            ("poolproof.api", "assert_fixed"),
-            ("poolproof.host_tests", "__call__"),
-        ):
+    for frame, line in traceback.walk_tb(excinfo.tb):
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _ASSERTIONS:
             return place
-        place = (str(entry.path), entry.lineno + 1)
+        place = (frame.f_code.co_filename, line)
     return None
 
 

@@ -19,7 +19,7 @@ from poolproof.report.forms import json_text
 from poolproof.report.glossary import meanings_of
 from poolproof.report.source_lines import line_of
 
-__all__ = ["annotations", "sarif"]
+__all__ = ["annotation_lines", "sarif"]
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -38,7 +38,7 @@ def sarif(certificate: Certificate) -> str:
     return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def annotations(certificate: Certificate) -> Iterator[str]:
+def annotation_lines(certificate: Certificate) -> Iterator[str]:
     """Lines that GitHub shows at the lines of a pull request; one for each finding that fails."""
     for finding in failing(certificate):
         place = line_of(finding.whole_trace(), certificate.source)

@@ -113,7 +113,7 @@ def certify_command(
     if target is None:
         from poolproof.cli.certify_project import certify_project
 
-        sys.exit(certify_project(click.get_current_context(), certify_command.callback))
+        sys.exit(certify_project(click.get_current_context()))
     spec = with_rows(target, rows)
     asked = power_request(
         power=power,
@@ -227,9 +227,9 @@ def _certify(target: str, arguments: dict[str, Any], outputs: Outputs, *, annota
             certificate = interrupt.certificate
     show(certificate_document(certificate, outputs.write(certificate)))
     if annotate:
-        from poolproof.report.code_scanning import annotations
+        from poolproof.report.code_scanning import annotation_lines
 
-        for line in annotations(certificate):
+        for line in annotation_lines(certificate):
             click.echo(line)
     assert certificate.verdict is not None
     return certificate.verdict.exit_status

@@ -39,7 +39,7 @@ _PARAMETERS = {
 """The parameters of the command whose names are not those of the keys."""
 
 
-def certify_project(context: click.Context, certify_one: Callable[..., None]) -> int:
+def certify_project(context: click.Context) -> int:
     """Certify each target of the project; the exit status of them all.
 
     A violation beats a run that was not concluded, and that beats a pass. Raises UsageError where
@@ -55,6 +55,8 @@ def certify_project(context: click.Context, certify_one: Callable[..., None]) ->
     _refuse_one_file_for_all(project, given)
     runs = [_arguments(context, project, target, given) for target in project.targets]
     os.chdir(project.folder)
+    certify_one = context.command.callback
+    assert certify_one is not None
     statuses = set()
     for target, arguments in zip(project.targets, runs, strict=True):
         if len(runs) > 1:

@@ -45,7 +45,7 @@ def dev_command(
         raise click.UsageError(
             f"{file} is no Python file; `poolproof new {path.stem or 'mine'}.py` starts one"
         )
-    status = 2
+    status: int | None = 2
     for _ in _changes(path.parent):
         status = _certified(file, path, rows, depth=depth, layouts=layouts, seed=seed)
         if status is None:

@@ -28,16 +28,18 @@ def explain_command(*, name: str | None, more: bool) -> None:
     from poolproof.report.glossary import meanings_of
     from poolproof.report.text_form import show
 
+    drawn: list[Block] = []
     if name is None:
-        blocks: tuple[Block, ...] = tuple(_listed())
+        drawn, entries = _listed(), ()
     elif _is_finding(name):
-        blocks = tuple(_finding(name, more=more))
+        drawn, entries = _finding(name)
     else:
         entries = meanings_of(name)
         if not entries:
             raise click.UsageError(_unknown(name))
-        blocks = tuple(block for entry in entries for block in _entry(entry, more=more))
-    show(Document("", "", blocks))
+    show(Document("", "", (*drawn, *(block for entry in entries for block in _entry(entry)))))
+    if more:
+        _show_manual(entries)
 
 
 def _is_finding(name: str) -> bool:
@@ -54,26 +56,34 @@ def _unknown(name: str) -> str:
     return f"there is nothing called {name!r}; {hint}`poolproof explain` lists all names"
 
 
-def _finding(name: str, *, more: bool) -> list[Block]:
-    """The finding, and what its invariant and its severity mean."""
+def _finding(name: str) -> tuple[list[Block], tuple[GlossaryEntry, ...]]:
+    """The finding, and the entries of its invariant and its severity."""
     from poolproof.report.document import Gap, Paragraph
     from poolproof.report.finding_report import trace_report
     from poolproof.report.glossary import meanings_of
     from poolproof.report.trace_files import find_trace
 
     _, trace = find_trace(name)
-    blocks: list[Block] = [*trace_report(trace).blocks, Gap()]
+    drawn: list[Block] = [*trace_report(trace).blocks, Gap()]
     if trace.violation is None:
-        return [*blocks, Paragraph("the trace records no violation; `poolproof replay` looks anew")]
-    for word in (trace.violation.invariant, trace.violation.severity.value):
-        for entry in meanings_of(word):
-            blocks += _entry(entry, more=more)
-    return blocks
+        drawn.append(Paragraph("the trace records no violation; `poolproof replay` looks anew"))
+        return drawn, ()
+    words = (trace.violation.invariant, trace.violation.severity.value)
+    return drawn, tuple(entry for word in words for entry in meanings_of(word))
 
 
-def _entry(entry: GlossaryEntry, *, more: bool) -> list[Block]:
-    from poolproof.report.document import Fact, Facts, Gap, Indented, Paragraph, Span, Tone
+def _show_manual(entries: tuple[GlossaryEntry, ...]) -> None:
+    """The sections of the manual, as they stand there: their lines are broken already."""
     from poolproof.report.manual import manual_section
+
+    for place in dict.fromkeys(entry.page for entry in entries if entry.page):
+        section = manual_section(place)
+        if section is not None:
+            click.echo(section)
+
+
+def _entry(entry: GlossaryEntry) -> list[Block]:
+    from poolproof.report.document import Fact, Facts, Gap, Indented, Paragraph, Span, Tone
 
     rows = [Fact("means", entry.meaning)]
     if entry.causes:
@@ -82,11 +92,7 @@ def _entry(entry: GlossaryEntry, *, more: bool) -> list[Block]:
     if entry.page:
         rows.append(Fact("more", f"docs/{entry.page}"))
     title = (Span(entry.name, Tone.STRONG), Span(f"  {_KIND_WORDS[entry.kind]}", Tone.DIM))
-    blocks: list[Block] = [Paragraph(title), Indented((Facts(tuple(rows), label_width=8),)), Gap()]
-    section = manual_section(entry.page) if more and entry.page else None
-    if section is not None:
-        blocks += [Paragraph(section), Gap()]
-    return blocks
+    return [Paragraph(title), Indented((Facts(tuple(rows), label_width=8),)), Gap()]
 
 
 _KIND_WORDS = {

@@ -9,7 +9,7 @@ import pytest
 from poolproof.certification.finding import FindingStatus
 from poolproof.certification.verdict import Rules, judge
 from poolproof.report.badge import badge
-from poolproof.report.code_scanning import annotations, sarif
+from poolproof.report.code_scanning import annotation_lines, sarif
 from poolproof.report.source_lines import line_of
 
 POOL = """\
@@ -71,14 +71,14 @@ def test_what_is_accepted_is_suppressed_and_not_annotated(refused):
     accepted = replace(refused, findings=(known,))
     (result,) = json.loads(sarif(accepted))["runs"][0]["results"]
     assert (result["level"], result["suppressions"]) == ("note", [{"kind": "external"}])
-    assert list(annotations(accepted)) == []
+    assert list(annotation_lines(accepted)) == []
 
 
 def test_an_annotation_is_one_line_whatever_the_sentence_says(refused):
     finding = refused.findings[0]
     bad = replace(finding.violation, sentence="100%\n::error::injected")
     finding = replace(finding, violation=bad, trace=replace(finding.trace, violation=bad))
-    (line,) = annotations(replace(refused, findings=(finding,)))
+    (line,) = annotation_lines(replace(refused, findings=(finding,)))
     assert "\n" not in line
     assert line.startswith("::error file=pool.py,line=8,title=Poolproof IDX%2C ")
     assert "::100%25%0A::error::injected (f-7d3f0a11)" in line
