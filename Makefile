@@ -163,10 +163,15 @@ coverage-core: $(VENV)/.installed-test
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report --fail-under=100
 
-# The workflows that `poolproof new --ci` writes: by GitHub's schema, and step by step.
+# The files that `poolproof new --ci` writes, and action.yml: by the schema of their system, and step
+# by step.
 .PHONY: recipes
 recipes: $(VENV)/.installed-dev
-	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows fuzz/recipes/*.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows fuzz/recipes/poolproof-*.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.gitlab-ci --data-transform gitlab-ci \
+		fuzz/recipes/poolproof.gitlab-ci.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.buildkite fuzz/recipes/poolproof.buildkite.yml
 	$(VENV)/bin/pytest -q -m deep tests/recipes $(ARGS)
 
 # --- solvers --------------------------------------------------------------------------------

@@ -25,10 +25,13 @@ import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 ROOT_PACKAGE = "poolproof"
 ROOT_FOLDER = "interface"
+# The manual, which `poolproof explain` quotes.  docs/ is no package: it has scripts as well.
+MANUAL = "docs"
 
 COMPILES = os.environ.get("POOLPROOF_COMPILE", "0") == "1"
 # 3.1 compiles for all interpreters that are supported; a major release may change what code means.
@@ -123,6 +126,20 @@ def top_level_folders() -> dict[str, Path]:
     return folders
 
 
+class BuildWithManual(build_py):
+    """Copies the pages of the manual into the package; an editable install reads them in place."""
+
+    def run(self) -> None:
+        """Copy modules and data, and then the pages."""
+        super().run()
+        if self.editable_mode:
+            return
+        folder = Path(self.build_lib) / ROOT_PACKAGE / "manual"
+        folder.mkdir(parents=True, exist_ok=True)
+        for page in sorted((ROOT / MANUAL).glob("*.md")):
+            shutil.copyfile(page, folder / page.name)
+
+
 def scratch_folder() -> str:
     """Give the build a folder of its own that goes when the build has ended.
 
@@ -179,6 +196,7 @@ setup(
     # The data files are exactly those listed above, not also those that a manifest names.
     include_package_data=False,
     ext_modules=compiled(SCRATCH),
+    cmdclass={"build_py": BuildWithManual},
     setup_requires=[CYTHON] if COMPILES else [],
     options={"build": {"build_base": SCRATCH}, "build_ext": {"parallel": os.cpu_count() or 1}},
 )

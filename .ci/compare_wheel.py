@@ -30,6 +30,10 @@ def tree() -> dict[str, Path]:
     for name in listed.stdout.decode().split("\0"):
         folder, _, rest = name.partition("/")
         path = ROOT / name
+        if folder == "docs" and path.suffix == ".md" and "/" not in rest:
+            # The manual, for `poolproof explain`.
+            expected[f"poolproof/manual/{rest}"] = path
+            continue
         if not rest or folder in NOT_INSTALLED or not path.is_file():
             continue
         expected[f"poolproof/{rest if folder == 'interface' else name}"] = path

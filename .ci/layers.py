@@ -2,7 +2,7 @@
 
 Usage: python .ci/layers.py FOLDER      (FOLDER holds an installed copy; `make layers` makes one)
 
-The table [tool.poolproof.layers] says for each folder what it may import.  Contracts written by
+The table [tool.layering.layers] says for each folder what it may import.  Contracts written by
 hand would have to list what each may *not* import, and a folder added later would be missing from
 all of those lists; here it is forbidden to everybody until a line says otherwise.
 """
@@ -90,12 +90,12 @@ def contracts(tables: dict[str, Any], children: set[str], folders: set[str]) -> 
 def main() -> int:
     """Check the table against the tree, then run import-linter on what the table says."""
     copy = Path(sys.argv[1]).resolve()
-    tables = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["poolproof"]
+    tables = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["layering"]
     folders = {init.parent.name for init in ROOT.glob("*/__init__.py")} - {"interface"}
     unknown = sorted(folders - set(tables["layers"]))
     if unknown:
         print(
-            f"[tool.poolproof.layers] in pyproject.toml says nothing about {', '.join(unknown)}: "
+            f"[tool.layering.layers] in pyproject.toml says nothing about {', '.join(unknown)}: "
             "add a line with what it may import.",
             file=sys.stderr,
         )

@@ -28,6 +28,7 @@ __all__ = [
     "baseline_of",
     "promises_of",
     "read_baseline",
+    "read_certificate",
     "read_kernel_baseline",
 ]
 
@@ -59,13 +60,22 @@ class Baseline:
         return (f"the baseline is of {self.target}, so nothing in it counts for {target}",)
 
 
+def read_certificate(path: Path) -> Certificate:
+    """The certificate in a file that `--json` wrote. Raises BaselineError."""
+    return _certificate(path, _read_json(path))
+
+
+def _certificate(path: Path, value: Any) -> Certificate:
+    try:
+        return Certificate.from_json(value)
+    except CertificateError as error:
+        raise BaselineError(f"{path}: {error}") from error
+
+
 def read_baseline(path: Path) -> Baseline:
     """The baseline in a file that `--json` wrote. Raises BaselineError."""
     value = _read_json(path)
-    try:
-        certificate = Certificate.from_json(value)
-    except CertificateError as error:
-        raise BaselineError(f"{path}: {error}") from error
+    certificate = _certificate(path, value)
     return baseline_of(certificate, renamed=value["version"] < _NAMES_TELL_KINDS)
 
 

@@ -7,13 +7,14 @@ asking the object, escaped, and cut.
 
 from __future__ import annotations
 
+import difflib
 import operator
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import WrapperDescriptorType
 from typing import Any
 
-__all__ = ["MOST_CHARACTERS", "class_name", "cut", "printable", "said_by", "shown"]
+__all__ = ["MOST_CHARACTERS", "class_name", "cut", "printable", "said_by", "shown", "unknown_name"]
 
 MOST_CHARACTERS = 2_000
 """What a sentence may have: a screen."""
@@ -37,6 +38,14 @@ def cut(text: str, most: int = MOST_CHARACTERS) -> str:
     length = str.__len__(text)
     start = printable(str.__getitem__(text, slice(0, most)))
     return start if length <= most else f"{start} ... ({length:,} characters)"
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
+    """That there is no such thing, the nearest names, and all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    return f"has no {what} {shown(name)}{hint or ';'} known are {', '.join(names)}"
 
 
 def said_by(error: BaseException, most: int = MOST_CHARACTERS) -> str:

@@ -69,7 +69,16 @@ from survival_tables import (
     survival,
     survival_summary,
 )
-from tables import depth_seconds, depths, facts, lessons, severities, statements, structure
+from tables import (
+    depth_seconds,
+    depths,
+    facts,
+    glossary,
+    lessons,
+    severities,
+    statements,
+    structure,
+)
 from verdict_tables import explained_findings, verdicts
 from vllm_tables import vllm_release_findings, vllm_releases
 
@@ -90,6 +99,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "equivalent mutants": equivalent_mutants,
     "explained findings": explained_findings,
     "facts": facts,
+    "glossary": glossary,
     "faulty kernels": faulty_kernels,
     "figures": figures,
     "kill matrix": kill_matrix,

@@ -11,25 +11,19 @@ from poolproof.contract.target import POOL_OBSERVERS, Capabilities
 from poolproof.contract.violation import Severity
 from poolproof.harness.facts import required_chain_facts, required_facts
 from poolproof.invariants.catalogue import STATEMENTS
+from poolproof.report.glossary import GLOSSARY, KINDS, SEVERITY_MEANINGS
 from poolproof.report.wording import severity_words
 
-__all__ = ["depth_seconds", "depths", "facts", "lessons", "severities", "statements", "structure"]
-
-_MEANINGS = {
-    Severity.WRONG_DATA_OF_ANOTHER: "a request reads or overwrites KV of another one",
-    Severity.WRONG_DATA_OF_ONES_OWN: "a request reads KV that is not of its own tokens, or that "
-    "nobody has computed",
-    Severity.STALL: "a request, or the whole server, waits forever",
-    Severity.CRASH: "a legal call raises, exits or gives a meaningless answer, or a later one will",
-    Severity.LEAK: "blocks that nobody holds and that cannot be allocated: capacity that is gone "
-    "until the server restarts",
-    Severity.FALSE_REFUSAL: "a request that fits, or is allowed, is refused; no block is lost",
-    Severity.LOST_HIT: "cached KV is not found and is computed again",
-    Severity.ORDER: "free blocks are reused in a different order than the profile declares",
-    Severity.EVENTS: "a reader of the events ends up with a different index than the pool",
-    Severity.BOOKKEEPING: "the books differ from what they could or should say, and no read shows "
-    "it",
-}
+__all__ = [
+    "depth_seconds",
+    "depths",
+    "facts",
+    "glossary",
+    "lessons",
+    "severities",
+    "statements",
+    "structure",
+]
 
 
 def depths() -> str:
@@ -95,7 +89,7 @@ def severities() -> str:
     """The severities, worst first: as --fail-on spells them, in a report, and what they mean."""
     lines = ["| for `--fail-on` | in a report | what it means |", "|---|---|---|"]
     lines += [
-        f"| `{severity.value}` | {severity_words(severity)} | {_MEANINGS[severity]} |"
+        f"| `{severity.value}` | {severity_words(severity)} | {SEVERITY_MEANINGS[severity]} |"
         for severity in Severity
     ]
     return "\n".join(lines) + "\n"
@@ -110,6 +104,26 @@ def facts() -> str:
     lines = ["With opaque hashes:", "", *(f"- {fact}" for fact in opaque), ""]
     lines += ["With token chains:", "", *(f"- {fact}" for fact in chains)]
     return "\n".join(lines) + "\n"
+
+
+def glossary() -> str:
+    """Every name and word of `poolproof explain`, by kind."""
+    sections = []
+    for kind, title in KINDS.items():
+        lines = [f"## {title}", "", "| name | means | usually |", "|---|---|---|"]
+        for entry in GLOSSARY:
+            if entry.kind == kind:
+                name = f"[{entry.name}]({entry.page})" if entry.page else entry.name
+                values = "; ".join(f"`{value}`: {cost}" for value, cost in entry.values)
+                rest = entry.causes or values
+                lines.append(f"| {name} | {entry.meaning} | {rest} |".replace("  |", " |"))
+        if not any(e.causes or e.values for e in GLOSSARY if e.kind == kind):
+            lines = [line.removesuffix(" |") for line in lines[4:]]
+            lines = [f"## {title}", "", "| name | means |", "|---|---|", *lines]
+        elif kind == "row":
+            lines[2] = "| row | says | values, and what each costs |"
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections) + "\n"
 
 
 def structure() -> str:

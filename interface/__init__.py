@@ -30,6 +30,7 @@ __all__ = [
     "Level",
     "ManagerProfile",
     "ManagerTarget",
+    "NotHeldError",
     "OptionError",
     "PoolTarget",
     "PoolproofError",
@@ -53,6 +54,8 @@ __all__ = [
     "TraceError",
     "Verdict",
     "Violation",
+    "assert_fixed",
+    "assert_holds",
     "audit",
     "certify",
     "explore",
@@ -67,7 +70,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api": ("audit", "certify", "explore", "infer_profile", "render", "replay", "shrink"),
+    "api": (
+        "NotHeldError",
+        "assert_fixed",
+        "assert_holds",
+        "audit",
+        "certify",
+        "explore",
+        "infer_profile",
+        "render",
+        "replay",
+        "shrink",
+    ),
     "certification.audit": ("Audit", "AuditFinding"),
     "certification.baseline": ("BaselineError",),
     "certification.certificate": (

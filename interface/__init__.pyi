@@ -1,4 +1,7 @@
 # What is public, for type checkers; tests/interface/test_api.py holds it against __all__.
+from poolproof.api import NotHeldError as NotHeldError
+from poolproof.api import assert_fixed as assert_fixed
+from poolproof.api import assert_holds as assert_holds
 from poolproof.api import audit as audit
 from poolproof.api import certify as certify
 from poolproof.api import explore as explore

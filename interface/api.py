@@ -5,6 +5,8 @@ They are imported as `poolproof.certify` and so on; `interface/__init__.py` list
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,10 +25,10 @@ from poolproof.certification.isolated_trace import replay_isolated, shrink_isola
 from poolproof.certification.known_findings import KnownFindings, read_known_findings
 from poolproof.certification.options import CertifyOptions, usable_processors
 from poolproof.certification.progress import SilentProgress, StageProgress
-from poolproof.certification.verdict import Rules, judge
+from poolproof.certification.verdict import Rules, failing, judge
 from poolproof.contract.depth import Depth
-from poolproof.contract.errors import OptionError
-from poolproof.contract.outside import shown
+from poolproof.contract.errors import OptionError, PoolproofError
+from poolproof.contract.outside import shown, unknown_name
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
 from poolproof.exploration.scope import Scope, check_memory, usable_mib
@@ -43,7 +45,19 @@ from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 
-__all__ = ["Asked", "audit", "certify", "explore", "infer_profile", "render", "replay", "shrink"]
+__all__ = [
+    "Asked",
+    "NotHeldError",
+    "assert_fixed",
+    "assert_holds",
+    "audit",
+    "certify",
+    "explore",
+    "infer_profile",
+    "render",
+    "replay",
+    "shrink",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,7 @@ class Asked:
     @classmethod
     def of(
         cls,
-        target: str | type,
+        target: str | type | Target,
         *,
         depth: str,
         profile: Mapping[str, Any] | None,
@@ -75,7 +89,7 @@ class Asked:
         memory_mib: int,
     ) -> Asked:
         """Check the arguments of `certify`, and read its files; raises what it raises."""
-        spec = TargetSpec.of(target).with_rows(_rows(profile))
+        load, rows = _loading(target, profile, api)
         rules = Rules(
             fail_on=_severities(fail_on),
             known=KnownFindings() if known is None else read_known_findings(_path("known", known)),
@@ -90,14 +104,26 @@ class Asked:
             hardening=hardening,
             api=api,
             layouts=_names("layouts", layouts),
-            profile_overrides=spec.rows,
+            profile_overrides=rows,
             accepted=EVERY_KIND if keep_going else rules.accepted_kinds,
         )
-        return cls(partial(load_target, spec, api=api), options, rules)
+        return cls(load, options, rules)
+
+
+class NotHeldError(PoolproofError, AssertionError):
+    """What was asserted to hold does not; the message is the report, with a table of the steps.
+
+    `headline` says it in a line. `certificate` is that of the run, None where a trace was replayed.
+    """
+
+    def __init__(self, headline: str, report: str, certificate: Certificate | None = None) -> None:
+        super().__init__(f"{headline}\n\n{report}" if report else headline)
+        self.headline = headline
+        self.certificate = certificate
 
 
 def certify(
-    target: str | type,
+    target: str | type | Target,
     *,
     depth: str = "standard",
     profile: Mapping[str, Any] | None = None,
@@ -119,7 +145,7 @@ def certify(
 
     Args:
         target: a built-in name, "package.module:Class", "path/to/file.py:Class",
-            "cmd:./program", or a class.
+            "cmd:./program", a class, or a loaded `Target`.
         depth: "quick" (under 30 s), "standard" (about 2 minutes) or "deep".
         profile: rows that override those the target declares.
         layouts: the layouts of a manager to run; all by default.
@@ -165,6 +191,80 @@ def audit(recording: str | Path) -> Audit:
     Raises RecordingError for a file that is none, or of a newer version.
     """
     return audit_recording(_path("recording", recording))
+
+
+def assert_holds(
+    target: str | type | Target, *, depth: str = "quick", **options: Any
+) -> Certificate:
+    """Certify an allocator in a test: returns the certificate if it holds.
+
+    The traces of what was found go to `.poolproof/findings`, as those of `poolproof certify` do.
+
+    Args:
+        target: as for `certify`.
+        depth: "quick" (under 30 s), "standard" (about 2 minutes) or "deep".
+        options: any further argument of `certify`.
+
+    Raises NotHeldError, an AssertionError whose message shows each finding step by step, or why the
+    run says too little; and what `certify` raises.
+    """
+    __tracebackhide__ = True
+    _require_options("assert_holds", options)
+    certificate = certify(target, depth=depth, **options)
+    require_held(certificate, failing(certificate))
+    return certificate
+
+
+def require_held(certificate: Certificate, found: Sequence[Finding]) -> None:
+    """Raise NotHeldError for the findings that fail a run, or for a verdict that is no pass."""
+    __tracebackhide__ = True
+    from poolproof.report.failed_assertion import refusal, unconcluded
+
+    if found:
+        raise NotHeldError(*refusal(certificate, found), certificate)
+    if certificate.verdict is not Verdict.HOLDS and not failing(certificate):
+        raise NotHeldError(*unconcluded(certificate), certificate)
+
+
+def assert_fixed(
+    trace: Trace | str | Path,
+    *,
+    target: str | None = None,
+    in_process: bool = False,
+    call_timeout_s: float = 10.0,
+) -> None:
+    """Replay the trace of a bug that was repaired, as a regression test.
+
+    It does not matter in which folder the tests are started: a relative path is looked for beside
+    the file that calls this and in the folders above it, and so is the target of the trace.
+
+    Args:
+        trace: a trace or the path of its file.
+        target: run on this target instead of the one that the trace names.
+        in_process: use no child process and no limits.
+        call_timeout_s: seconds that one call of the target may take.
+
+    Raises NotHeldError if it breaks something again, or if commands of it mean nothing any more;
+    TraceError if it is no trace, TargetError if its target is gone or cannot be run.
+    """
+    __tracebackhide__ = True
+    from poolproof.report.failed_assertion import found_again
+    from poolproof.trace_places import Places, in_folder
+
+    places = Places.around_caller(sys._getframe(1))  # noqa: SLF001 - inspect.stack reads the source of every frame
+    if isinstance(trace, str | Path):
+        path = places.trace(trace)
+        recorded, name = _trace(path), str(trace)
+        places = places.and_above(path)
+    else:
+        recorded, name = _trace(trace), "the trace"
+    with in_folder(places.folder_of(target or recorded.target, name)):
+        outcome = replay(
+            recorded, target=target, in_process=in_process, call_timeout_s=call_timeout_s
+        )
+    said = found_again(recorded, outcome, name, target)
+    if said is not None:
+        raise NotHeldError(*said)
 
 
 def infer_profile(
@@ -360,6 +460,29 @@ def render(subject: Certificate | Finding | Trace, form: str = "text") -> str:
     if form not in forms:
         raise OptionError(f"form must be one of {', '.join(forms)}, not {shown(form)}")
     return forms[form]()
+
+
+def _loading(
+    target: str | type | Target, profile: Mapping[str, Any] | None, api: str | None
+) -> tuple[Callable[[], Target], Mapping[str, Any]]:
+    """How a target is loaded, and the rows that replace its own."""
+    if isinstance(target, Target):
+        for name, value in (("profile", profile), ("api", api)):
+            if value:
+                raise OptionError(
+                    f"{name} cannot be given for a Target that is loaded; give it to load_target"
+                )
+        return (lambda: target), {}
+    spec = TargetSpec.of(target).with_rows(_rows(profile))
+    return partial(load_target, spec, api=api), spec.rows
+
+
+def _require_options(function: str, options: Mapping[str, Any]) -> None:
+    """Raises OptionError for an argument that `certify` does not have."""
+    known = [name for name in inspect.signature(certify).parameters if name != "target"]
+    for name in options:
+        if name not in known:
+            raise OptionError(f"{function} {unknown_name('argument', name, known)}")
 
 
 def _trace(trace: Trace | str | Path) -> Trace:

@@ -11,7 +11,9 @@ from poolproof.certification.certificate import Certificate
 from poolproof.certification.kernel_certificate import KernelCertificate
 from poolproof.certification.known_findings import ENTRIES_FILE, entries_for
 from poolproof.certification.verdict import failing
+from poolproof.report.badge import badge
 from poolproof.report.certificate_document import CERTIFICATE, certificate_document
+from poolproof.report.code_scanning import sarif
 from poolproof.report.forms import Form
 from poolproof.report.kernel_document import KERNEL_CERTIFICATE, kernel_document
 from poolproof.report.kernels_picture import errors_picture
@@ -29,6 +31,7 @@ __all__ = ["KernelOutputs", "Outputs"]
 
 _CERTIFICATE_FILES = form_names("certificate")
 _KERNEL_FILES = form_names("report")
+_SARIF, _BADGE = "certificate.sarif", "badge.svg"
 
 
 class Outputs(ReportFiles):
@@ -39,7 +42,7 @@ class Outputs(ReportFiles):
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files that will be written, apart from traces."""
-        names = (*_CERTIFICATE_FILES, ENTRIES_FILE)
+        names = (*_CERTIFICATE_FILES, _SARIF, _BADGE, ENTRIES_FILE)
         folder = self.folder or DEFAULT_FOLDER
         of_folder = [folder / name for name in names] if self.folder else [folder / ENTRIES_FILE]
         return (*self.singles, *of_folder)
@@ -56,6 +59,8 @@ class Outputs(ReportFiles):
             if form is not Form.TEXT
         }
         # The text names the files of the traces.
+        forms[_SARIF] = sarif(certificate)
+        forms[_BADGE] = badge(certificate)
         forms["certificate.txt"] = plain_text(certificate_document(certificate, files))
         self.put(forms)
         return files

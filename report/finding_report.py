@@ -82,6 +82,7 @@ def finding_blocks(finding: Finding, trace_file: str | None = None) -> tuple[Blo
         read = read_name(finding.fingerprint)
         where = str(Path(trace_file).with_name(f"{read}.jsonl")) if trace_file else read
         commands.append(("the read", f"poolproof show {where}"))
+    commands.append(("meaning", f"poolproof explain {name}"))
     for label, line in commands:
         blocks.append(ShellLine(label, line, _LABEL_WIDTH, indent=2))
     return tuple(blocks)

@@ -39,6 +39,7 @@ class ReportFiles:
     folder: Path | None = None
     html_file: Path | None = None
     picture_file: Path | None = None
+    sarif_file: Path | None = None
 
     @property
     def singles(self) -> tuple[Path, ...]:
@@ -86,4 +87,5 @@ class ReportFiles:
             ".md": self.markdown_file,
             ".html": self.html_file,
             ".svg": self.picture_file,
+            ".sarif": self.sarif_file,
         }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from poolproof.cli.arguments import severities, target_argument, with_rows
+from poolproof.cli.arguments import not_empty, severities, with_rows
 from poolproof.cli.kernels_command import (
     certify_kernel,
     is_kernel,
@@ -31,7 +31,7 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command("certify")
-@target_argument()
+@click.argument("target", required=False, callback=not_empty)
 @click.option(
     "--depth",
     "--level",
@@ -51,6 +51,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--keep-going", is_flag=True, help="Continue after a failure; for baselines.")
 @click.option("--hardening", is_flag=True, help="Also try undefined misuse; never fails the run.")
 @report_options("certificate", in_folder="all forms, traces and reports")
+@click.option("--sarif", "sarif_file", type=_PATH, help="Write the findings for code scanning.")
+@click.option("--badge", "badge_file", type=_PATH, help="Write the verdict as a badge (SVG).")
+@click.option("--annotate", is_flag=True, help="Print findings as annotations of GitHub's log.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; one per CPU by default.")
 @click.option("--in-process", is_flag=True, help="Use no child processes or limits; for debuggers.")
@@ -74,7 +77,7 @@ _PATH = click.Path(path_type=Path)
 @power_options
 def certify_command(
     *,
-    target: str,
+    target: str | None,
     depth: str,
     api: str | None,
     layouts: tuple[str, ...],
@@ -84,6 +87,9 @@ def certify_command(
     keep_going: bool,
     hardening: bool,
     places: Places,
+    sarif_file: Path | None,
+    badge_file: Path | None,
+    annotate: bool,
     seed: int,
     workers: int | None,
     in_process: bool,
@@ -96,12 +102,18 @@ def certify_command(
 ) -> None:
     """Certify TARGET: a built-in name, file.py:Class, package.module:Class or cmd:./program.
 
+    Without TARGET: certify what [tool.poolproof] of the nearest pyproject.toml lists.
+
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     With --infer-profile: 0 a profile was found under which it holds, 1 no row explains a violation.
     """
     from poolproof.report.certificate_outputs import Outputs
     from poolproof.report.output_files import refuse_to_overwrite
 
+    if target is None:
+        from poolproof.cli.certify_project import certify_project
+
+        sys.exit(certify_project(click.get_current_context()))
     spec = with_rows(target, rows)
     asked = power_request(
         power=power,
@@ -111,8 +123,9 @@ def certify_command(
     if asked is not None and _is_default("depth"):
         # Survivors cost what a whole certification costs, each of them.
         depth = "quick"
+    of_allocators = {"--sarif": sarif_file, "--badge": badge_file, "--annotate": annotate}
     if infer_profile:
-        unfit = {**given_places(places), "--known": known, "--baseline": baseline,
+        unfit = {**given_places(places), **of_allocators, "--known": known, "--baseline": baseline,
                  "--fail-on": fail_on, "--keep-going": keep_going, "--hardening": hardening,
                  "--power": power}  # fmt: skip
         _refuse_with_inference(spec.text, api, [name for name, value in unfit.items() if value])
@@ -124,8 +137,8 @@ def certify_command(
             )
         )  # fmt: skip
     if api == "kernel" or is_kernel(spec.text):
-        refused = {"--hardening": hardening, "--layout": layouts, "--power": power,
-                   "--keep-going": keep_going}  # fmt: skip
+        refused = {**of_allocators, "--hardening": hardening, "--layout": layouts,
+                   "--power": power, "--keep-going": keep_going}  # fmt: skip
         passing = {"known": known, "baseline": baseline}
         sys.exit(
             _certify_kernel(
@@ -133,7 +146,7 @@ def certify_command(
                 fail_on=fail_on, depth=depth, seed=seed, workers=workers, in_process=in_process,
             )
         )  # fmt: skip
-    outputs = Outputs(**places)
+    outputs = Outputs(**places, sarif_file=sarif_file, picture_file=badge_file)
     outputs.check()
     refuse_to_overwrite(outputs.paths, {"--baseline": baseline, "--known": known})
     arguments: dict[str, Any] = {
@@ -149,7 +162,8 @@ def certify_command(
         refuse_programs(spec.text)
         run = Asked.of(spec.text, profile=None, hardening=False, **arguments)
         sys.exit(certify_with_power(run.load, run.options, asked, run.rules, outputs))
-    sys.exit(_certify(spec.text, {**arguments, "hardening": hardening}, outputs))
+    arguments["hardening"] = hardening
+    sys.exit(_certify(spec.text, arguments, outputs, annotate=annotate))
 
 
 def _is_default(name: str) -> bool:
@@ -199,7 +213,7 @@ def _certify_kernel(
     return certify_kernel(target, rules=rules, outputs=outputs, **options)
 
 
-def _certify(target: str, arguments: dict[str, Any], outputs: Outputs) -> int:
+def _certify(target: str, arguments: dict[str, Any], outputs: Outputs, *, annotate: bool) -> int:
     from poolproof.api import certify
     from poolproof.certification.certify import InterruptedCertification
     from poolproof.certification.progress import progress_to
@@ -212,5 +226,10 @@ def _certify(target: str, arguments: dict[str, Any], outputs: Outputs) -> int:
         except InterruptedCertification as interrupt:
             certificate = interrupt.certificate
     show(certificate_document(certificate, outputs.write(certificate)))
+    if annotate:
+        from poolproof.report.code_scanning import annotation_lines
+
+        for line in annotation_lines(certificate):
+            click.echo(line)
     assert certificate.verdict is not None
     return certificate.verdict.exit_status

@@ -25,27 +25,42 @@ __all__ = ["drivers_are_compiled", "main"]
 
 _MOST_OF_A_MESSAGE = 10_000
 
-_SUMMARIES = {
-    "certify": "Check an allocator and print its certificate.",
-    "replay": "Run a trace again and see whether its violation still shows.",
-    "shrink": "Make a failing trace as short as possible.",
-    "show": "Draw a trace step by step, or write it as a test or a web page.",
-    "explore": "Visit every state of a small pool.",
-    "fuzz": "Run a campaign that looks for states nobody has seen.",
-    "diff": "Compare two targets on one tape.",
-    "list": "List the built-in targets.",
-    "engines": "Fetch the sources of engines that are built-in targets.",
-    "new": "Write the skeleton of an allocator to fill in, or workflows for CI.",
-    "workload": "Replay real request traces, checking as they run.",
-    "audit": "Judge a recording of what a live engine did.",
-    "watch": "Look at a live engine from outside.",
-    "consumer": "Check an index that routers fill from KV events.",
-    "prove": "Prove the invariants for every size, with Z3.",
-    "protocol": "Test a program that speaks the protocol of cmd: targets.",
-    "symbolic": "Confirm the arithmetic over all inputs, with CrossHair.",
-    "bugs": "Plant real bugs and see which checks catch them.",
-    "kernels": "Check paged attention against dense attention.",
+_RANKS = {
+    "Every day": {
+        "certify": "Check an allocator and print its certificate.",
+        "new": "Write the skeleton of an allocator to fill in, or files for CI.",
+        "replay": "Run a trace again and see whether its violation still shows.",
+        "show": "Draw a trace step by step, or write it as a test or a web page.",
+        "explain": "Say what a name in a report means, and what usually causes it.",
+        "fuzz": "Run a campaign that looks for states nobody has seen.",
+        "dev": "Certify a file again whenever it changes.",
+        "bisect": "Find the commit since which a trace fails.",
+        "completion": "Let a shell complete commands and options.",
+    },
+    "Targets and engines": {
+        "list": "List the built-in targets.",
+        "engines": "Fetch the sources of engines that are built-in targets.",
+        "kernels": "Check paged attention against dense attention.",
+        "workload": "Replay real request traces, checking as they run.",
+        "explore": "Visit every state of a small pool.",
+        "diff": "Compare two targets on one tape.",
+        "shrink": "Make a failing trace as short as possible.",
+        "protocol": "Test a program that speaks the protocol of cmd: targets.",
+    },
+    "Live engines": {
+        "watch": "Look at a live engine from outside.",
+        "audit": "Judge a recording of what a live engine did.",
+        "consumer": "Check an index that routers fill from KV events.",
+    },
+    "Poolproof's own workshop": {
+        "prove": "Prove the invariants for every size, with Z3.",
+        "symbolic": "Confirm the arithmetic over all inputs, with CrossHair.",
+        "bugs": "Plant real bugs and see which checks catch them.",
+    },
 }
+"""The commands with what each does, by how often they are wanted."""
+
+_SUMMARIES = {name: does for rank in _RANKS.values() for name, does in rank.items()}
 
 
 class CommandLine(click.Group):
@@ -66,8 +81,10 @@ class CommandLine(click.Group):
         ctx: click.Context,  # noqa: ARG002 -- the same
         formatter: click.HelpFormatter,
     ) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_SUMMARIES.items()))
+        width = max(map(len, _SUMMARIES))
+        for rank, commands in _RANKS.items():
+            with formatter.section(rank):
+                formatter.write_dl([(name.ljust(width), does) for name, does in commands.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the sub-command; whatever it raises ends in a message and an exit status."""
@@ -145,4 +162,5 @@ def main(debug: bool) -> None:
     """Certify the KV-cache block allocators of LLM servers.
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
+    What a word of a report means: poolproof explain WORD.
     """

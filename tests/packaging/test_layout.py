@@ -183,7 +183,7 @@ def test_the_root_package_imports_nothing_of_ours() -> None:
 
 
 def test_every_folder_has_its_place_in_the_layering() -> None:
-    layers = PYPROJECT["tool"]["poolproof"]["layers"]
+    layers = PYPROJECT["tool"]["layering"]["layers"]
     assert set(FOLDERS) - {"interface"} <= set(layers)
     for folder, allowed in layers.items():
         reached = {below for name in allowed for below in layers[name]}

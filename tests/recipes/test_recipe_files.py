@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import click
@@ -9,8 +10,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from poolproof.cli import installed_source
 from poolproof.cli.command_line import main
-from poolproof.cli.new_command import RECIPES, recipe
+from poolproof.cli.installed_source import source_of
+from poolproof.cli.new_command import RECIPES, SYSTEMS, recipe
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def loaded(name, target=None):
@@ -67,6 +72,8 @@ def test_a_place_that_is_no_folder_is_named(new):
     [
         (("--ci", "--manager", "ci"), "--manager writes a skeleton and --ci workflows"),
         (("mine.py", "--target", "impl"), "add --ci"),
+        (("mine.py", "--system", "gitlab"), "--system is about the files of --ci"),
+        (("mine.py", "--source", "poolproof"), "--source is about the files of --ci"),
     ],
 )
 def test_options_that_do_not_go_together(new, arguments, wrong):
@@ -108,3 +115,107 @@ def test_a_workflow_may_do_no_more_than_read(name):
 def test_what_the_user_sets_reaches_the_shell_as_a_variable(name):
     """Text that is pasted into a script could be a command."""
     assert not any("${{" in step.get("run", "") for step in steps_of(name))
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_what_pip_installs_and_what_is_certified_is_filled_in(new, system):
+    source = "poolproof @ git+https://example.org/poolproof@0123abc"
+    result = new("--ci", "ci", "--system", system, "--target", "a b.py:Pool", "--source", source)
+    assert result.exit_code == 0, result.output
+    for path in Path("ci").iterdir():
+        text = path.read_text()
+        yaml.safe_load(text)
+        assert source in text
+        assert "a b.py:Pool" in text
+        assert 'path/to/your_pool.py:Pool"\n' not in text
+
+
+def test_a_hook_of_pre_commit_gets_one_command(new):
+    new("--ci", "ci", "--system", "pre-commit", "--target", "a b.py:Pool", "--source", "here")
+    written = yaml.safe_load(Path("ci/poolproof.pre-commit-config.yaml").read_text())
+    (hook,) = written["repos"][0]["hooks"]
+    assert shlex.split(hook["entry"]) == ["poolproof", "certify", "a b.py:Pool", "--depth", "quick"]
+    assert hook["additional_dependencies"] == ["here"]
+
+
+def test_files_install_what_is_installed_here(new, monkeypatch):
+    monkeypatch.setattr(installed_source, "installed_source", lambda: "poolproof==9")
+    assert "installs poolproof==9" in new("--ci", "ci").output
+    assert yaml.safe_load(Path("ci", RECIPES[0]).read_text())["env"]["POOLPROOF"] == "poolproof==9"
+
+
+def test_a_source_that_others_cannot_reach_is_said(new, monkeypatch):
+    monkeypatch.setattr(installed_source, "installed_source", lambda: None)
+    assert "came from a folder that others cannot reach (--source" in new("--ci", "ci").output
+
+
+@pytest.mark.parametrize(
+    ("origin", "source"),
+    [
+        (
+            {"url": "https://example.org/p", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "poolproof @ git+https://example.org/p@abc",
+        ),
+        (
+            {"url": "https://example.org/p.whl", "archive_info": {}},
+            "poolproof @ https://example.org/p.whl",
+        ),
+        ({"url": "file:///nowhere/p.whl", "archive_info": {}}, None),
+        ({"url": "file:///nowhere", "dir_info": {"editable": True}}, None),
+    ],
+)
+def test_what_pip_noted_becomes_a_pinned_requirement(origin, source):
+    assert source_of(origin) == source
+
+
+@pytest.mark.parametrize(
+    ("remote", "begins"),
+    [
+        ("https://example.org/p.git", "poolproof @ git+https://example.org/p.git@"),
+        ("git@example.org:o/p.git", "poolproof @ git+ssh://git@example.org/o/p.git@"),
+    ],
+)
+def test_a_checkout_is_named_by_its_remote_and_commit(tmp_path, remote, begins):
+    for words in (
+        ["init", "-q"],
+        [
+            "-c",
+            "user.name=x",
+            "-c",
+            "user.email=x@example.org",
+            "commit",
+            "-qm",
+            "x",
+            "--allow-empty",
+        ],
+        ["remote", "add", "origin", remote],
+    ):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    found = source_of({"url": tmp_path.as_uri(), "dir_info": {}})
+    assert found.startswith(begins)
+    assert len(found.rpartition("@")[2]) == 40
+
+
+@pytest.mark.parametrize("name", [name for names in SYSTEMS.values() for name in names])
+def test_what_a_file_calls_exists(name):
+    text = recipe(name).replace('\\"', '"')
+    lines = re.findall(r"poolproof (certify|fuzz) ([^#\n]*(?:\n {6}-[^\n]*)*)", text)
+    assert lines
+    for called, rest in lines:
+        command = main.get_command(click.Context(main), called)
+        options = {option for p in command.params for option in p.opts}
+        assert set(re.findall(r"(?<!\S)--[a-z-]+", rest)) <= options
+
+
+def test_the_hook_of_this_repository_is_one_of_pre_commit_s():
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["entry"] == "poolproof certify"
+    assert not hook["pass_filenames"]
+
+
+def test_the_action_hands_inputs_to_its_scripts_as_variables():
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    for step in action["runs"]["steps"]:
+        assert "${{" not in step["run"]
+    used = set(re.findall(r"inputs\.([a-z-]+)", (ROOT / "action.yml").read_text()))
+    assert used == set(action["inputs"])

@@ -56,6 +56,7 @@ def test_what_is_known_stands_below_a_finding(samples):
         "  ruled out  a duplicate\n"
         "  replay     poolproof replay out/f-7d3f0a11.jsonl\n"
         "  as a test  poolproof show out/f-7d3f0a11.jsonl --as pytest\n"
+        "  meaning    poolproof explain out/f-7d3f0a11.jsonl\n"
     )
 
 
