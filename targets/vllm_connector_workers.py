@@ -11,13 +11,21 @@ a later step began is never in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from poolproof.contract.engine_plan import Transfer
 
-__all__ = ["FaultWorker", "Moves", "OffloadingWorker", "Reported", "SimpleCpuWorker", "WorkerSide"]
+__all__ = [
+    "FaultWorker",
+    "Moves",
+    "MultiWorker",
+    "OffloadingWorker",
+    "Reported",
+    "SimpleCpuWorker",
+    "WorkerSide",
+]
 
 
 @dataclass(slots=True)
@@ -287,3 +295,50 @@ class FaultWorker:
 def _pairs(pieces: Iterable[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     listed = list(pieces)
     return tuple(piece.block for piece in listed), tuple(piece.place for piece in listed)
+
+
+class MultiWorker:
+    """The worker side of `MultiConnector`, of `kv_connector/v1/multi_connector.py`.
+
+    Each of its connectors does what its own part of the metadata says, over a store of its own. A
+    request that several of them send is reported once the last has sent it.
+    """
+
+    def __init__(self, workers: Sequence[WorkerSide], worker_metadata: Callable[..., Any]) -> None:
+        self._workers = list(workers)
+        self._worker_metadata = worker_metadata
+        self._more_to_send: dict[str, int] = {}
+
+    def begin(self, step: int, metadata: Any, number: Callable[[], int]) -> Moves:
+        """What each of them begins. The places of one are none of another's."""
+        self._more_to_send.update(metadata.extra_async_saves or {})
+        moves = Moves()
+        for which, (worker, part) in enumerate(zip(self._workers, metadata.metadata, strict=True)):
+            begun = worker.begin(step, part, number)
+            moves.flushes += begun.flushes
+            for transfer in begun.transfers:
+                places = tuple(place * len(self._workers) + which for place in transfer.places)
+                moves.transfers.append(replace(transfer, places=places))
+        return moves
+
+    def arrived(self, transfer_id: int, *, is_done: bool) -> bool:
+        """It is one of one of them."""
+        return any(worker.arrived(transfer_id, is_done=is_done) for worker in self._workers)
+
+    def report(self, step: int, metadata: Any) -> Reported:
+        """What all of them say; the scheduler's parts get their own back."""
+        said, parts = Reported(), []
+        for worker, part in zip(self._workers, metadata.metadata, strict=True):
+            one = worker.report(step, part)
+            said.finished_recving |= one.finished_recving
+            said.invalid_block_ids |= one.invalid_block_ids
+            parts.append(one.worker_meta)
+            for request_id in one.finished_sending:
+                if self._more_to_send.get(request_id):
+                    self._more_to_send[request_id] -= 1
+                else:
+                    self._more_to_send.pop(request_id, None)
+                    said.finished_sending.add(request_id)
+        if any(part is not None for part in parts):
+            said.worker_meta = self._worker_metadata(metadata=tuple(parts))
+        return said

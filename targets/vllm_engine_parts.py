@@ -22,6 +22,7 @@ from poolproof.targets.adapter_fit import Call, require_fit
 from poolproof.targets.installed_vllm import engine_module, import_of_vllm, part_of
 from poolproof.targets.vllm_connector_workers import (
     FaultWorker,
+    MultiWorker,
     OffloadingWorker,
     SimpleCpuWorker,
     WorkerSide,
@@ -269,8 +270,15 @@ def _faults(_connector: ConnectorSetup) -> WorkerSide:
     return FaultWorker(part_of(module, "FaultWorkerMetadata"))
 
 
+def _multi(connector: ConnectorSetup) -> WorkerSide:
+    module = engine_module(f"{_CONNECTORS}.multi_connector")
+    workers = [_worker_of(part) for part in connector.parts]
+    return MultiWorker(workers, part_of(module, "MultiKVConnectorWorkerMetadata"))
+
+
 _WORKERS: dict[str, Callable[[ConnectorSetup], WorkerSide]] = {
     "simple": _simple,
     "offloading": _offloading,
     "faults": _faults,
+    "multi": _multi,
 }

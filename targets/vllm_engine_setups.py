@@ -33,7 +33,8 @@ class ConnectorSetup:
     """A connector by vLLM's name, and what it is configured with.
 
     `worker` names the worker side that is simulated for it (`vllm_connector_workers.py`), `rows`
-    are those of the profile that it decides.
+    are those of the profile that it decides. `parts` are the connectors that it puts together, the
+    first of which is asked first.
     """
 
     name: str
@@ -41,13 +42,17 @@ class ConnectorSetup:
     extra: Mapping[str, Any] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     rows: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[ConnectorSetup, ...] = ()
 
     def transfer_arguments(self) -> dict[str, Any]:
         """What vLLM's `KVTransferConfig` is given."""
+        extra = dict(self.extra)
+        if self.parts:
+            extra["connectors"] = [part.transfer_arguments() for part in self.parts]
         return {
             "kv_connector": self.name,
             "kv_role": "kv_both",
-            "kv_connector_extra_config": dict(self.extra),
+            "kv_connector_extra_config": extra,
             **self.arguments,
         }
 
@@ -171,6 +176,21 @@ def _faults(*, loads: str, policy: str, stores: str = "steps") -> ConnectorSetup
     )
 
 
+def _multi(*parts: ConnectorSetup) -> ConnectorSetup:
+    """Several connectors. Where one of them cannot report a loss, and ends in order, none does."""
+    rows: dict[str, Any] = {}
+    for part in parts:
+        rows |= part.rows
+    policy = [part.arguments for part in parts if "kv_load_failure_policy" in part.arguments]
+    arguments = {
+        name: value
+        for given in policy
+        for name, value in given.items()
+        if name.startswith("kv_load")
+    }
+    return ConnectorSetup("MultiConnector", "multi", arguments=arguments, rows=rows, parts=parts)
+
+
 SETUPS = (
     EngineSetup("fcfs"),
     EngineSetup("priority", arguments=_LONG, policy="priority", max_batch_tokens=8),
@@ -244,6 +264,24 @@ CONNECTOR_SETUPS = (
     ),
     EngineSetup(
         "faults+sync+async", is_async=True, connector=_faults(loads="sync", policy="recompute")
+    ),
+    EngineSetup("multi+simple-cpu+offloading", connector=_multi(_simple(), _offloading())),
+    EngineSetup("multi+offloading+simple-cpu", connector=_multi(_offloading(), _simple())),
+    EngineSetup(
+        "multi+faults+offloading",
+        connector=_multi(_faults(loads="async", policy="recompute", stores="end"), _offloading()),
+    ),
+    EngineSetup(
+        "multi+simple-cpu+faults",
+        connector=_multi(_simple(), _faults(loads="sync", policy="fail", stores="end")),
+    ),
+    EngineSetup(
+        "multi+faults+faults+async",
+        is_async=True,
+        connector=_multi(
+            _faults(loads="async", policy="recompute", stores="end"),
+            _faults(loads="async", policy="recompute", stores="end"),
+        ),
     ),
 )
 """With a connector each: vLLM's own, then ours that fails as the interface allows."""

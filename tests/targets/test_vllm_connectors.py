@@ -60,6 +60,11 @@ def test_what_a_connector_moves_is_right(layouts, name):
         "faults+sync",
         "faults+late",
         "faults+late+priority",
+        "multi+simple-cpu+offloading",
+        "multi+offloading+simple-cpu",
+        "multi+faults+offloading",
+        "multi+simple-cpu+faults",
+        "multi+faults+faults+async",
     ],
 )
 def test_a_connector_that_is_refused_moves_blocks_as_well(layouts, name):
@@ -68,7 +73,8 @@ def test_a_connector_that_is_refused_moves_blocks_as_well(layouts, name):
 
 
 # Two resets with a store in flight; a block stored under the key of its former owner after a reset;
-# a reservation that outlives its request's blocks; blocks that failed to load, taken as cached.
+# a reservation that outlives its request's blocks; blocks that failed to load, taken as cached; a
+# store from blocks into which another connector has loaded; one of a block that lost its key.
 @pytest.mark.parametrize(
     ("name", "invariant"),
     [
@@ -76,6 +82,8 @@ def test_a_connector_that_is_refused_moves_blocks_as_well(layouts, name):
         ("vllm-offloading-reset-2", "CRASH"),
         ("vllm-failed-load-reservation", "LIVE"),
         ("vllm-failed-load-cached", "DATA"),
+        ("vllm-multi-stale-store", "DATA"),
+        ("vllm-simple-cpu-failed-load", "CRASH"),
     ],
 )
 def test_a_recorded_finding_shows_again(layouts, name, invariant):
