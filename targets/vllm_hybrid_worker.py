@@ -87,6 +87,16 @@ def prepare_workers() -> None:
     )
 
 
+def _built(runner_class: Any, config: Any, torch: Any) -> Any:
+    """A runner; of CUDA's events, which have to be there for asynchronous scheduling, none."""
+    event = torch.cuda.Event
+    torch.cuda.Event = _nothing
+    try:
+        return runner_class(config, torch.device("cpu"))
+    finally:
+        torch.cuda.Event = event
+
+
 def _leave_out(runner: Any) -> None:
     """What says nothing about states: slots of attention, logits, token ids, copies to a device.
 
@@ -147,7 +157,7 @@ class HybridWorker:
     def __init__(self, config: Any, kv_cache_config: Any, backend: Any) -> None:
         torch = engine_module("torch")
         module = engine_module("vllm.v1.worker.cpu_model_runner")
-        self.runner = part_of(module, "CPUModelRunner")(config, torch.device("cpu"))
+        self.runner = _built(part_of(module, "CPUModelRunner"), config, torch)
         self._torch, self._int32 = torch, torch.int32
         self._numpy = engine_module("numpy")
         self._utilities = engine_module("vllm.v1.worker.mamba_utils")
