@@ -181,6 +181,11 @@ class EngineProfile(Profile):
         """Whether one of the groups holds recurrent states."""
         return any(group.kind == "state" for group in self.groups)
 
+    @property
+    def num_state_blocks(self) -> int:
+        """Blocks that a request may take for states beyond those of its positions, in all groups."""
+        return self.state_blocks * sum(group.kind == "state" for group in self.groups)
+
     def most_request_tokens(self, num_blocks: int, block_size: int) -> int:
         """The most tokens of a request, its sampled ones included, that `num_blocks` serve.
 
@@ -189,7 +194,7 @@ class EngineProfile(Profile):
         of states `state_blocks` more.
         """
         usable = num_blocks - (self.null_block is not None)
-        usable -= self.state_blocks * sum(group.kind == "state" for group in self.groups)
+        usable -= self.num_state_blocks
         sizes = [group.block_size or block_size for group in self.groups]
         ahead = self.draft_tokens + self.spare_tokens
         most = 0

@@ -73,6 +73,7 @@ class EngineCampaign:
         least = 2 + -(-ahead // self.block_size)
         num_blocks = least + choices.below(7) + (choices.below(9) if choices.below(3) == 0 else 0)
         num_blocks *= len(self.profile.groups)
+        num_blocks += self.profile.num_state_blocks
         return max(num_blocks + (null is not None), 0 if null is None else null + 1)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:

@@ -346,7 +346,8 @@ class EngineSession:
     ) -> ComputedTokens:
         """What a step in flight writes after a reset is nobody's: of other weights, as a salt says.
 
-        Where a reset preempts, nobody goes on from what the step reads.
+        Nobody goes on from what the step reads if the reset preempts, or where the request had lost
+        its blocks before.
         """
         part = executed.part
         chain = self.model.requests[part.request_id].chain
@@ -357,7 +358,7 @@ class EngineSession:
             part.count,
             part.blocks,
             True,
-            executed.is_read and self.profile.reset == "idle",
+            executed.is_read and not executed.is_stale and self.profile.reset == "idle",
             uses,
         )
 

@@ -6,7 +6,7 @@ what a worker has sampled in the oldest step that is not answered yet, and says 
 Several steps may be in flight: then a step is planned before the tokens of those before it are
 known, and each of their drafts counts as accepted until the answer says otherwise.
 
-Five rules keep it right.
+Six rules keep it right.
 
 * Requests stand in one order (`LiveRequest.rank`). The first ones are served first, and the last
   running one gives way: so no request loses its blocks in a step that computes something of it, and
@@ -18,10 +18,11 @@ Five rules keep it right.
   waits until all of them have come (vllm#48245).
 * A worker carries out steps in order, so blocks are free for the next step as soon as their owner
   is gone. Transfers keep no order: `poolproof.impl.offloading` pins what they touch.
-
 * What workers need beside blocks is planned with the positions that need it: a step never has more
   adapters than they hold, nor a position of an image that they have not encoded
   (`poolproof.impl.encoder_cache`).
+* Where a recurrent state stands is known once it is known which drafts were right, so a step that
+  tries any says it only when it is carried out (`states`, `poolproof.impl.running_states`).
 
 Not covered: several samples of one prompt, grammars, and pipelines of several workers.
 """
@@ -45,12 +46,14 @@ from poolproof.impl.engine_state import state_of
 from poolproof.impl.kv_cache_group import (
     ChunkedLocal,
     FullAttention,
+    RecurrentState,
     SlidingWindow,
     blocks_for,
 )
 from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from poolproof.impl.kv_cache_request import Image, Request
 from poolproof.impl.offloading import Offloader
+from poolproof.impl.running_states import RunningStates, StateGroup
 from poolproof.impl.sizing import require_int
 
 STOP_TOKEN = 0
@@ -65,7 +68,7 @@ class LiveRequest(Request):
     `number` is its name outside; it ends at `max_tokens` tokens. `rank` says who goes first: the
     smaller. `num_expected` counts tokens that the steps in flight will sample at most, `num_parts`
     the steps in flight that compute something of it. `drafts` are to be tried next. `num_offered`
-    blocks were offered to the host.
+    blocks were offered to the host. `states` are the recurrent states of its present run.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class LiveRequest(Request):
         self.num_expected = 0
         self.num_parts = 0
         self.num_offered = 0
+        self.states = RunningStates()
         self.is_running = False
         self.is_loading = False
         self.has_ended = False
@@ -104,7 +108,8 @@ class LiveRequest(Request):
 class StepPart:
     """Positions `first` to `first` + `count` - 1 of a request; the last `num_drafts` are drafts.
 
-    `samples` says whether a token comes of it, `run` which run of the request it belongs to.
+    `samples` says whether a token comes of it, `run` which run of the request it belongs to, and
+    `states` are the recurrent states of that run. `tables` are the request's as the step has them.
     """
 
     request: LiveRequest
@@ -113,6 +118,8 @@ class StepPart:
     num_drafts: int
     samples: bool
     run: int
+    states: RunningStates
+    tables: Sequence[Sequence[int]] = ()
 
 
 @dataclass(slots=True)
@@ -133,7 +140,7 @@ class Engine:
         max_batch_tokens: the most positions that one step computes; prompts are cut to it.
         max_running: the most requests that hold blocks.
         draft_tokens: the most drafts that a request is given for a step.
-        groups: the kinds of attention.
+        groups: the kinds of attention, and of recurrence.
         host_places: blocks of host memory that full blocks are kept in; only for one group of full
             attention, and with caching.
         max_adapters: the most different adapters of the requests that hold blocks; 0: any number.
@@ -141,6 +148,10 @@ class Engine:
             said of images.
         max_encoder_tokens: positions of images that a step encodes; 0: any number.
         reset_preempts: whether `reset` takes the blocks of those that run.
+        tells_states: whether `states` is asked where recurrent states stand; else the state after a
+            position stands in the block of that position, and there are no drafts.
+        states_in_between: whether a step can leave recurrent states at the ends of blocks that it
+            passes; else it ends there.
 
     Raises ValueError for arguments out of bounds. Requests are named by numbers, each used once.
     """
@@ -163,6 +174,8 @@ class Engine:
         encoder_cache_tokens: int = 0,
         max_encoder_tokens: int = 0,
         reset_preempts: bool = False,
+        tells_states: bool = False,
+        states_in_between: bool = True,
     ) -> None:
         if policy not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}")
@@ -176,6 +189,14 @@ class Engine:
         if require_int("encoder_cache_tokens", encoder_cache_tokens, at_least=0):
             self.encoder_cache = self.encoder_cache_class(encoder_cache_tokens, max_encoder_tokens)
         sizes = [group.block_size or block_size for group in groups]
+        self.states_in_between = states_in_between
+        self._state_groups = [
+            StateGroup(index, size, group.num_speculative_blocks)
+            for index, (group, size) in enumerate(zip(groups, sizes, strict=True))
+            if isinstance(group, RecurrentState)
+        ]
+        _require_scratch(self._state_groups, self.draft_tokens, is_told=tells_states)
+        num_scratch = sum(group.num_scratch for group in self._state_groups)
         self.manager = KVCacheManager(
             num_blocks,
             block_size,
@@ -183,7 +204,7 @@ class Engine:
             groups=groups,
             enable_caching=enable_caching,
         )
-        self.max_request_tokens = _most_tokens(num_blocks - 1, sizes)
+        self.max_request_tokens = _most_tokens(num_blocks - 1 - num_scratch, sizes)
         self.offloader: Offloader | None = None
         if require_int("host_places", host_places, at_least=0) and enable_caching:
             if [type(group) for group in groups] != [FullAttention]:
@@ -209,6 +230,8 @@ class Engine:
         host_places: int = 0,
     ) -> Self:
         """An engine that keeps to a profile, given as plain values."""
+        is_told, draft_tokens = rows["state_moves"] == "told", rows["draft_tokens"]
+        num_scratch = draft_tokens + 1 if is_told and draft_tokens else 0
         return cls(
             num_blocks,
             block_size,
@@ -216,13 +239,15 @@ class Engine:
             policy=rows["policy"],
             max_batch_tokens=rows["max_batch_tokens"],
             max_running=rows["max_running"],
-            draft_tokens=rows["draft_tokens"],
-            groups=[_group(**group) for group in rows["groups"]],
+            draft_tokens=draft_tokens,
+            groups=[_group(**group, num_scratch=num_scratch) for group in rows["groups"]],
             host_places=host_places,
             max_adapters=rows["max_adapters"],
             encoder_cache_tokens=rows["encoder_cache_tokens"],
             max_encoder_tokens=rows["max_encoder_tokens"],
             reset_preempts=rows["reset"] == "preempts",
+            tells_states=is_told,
+            states_in_between=rows["states"] == "every-block",
         )
 
     # What users do.
@@ -280,6 +305,26 @@ class Engine:
             "forgets": forgets,
             "encodes": encodes,
         }
+
+    def states(self, accepted: Mapping[int, int]) -> dict[int, list[dict[str, Any]]]:
+        """Where the oldest step in flight finds recurrent states, and where it leaves them.
+
+        It is being carried out; `accepted` are the tokens that it samples, by request.
+        """
+        return {
+            part.request.number: self._states_of(part, accepted.get(part.request.number, 0))
+            for part in self._steps[0].parts
+        }
+
+    def _states_of(self, part: StepPart, num_accepted: int) -> list[dict[str, Any]]:
+        return part.states.step(
+            part.count,
+            part.num_drafts,
+            num_accepted,
+            part.tables,
+            self._state_groups,
+            every_block=self.states_in_between,
+        )
 
     def answer(
         self, tokens: dict[int, list[int]], drafts: dict[int, list[int]]
@@ -369,8 +414,18 @@ class Engine:
         num_drafts = max(0, min(num_drafts, request.max_tokens - assumed - 1))
         left = assumed - num_computed if assumed < request.max_tokens else 0
         count = min(left + num_drafts if left else 0, step.budget)
+        if self._state_groups and not self.states_in_between:
+            count = self._until_state(num_computed, left, count)
         count = self._until_image(request, num_computed, count)
         return count, max(0, count - left)
+
+    def _until_state(self, first: int, left: int, count: int) -> int:
+        """The same, but for what comes behind the first end of a block of states among `left`.
+
+        A state that a hit needs is left by a step that ends there. Each draft leaves one.
+        """
+        until = min(group.block_size - first % group.block_size for group in self._state_groups)
+        return count if left <= until else min(count, until)
 
     def _until_image(self, request: LiveRequest, first: int, count: int) -> int:
         """How many of the positions come before an image that cannot be encoded in this step.
@@ -453,7 +508,9 @@ class Engine:
         first = request.num_computed_tokens
         samples = first + count == request.num_assumed + num_drafts
         step.parts.append(
-            StepPart(request, first, count, num_drafts, samples, request.num_preemptions)
+            StepPart(
+                request, first, count, num_drafts, samples, request.num_preemptions, request.states
+            )
         )
         step.budget -= count
         request.num_parts += 1
@@ -491,6 +548,9 @@ class Engine:
         self._waiting.remove(request)
         self._enter(request)
         request.num_computed_tokens = num_cached
+        if self._state_groups:
+            tables = self.manager.get_block_ids(request.request_id)
+            request.states = RunningStates.after_hit(num_cached, tables, self._state_groups)
         if num_on_host:
             self._load(step, request, num_on_host)
         else:
@@ -614,12 +674,13 @@ class Engine:
 
     def _told(self, part: StepPart) -> dict[str, Any]:
         """A part of a step in words of the contract."""
+        part.tables = self.manager.get_block_ids(part.request.request_id)
         return {
             "request": part.request.number,
             "first": part.first,
             "count": part.count,
             "drafts": part.num_drafts,
-            "blocks": self.manager.get_block_ids(part.request.request_id),
+            "blocks": part.tables,
         }
 
 
@@ -635,8 +696,10 @@ def _images_in(request: LiveRequest, first: int, count: int) -> list[Image]:
     ]
 
 
-def _group(kind: str, block_size: int, window: int) -> FullAttention:
+def _group(kind: str, block_size: int, window: int, num_scratch: int) -> FullAttention:
     size = block_size or None
+    if kind == "state":
+        return RecurrentState(block_size=size, num_speculative_blocks=num_scratch)
     if kind == "sliding":
         return SlidingWindow(block_size=size, window=window)
     if kind == "chunked":
@@ -657,6 +720,16 @@ def _keys(extra_keys: Iterable[tuple[str, Any, int, int | None]]) -> dict[str, A
         else:
             raise ValueError(f"submit: nobody knows the extra key {kind!r}")
     return keys
+
+
+def _require_scratch(groups: Sequence[StateGroup], draft_tokens: int, *, is_told: bool) -> None:
+    """Raises ValueError where states behind drafts have no place."""
+    for group in groups if draft_tokens else ():
+        if not is_told or group.num_scratch <= draft_tokens:
+            raise ValueError(
+                f"with {draft_tokens} drafts a group of recurrent states needs tells_states and "
+                f"{draft_tokens + 1} speculative blocks, not {group.num_scratch}"
+            )
 
 
 def _most_tokens(num_blocks: int, sizes: Sequence[int]) -> int:

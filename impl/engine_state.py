@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from poolproof.impl.encoder_cache import EncoderCache
     from poolproof.impl.engine import Engine, LiveRequest, StepPart
     from poolproof.impl.offloading import Kept, Move, Offloader
+    from poolproof.impl.running_states import RunningStates
 
 _ENGINE = frozenset({
     "policy", "max_batch_tokens", "max_running", "draft_tokens", "manager", "max_request_tokens",
     "max_adapters", "encoder_cache", "reset_preempts", "offloader", "_hasher", "_requests",
     "_waiting", "_running", "_loading", "_steps", "_num_submitted", "_num_planned",
+    "states_in_between", "_state_groups",
 })  # fmt: skip
 _OFFLOADER = frozenset({
     "block_size", "_pool", "_free_places", "_index", "_waiting", "_under_way", "_num_moves",
@@ -33,7 +35,7 @@ _ENCODER = frozenset({
     "capacity", "max_per_step", "_sizes", "_users", "_encodes", "_forgets", "_num_encoded",
 })  # fmt: skip
 
-_NAMES_OF_REQUESTS = frozenset({"request_id", "number", "rank", "_hasher", "_hashes"})
+_NAMES_OF_REQUESTS = frozenset({"request_id", "number", "rank", "_hasher", "_hashes", "states"})
 
 Name = Callable[[int], Any]
 
@@ -109,12 +111,22 @@ class _State:
             self._request(request.number),
             request.rank[0],
             len(request._hashes),
+            self._of_states(request.states),
             tuple(rest),
         )
 
+    def _of_states(self, states: RunningStates) -> Any:
+        """Recurrent states that the next step may start from."""
+        at = states.num_computed
+        return at, tuple(self._block(p[at]) if at in p else None for p in states.places)
+
     def _of_part(self, part: StepPart) -> Any:
         name = self._request(part.request.number)
-        return (name, part.first, part.count, part.num_drafts, part.samples, part.run)
+        told = (name, part.first, part.count, part.num_drafts, part.samples, part.run)
+        if not self._engine._state_groups:
+            return told
+        tables = tuple(tuple(map(self._block, table)) for table in part.tables)
+        return told, tables, part.states is part.request.states, self._of_states(part.states)
 
     def _of_tables(self) -> Any:
         """The tables, of the first request first; those of requests that are gone come last."""

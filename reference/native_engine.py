@@ -1,8 +1,10 @@
 """The plainest correct engine: first come, first served, nothing shared, nobody preempted.
 
 A request gets blocks for all that it will ever have before it begins, and gives them back when it
-has ended and no step in flight names it any more. It is there to follow a trace when the trace's
-own engine cannot be asked, and to be read: every method of the contract in a few lines.
+has ended and no step in flight names it any more. A recurrent state stands in the block of its last
+position, and is written over; since nobody can write it back, drafts are not tried then. It is there
+to follow a trace when the trace's own engine cannot be asked, and to be read: every method of the
+contract in a few lines.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ class NativePlainEngine:
         del enable_caching  # nothing is ever shared
         self.profile = profile or EngineProfile()
         self._sizes = [group.block_size or block_size for group in self.profile.groups]
+        self._tells_states = self.profile.has_states and self.profile.state_moves == "told"
         self._free = [block for block in range(num_blocks) if block != self.profile.null_block]
         self._waiting: deque[_Request] = deque()
         self._running: list[_Request] = []
@@ -105,6 +108,7 @@ class NativePlainEngine:
                     "count": count,
                     "drafts": len(request.drafts),
                     "blocks": [list(table) for table in request.tables],
+                    **({"states": self._states(request, count)} if self._tells_states else {}),
                 }
             )
             request.num_in_flight += 1
@@ -117,6 +121,19 @@ class NativePlainEngine:
             plan["forgets"] = self._encoded
             plan["encodes"] = self._encoded = [image.identifier for image in encodes]
         return plan
+
+    def _states(self, request: _Request, count: int) -> list[dict[str, Any]]:
+        """Where the states of a request start, and the last one that the step leaves."""
+        first, end = request.num_computed, request.num_computed + count
+        return [
+            {
+                "group": group,
+                "starts": table[(first - 1) // size] if first else None,
+                "leaves": [(end, table[(end - 1) // size])],
+            }
+            for group, (table, size) in enumerate(zip(request.tables, self._sizes, strict=True))
+            if self.profile.groups[group].kind == "state"
+        ]
 
     def _until_image(self, request: _Request, count: int, encodes: list[Image]) -> int:
         """How many of `count` positions come before an image that this step cannot encode too.
@@ -155,7 +172,7 @@ class NativePlainEngine:
             due = due[: due.index(STOP_TOKEN) + 1] if STOP_TOKEN in due else due
             request.tokens += due
             request.has_ended = due[-1] == STOP_TOKEN or len(request.tokens) == request.limit
-            request.drafts = list(drafts.get(request.number, ()))
+            request.drafts = [] if self.profile.has_states else drafts.get(request.number, [])
             outputs.append((request.number, list(due), request.has_ended))
         self._let_go()
         return outputs

@@ -46,6 +46,8 @@ class _SetUp:
 _ASYNC = {"steps_in_flight": 2}
 _DRAFTS = {"draft_tokens": 3}
 _SLIDING = CacheGroup("sliding", window=6)
+_HYBRID = (CacheGroup(), CacheGroup("state"))
+_STATE_DRAFTS = {**_DRAFTS, "state_moves": "told", "state_blocks": 4}
 
 _SET_UPS = (
     _SetUp("fcfs"),
@@ -84,6 +86,24 @@ _SET_UPS = (
         "full-8+chunked-4",
         {"max_batch_tokens": 10},
         groups=(CacheGroup(block_size=8), CacheGroup("chunked", block_size=4, window=8)),
+    ),
+    _SetUp("fcfs+full+state", groups=_HYBRID),
+    _SetUp("chunks+full+state", {"max_batch_tokens": 7, "max_running": 3}, groups=_HYBRID),
+    _SetUp(
+        "async+full+state-8",
+        {**_ASYNC, "policy": "priority", "states": "step-end"},
+        groups=(CacheGroup(), CacheGroup("state", block_size=8)),
+    ),
+    _SetUp("drafts+full+state", {**_STATE_DRAFTS, "max_batch_tokens": 9}, groups=_HYBRID),
+    _SetUp(
+        "async+drafts+full+state",
+        {**_ASYNC, **_STATE_DRAFTS, "policy": "priority", "states": "step-end"},
+        groups=_HYBRID,
+    ),
+    _SetUp(
+        "async+drafts+reset+full+state+state",
+        {**_ASYNC, **_STATE_DRAFTS, "reset": "preempts"},
+        groups=(*_HYBRID, CacheGroup("state")),
     ),
 )
 
