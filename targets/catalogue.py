@@ -106,6 +106,7 @@ _VLLM = (
     ("vllm-manager", "its KVCacheManager, in several layouts", "manager"),
     ("vllm-engine", "its schedulers, in several set-ups, over a simulated worker", "engine"),
     ("vllm-connectors", "the same with its KV connectors, over simulated transfers", "engine"),
+    ("vllm-hybrid", "the same with recurrent layers, and its worker's own bookkeeping", "engine"),
 )
 _TRANSFORMERS = (
     ("transformers", "the paged cache of Transformers' continuous batching", "manager"),

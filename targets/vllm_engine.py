@@ -40,10 +40,19 @@ _OWN_MODULES = ("vllm.v1.core.sched.scheduler", "vllm.v1.core.sched.async_schedu
 class VllmEngine:
     """A scheduler, and the block tables as its workers know them."""
 
-    def __init__(self, parts: SchedulerParts, num_blocks: int, *, enable_caching: bool) -> None:
+    def __init__(
+        self,
+        parts: SchedulerParts,
+        num_blocks: int,
+        *,
+        enable_caching: bool,
+        scheduler: Any = None,
+    ) -> None:
         self._parts = parts
         self._takes_drafts = parts.setup.draft_tokens > 0 and not parts.setup.is_async
-        self.scheduler = parts.make_scheduler(num_blocks, enable_caching=enable_caching)
+        self.scheduler = scheduler or parts.make_scheduler(
+            num_blocks, enable_caching=enable_caching
+        )
         self._tables: dict[str, Tables] = {}
         self._in_flight: deque[Any] = deque()
         self._images: dict[str, list[str]] = {}

@@ -101,26 +101,45 @@ class SchedulerParts:
 
     def make_scheduler(self, num_blocks: int, *, enable_caching: bool) -> Any:
         """A scheduler of its own. What its constructor raises passes through."""
+        config = self.configuration(num_blocks, enable_caching=enable_caching)
+        return self.scheduler_of(config, self.cache_of(config))
+
+    def configuration(self, num_blocks: int, *, enable_caching: bool) -> Any:
+        """vLLM's configuration for so many blocks; what differs between instances is its own."""
         config = copy.copy(self._config)
         config.cache_config = copy.copy(config.cache_config)
         config.cache_config.num_gpu_blocks = num_blocks
         config.cache_config.enable_prefix_caching = enable_caching
         config.model_config = copy.copy(config.model_config)
         config.model_config.max_model_len = self._longest_request(num_blocks)
-        blocks = self._interface.KVCacheConfig(
-            num_blocks=num_blocks,
-            kv_cache_tensors=self._tensors(num_blocks),
-            kv_cache_groups=self._groups,
-        )
         if self.setup.pipeline_stages > 1:
             config.parallel_config = copy.copy(config.parallel_config)
             config.parallel_config.pipeline_parallel_size = self.setup.pipeline_stages
+        return config
+
+    def cache_of(self, config: Any) -> Any:
+        """The cache groups of a configuration, and where their layers stand."""
+        num_blocks = config.cache_config.num_gpu_blocks
+        return self.interface.KVCacheConfig(
+            num_blocks=num_blocks,
+            kv_cache_tensors=self._tensors(num_blocks),
+            kv_cache_groups=self.groups_of(config),
+        )
+
+    def groups_of(self, config: Any) -> list[Any]:  # noqa: ARG002 -- some groups depend on it
+        """The cache groups of the set-up's model, as vLLM describes them."""
+        return self._groups
+
+    def scheduler_of(
+        self, config: Any, cache: Any, block_size: int = BLOCK_SIZE, hash_size: int = BLOCK_SIZE
+    ) -> Any:
+        """A scheduler with these settings."""
         scheduler = self.scheduler_class(
             vllm_config=config,
-            kv_cache_config=blocks,
+            kv_cache_config=cache,
             structured_output_manager=self._structured_output,
-            block_size=BLOCK_SIZE,
-            hash_block_size=BLOCK_SIZE,
+            block_size=block_size,
+            hash_block_size=hash_size,
         )
         if self.setup.encoder_tokens:
             # What a scheduler reads off the processor of a model with images, which needs weights.
@@ -157,7 +176,7 @@ class SchedulerParts:
         page = self._spec(self.setup.groups[0]).page_size_bytes
         layers = [name for group in self._groups for name in group.layer_names]
         return [
-            self._interface.KVCacheTensor(num_blocks * page, [name], page * num_blocks, page)
+            self.interface.KVCacheTensor(num_blocks * page, [name], page * num_blocks, page)
             for name in layers
         ]
 
@@ -184,12 +203,16 @@ class SchedulerParts:
         usable = (num_blocks - 1) // len(self.setup.groups)
         return min(_LONGEST_REQUEST, max(1, usable * BLOCK_SIZE))
 
+    def model(self) -> dict[str, Any]:
+        """What describes the model, as in a checkpoint's `config.json`."""
+        return _MODEL
+
     @cached_property
     def _config(self) -> Any:
         arguments = part_of(engine_module("vllm.engine.arg_utils"), "EngineArgs")
         with tempfile.TemporaryDirectory() as folder:
             description = Path(folder) / "config.json"
-            description.write_text(json.dumps(_MODEL), encoding="utf-8")
+            description.write_text(json.dumps(self.model()), encoding="utf-8")
             config = arguments(
                 model=folder,
                 max_model_len=_LONGEST_REQUEST,
@@ -213,7 +236,8 @@ class SchedulerParts:
         )
 
     @cached_property
-    def _interface(self) -> Any:
+    def interface(self) -> Any:
+        """vLLM's descriptions of cache groups."""
         return engine_module("vllm.v1.kv_cache_interface")
 
     @cached_property
@@ -226,7 +250,7 @@ class SchedulerParts:
     @cached_property
     def _groups(self) -> list[Any]:
         return [
-            self._interface.KVCacheGroupSpec([f"layer.{number}"], self._spec(group))
+            self.interface.KVCacheGroupSpec([f"layer.{number}"], self._spec(group))
             for number, group in enumerate(self.setup.groups)
         ]
 
@@ -238,12 +262,12 @@ class SchedulerParts:
             "dtype": engine_module("torch").float32,
         }
         if group.kind == "sliding":
-            return self._interface.SlidingWindowSpec(**size, sliding_window=group.window)
+            return self.interface.SlidingWindowSpec(**size, sliding_window=group.window)
         if group.kind == "chunked":
-            return self._interface.ChunkedLocalAttentionSpec(
+            return self.interface.ChunkedLocalAttentionSpec(
                 **size, attention_chunk_size=group.window
             )
-        return self._interface.FullAttentionSpec(**size)
+        return self.interface.FullAttentionSpec(**size)
 
 
 _CONNECTORS = "vllm.distributed.kv_transfer.kv_connector.v1"

@@ -1,0 +1,79 @@
+"""The named set-ups in which vLLM is driven with recurrent layers, and its worker below it.
+
+Prefix caching aligns states to blocks (`mamba_cache_mode` is "align"); runs without caching have
+one block of states for each request ("none"), as a server has.
+
+Not driven: the mode "all" and checkpoints inside a prompt's chunk, which kernels write, KDA's and
+Mamba1's layers, the second model runner, connectors, pipelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.manager_profile import CacheGroup
+from poolproof.targets.vllm_engine_setups import EngineSetup
+
+__all__ = ["HYBRID_SETUPS", "HybridSetup"]
+
+_STATE = CacheGroup("state")
+
+
+@dataclass(frozen=True)
+class HybridSetup(EngineSetup):
+    """One set-up: whose rules its recurrent layers follow, "gdn" or "mamba2".
+
+    With `drops_block` drafts come from a model that has no recurrent layers of its own and needs
+    the last block of a hit computed anew, as EAGLE and MTP do.
+    """
+
+    groups: tuple[CacheGroup, ...] = (CacheGroup(), _STATE)
+    layers: str = "gdn"
+    drops_block: bool = False
+
+    def profile(self) -> EngineProfile:
+        """What is promised of the steps.
+
+        A request has a block of states for each draft, one that it goes on in, and one that it
+        came from.
+        """
+        return replace(
+            super().profile(),
+            state_moves="told",
+            states="step-end",
+            state_blocks=self.draft_tokens + 1,
+        )
+
+    def engine_arguments(self) -> dict[str, Any]:
+        """The same, with states aligned to blocks."""
+        arguments: Mapping[str, Any] = super().engine_arguments()
+        return {**arguments, "mamba_cache_mode": "align"}
+
+
+HYBRID_SETUPS = (
+    HybridSetup("gdn"),
+    HybridSetup("gdn+drafts", draft_tokens=2),
+    HybridSetup("gdn+draft", draft_tokens=1, drops_block=True),
+    HybridSetup("gdn+drafts+drop", draft_tokens=2, drops_block=True),
+    HybridSetup("gdn+async", is_async=True),
+    HybridSetup("gdn+async+drafts", draft_tokens=2, drops_block=True, is_async=True),
+    HybridSetup(
+        "gdn+drafts+priority",
+        arguments={"long_prefill_token_threshold": 5},
+        policy="priority",
+        draft_tokens=2,
+        drops_block=True,
+        max_batch_tokens=8,
+    ),
+    HybridSetup("gdn+drafts+chunks", arguments={"long_prefill_token_threshold": 5}, draft_tokens=2),
+    HybridSetup("gdn+async+drafts+reset", draft_tokens=2, is_async=True, reset_preempts=True),
+    HybridSetup("mamba2", layers="mamba2"),
+    HybridSetup("mamba2+drafts", layers="mamba2", draft_tokens=2),
+    HybridSetup(
+        "mamba2+async+drafts", layers="mamba2", draft_tokens=2, drops_block=True, is_async=True
+    ),
+)
+"""Plain ones first."""

@@ -1,0 +1,415 @@
+"""The worker of a vLLM with recurrent layers: its own bookkeeping, run on a CPU without a model.
+
+`GPUModelRunner` decides which state a request starts from, and copies states between blocks when
+it knows what was accepted. A real runner is built (vLLM's own class for CPUs, with its
+`InputBatch` and block tables), and for each step its own methods are called in the order of
+`execute_model` and `sample_tokens`: `_update_states`, `_prepare_inputs`, the deferred corrections,
+`preprocess_mamba`, `stage_postprocess_inputs_to_gpu`, the attention backend's metadata builder,
+`_update_states_after_model_execute`, `_bookkeeping_sync`. Only the forward pass and the sampler are
+missing: what they read and write follows from the metadata (`vllm_hybrid_rows.py`), and which
+tokens were accepted is told. Three kernels that copy run as their own source
+(`scalar_triton.py`); each copy is noted by block.
+
+Written after vLLM 0.32; the drafters' own bookkeeping under asynchronous scheduling
+(`prepare_next_token_ids_padded`, `_copy_valid_sampled_token_count`) is followed by hand, because
+it asks for CUDA's streams.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from poolproof.contract.state_use import PARTS, Place, StateCopy, StateUse
+from poolproof.targets.installed_vllm import engine_module, part_of
+from poolproof.targets.scalar_triton import ScalarKernel
+from poolproof.targets.vllm_hybrid_rows import Row, rows_of
+
+__all__ = ["CONV_WIDTH", "HybridWorker", "prepare_workers"]
+
+CONV_WIDTH = 4
+"""Tokens under the convolution of each layer, the newest included."""
+
+_TEMPORAL, _WINDOW = PARTS
+_NO_TOKEN = -1
+_ANY_TOKEN = 1
+
+Copies = list[tuple[int, str, StateCopy]]
+"""Copies in the order in which they were made, each with its group and part."""
+
+
+class _Recorder:
+    """Every copy that vLLM's own code makes, in order, as addresses and sizes."""
+
+    def __init__(self) -> None:
+        self.moves: list[tuple[int, int, int]] = []
+
+    def move(self, source: int, target: int, size: int) -> None:
+        ctypes.memmove(target, source, size)
+        self.moves.append((source, target, size))
+
+    def taken(self) -> list[tuple[int, int, int]]:
+        moves, self.moves = self.moves, []
+        return moves
+
+
+_RECORDER = _Recorder()
+
+
+def prepare_workers() -> None:
+    """Make vLLM's worker code run here: kernels as their source, one rank, nothing compiled.
+
+    Raises TargetError where a part is missing. Meant for a process that drives nothing else.
+    """
+    states = engine_module("vllm.v1.worker.mamba_utils")
+    copier = part_of(states, "_copy_mamba_state_block")
+    inner, stand_ins = {copier.__name__: copier}, {"_memcpy_u64_tiled": _move_whole}
+    for name in ("postprocess_mamba_fused_kernel", "precopy_mamba_align_fused_kernel"):
+        kernel = part_of(states, name)
+        if not isinstance(kernel, ScalarKernel):
+            setattr(states, name, ScalarKernel(kernel, inner, stand_ins))
+    part_of(states, "batch_memcpy")
+    states.batch_memcpy = _move_many
+    runner = engine_module("vllm.v1.worker.gpu_model_runner")
+    alone = SimpleNamespace(is_last_rank=True, is_first_rank=True, world_size=1, ranks=[0])
+    runner.get_pp_group = lambda: alone
+    for backend in ("gdn_attn", "mamba_attn"):
+        # For the kernels of a prompt's convolution.
+        module = engine_module(f"vllm.v1.attention.backends.{backend}")
+        part_of(module, "compute_causal_conv1d_metadata")
+        module.compute_causal_conv1d_metadata = _three_of_none
+    corrected = part_of(runner, "update_num_computed_tokens_for_batch_change")
+    runner.update_num_computed_tokens_for_batch_change = getattr(
+        corrected, "_torchdynamo_orig_callable", corrected
+    )
+
+
+def _built(runner_class: Any, config: Any, torch: Any) -> Any:
+    """A runner; of CUDA's events, which have to be there for asynchronous scheduling, none."""
+    event = torch.cuda.Event
+    torch.cuda.Event = _nothing
+    try:
+        return runner_class(config, torch.device("cpu"))
+    finally:
+        torch.cuda.Event = event
+
+
+def _leave_out(runner: Any) -> None:
+    """What says nothing about states: slots of attention, logits, token ids, copies to a device.
+
+    On a CPU both sides of a buffer are one tensor already.
+    """
+    runner.input_batch.block_table.compute_slot_mapping = _nothing
+    runner._prepare_input_ids = _nothing
+    runner._calc_spec_decode_metadata = _no_logits
+    tables = (vars(table) for table in runner.input_batch.block_table.block_tables)
+    for named in (vars(runner), vars(runner.input_batch), *tables):
+        for buffer in named.values():
+            if hasattr(buffer, "copy_to_gpu") and buffer.gpu is buffer.cpu:
+                buffer.copy_to_gpu = partial(_same, buffer.gpu)
+
+
+def _three_of_none(*_arguments: Any, **_named: Any) -> tuple[None, None, None]:
+    return None, None, None
+
+
+def _four_of_none(*_arguments: Any, **_named: Any) -> tuple[None, None, None, None]:
+    return None, None, None, None
+
+
+def _two_of_none(*_arguments: Any, **_named: Any) -> tuple[None, None]:
+    return None, None
+
+
+def _same(tensor: Any, count: int | None = None) -> Any:
+    return tensor if count is None else tensor[:count]
+
+
+def _no_logits(num_drafts: Any, _ends: Any) -> SimpleNamespace:
+    return SimpleNamespace(logits_indices=num_drafts)
+
+
+def _nothing(*_arguments: Any, **_named: Any) -> None:
+    """Stands where a worker without a device has nothing to do."""
+
+
+def _move_whole(source: Any, target: Any, size: int, tile: int, **_sizes: int) -> None:
+    """`_memcpy_u64_tiled`, of which the first tile moves all."""
+    if not tile:
+        _RECORDER.move(int(source), int(target), int(size))
+
+
+def _move_many(sources: Any, targets: Any, sizes: Any) -> None:
+    for move in zip(sources.tolist(), targets.tolist(), sizes.tolist()):
+        _RECORDER.move(*move)
+
+
+class HybridWorker:
+    """A runner with states of one layer for each recurrent group of `kv_cache_config`.
+
+    `config` is vLLM's whole configuration, `kv_cache_config` the scheduler's. States are int64:
+    windows of shape (blocks, CONV_WIDTH - 1 + drafts, 1) and recurrences of shape (blocks, 1).
+    """
+
+    def __init__(self, config: Any, kv_cache_config: Any, backend: Any) -> None:
+        torch = engine_module("torch")
+        module = engine_module("vllm.v1.worker.cpu_model_runner")
+        self.runner = _built(part_of(module, "CPUModelRunner"), config, torch)
+        self._torch, self._int32 = torch, torch.int32
+        self._numpy = engine_module("numpy")
+        self._utilities = engine_module("vllm.v1.worker.mamba_utils")
+        self._num_drafts = self.runner.num_spec_tokens
+        self._is_align = config.cache_config.mamba_cache_mode == "align"
+        self._is_async = self.runner.use_async_scheduling
+        self._groups = [
+            number
+            for number, group in enumerate(kv_cache_config.kv_cache_groups)
+            if hasattr(group.kv_cache_spec, "mamba_type")
+        ]
+        self.states = {
+            group: self._make_states(kv_cache_config.num_blocks) for group in self._groups
+        }
+        tensors = {
+            (group, part): tensor
+            for group, states in self.states.items()
+            for part, tensor in zip((_WINDOW, _TEMPORAL), states)
+        }
+        self._memory = {key: (t.data_ptr(), t.nbytes) for key, t in tensors.items()}
+        self._sizes = {key: (t[0].nbytes, t[0, 0].nbytes) for key, t in tensors.items()}
+        self._attach(config, kv_cache_config, backend)
+
+    def _make_states(self, num_blocks: int) -> tuple[Any, Any]:
+        """Nobody's states: a number that no prefix has."""
+        torch = self._torch
+        width = CONV_WIDTH - 1 + self._num_drafts
+        return (
+            torch.full((num_blocks, width, 1), -7, dtype=torch.int64),
+            torch.full((num_blocks, 1), -7, dtype=torch.int64),
+        )
+
+    def _attach(self, config: Any, kv_cache_config: Any, backend: Any) -> None:
+        """What `initialize_kv_cache` does with a model's layers."""
+        runner = self.runner
+        group_class = part_of(engine_module("vllm.v1.worker.utils"), "AttentionGroup")
+        names = engine_module("vllm.model_executor.layers.mamba.mamba_utils")
+        functions = (names.get_conv_copy_spec, names.get_temporal_copy_spec)
+        runner.kv_cache_config = kv_cache_config
+        runner.attn_groups = [[] for _ in kv_cache_config.kv_cache_groups]
+        layers = {}
+        for number in self._groups:
+            group = kv_cache_config.kv_cache_groups[number]
+            attention = group_class(backend, group.layer_names, group.kv_cache_spec, number)
+            attention.create_metadata_builders(config, runner.device)
+            builder = attention.get_metadata_builder()
+            builder._build_chunk_metadata = _two_of_none
+            builder._build_chunk_metadata_tensors = _four_of_none
+            runner.attn_groups[number] = [attention]
+            layers.update(
+                (name, SimpleNamespace(kv_cache=list(self.states[number])))
+                for name in group.layer_names
+            )
+        runner.calculate_reorder_batch_threshold()
+        runner.may_reinitialize_input_batch(kv_cache_config)
+        runner._postprocess_tensors()
+        _leave_out(runner)
+        runner.compilation_config = SimpleNamespace(static_forward_context=layers)
+        runner.model = SimpleNamespace(
+            get_mamba_state_copy_funcs=lambda types: dict.fromkeys(types, functions)
+        )
+
+    def step(self, scheduled: Any, accepted: Mapping[str, int]) -> dict[str, list[StateUse]]:
+        """Carry out one step; what it did with states, by request, in the order of the batch.
+
+        `accepted` are the tokens that each request has got, the drafts that were right and one
+        more; of a request that got none a model samples all the same, and the runner throws it
+        away. What vLLM's code raises passes through.
+        """
+        with self._torch.inference_mode():
+            return self._step(scheduled, accepted)
+
+    def _step(self, scheduled: Any, accepted: Mapping[str, int]) -> dict[str, list[StateUse]]:
+        runner = self.runner
+        corrections = runner._update_states(scheduled)
+        if not scheduled.total_num_scheduled_tokens:
+            return {}
+        ids = list(runner.input_batch.req_ids)
+        counts = [scheduled.num_scheduled_tokens[name] for name in ids]
+        runner._prepare_inputs(scheduled, self._numpy.array(counts, dtype="int32"))
+        if self._is_align:
+            self._preprocess(scheduled, corrections)
+            corrections = None
+        before = self._copies()
+        firsts = runner.num_computed_tokens[: len(ids)].tolist()
+        rows = self._rows(scheduled, counts)
+        if corrections is not None:
+            corrections()
+        tables = {name: [list(t) for t in runner.requests[name].block_ids] for name in ids}
+        after = self._finish(scheduled, [max(1, accepted.get(name, 0)) for name in ids])
+        return {
+            name: [
+                use
+                for group in self._groups
+                for use in self._uses(
+                    group, rows[group][place], firsts[place], name, tables, before, after
+                )
+            ]
+            for place, name in enumerate(ids)
+        }
+
+    def _preprocess(self, scheduled: Any, corrections: Any) -> None:
+        """`execute_model` in align mode."""
+        runner, utilities = self.runner, self._utilities
+        if corrections is not None:
+            corrections()
+        buffers = runner._get_mamba_bufs()
+        utilities.preprocess_mamba(
+            scheduled,
+            runner.kv_cache_config,
+            runner.cache_config,
+            runner.mamba_state_idx,
+            runner.input_batch,
+            runner.requests,
+            runner.compilation_config.static_forward_context,
+            runner._get_mamba_state_copy_funcs(),
+            buffers.preprocess,
+            align_ctx=buffers.postprocess_align,
+        )
+        count = runner.input_batch.num_reqs
+        runner.num_accepted_tokens.np[:count] = runner.input_batch.num_accepted_tokens_cpu[:count]
+        runner.num_accepted_tokens.copy_to_gpu(count)
+        if buffers.postprocess_align is not None:
+            utilities.stage_postprocess_inputs_to_gpu(
+                buffers.postprocess_align,
+                scheduled,
+                runner.input_batch.req_ids,
+                count,
+                runner.requests,
+                runner.mamba_state_idx,
+            )
+
+    def _rows(self, scheduled: Any, counts: Sequence[int]) -> dict[int, list[Row]]:
+        """By group what its layers read and write, for each request of the batch."""
+        runner = self.runner
+        metadata, _ = runner._build_attention_metadata(
+            num_tokens=sum(counts),
+            num_reqs=len(counts),
+            max_query_len=max(counts),
+            use_spec_decode=runner.speculative_config is not None,
+            num_scheduled_tokens=scheduled.num_scheduled_tokens,
+            slot_mappings=dict.fromkeys(range(len(runner.attn_groups))),
+        )
+        names = [group.layer_names[0] for group in runner.kv_cache_config.kv_cache_groups]
+        return {number: rows_of(metadata[names[number]], counts) for number in self._groups}
+
+    def _finish(self, scheduled: Any, accepted: Sequence[int]) -> Copies:
+        """`sample_tokens`, where each request has got so many tokens."""
+        runner = self.runner
+        sampled = self._torch.full((len(accepted), max(accepted)), _NO_TOKEN, dtype=self._int32)
+        for row, number in enumerate(accepted):
+            sampled[row, :number] = _ANY_TOKEN
+        runner._update_states_after_model_execute(sampled, scheduled)
+        copies = self._copies()
+        runner._draft_token_ids = None
+        runner.valid_sampled_token_count_gpu = None
+        runner.input_batch.prev_sampled_token_ids = None
+        if self._is_async and self._num_drafts:
+            self._note_counts(sampled)
+        output = SimpleNamespace(sampled_token_ids=sampled, logprobs_tensors=None)
+        runner._bookkeeping_sync(scheduled, output, None, sampled, 0)
+        return copies
+
+    def _note_counts(self, sampled: Any) -> None:
+        """What a drafter on the device keeps for the next step; a row that is discarded counts 0."""
+        runner = self.runner
+        counts = (sampled != _NO_TOKEN).sum(dim=1).to(self._int32)
+        counts[runner.discard_request_mask.gpu[: len(counts)]] = 0
+        runner.valid_sampled_token_count_cpu[: len(counts)].copy_(counts)
+        runner.valid_sampled_token_count_gpu = counts
+        runner.input_batch.prev_sampled_token_ids = self._torch.full(
+            (len(counts), 1), _ANY_TOKEN, dtype=self._int32
+        )
+        runner._draft_token_ids = self._torch.full(
+            (len(counts), self._num_drafts), _ANY_TOKEN, dtype=self._int32
+        )
+
+    def _uses(
+        self,
+        group: int,
+        row: Row,
+        first: int,
+        name: str,
+        tables: Mapping[str, Sequence[Sequence[int]]],
+        before: Copies,
+        after: Copies,
+    ) -> list[StateUse]:
+        """What one row does with the two parts of its state."""
+        owners = {block: owner for owner, table in tables.items() for block in table[group]}
+        parts = (
+            (_TEMPORAL, row.temporal, row.temporal_after),
+            (_WINDOW, row.window, row.window_after),
+        )
+        return [
+            StateUse(
+                group,
+                starts,
+                _left(first, places),
+                _own(before, group, part, name, owners, tables),
+                _own(after, group, part, name, owners, tables),
+                (part,),
+            )
+            for part, starts, places in parts
+        ]
+
+    def _copies(self) -> Copies:
+        """What was moved since, by block."""
+        copies: Copies = []
+        pending = (0, 0, 0)
+        for source, target, size in _RECORDER.taken():
+            began_at, began_to, done = pending
+            if done and (source, target) == (began_at + done, began_to + done):
+                source, target, size = began_at, began_to, done + size
+            group, part, place = self._place(source)
+            _, _, into = self._place(target)
+            whole, one = self._sizes[group, part]
+            block, offset = divmod(place, whole)
+            copy = StateCopy(block, into // whole, offset // one)
+            # A window that is shifted inside its block comes token by token.
+            pending = (source, target, size) if offset + size < whole else (0, 0, 0)
+            if not pending[2]:
+                copies.append((group, part, copy))
+        if pending[2]:
+            raise ValueError(f"the worker copies {pending[2]} bytes, which is no whole state")
+        return copies
+
+    def _place(self, address: int) -> tuple[int, str, int]:
+        """The group and part whose states stand at an address, and how far behind the first."""
+        for (group, part), (base, size) in self._memory.items():
+            if base <= address < base + size:
+                return group, part, address - base
+        raise ValueError("the worker copies from, or to, where no state stands")
+
+
+def _left(first: int, places: Sequence[Place | None]) -> tuple[tuple[int, Place], ...]:
+    return tuple(
+        (end, place) for end, place in enumerate(places, start=first + 1) if place is not None
+    )
+
+
+def _own(
+    copies: Copies,
+    group: int,
+    part: str,
+    name: str,
+    owners: Mapping[int, str],
+    tables: Mapping[str, Any],
+) -> tuple[StateCopy, ...]:
+    """The copies into blocks of one request; those into nobody's go to the first of the batch."""
+    nobodys = next(iter(tables))
+    return tuple(
+        copy
+        for of, which, copy in copies
+        if (of, which) == (group, part) and owners.get(copy.into, nobodys) == name
+    )
