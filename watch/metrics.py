@@ -8,6 +8,7 @@ POOLPROOF_WATCH_PORT serves the same figures on a port of their own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -69,12 +70,11 @@ class StatusCollector:
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         for path in sorted(self._folder.glob(f"*-{self._server}-*/status.json")):
-            try:
+            # It may vanish, or be of a later release.
+            with contextlib.suppress(OSError, ValueError, KeyError):
                 row = json.loads(path.read_text(encoding="utf-8"))
                 if row["version"] == 1:
                     yield row
-            except (OSError, ValueError, KeyError):
-                continue
 
 
 def register_metrics(folder: Path, server: str) -> str | None:

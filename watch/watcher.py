@@ -152,7 +152,7 @@ class Watcher:
                 f"the watch has switched itself off, the engine goes on unwatched: {self._reason}",
                 error,
             )
-            self._folder.close()
+            self._folder.close(waits=False)
 
     def end(self) -> None:
         """The scheduler is shut down, or the process ends: the last row."""
