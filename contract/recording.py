@@ -66,8 +66,9 @@ class RecordingError(PoolproofError, ValueError):
 class RecordingHeader:
     """What the engine is: its blocks, its cache groups with their block sizes, its name.
 
-    `is_whole` says that the recording began before the first step: whatever was not written in it
-    was never computed. `left_out` are cache groups of the engine that are not recorded, in words.
+    `is_whole` says that the recording began before the first step and that nothing comes from
+    elsewhere: whatever was not written in it was never computed. `left_out` says in words what of
+    the engine is not recorded.
     """
 
     num_blocks: int
@@ -350,7 +351,7 @@ class StepRecording:
         flags = int(part[5]) if len(part) > 5 else 0
         known = self._requests[int(number)]
         end = int(first) + int(count)
-        known.follow(_digests(told), end)
+        known.follow(told, end)
         return ComputedTokens(
             known.request_id,
             TokenChain(known.upto(end)),
@@ -371,16 +372,24 @@ class _Read:
         self.request_id = request_id
         self.digests: list[int] = []
 
-    def follow(self, told: Sequence[int], end: int) -> None:
-        """The last positions before `end` are these."""
-        begin = end - len(told)
+    def follow(self, told: Any, end: int) -> None:
+        """The last positions before `end` are these: digests in hexadecimal, or plain tokens."""
+        number = len(told) // (2 * DIGEST_BYTES) if isinstance(told, str) else len(told)
+        begin = end - number
         if not 0 <= begin <= len(self.digests):
             raise ValueError(
-                f"{len(told)} digests end at position {end}, and {len(self.digests)} are known"
+                f"{number} digests end at position {end}, and {len(self.digests)} are known"
             )
         # A list of its own for what is told anew: steps that were read before keep theirs.
         self.digests = self.digests[:begin] if begin < len(self.digests) else self.digests
-        self.digests.extend(told)
+        if isinstance(told, str):
+            self.digests.extend(struct.unpack(f">{number}Q", bytes.fromhex(told)))
+            return
+        last = self.digests[-1] if self.digests else 0
+        for token in told:
+            item = b"%d %d" % (last, int(token))
+            last = int.from_bytes(blake2b(item, digest_size=DIGEST_BYTES).digest(), "big")
+            self.digests.append(last)
 
     def upto(self, end: int) -> Any:
         """The digests of the positions before `end`, which stand for tokens."""
@@ -415,14 +424,6 @@ class _Beginning(Sequence[int]):
 
     def __hash__(self) -> int:
         return hash(tuple(self))
-
-
-def _digests(told: Any) -> Sequence[int]:
-    """What was told of positions: digests in hexadecimal, or tokens as they are."""
-    if not isinstance(told, str):
-        return [int(token) for token in told]
-    data = bytes.fromhex(told)
-    return struct.unpack(f">{len(data) // DIGEST_BYTES}Q", data)
 
 
 def _pairs(values: Iterable[Any]) -> tuple[tuple[int, int], ...]:

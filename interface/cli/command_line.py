@@ -39,6 +39,7 @@ _SUMMARIES = {
     "workload": "Replay real request traces, checking as they run.",
     "audit": "Judge a recording of what a live engine did.",
     "watch": "Look at a live engine from outside.",
+    "selftest": "See that the checks of live engines catch what is broken on purpose.",
     "consumer": "Check an index that routers fill from KV events.",
     "prove": "Prove the invariants for every size, with Z3.",
     "protocol": "Test a program that speaks the protocol of cmd: targets.",
