@@ -145,7 +145,7 @@ class VllmRecorder:
         connector = getattr(scheduler, "connector", None)
         self._connector = connector
         self._writer = _writer(
-            path, config.num_blocks, kept, self._sizes, engine=f"vllm {version_of_vllm()}",
+            path, config.num_blocks, kept, self._sizes, engine=version_of_vllm() or "vllm",
             is_whole=connector is None, left_out=left_out, most_bytes=most_bytes,
         )  # fmt: skip
         self.path = self._writer.path
