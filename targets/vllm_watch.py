@@ -115,12 +115,25 @@ class _Pending:
     ended: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Published:
-    """Blocks of one request that were entered into the index in a pass, beyond what is computed."""
+    """One call that entered blocks of a request into the index, and how far it was computed."""
 
-    request_id: str
-    blocks: tuple[int, ...]
+    request: Any
+    status: Any
+    computed: int
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+
+    def blocks(self) -> tuple[int, ...]:
+        """Those that end beyond what was computed; none of a request that waited for a load."""
+        if self.status.name != "RUNNING":
+            return ()
+        names = ("request", "blocks", "num_cached_blocks", "num_full_blocks", "block_size")
+        said = {**dict(zip(names, self.args)), **self.named}
+        first = max(said["num_cached_blocks"], self.computed // said["block_size"])
+        blocks = said["blocks"][first : said["num_full_blocks"]]
+        return tuple(block.block_id for block in blocks if not block.is_null)
 
 
 class VllmWatch:
@@ -157,7 +170,6 @@ class VllmWatch:
         self._local: dict[str, int] = {}
         self._loads: list[tuple[tuple[list[int], ...], int, int]] = []
         self._loading: dict[str, tuple[int, int]] = {}
-        self._tokens: dict[str, Any] = {}
         self._behind: dict[str, int] = {}
         # Drafts under asynchronous scheduling: a step begins where the last one would end if all
         # of its drafts were accepted, and the worker knows better.
@@ -303,10 +315,14 @@ class VllmWatch:
     def _look_at_published(self, output: Any) -> None:
         """Blocks that this pass published and whose writer it dropped: nobody computes them."""
         for published in self._published:
-            request_id, blocks = published.request_id, published.blocks
-            if request_id in output.num_scheduled_tokens:
+            request_id = published.request.request_id
+            if (
+                request_id in output.num_scheduled_tokens
+                or request_id not in output.preempted_req_ids
+            ):
                 continue
-            if request_id not in output.preempted_req_ids:
+            blocks = published.blocks()
+            if not blocks:
                 continue
             name = self._digests.name(request_id)
             self._early.append(
@@ -324,20 +340,10 @@ class VllmWatch:
                 self._pool.evict_blocks(set(blocks))
 
     def _after_publish(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        names = ("request", "blocks", "num_cached_blocks", "num_full_blocks", "block_size")
-        said = {**dict(zip(names, args)), **named}
-        request, size = said["request"], said["block_size"]
-        # Others are published once they are computed or loaded.
-        if request.status.name != "RUNNING":
-            return
-        entries = range(
-            max(said["num_cached_blocks"], request.num_computed_tokens // size),
-            said["num_full_blocks"],
+        request = named["request"] if "request" in named else args[0]
+        self._published.append(
+            _Published(request, request.status, request.num_computed_tokens, args, named)
         )
-        blocks = [said["blocks"][entry] for entry in entries]
-        ids = tuple(block.block_id for block in blocks if not block.is_null)
-        if ids:
-            self._published.append(_Published(request.request_id, ids))
 
     def _after_free(self, blocks: list[Any]) -> None:
         self._freed += blocks
@@ -391,7 +397,6 @@ class VllmWatch:
             step.ended, [(copy.src_block_id, copy.dst_block_id) for copy in copies], step.freed
         )
         for request_id in step.ended:
-            self._tokens.pop(request_id, None)
             self._behind.pop(request_id, None)
         for tables, first, end in step.loads:
             for group, table in enumerate(tables):
@@ -403,22 +408,19 @@ class VllmWatch:
         told = output.scheduled_cached_reqs
         resumed = told.resumed_req_ids
         memory.counts.resumes += len(resumed)
-        tokens_of, live = self._tokens, memory.requests
-        for request_id, first, blocks in zip(
-            told.req_ids, told.num_computed_tokens, told.new_block_ids
-        ):
+        ids, firsts, added = told.req_ids, told.num_computed_tokens, told.new_block_ids
+        others: Iterable[int] = range(len(ids))
+        if not self._is_ahead and not resumed:
+            others = memory.decode(ids, firsts, added, counts, drafts)
+        for place in others:
+            request_id, first, blocks = ids[place], firsts[place], added[place] or ()
             if request_id in resumed:
-                self._admit(requests[request_id], step, first, blocks or (), runner_output)
+                self._admit(requests[request_id], step, first, blocks, runner_output)
                 continue
-            known = live.get(request_id)
-            if known is None:
-                continue  # It ran before the watch, and nothing is known of it.
-            drafted = drafts.get(request_id)
-            if drafted is None and counts[request_id] == 1 and blocks is None:
-                if not self._is_ahead:
-                    memory.decode(known, tokens_of[request_id], first)
-                    continue
-            self._go_on(known, first, counts[request_id], drafted or (), blocks or (), runner_output)
+            known = memory.requests.get(request_id)
+            if known is not None:  # otherwise it ran before the watch, and nothing is known of it
+                drafted = drafts.get(request_id) or ()
+                self._go_on(known, first, counts[request_id], drafted, blocks, runner_output)
         found = memory.end()
         self.watcher.ring.append((memory.counts.steps, step))
         self._tell(found)
@@ -429,12 +431,11 @@ class VllmWatch:
         if loaded is not None:
             for group, table in enumerate(blocks):
                 self._memory.load(group, table, loaded[0], min(loaded[1], first))
-        tokens = getattr(request, "_all_token_ids", None)
-        self._tokens[request_id] = tokens if tokens is not None else request.all_token_ids
         self._behind.pop(request_id, None)
         self._compute(
             request_id,
             self._root(request, step.epoch),
+            _tokens(request),
             tuple(map(_image, request.mm_features or ())),
             first,
             step.output.num_scheduled_tokens[request_id],
@@ -451,11 +452,12 @@ class VllmWatch:
             # Scheduled before it was known how many drafts are rejected: the worker goes back.
             first = min(first, self._behind.get(known.request_id, first))
         self._compute(
-            known.request_id, known.root, known.images, first, number, drafts, blocks, False, runner
-        )
+            known.request_id, known.root, known.tokens, known.images, first, number, drafts, blocks,
+            False, runner,
+        )  # fmt: skip
 
     def _compute(
-        self, request_id: str, root: int, images: Any, first: int, number: int, drafts: Any,
+        self, request_id: str, root: int, tokens: Any, images: Any, first: int, number: int, drafts: Any,
         blocks: Any, replaced: bool, runner: Any,
     ) -> None:  # fmt: skip
         accepted: list[int | None] = []
@@ -471,8 +473,7 @@ class VllmWatch:
             self._behind[request_id] = first + number
         self._memory.compute(
             Part(
-                request_id, root, self._tokens[request_id], images, first, number, accepted, blocks,
-                replaced,
+                request_id, root, tokens, images, first, number, accepted, blocks, replaced
             )
         )  # fmt: skip
 
@@ -574,7 +575,8 @@ class VllmWatch:
         return self._pool.num_gpu_blocks - 1 - free, free
 
     def _tokens_of(self, finding: LiveFinding) -> dict[str, Any]:
-        tokens = self._tokens.get(finding.request_id or "")
+        known = self._memory.requests.get(finding.request_id or "")
+        tokens = None if known is None else known.tokens
         end = None if finding.position is None else finding.position + 1
         return {
             "reader": finding.request_id,
@@ -626,8 +628,6 @@ class VllmWatch:
     def _adopt(self) -> None:
         """Requests that run already: their tables are as the manager has them."""
         for request_id, request in self._scheduler.requests.items():
-            tokens = getattr(request, "_all_token_ids", None)
-            self._tokens[request_id] = tokens if tokens is not None else request.all_token_ids
             try:
                 blocks = self._manager.get_block_ids(request_id)
             except (KeyError, AttributeError):
@@ -637,7 +637,7 @@ class VllmWatch:
             images = tuple(map(_image, request.mm_features or ()))
             self._memory.adopt(
                 Part(
-                    request_id, self._root(request, 0), self._tokens[request_id], images,
+                    request_id, self._root(request, 0), _tokens(request), images,
                     request.num_computed_tokens, 0, (), blocks, True,
                 )
             )  # fmt: skip
@@ -693,6 +693,12 @@ def _group_of(spec: Any) -> CacheGroup | None:
     if name == "ChunkedLocalAttentionSpec":
         return CacheGroup("chunked", size, spec.attention_chunk_size)
     return None
+
+
+def _tokens(request: Any) -> Any:
+    """The list that grows with the request; the public view of it is slower to read."""
+    tokens = getattr(request, "_all_token_ids", None)
+    return request.all_token_ids if tokens is None else tokens
 
 
 def _image(feature: Any) -> Image:

@@ -18,7 +18,7 @@ block that is held. Groups that are None are not watched.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -82,12 +82,14 @@ class Known:
     serial: int
     root: int
     images: Sequence[Image]
+    tokens: Sequence[int]
     tables: list[list[int]]
     chain: array[int] = field(default_factory=lambda: array("q"))
     first: int = 0
     end: int = 0
     step: int = 0
     is_broken: bool = False
+    is_plain: bool = False
     taint: int = 0
     mapped: set[tuple[int, int]] = field(default_factory=set)
     changed: set[tuple[int, int]] = field(default_factory=set)
@@ -166,7 +168,7 @@ class LiveMemory:
         if known is None or part.replaced:
             known = self._admit(part)
         else:
-            known.first = part.first
+            known.first, known.tokens = part.first, part.tokens
             if part.blocks:
                 self._map(known, part.blocks)
         known.end, known.step = part.first + part.count, self._number
@@ -176,48 +178,69 @@ class LiveMemory:
             self._write(known)
             if known.changed or known.mapped:
                 self._to_read.append(known)
+            known.is_plain = not (
+                known.changed or known.mapped or known.images or known.taint or known.is_broken
+            )
         return known
 
-    def decode(self, known: Known, tokens: Sequence[int], first: int) -> None:
-        """`compute` for one token of a known request without new blocks: what most of a step is."""
-        chain = known.chain
-        if (
-            len(chain) != first
-            or not 0 < first < len(tokens)
-            or known.images
-            or known.is_broken
-            or known.mapped
-            or known.changed
-            or self._tainted
-            or known.taint
-            or not self._simple
-        ):
-            images, root = known.images, known.root
-            self.compute(
-                Part(known.request_id, root, tokens, images, first, 1, (), (), replaced=False)
-            )
-            return
-        entry, slot = divmod(first, self._room)
-        table = known.tables[0]
-        known.first, known.step = first, self._number
-        known.end = first + 1
-        digest = hash((chain[-1], tokens[first]))
-        chain.append(digest)
-        counts = self.counts
-        counts.computed_tokens += 1
-        if entry >= len(table):
-            self._too_short(known, 0, self._room, table)
-            return
-        counts.writes += 1
-        block = table[entry]
-        place = block * self._room + slot
-        self._slots[place] = digest
-        self._writers[place] = known.name
-        self._written[place] = self._number
-        if len(self._holders.get(block, ())) > 1:
-            self._note_write(known, 0, entry, block, slot, 1)
-            if known.changed:
-                self._to_read.append(known)
+    def decode(
+        self,
+        request_ids: Sequence[str],
+        firsts: Sequence[int],
+        added: Sequence[Sequence[Sequence[int]] | None],
+        counts: Mapping[str, int],
+        drafts: Container[str],
+    ) -> list[int]:
+        """`compute` for requests that go on by one token.
+
+        That is most of most steps, so it is one loop. Gives the places in the lists of those that
+        are no such, for `compute`.
+        """
+        others = []
+        live, holders, room, number = self.requests, self._holders, self._room, self._number
+        slots, writers, written = self._slots, self._writers, self._written
+        is_simple = self._simple and not self._tainted
+        for index, request_id in enumerate(request_ids):
+            known = live.get(request_id)
+            first = firsts[index]
+            if (
+                known is None
+                or not known.is_plain
+                or counts[request_id] != 1
+                or request_id in drafts
+                or not is_simple
+                or len(known.chain) != first
+                or first >= len(known.tokens)
+            ):
+                others.append(index)
+                continue
+            entry = first // room
+            table, blocks = known.tables[0], added[index]
+            if entry >= len(table) + (len(blocks[0]) if blocks else 0):
+                others.append(index)
+                continue
+            known.first, known.step = first, number
+            known.end = first + 1
+            if blocks:
+                self._map(known, blocks)
+                if known.is_broken:
+                    continue
+                if known.mapped:
+                    self._to_read.append(known)
+            chain = known.chain
+            digest = hash((chain[-1], known.tokens[first]))
+            chain.append(digest)
+            block = table[entry]
+            place = block * room + first - entry * room
+            slots[place] = digest
+            writers[place] = known.name
+            written[place] = number
+            if len(holders.get(block, ())) > 1:
+                self._note_write(known, 0, entry, block, first - entry * room, 1)
+        done = len(request_ids) - len(others)
+        self.counts.computed_tokens += done
+        self.counts.writes += done
+        return others
 
     def end(self) -> list[LiveFinding]:
         """The step ends: what was wrong in it."""
@@ -288,6 +311,7 @@ class LiveMemory:
             next(self._serial),
             part.root,
             part.images,
+            part.tokens,
             [[] for _ in part.blocks],
         )
         self.requests[part.request_id] = known
@@ -465,6 +489,7 @@ class LiveMemory:
         for key, holder in self._holders.get(block, {}).items():
             if key != by:
                 holder.changed.add(key[1:])
+                holder.is_plain = False
                 if holder.step == self._number:
                     self._to_read.append(holder)
 
@@ -510,6 +535,7 @@ class LiveMemory:
         entries = reader.mapped | reader.changed
         reader.mapped.clear()
         reader.changed.clear()
+        reader.is_plain = False
         self.counts.checked_reads += len(entries)
         wrong: set[int] = set()
         for group, entry in sorted(entries):
@@ -615,6 +641,7 @@ class LiveMemory:
         if reader.taint:
             return
         reader.taint = number
+        reader.is_plain = False
         for group, _, size, _ in self._groups:
             done = reader.first
             for block, slot, length in _runs(reader.tables[group], size, reader.first, reader.end):
@@ -631,20 +658,24 @@ class LiveMemory:
         return (entry + 1) * size > kind.first_read(holder.first) and entry * size < holder.end
 
     def _look_at_fresh(self) -> None:
-        """Blocks that came to be written, and that somebody in this step had already."""
+        """Blocks that came to be written, and that somebody in this step writes as well.
+
+        Whoever only reads one may have found it in this very step: that is judged by its contents.
+        """
         told = set()
         for known, group, entry, block in self._fresh:
             if block in told or not self._uses(known, group, entry):
                 continue
             mine = (known.serial, group, entry)
             for key, holder in self._holders.get(block, {}).items():
-                if key != mine and self._uses(holder, key[1], key[2]):
+                is_written = (key[2] + 1) * self._by_number[key[1]][1] > holder.first
+                if key != mine and is_written and self._uses(holder, key[1], key[2]):
                     told.add(block)
                     self._tell(
                         "I2",
                         f"block {block} is given to request {request_name(known.name)} to write "
                         f"(group {group}, entry {entry}) while request "
-                        f"{request_name(holder.name)} uses it",
+                        f"{request_name(holder.name)} writes it",
                         known,
                         group=group,
                         block=block,
