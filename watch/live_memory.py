@@ -88,6 +88,8 @@ class Known:
     first: int = 0
     end: int = 0
     step: int = 0
+    base: int = 0
+    until: int = 0
     is_broken: bool = False
     is_plain: bool = False
     taint: int = 0
@@ -132,8 +134,9 @@ class LiveMemory:
         self._simple = len(groups) == 1 and len(self._groups) == 1
         self._room = room = max(block_sizes)
         self._slots = array("q", [UNKNOWN if is_running else NEVER]) * (num_blocks * room)
-        self._writers = array("q", [0]) * (num_blocks * room)
-        self._written = array("q", [0]) * (num_blocks * room)
+        # For each slot who wrote it and in which step, side by side: one line of the processor's
+        # cache for both.
+        self._wrote = array("q", [0, 0]) * (num_blocks * room)
         self._holders: dict[int, dict[tuple[int, int, int], Known]] = {}
         self._tainted: dict[int, dict[int, int]] = {}
         self._serial = count(1)
@@ -171,7 +174,7 @@ class LiveMemory:
             known.first, known.tokens = part.first, part.tokens
             if part.blocks:
                 self._map(known, part.blocks)
-        known.end, known.step = part.first + part.count, self._number
+        known.end, known.step, known.until = part.first + part.count, self._number, 0
         self.counts.computed_tokens += part.count
         self._follow_tokens(known, part)
         if not known.is_broken:
@@ -196,51 +199,67 @@ class LiveMemory:
         That is most of most steps, so it is one loop. Gives the places in the lists of those that
         are no such, for `compute`.
         """
+        if not self._simple or self._tainted:
+            return list(range(len(request_ids)))
         others = []
-        live, holders, room, number = self.requests, self._holders, self._room, self._number
-        slots, writers, written = self._slots, self._writers, self._written
-        is_simple = self._simple and not self._tainted
+        live, number = self.requests, self._number
+        slots, wrote = self._slots, self._wrote
         for index, request_id in enumerate(request_ids):
             known = live.get(request_id)
             first = firsts[index]
             if (
                 known is None
                 or not known.is_plain
+                or known.end != first
                 or counts[request_id] != 1
                 or request_id in drafts
-                or not is_simple
-                or len(known.chain) != first
                 or first >= len(known.tokens)
+                or (first >= known.until and not self._enter(known, first, added[index]))
             ):
                 others.append(index)
                 continue
-            entry = first // room
-            table, blocks = known.tables[0], added[index]
-            if entry >= len(table) + (len(blocks[0]) if blocks else 0):
-                others.append(index)
-                continue
-            known.first, known.step = first, number
+            known.first = first
             known.end = first + 1
-            if blocks:
-                self._map(known, blocks)
-                if known.is_broken:
-                    continue
-                if known.mapped:
-                    self._to_read.append(known)
+            known.step = number
             chain = known.chain
             digest = hash((chain[-1], known.tokens[first]))
             chain.append(digest)
-            block = table[entry]
-            place = block * room + first - entry * room
+            place = known.base + first
             slots[place] = digest
-            writers[place] = known.name
-            written[place] = number
-            if len(holders.get(block, ())) > 1:
-                self._note_write(known, 0, entry, block, first - entry * room, 1)
+            place += place
+            wrote[place] = known.name
+            wrote[place + 1] = number
         done = len(request_ids) - len(others)
         self.counts.computed_tokens += done
         self.counts.writes += done
         return others
+
+    def _enter(self, known: Known, first: int, added: Sequence[Sequence[int]] | None) -> bool:
+        """Map what is added, and remember where the block of position `first` is.
+
+        False, with nothing done, where that is no plain case: nobody else may hold a block of it.
+        """
+        table, holders, null = known.tables[0], self._holders, self._null
+        entry, blocks = first // self._room, (added[0] if added else ())
+        if blocks and (
+            len(set(blocks)) != len(blocks)
+            or any(b in holders or b == null or not 0 <= b < self._num_blocks for b in blocks)
+        ):
+            return False
+        if entry < len(table):
+            block = table[entry]
+            if len(holders.get(block, ())) != 1:
+                return False
+        elif entry < len(table) + len(blocks):
+            block = blocks[entry - len(table)]
+        else:
+            return False
+        if added and blocks:
+            known.first = first
+            self._map(known, added)
+        known.base = (block - entry) * self._room
+        known.until = (entry + 1) * self._room
+        return True
 
     def end(self) -> list[LiveFinding]:
         """The step ends: what was wrong in it."""
@@ -350,6 +369,9 @@ class LiveMemory:
                 if holders is None:
                     self._holders[block] = {(known.serial, group, entry): known}
                     continue
+                if len(holders) == 1:
+                    # Whoever was alone in it, and may be writing it (`_enter`), is not any more.
+                    next(iter(holders.values())).until = 0
                 holders[known.serial, group, entry] = known
                 if not is_read:
                     self._fresh.append((known, group, entry, block))
@@ -437,8 +459,8 @@ class LiveMemory:
                 place = block * room + first - entry * size
                 digest = known.chain[first]
                 self._slots[place] = digest ^ mask if mask else digest
-                self._writers[place] = known.name
-                self._written[place] = self._number
+                self._wrote[2 * place] = known.name
+                self._wrote[2 * place + 1] = self._number
                 if len(self._holders.get(block, ())) > 1 or self._tainted or known.taint:
                     self._note_write(known, group, entry, block, first - entry * size, 1)
                 continue
@@ -452,8 +474,8 @@ class LiveMemory:
             for block, slot, number in _runs(table, size, first, end):
                 place = block * room + slot
                 self._slots[place : place + number] = digests[done : done + number]
-                self._writers[place : place + number] = array("q", [known.name]) * number
-                self._written[place : place + number] = array("q", [self._number]) * number
+                by = array("q", [known.name, self._number])
+                self._wrote[2 * place : 2 * (place + number)] = by * number
                 if len(self._holders.get(block, ())) > 1 or self._tainted or known.taint:
                     self._note_write(known, group, (first + done) // size, block, slot, number)
                 done += number
@@ -507,15 +529,15 @@ class LiveMemory:
             read.append(
                 (
                     destination,
-                    source,
-                    [a[first : first + room] for a in (self._slots, self._writers, self._written)],
+                    self._slots[first : first + room],
+                    self._wrote[2 * first : 2 * (first + room)],
                     dict(self._tainted.get(source, {})),
                 )
             )
-        for destination, _, contents, tainted in read:
+        for destination, contents, wrote, tainted in read:
             first = destination * room
-            for kept, content in zip((self._slots, self._writers, self._written), contents):
-                kept[first : first + room] = content
+            self._slots[first : first + room] = contents
+            self._wrote[2 * first : 2 * (first + room)] = wrote
             self._tainted.pop(destination, None)
             if tainted:
                 self._tainted[destination] = tainted
@@ -576,7 +598,7 @@ class LiveMemory:
             slot = position - entry * size
             place = block * self._room + slot
             is_written = there != NEVER
-            writer, step = self._writers[place], self._written[place]
+            writer, step = self._wrote[2 * place : 2 * place + 2]
             what = (
                 f"that was computed for request {request_name(writer)} in step {step}"
                 if is_written
@@ -615,12 +637,12 @@ class LiveMemory:
             if number is None:
                 continue
             place = block * self._room + slot
-            writer = self._writers[place]
+            writer, step = self._wrote[2 * place : 2 * place + 2]
             self._tell(
                 "DATA",
                 f"request {request_name(reader.name)} reads at position {position} (group {group}, "
                 f"block {block}, slot {slot}) KV of its own prefix that request "
-                f"{request_name(writer)} computed in step {self._written[place]} from wrong KV "
+                f"{request_name(writer)} computed in step {step} from wrong KV "
                 f"(finding {number})",
                 reader,
                 group=group,
@@ -630,7 +652,7 @@ class LiveMemory:
                 wanted=reader.chain[position],
                 found=reader.chain[position],
                 writer=writer,
-                written_in=self._written[place],
+                written_in=step,
                 because_of=number,
             )
             self._taint(reader, self.num_found)
