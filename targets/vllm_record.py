@@ -30,10 +30,10 @@ from poolproof.contract.recording import RecordingError, RecordingWriter, free_p
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.targets.installed_vllm import version_of_vllm
 from poolproof.targets.vllm_watch import watched_groups
+from poolproof.watch.watcher import say
 
 __all__ = ["VllmRecorder", "record_scheduler", "record_schedulers"]
 
-_LOGGER = logging.getLogger("poolproof.record")
 _ATTRIBUTE = "poolproof_recorder"
 _MIB = 1 << 20
 _MOST_NAMES = 1_000
@@ -54,8 +54,8 @@ def record_schedulers(values: Mapping[str, str]) -> None:
         scheduler_class = original(self)
         try:
             _tap_class(scheduler_class, path, most_bytes)
-        except Exception:
-            _LOGGER.exception("%r cannot be recorded", scheduler_class)
+        except Exception as error:
+            say(logging.ERROR, f"{scheduler_class!r} cannot be recorded: {error!r}")
         return scheduler_class
 
     config.get_scheduler_cls = get_scheduler_cls
@@ -94,9 +94,9 @@ def record_scheduler(
         recorder = VllmRecorder(scheduler, path, most_bytes)
         recorder.tap()
     except Exception as error:
-        _LOGGER.error("nothing is recorded, the engine goes on: %s", error)  # noqa: TRY400 -- one line
+        say(logging.ERROR, f"nothing is recorded, the engine goes on: {error}")
         return None
-    _LOGGER.info("recording the steps of the scheduler in %s", recorder.path)
+    say(logging.INFO, f"recording the steps of the scheduler in {recorder.path}")
     return recorder
 
 
@@ -212,11 +212,10 @@ class VllmRecorder:
         except Exception as error:
             self.is_on = False
             self._noted.clear()
-            _LOGGER.error(  # noqa: TRY400 -- one line, as the page promises
-                "the recording has ended, the engine goes on: %s: %s", type(error).__name__, error
-            )
+            what = f"{type(error).__name__}: {error}"
+            say(logging.ERROR, f"the recording has ended, the engine goes on: {what}")
             try:
-                self._writer.close(f"{type(error).__name__}: {error}")
+                self._writer.close(what)
             except RecordingError:
                 return
 
