@@ -10,12 +10,14 @@ whether the numbers in a block are right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poolproof.contract.content import TokenChain
 from poolproof.contract.outside import printable
+from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.recording import (
     RecordingError,
     RecordingHeader,
@@ -23,6 +25,7 @@ from poolproof.contract.recording import (
     open_recording,
 )
 from poolproof.contract.step_record import StepRecord
+from poolproof.reference.content_names import Content, ContentNames
 from poolproof.reference.step_oracle import StepOracle, WrongRead
 
 __all__ = ["Audit", "AuditFinding", "audit_recording", "oracle_for"]
@@ -77,8 +80,9 @@ class AuditFinding:
 class Audit:
     """What became of a recording: how much was judged, what was found, how it ended.
 
-    `num_findings` counts those beyond `findings` too; `num_unknown` are reads of what had been
-    computed before the recording began. `notes` say what was not judged, and how the file ends.
+    `num_findings` counts those beyond `findings` too; `num_unknown` are reads of what was computed
+    before the recording began, or brought from elsewhere. `notes` say what was not judged, and how
+    the file ends.
     """
 
     path: Path
@@ -123,10 +127,32 @@ class Audit:
         }
 
 
+class _DigestNames(ContentNames):
+    """A digest is a name already, so none are given out and none are kept.
+
+    The oracle's memory is then that of the pool and the live requests.
+    """
+
+    def root(self, chain: TokenChain, group: int = 0) -> Content:
+        del chain  # its adapter and its salt are in the digests
+        return bytes([group])
+
+    def extended(
+        self, parent: Content, chain: TokenChain, tokens: Sequence[int], offset: int
+    ) -> list[Content]:
+        del chain, offset  # the same
+        group = parent[-1:]
+        return [digest.to_bytes(8, "big") + group for digest in tokens]
+
+    def prefix(self, content: Content) -> Prefix:
+        """Nothing is known of a prefix but its group."""
+        return Prefix((), group=content[-1])
+
+
 def oracle_for(header: RecordingHeader) -> StepOracle:
     """The oracle for a recording. Raises RecordingError for groups that it does not judge."""
     try:
-        return StepOracle(header.num_blocks, header.groups, header.block_sizes)
+        return StepOracle(header.num_blocks, header.groups, header.block_sizes, _DigestNames())
     except ValueError as error:
         raise RecordingError(f"the recording cannot be judged: {error}") from error
 
@@ -178,8 +204,8 @@ def _notes(recording: StepRecording, num_unknown: int) -> Iterator[str]:
         yield f"not judged: {left_out}"
     if not recording.header.is_whole:
         yield (
-            f"the recording began on a running engine: {num_unknown:,} reads met what had been "
-            "computed before"
+            "the recording began on a running engine, or KV comes from elsewhere: "
+            f"{num_unknown:,} reads met what is not known"
         )
     if recording.is_cut:
         yield f"the last line was cut and dropped: {recording.num_steps:,} whole steps were judged"

@@ -66,8 +66,9 @@ class RecordingError(PoolproofError, ValueError):
 class RecordingHeader:
     """What the engine is: its blocks, its cache groups with their block sizes, its name.
 
-    `is_whole` says that the recording began before the first step: whatever was not written in it
-    was never computed. `left_out` are cache groups of the engine that are not recorded, in words.
+    `is_whole` says that the recording began before the first step and that nothing comes from
+    elsewhere: whatever was not written in it was never computed. `left_out` says in words what of
+    the engine is not recorded.
     """
 
     num_blocks: int
@@ -158,16 +159,18 @@ class RecordingWriter:
         for request_id in step.ended:
             self._requests.pop(request_id, None)
         begun: dict[str, str] = {}
-        line: dict[str, Any] = {"step": step.number}
-        line["computed"] = [self._part(part, begun) for part in step.computed]
+        parts = ",".join([self._part(part, begun) for part in step.computed])
+        more: dict[str, Any] = {}
         if step.ended:
-            line["ended"] = [self._named(request_id) for request_id in step.ended]
+            more["ended"] = [self._named(request_id) for request_id in step.ended]
         for name in ("copies", "loads", "stores"):
             if pairs := getattr(step, name):
-                line[name] = pairs
+                more[name] = pairs
         if begun:
-            line["begun"] = begun
-        self._line(line)
+            more["begun"] = begun
+        # Put together by hand: it runs on the thread of a live engine's scheduler.
+        rest = f",{_json(more)[1:-1]}" if more else ""
+        self._write(f'{{"step":{step.number},"computed":[{parts}]{rest}}}\n')
         self.num_steps += 1
         if self._most_bytes is not None and self.num_bytes >= self._most_bytes:
             self.is_full = True
@@ -195,7 +198,9 @@ class RecordingWriter:
         self.close()
 
     def _line(self, value: dict[str, Any], flush: int = zlib.Z_SYNC_FLUSH) -> None:
-        text = json.dumps(value, separators=(",", ":")) + "\n"
+        self._write(f"{_json(value)}\n", flush)
+
+    def _write(self, text: str, flush: int = zlib.Z_SYNC_FLUSH) -> None:
         data = self._zip.compress(text.encode()) + self._zip.flush(flush)
         try:
             # Without a buffer of ours: the steps survive the process, though not a power cut.
@@ -208,25 +213,30 @@ class RecordingWriter:
             ) from error
         self.num_bytes += len(data)
 
-    def _part(self, part: ComputedTokens, begun: dict[str, str]) -> list[Any]:
+    def _part(self, part: ComputedTokens, begun: dict[str, str]) -> str:
         known = self._requests.get(part.request_id)
         end = part.first + part.count
         if known is None or part.replaced:
-            number = self._num_requests
-            self._num_requests += 1
-            begun[str(number)] = self._named(part.request_id)
-            root = repr((part.chain.lora, part.chain.salt)).encode(errors="backslashreplace")
-            known = _Written(
-                number, blake2b(root, key=self._key, digest_size=DIGEST_BYTES).digest()
-            )
-            self._requests[part.request_id] = known
+            known = self._begin(part, begun)
         told = known.follow(part.chain, min(part.first, len(known.digests)), end, self._key)
-        line: list[Any] = [known.number, part.first, part.count, told.hex()]
         flags = _REPLACED * part.replaced | _UNREAD * (not part.is_read)
-        tables = part.blocks if any(part.blocks) else 0
-        if flags:
-            return [*line, tables, flags]
-        return [*line, tables] if tables else line
+        tables = _json(part.blocks) if any(part.blocks) else "0"
+        rest = f",{tables},{flags}" if flags else f",{tables}" if tables != "0" else ""
+        return f'[{known.number},{part.first},{part.count},"{told.hex()}"{rest}]'
+
+    def _begin(self, part: ComputedTokens, begun: dict[str, str]) -> _Written:
+        """A request that is told anew has a new number."""
+        number = self._num_requests
+        self._num_requests += 1
+        begun[str(number)] = self._named(part.request_id)
+        root = repr((part.chain.lora, part.chain.salt)).encode(errors="backslashreplace")
+        digest = blake2b(root, key=self._key, digest_size=DIGEST_BYTES).digest()
+        known = self._requests[part.request_id] = _Written(number, digest)
+        return known
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 class _Written:
@@ -242,6 +252,12 @@ class _Written:
     def follow(self, chain: TokenChain, first: int, end: int, key: bytes) -> bytes:
         """What comes from position `first` on is what the chain says; its digests."""
         digests = self.digests
+        if first + 1 == end and first == len(digests) and not chain.images:  # by far most often
+            last = digests[-1].to_bytes(DIGEST_BYTES, "big") if digests else self.root
+            item = b"%d" % chain.tokens[first]
+            last = blake2b(last + item, key=key, digest_size=DIGEST_BYTES).digest()
+            digests.append(int.from_bytes(last, "big"))
+            return last
         del digests[first:]
         last = digests[-1].to_bytes(DIGEST_BYTES, "big") if digests else self.root
         told = bytearray()
@@ -350,7 +366,7 @@ class StepRecording:
         flags = int(part[5]) if len(part) > 5 else 0
         known = self._requests[int(number)]
         end = int(first) + int(count)
-        known.follow(_digests(told), end)
+        known.follow(told, end)
         return ComputedTokens(
             known.request_id,
             TokenChain(known.upto(end)),
@@ -371,16 +387,24 @@ class _Read:
         self.request_id = request_id
         self.digests: list[int] = []
 
-    def follow(self, told: Sequence[int], end: int) -> None:
-        """The last positions before `end` are these."""
-        begin = end - len(told)
+    def follow(self, told: Any, end: int) -> None:
+        """The last positions before `end` are these: digests in hexadecimal, or plain tokens."""
+        number = len(told) // (2 * DIGEST_BYTES) if isinstance(told, str) else len(told)
+        begin = end - number
         if not 0 <= begin <= len(self.digests):
             raise ValueError(
-                f"{len(told)} digests end at position {end}, and {len(self.digests)} are known"
+                f"{number} digests end at position {end}, and {len(self.digests)} are known"
             )
         # A list of its own for what is told anew: steps that were read before keep theirs.
         self.digests = self.digests[:begin] if begin < len(self.digests) else self.digests
-        self.digests.extend(told)
+        if isinstance(told, str):
+            self.digests.extend(struct.unpack(f">{number}Q", bytes.fromhex(told)))
+            return
+        last = self.digests[-1] if self.digests else 0
+        for token in told:
+            item = b"%d %d" % (last, int(token))
+            last = int.from_bytes(blake2b(item, digest_size=DIGEST_BYTES).digest(), "big")
+            self.digests.append(last)
 
     def upto(self, end: int) -> Any:
         """The digests of the positions before `end`, which stand for tokens."""
@@ -415,14 +439,6 @@ class _Beginning(Sequence[int]):
 
     def __hash__(self) -> int:
         return hash(tuple(self))
-
-
-def _digests(told: Any) -> Sequence[int]:
-    """What was told of positions: digests in hexadecimal, or tokens as they are."""
-    if not isinstance(told, str):
-        return [int(token) for token in told]
-    data = bytes.fromhex(told)
-    return struct.unpack(f">{len(data) // DIGEST_BYTES}Q", data)
 
 
 def _pairs(values: Iterable[Any]) -> tuple[tuple[int, int], ...]:

@@ -17,7 +17,12 @@ _has_registered = False
 def register() -> None:
     """Tap the schedulers that this process makes from now on. Raises nothing."""
     global _has_registered  # noqa: PLW0603 -- vLLM may call it more than once in a process
-    if _has_registered or os.environ.get("POOLPROOF_WATCH", "").lower() in {"", "0", "off"}:
+    if _has_registered:
+        return
+    if os.environ.get("POOLPROOF_RECORD"):
+        _has_registered = True
+        _record()
+    if os.environ.get("POOLPROOF_WATCH", "").lower() in {"", "0", "off"}:
         return
     _has_registered = True
     try:
@@ -29,4 +34,17 @@ def register() -> None:
 
         logging.getLogger("poolproof.watch").exception(
             "the watch cannot start, the engine goes on unwatched"
+        )
+
+
+def _record() -> None:
+    try:
+        from poolproof.targets.vllm_record import record_schedulers
+
+        record_schedulers(os.environ)
+    except Exception as error:
+        import logging
+
+        logging.getLogger("poolproof.record").error(  # noqa: TRY400 -- one line
+            "nothing is recorded, the engine goes on: %s", error
         )

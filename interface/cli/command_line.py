@@ -51,6 +51,7 @@ _RANKS = {
         "watch": "Look at a live engine from outside.",
         "audit": "Judge a recording of what a live engine did.",
         "consumer": "Check an index that routers fill from KV events.",
+        "selftest": "See that the checks of live engines catch what is broken on purpose.",
     },
     "Poolproof's own workshop": {
         "prove": "Prove the invariants for every size, with Z3.",

@@ -19,8 +19,9 @@ def consumer_command(*, target: str, runs: int, seed: int) -> None:
     """Check TARGET, path/to/file.py:Class or package.module:Class with apply() and lookup().
 
     Three simulated engines cache, evict, offload, clear and restart; batches are lost, sent again
-    or gone for good. After each step every prompt is looked up and compared with what each engine has.
-    Without TARGET our own index is checked. It runs in this process, without limits.
+    or gone for good. After each step every prompt is looked up, and the answer compared with what
+    each engine has. Without TARGET our own index is checked. It runs in this process, without
+    limits.
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """

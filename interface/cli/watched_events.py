@@ -111,7 +111,9 @@ class Listener:
         lines = []
         for view in self.views.values():
             seen = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in _seen(view))
-            lines.append(f"{view.name}: {view.num_resident:,} blocks resident; {seen}")
+            number = view.num_resident
+            blocks = f"{number:,} block{'s' * (number != 1)}"
+            lines.append(f"{view.name}: {blocks} resident; {seen}")
         total = sum(self.num_faults.values())
         if total or self.num_unreadable:
             kinds = ", ".join(f"{name} {n}" for name, n in sorted(self.num_faults.items()))

@@ -147,11 +147,11 @@ class WatchedCore:
         return ""
 
     def _row(self) -> str:
-        line = self.value.get("line")
+        line = self.value.get("line")  # it begins with the state
         known = line if isinstance(line, str) and line else _counts(self.value)
         dropped = _mapping(self.value, "findings").get("dropped")
         more = f"; {dropped} findings beyond the cap" if dropped else ""
-        return f"{self.place.name}: {self.trouble or self.value.get('state')}; {known}{more}"
+        return f"{self.place.name}: {self.trouble}{'; ' if self.trouble else ''}{known}{more}"
 
     def _violations(self) -> dict[str, Any]:
         return _mapping(self.value, "violations")
@@ -160,7 +160,7 @@ class WatchedCore:
 def _counts(value: Mapping[str, Any]) -> str:
     counts = _mapping(value, "counts")
     found = ", ".join(f"{name} {n}" for name, n in _mapping(value, "violations").items() if n)
-    return f"{counts.get('steps', 0)} steps, {found or 'nothing found'}"
+    return f"{value.get('state')}: {counts.get('steps', 0)} steps, {found or 'no violation'}"
 
 
 def _mapping(value: Mapping[str, Any], name: str) -> dict[str, Any]:

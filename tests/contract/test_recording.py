@@ -149,11 +149,13 @@ def test_plain_lines_with_tokens_are_read_too(tmp_path):
         "format": "poolproof-recording", "version": 1, "num_blocks": 4,
         "groups": [{"kind": "full", "block_size": 2}],
     }  # fmt: skip
-    step = {"step": 7, "begun": {"0": "mine"}, "computed": [[0, 0, 3, [11, 12, 13], [[2, 3]], 1]]}
+    computed = [[0, 0, 3, [11, 12, 12], [[2, 3]], 1], [1, 0, 2, [11, 12], [[0]], 1]]
+    step = {"step": 7, "begun": {"0": "mine", "1": "its"}, "computed": computed}
     path = tmp_path / "r.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in (header, step)))
     recording, (read,) = steps_of(path)
-    assert (read.number, tuple(read.computed[0].chain.tokens)) == (7, (11, 12, 13))
+    mine, its = (tuple(part.chain.tokens) for part in read.computed)
+    assert (read.number, mine[:2], len({*mine})) == (7, its, 3)
     assert recording.header.is_whole
 
 

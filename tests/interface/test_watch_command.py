@@ -32,7 +32,8 @@ def status(tmp_path):
         value = {
             "format": "poolproof-watch", "version": 1, "state": "watching", "reason": None,
             "pid": os.getpid(), "written": datetime.now(timezone.utc).isoformat(),
-            "line": "1,204 steps", "violations": {}, "findings": {"written": 0, "dropped": 0},
+            "line": "watching: 1204 steps", "violations": {},
+            "findings": {"written": 0, "dropped": 0},
             **fields,
         }  # fmt: skip
         (folder / "status.json").write_text(json.dumps(value))
@@ -43,7 +44,7 @@ def status(tmp_path):
 
 def test_a_watch_without_findings_is_a_row_and_status_0(tmp_path, status):
     status()
-    assert poolproof("watch", "--dir", tmp_path) == (0, "core-1: watching; 1,204 steps\n", "")
+    assert poolproof("watch", "--dir", tmp_path) == (0, "core-1: watching: 1204 steps\n", "")
 
 
 def test_the_folder_of_one_engine_core_can_be_given_as_well(status):
@@ -59,7 +60,7 @@ def test_findings_are_told_and_status_is_1(tmp_path, status):
     assert out.splitlines() == [
         "core-1: DATA: step 3: x",
         "core-1: a finding that cannot be read: b'no json\\n'",
-        "core-1: watching; 1,204 steps; 1 findings beyond the cap",
+        "core-1: watching: 1204 steps; 1 findings beyond the cap",
     ]
 
 
@@ -101,7 +102,7 @@ def test_following_tells_what_is_added_and_ends_when_interrupted(tmp_path, statu
     code, out, _ = poolproof("watch", "--dir", tmp_path, "--follow")
     assert code == 1
     assert out.splitlines() == [
-        "core-1: watching; 1,204 steps", "core-1: I2: tick 1", "core-1: I2: tick 2",
+        "core-1: watching: 1204 steps", "core-1: I2: tick 1", "core-1: I2: tick 2",
     ]  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def test_a_stream_that_is_right_is_told_as_such(capsys):
     listener = heard(Wire(), EventBatch(0, (ROOT, CHILD)), EventBatch(1, (BlockRemoved((2,)),)))
     assert listener.status == 0
     assert listener.summary() == [
-        "tcp://engine:5557: 1 blocks resident; 2 batches, 2 stored, 1 removed",
+        "tcp://engine:5557: 1 block resident; 2 batches, 2 stored, 1 removed",
         "nothing was told that cannot be",
     ]
     assert listener.to_json()["ranks"]["0"]["certain"] is True
