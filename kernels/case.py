@@ -14,14 +14,17 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import AttentionOptions, PagedBatch
+from poolproof.kernels.layouts import LAYOUTS, REACHES, placed, restrided, spread_out
 
-__all__ = ["DISTRIBUTIONS", "LAYOUTS", "Case", "CaseError", "build"]
+__all__ = ["DISTRIBUTIONS", "LAYOUTS", "VIEWS", "Case", "CaseError", "build"]
 
-DISTRIBUTIONS = ("plain", "sharp", "flat", "far")
-"""Scores of size 1; of size 4, so that few keys count; near 0; all below -50,000."""
+DISTRIBUTIONS = ("plain", "sharp", "flat", "even", "high", "far")
+"""Scores of size 1; of size 4, so that few keys count; near 0; near 0 with values around 1, so that
+a sum that loses small numbers shows; all near 300; all below -50,000."""
 
-LAYOUTS = ("slots-heads", "heads-slots", "cross-layer")
-"""Order of slots and heads in memory; the last has the planes of other layers between blocks."""
+VIEWS = ("query", "out", "table")
+"""What may be a slice of a larger tensor: a query of a projection that holds keys and values too,
+an output between other columns, a table of a wider one."""
 
 NULL_BLOCK = 0
 
@@ -36,7 +39,9 @@ class Case:
 
     The first `shared_blocks` blocks of every sequence that is long enough are the same ones.
     `cache_dtype` is None for the query's own. `spare_blocks` have no owner; `spare_entries` follow
-    the longest row of the table in each row.
+    the longest row of the table in each row. `scale` None is head_size ** -0.5, and `value_layout`
+    None is the layout of the keys. `views` are the tensors that are slices of larger ones. `reach`
+    says how large the cache is of which these blocks are a part.
     """
 
     sequences: tuple[tuple[int, int], ...]
@@ -52,6 +57,10 @@ class Case:
     spare_entries: int = 0
     distribution: str = "plain"
     layout: str = "slots-heads"
+    value_layout: str | None = None
+    views: tuple[str, ...] = ()
+    reach: str = "small"
+    scale: float | None = None
     causal: bool = True
     sliding_window: int | None = None
     softcap: float | None = None
@@ -60,7 +69,8 @@ class Case:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {**asdict(self), "sequences": [list(pair) for pair in self.sequences]}
+        sequences = [list(pair) for pair in self.sequences]
+        return {**asdict(self), "sequences": sequences, "views": list(self.views)}
 
     @classmethod
     def from_json(cls, value: Any) -> Case:
@@ -79,7 +89,12 @@ class Case:
             ) from error
         if any(not (0 <= q <= kv or kv == 0 <= q) for q, kv in sequences):
             raise CaseError("in a case a query length is at most its kv length, or that is 0")
-        return cls(**{**value, "sequences": sequences})
+        views = tuple(value.get("views", ()))
+        case = cls(**{**value, "sequences": sequences, "views": views})
+        for name, allowed in (("distribution", DISTRIBUTIONS), ("reach", REACHES)):
+            if getattr(case, name) not in allowed:
+                raise CaseError(f"{name} of a case must be one of {', '.join(allowed)}")
+        return case
 
     def blocks(self, sequence: int) -> int:
         """How many blocks a sequence fills or begins."""
@@ -96,7 +111,9 @@ class Case:
 
     def words(self) -> str:
         """One line for a person."""
-        pairs = " ".join(f"{q}/{kv}" for q, kv in self.sequences)
+        pairs = " ".join(f"{q}/{kv}" for q, kv in self.sequences[:8])
+        if len(self.sequences) > 8:
+            pairs += f" and {len(self.sequences) - 8} more"
         text = (
             f"{self.dtype}, heads {self.num_heads} over {self.num_kv_heads}, head size "
             f"{self.head_size}, block size {self.block_size}, queries/keys {pairs}"
@@ -105,13 +122,16 @@ class Case:
             text += f", cache {self.cache_dtype}"
         if self.shared_blocks:
             text += f", {self.shared_blocks} blocks shared"
-        for name in ("sliding_window", "softcap"):
+        for name in ("scale", "sliding_window", "softcap"):
             if getattr(self, name) is not None:
                 text += f", {name.replace('_', ' ')} {getattr(self, name)}"
         for name in ("alibi", "sinks"):
             text += f", {name}" if getattr(self, name) else ""
         text += "" if self.causal else ", not causal"
         text += "" if self.layout == LAYOUTS[0] else f", layout {self.layout}"
+        text += "" if self.value_layout is None else f", values {self.value_layout}"
+        text += f", sliced {' and '.join(self.views)}" if self.views else ""
+        text += "" if self.reach == REACHES[0] else f", a cache of more than {self.reach}"
         return text + ("" if self.distribution == "plain" else f", {self.distribution} scores")
 
 
@@ -124,7 +144,7 @@ def build(case: Case, device: str = "cpu") -> PagedBatch:
     num_tokens = sum(query for query, _ in case.sequences)
     query = torch.randn(num_tokens, case.num_heads, case.head_size, generator=draw)
     keys, values = (torch.randn(shape, generator=draw) for _ in range(2))
-    query, keys = _shaped(case, query, keys)
+    query, keys, values = _shaped(case, query, keys, values)
     key_scale = value_scale = 1.0
     if case.cache_dtype is not None:
         # Not powers of two, so that a lost or doubled scale cannot hide.
@@ -138,7 +158,7 @@ def build(case: Case, device: str = "cpu") -> PagedBatch:
     slopes = 2.0 ** -torch.arange(1, case.num_heads + 1).float() if case.alibi else None
     sinks = torch.randn(case.num_heads, generator=draw) if case.sinks else None
     options = AttentionOptions(
-        scale=case.head_size**-0.5,
+        scale=case.head_size**-0.5 if case.scale is None else case.scale,
         causal=case.causal,
         sliding_window=case.sliding_window,
         softcap=case.softcap,
@@ -147,28 +167,39 @@ def build(case: Case, device: str = "cpu") -> PagedBatch:
         key_scale=key_scale,
         value_scale=value_scale,
     )
+    layouts = case.layout, case.value_layout or case.layout
+    if case.reach == REACHES[0]:
+        keys, values = placed(keys.to(device), values.to(device), layouts)
+    else:
+        keys, values, table = spread_out((keys, values), layouts, table, case.reach)
     return PagedBatch(
-        query=query.to(dtype).to(device),
-        key_cache=in_layout(keys.to(device), case.layout),
-        value_cache=in_layout(values.to(device), case.layout),
-        block_tables=table.to(device),
+        query=_sliced_query(case, query.to(dtype).to(device)),
+        key_cache=keys,
+        value_cache=values,
+        block_tables=_sliced_table(case, table.to(device)),
         kv_lengths=_lengths(case, 1, device),
         query_lengths=_lengths(case, 0, device),
         options=options,
     )
 
 
-def in_layout(cache: Tensor, layout: str) -> Tensor:
-    """The same elements elsewhere: a view with the strides of the layout."""
-    if layout == "heads-slots":
-        return cache.transpose(1, 2).contiguous().transpose(1, 2)
-    if layout == "cross-layer":
-        # The planes of two other layers stand between the blocks of this one.
-        planes = torch.zeros((cache.shape[0], 3, *cache.shape[1:]), dtype=torch.float32)
-        planes = planes.to(cache.dtype).to(cache.device)
-        planes[:, 1] = cache
-        return planes[:, 1]
-    return cache
+def _sliced_query(case: Case, query: Tensor) -> Tensor:
+    """The query, within a projection that holds keys and values too where the case says so."""
+    if "query" not in case.views:
+        return query
+    rows, heads, size = query.shape
+    width = (heads + 2 * case.num_kv_heads) * size
+    # Keys stand before it, values behind it, and they are not numbers.
+    return restrided(query, (width, size, 1), case.num_kv_heads * size, rows * width)
+
+
+def _sliced_table(case: Case, table: Tensor) -> Tensor:
+    """The table, within a wider one whose other entries are the null block."""
+    if "table" not in case.views:
+        return table
+    wide = torch.full((len(table), table.shape[1] + 3), NULL_BLOCK).to(table)
+    wide[:, 1:-2] = table
+    return wide[:, 1:-2]
 
 
 def _lengths(case: Case, which: int, device: str) -> Tensor:
@@ -192,15 +223,25 @@ def _block_tables(case: Case, draw: torch.Generator) -> tuple[Tensor, int]:
     return table, num_blocks
 
 
-def _shaped(case: Case, query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries and keys whose scores have the size that the distribution says."""
+def _shaped(
+    case: Case, query: Tensor, keys: Tensor, values: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values whose scores have the size that the distribution says."""
+    scale = case.head_size**-0.5 if case.scale is None else case.scale
     if case.distribution == "sharp":
-        return query * 4, keys
+        return query * 4, keys, values
     if case.distribution == "flat":
-        return query * 0.1, keys
+        return query * 0.1, keys, values
+    if case.distribution == "even":
+        # A sum of 2,000 like terms in a half type stops growing, or loses every small one.
+        return query * 0.1, keys, 1 + values * 0.1
+    if case.distribution == "high":
+        # exp(300) is no float32, and exp(12) no float16: a maximum that is not subtracted shows.
+        offset = (300 / (case.head_size * scale)) ** 0.5
+        return query * 0.1 + offset, keys * 0.1 + offset, values
     if case.distribution == "far":
         # Every score is near -60,000: below the -10,000 and -50,000 that kernels have used in the
         # place of minus infinity (flashinfer#4450).
-        offset = (60_000 / case.head_size**0.5) ** 0.5
-        return query * 0.01 + offset, keys * 0.01 - offset
-    return query, keys
+        offset = (60_000 / (case.head_size * scale)) ** 0.5
+        return query * 0.01 + offset, keys * 0.01 - offset, values
+    return query, keys, values

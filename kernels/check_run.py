@@ -17,7 +17,7 @@ import torch
 
 from poolproof.contract.depth import Depth
 from poolproof.contract.violation import Severity
-from poolproof.kernels.case import LAYOUTS, Case
+from poolproof.kernels.case import Case
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.checks.check import Check, Outcome
 from poolproof.kernels.declaration import Declaration
@@ -32,7 +32,9 @@ from poolproof.kernels.findings import (
     KernelFinding,
     KernelRun,
 )
-from poolproof.kernels.grammar import draw_case
+from poolproof.kernels.grammar import Choose, draw_case
+from poolproof.kernels.large_cases import KINDS, Draw, draw_at_kind, draw_long_context
+from poolproof.kernels.layouts import LAYOUTS, REACHES
 from poolproof.kernels.target import KernelTarget
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "check_case",
     "crash_severity",
     "head_of",
+    "in_order",
     "run_case",
     "shrink",
     "smaller_cases",
@@ -50,23 +53,38 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class NumExamples:
-    """Examples of the dense comparison, and of each other check."""
+    """Examples of the dense comparison and of each other check, and large ones on top of these.
+
+    Checks to which sizes mean nothing have none of the last.
+    """
 
     dense: int
     others: int
+    large: int
+    large_of_others: int
 
 
 NUM_EXAMPLES = {
-    Depth.QUICK: NumExamples(100, 5),
-    Depth.STANDARD: NumExamples(600, 16),
-    Depth.DEEP: NumExamples(10_000, 300),
+    Depth.QUICK: NumExamples(100, 5, len(KINDS), 1),
+    Depth.STANDARD: NumExamples(600, 16, 3 * len(KINDS), 3),
+    Depth.DEEP: NumExamples(10_000, 300, 20 * len(KINDS), 20),
 }
+
+TIMES_WITHOUT_INTERPRETER = 3
+"""As many large cases for a target that is not interpreted, to which they cost milliseconds."""
 
 # A case that has no room for a check costs no time; so many are drawn for one that has.
 DRAWS_PER_EXAMPLE = 30
 
 MOST_ATTEMPTS = 200
 """Of smaller cases, for each finding."""
+
+LONG_CONTEXTS = 3
+"""Sequences of more keys than 16 bits count, in a deep run."""
+
+MOST_WORK = 4000
+"""Of the same, in tiles of the interpreter, a quarter of a minute: one large case is worth many
+small ones. No clock, so that the same seed gives the same case."""
 
 Announce = Callable[[Case], None]
 """Called before each example, in case it is the last."""
@@ -102,7 +120,8 @@ def check_case(target: KernelTarget, name: str, case: Case, announce: Announce) 
     """Run one check on one case, as it is."""
     check = CHECKS[name]
     about: dict[str, Any] = {"name": name, "sentence": check.sentence}
-    if not check.applies(target) or name == "64-bit offsets":
+    is_far = case.reach != REACHES[0]
+    if not check.applies(target) or is_far == (check.draws is None):
         return CheckResult(CheckLine(**about, result=NOT_APPLICABLE), None, {})
     announce(case)
     outcome, frames = run_case(target, check, case)
@@ -150,6 +169,29 @@ def crash_severity(check: Check, sentence: str) -> Severity:
     return Severity.CRASH if sentence.startswith("raised ") else check.severity
 
 
+def in_order(check: Check, target: KernelTarget, depth: Depth, choose: Choose) -> list[Draw]:
+    """What draws each example of a check: small cases, with large ones evenly among them."""
+    if check.draws is not None:
+        return list(check.draws(target.declaration))
+    counts = NUM_EXAMPLES[depth]
+    is_interpreted = target.uses_triton and target.device == "cpu"
+    times = 1 if is_interpreted else TIMES_WITHOUT_INTERPRETER
+    small, large = counts.others, counts.large_of_others
+    if check.name == "dense":
+        small, large = counts.dense, counts.large
+    if not check.takes_large_cases:
+        return [draw_case] * small
+    first = 0 if check.name == "dense" else choose(len(KINDS))
+    drawn = [draw_at_kind(first + number) for number in range(times * large)]
+    if depth is Depth.DEEP and check.name == "dense":
+        drawn += [draw_long_context] * LONG_CONTEXTS
+    order: list[Draw] = []
+    for number, draw in enumerate(drawn, 1):
+        order += [draw_case] * (small * number // len(drawn) - small * (number - 1) // len(drawn))
+        order.append(draw)
+    return order
+
+
 class _Run:
     """One check of one certification."""
 
@@ -164,11 +206,8 @@ class _Run:
         self._target, self._check, self._announce = target, check, announce
         self._ratios: dict[str, list[float]] = {}
         self._finding: KernelFinding | None = None
-        examples = NUM_EXAMPLES[depth]
-        self._wanted = examples.dense if check.name == "dense" else examples.others
-        if check.name == "64-bit offsets":
-            self._wanted = 1
         self._draw = random.Random(f"{seed} {check.name}")
+        self._order = in_order(check, target, depth, self._draw.randrange)
 
     def result(self) -> CheckResult:
         line = self._line()
@@ -183,12 +222,8 @@ class _Run:
         about["note"] = weaker or ""
         examples = compared = 0
         worst: float | None = None
-        for _ in range(self._wanted * DRAWS_PER_EXAMPLE):
-            if examples == self._wanted:
-                break
-            case = draw_case(self._draw.randrange, target.declaration)
-            self._announce(case)
-            outcome, _ = run_case(target, check, case)
+        for draw in self._order:
+            case, outcome = self._one_with_room(draw)
             compared += outcome.compared
             if outcome.ratio is not None:
                 worst = max(worst or 0.0, outcome.ratio)
@@ -201,12 +236,21 @@ class _Run:
                     "max_ratio": worst,
                 }
                 return CheckLine(**about, result=VIOLATED, **counts)
-            if outcome.compared:
-                examples += 1
+            examples += bool(outcome.compared)
         result = (WEAKER if weaker else HOLDS) if compared else UNSEEN
         return CheckLine(
             **about, result=result, examples=examples, compared=compared, max_ratio=worst
         )
+
+    def _one_with_room(self, draw: Draw) -> tuple[Case, Outcome]:
+        """The first drawn case that the check can say something about, or the last one drawn."""
+        for _ in range(DRAWS_PER_EXAMPLE):
+            case = draw(self._draw.randrange, self._target.declaration)
+            self._announce(case)
+            outcome, _ = run_case(self._target, self._check, case)
+            if outcome.compared or outcome.wrong is not None:
+                break
+        return case, outcome
 
     def _smallest(self, case: Case, example: int) -> KernelFinding:
         def fails(smaller: Case) -> bool:
@@ -236,18 +280,28 @@ class _Run:
 
 def shrink(case: Case, declared: Declaration, fails: Callable[[Case], bool]) -> Case:
     """A case that `fails` as well and is larger in nothing; greedy, with a limit on attempts."""
-    attempts = 0
+    attempts = work = 0
     improved = True
     while improved:
         improved = False
         for smaller in smaller_cases(case, declared):
             attempts += 1
-            if attempts > MOST_ATTEMPTS:
+            work += _work(smaller)
+            if attempts > MOST_ATTEMPTS or work > MOST_WORK:
                 return case
             if fails(smaller):
                 case, improved = smaller, True
                 break
     return case
+
+
+def _work(case: Case) -> int:
+    """About how many tiles an interpreted kernel takes for a case."""
+    tiles = (
+        (1 + queries * case.queries_per_kv_head // 32) * (1 + keys // 16)
+        for queries, keys in case.sequences
+    )
+    return case.num_kv_heads * sum(tiles)
 
 
 def smaller_cases(case: Case, declared: Declaration) -> Iterator[Case]:
@@ -258,6 +312,9 @@ def smaller_cases(case: Case, declared: Declaration) -> Iterator[Case]:
 def _smaller(case: Case, declared: Declaration) -> Iterator[Case]:
     """Candidates, the boldest first."""
     count = len(case.sequences)
+    if count > 3:
+        yield replace(case, sequences=case.sequences[: count // 2])
+        yield replace(case, sequences=case.sequences[count // 2 :])
     for index in range(count if count > 1 else 0):
         kept = case.sequences[:index] + case.sequences[index + 1 :]
         yield replace(case, sequences=kept)
@@ -265,7 +322,8 @@ def _smaller(case: Case, declared: Declaration) -> Iterator[Case]:
         "distribution": "plain", "layout": declared.layouts[0], "alibi": False, "sinks": False,
         "softcap": None, "sliding_window": None, "cache_dtype": None, "causal": True,
         "shared_blocks": 0, "spare_entries": 0, "spare_blocks": 1, "num_kv_heads": 1,
-        "queries_per_kv_head": 1, "dtype": declared.dtypes[0], "seed": 0,
+        "queries_per_kv_head": 1, "dtype": declared.dtypes[0], "seed": 0, "value_layout": None,
+        "views": (), "scale": None,
     }  # fmt: skip
     if declared.layouts[0] not in LAYOUTS[:1]:
         plain.pop("layout")
@@ -287,7 +345,10 @@ def _smaller(case: Case, declared: Declaration) -> Iterator[Case]:
 
 
 def _supported(case: Case, declared: Declaration) -> bool:
-    kinds = {"decode" if queries == 1 else "prefill" for queries, _ in case.sequences}
+    asking = [queries for queries, _ in case.sequences if queries]
+    kinds = {"decode" if queries == 1 else "prefill" for queries in asking}
+    if not kinds or (case.sliding_window or 1 << 31) < declared.smallest_window:
+        return False
     return kinds <= set(declared.modes) and (declared.mixed or len(kinds) == 1)
 
 
@@ -297,7 +358,7 @@ def _shorter(queries: int, keys: int) -> Iterator[tuple[int, int]]:
         yield queries // 2, keys
         yield queries - 1, keys
     # Not only halves: a tail needs a length that is no multiple of the block size.
-    for fewer in (1, 2, 3, keys // 2, keys // 2 + 1, keys - 2, keys - 1):
+    for fewer in (1, 2, 3, keys // 2, keys // 2 + 1, keys - keys // 8, keys - 2, keys - 1):
         if 0 < fewer < keys:
             yield min(queries, fewer), fewer
 
@@ -307,6 +368,8 @@ def _precision(case: Case) -> str:
 
 
 def _why_not(check: Check, target: KernelTarget) -> str:
+    if check.name == "64-bit offsets" and target.device == "cpu":
+        return f"cache_reads: {target.declaration.cache_reads}"
     if check.name in {"read set", "64-bit offsets"}:
         return "only Triton kernels in the interpreter can be watched"
     if check.name in {"cache write", "block copy", "swap"}:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from poolproof.kernels.case import LAYOUTS
+from poolproof.kernels.case import LAYOUTS, VIEWS
 
 __all__ = ["FEATURES", "PROMISES", "Declaration", "DeclarationError"]
 
@@ -28,6 +28,11 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "repeat": ("exact", "close"),
     "cache_writes": ("none", "newest"),
     "window_reads": ("exact", "tile"),
+    "isolation": ("any", "finite"),
+    "scores": ("float32", "query"),
+    "scale": ("any", "head-size"),
+    "cache_size": ("any", "fewer-slots", "fewer-elements"),
+    "cache_reads": ("in-place", "copied"),
 }
 """`tail`: what may stand in the slots behind a sequence's last token, without any effect.
 `unowned`: the same for blocks of nobody, the null block included. `behind_window`: for blocks that
@@ -36,7 +41,11 @@ table row behind its last needed entry. `empty_row`: what a query without keys g
 `batch`, `block_size`, `strides`, `repeat`: whether the same numbers give the same bits in other
 blocks, in another batch, in blocks of half the size, in another layout, and again.
 `cache_writes`: whether the target itself writes the newest token. `window_reads`: whether keys in
-front of a window are read."""
+front of a window are read. `isolation`: what may stand in the memory of other live requests, their
+queries, keys and values, without any effect on a request. `scores`: the type in which scores are
+kept; `query` is the query's own. `scale`: which scales are taken; `head-size` is head_size ** -0.5
+alone. `cache_size`: whether a cache may have 2^31 slots and more, or 2^31 elements and more.
+`cache_reads`: whether the whole cache is copied at a call, which nobody can do with a large one."""
 
 FEATURES = ("sliding_window", "softcap", "alibi", "sinks", "non_causal", "fp8")
 
@@ -45,7 +54,12 @@ _LISTS: dict[str, tuple[Any, ...]] = {
     "modes": ("decode", "prefill"),
     "dtypes": ("float32", "float16", "bfloat16"),
     "layouts": LAYOUTS,
+    "views": VIEWS,
 }
+
+_FLAGS = ("grouped", "mixed", "out", "idle", "layouts_apart")
+
+_LARGEST = {"head_sizes": 256, "block_sizes": 256, "tiles": 1 << 15, "smallest_window": 1 << 15}
 
 
 class DeclarationError(ValueError):
@@ -56,9 +70,13 @@ class DeclarationError(ValueError):
 class Declaration:
     """One value for each row of `PROMISES`, and what the target supports.
 
-    `head_sizes` and `block_sizes` are what cases are drawn from. `grouped` says whether query
-    heads may share a head of the cache, `mixed` whether a batch may mix sequences of one query with
-    longer ones, `out` whether an output tensor may be passed.
+    `head_sizes` and `block_sizes` are what cases are drawn from, and `tiles` are the sizes in which
+    the target cuts keys and queries: large cases are drawn around their multiples. `grouped` says
+    whether query heads may share a head of the cache, `mixed` whether a batch may mix sequences of
+    one query with longer ones, `idle` whether it may hold a sequence that asks nothing, `out`
+    whether an output tensor may be passed. `views` are the tensors that may be slices of larger
+    ones; with `layouts_apart` keys and values may have different layouts. `smallest_window` is 2
+    for a target to which 1 means that there is no window.
     """
 
     tail: str = "any"
@@ -73,14 +91,24 @@ class Declaration:
     repeat: str = "exact"
     cache_writes: str = "none"
     window_reads: str = "exact"
+    isolation: str = "any"
+    scores: str = "float32"
+    scale: str = "any"
+    cache_size: str = "any"
+    cache_reads: str = "in-place"
     features: tuple[str, ...] = FEATURES
     modes: tuple[str, ...] = ("decode", "prefill")
     dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16")
     layouts: tuple[str, ...] = LAYOUTS
-    head_sizes: tuple[int, ...] = (16, 24, 32, 64)
+    head_sizes: tuple[int, ...] = (16, 24, 32, 64, 128, 192, 256)
     block_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 3)
+    tiles: tuple[int, ...] = ()
+    views: tuple[str, ...] = VIEWS
+    smallest_window: int = 1
     grouped: bool = True
     mixed: bool = True
+    idle: bool = True
+    layouts_apart: bool = True
     out: bool = False
     assumed: tuple[str, ...] = field(default=())
 
@@ -118,7 +146,11 @@ def _checked(key: str, value: Any) -> Any:
                 f"{key!r} in a declaration must be one of {', '.join(PROMISES[key])}, not {value!r}"
             )
         return value
-    if key in {"grouped", "mixed", "out"}:
+    if key == "smallest_window":
+        if type(value) is not int or not 1 <= value <= _LARGEST[key]:
+            raise DeclarationError(f"{key!r} in a declaration must be a length, not {value!r}")
+        return value
+    if key in _FLAGS:
         if not isinstance(value, bool):
             raise DeclarationError(f"{key!r} in a declaration must be True or False, not {value!r}")
         return value
@@ -127,12 +159,12 @@ def _checked(key: str, value: Any) -> Any:
     items = tuple(value)
     allowed = _LISTS.get(key)
     for item in items:
-        if allowed is None and (type(item) is not int or not 1 <= item <= 256):
+        if allowed is None and (type(item) is not int or not 1 <= item <= _LARGEST[key]):
             raise DeclarationError(f"{key!r} in a declaration must hold sizes, not {item!r}")
         if allowed is not None and item not in allowed:
             raise DeclarationError(
                 f"{key!r} in a declaration may hold {', '.join(allowed)}, not {item!r}"
             )
-    if not items and key != "features":
+    if not items and key not in {"features", "tiles", "views"}:
         raise DeclarationError(f"{key!r} in a declaration must not be empty")
     return items

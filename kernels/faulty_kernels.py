@@ -4,8 +4,9 @@ The sources of `kernels.paged` are read, changed and run as modules of another n
 correct kernels hold no trace of any fault. A change whose old text does not occur in the source
 exactly as often as it says is an error: the kernel would be correct.
 
-Faults of the arithmetic, of indexing, of masks, and of the kernels that fill a cache; then those
-that every certification must catch first, and the search.
+Faults of the arithmetic, of indexing, of masks, and of the kernels that fill a cache; those that
+begin at a size are in `faulty_families.py`. Then those that every certification must catch first,
+and the search.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import chain, islice, repeat
 from pathlib import Path
 from types import ModuleType
 
+from poolproof.contract.depth import Depth
+from poolproof.kernels.check_run import DRAWS_PER_EXAMPLE, in_order
 from poolproof.kernels.checks.catalogue import CHECKS
+from poolproof.kernels.checks.check import Outcome
 from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.faulty_families import FaultyTorchKernel, family_members
 from poolproof.kernels.grammar import draw_case
 from poolproof.kernels.target import KernelTarget, Storage
 
@@ -574,12 +580,14 @@ STORAGE_FAULTS = (
 )  # fmt: skip
 
 
-FAULTY_KERNELS: dict[str, FaultyKernel] = {
-    faulty.id: faulty
-    for faulty in (*SOFTMAX_FAULTS, *INDEXING_FAULTS, *MASK_FAULTS, *STORAGE_FAULTS)
+_OURS = (*SOFTMAX_FAULTS, *INDEXING_FAULTS, *MASK_FAULTS, *STORAGE_FAULTS)
+
+FAULTY_KERNELS: dict[str, FaultyKernel | FaultyTorchKernel] = {
+    **{faulty.id: faulty for faulty in _OURS},
+    **{faulty.id: faulty for faulty in family_members()},
 }
 
-CANARIES = ("S1", "S7", "X3", "M1", "M3", "M7", "X9", "C5")
+CANARIES = ("S1", "S7", "X3", "M1", "M3", "M6", "X9", "C5")
 """One fault of each kind; a certification that misses one of them says nothing."""
 
 Caught = dict[str, int]
@@ -591,23 +599,28 @@ def examples_until_caught(
 ) -> int | None:
     """How many examples a check needs to see that something is wrong, None if it never does.
 
-    A kernel that raises is seen as well.
+    The examples are those of a quick run, and more small ones up to `most`. A kernel that raises
+    is seen as well.
     """
     check, draw = CHECKS[check_name], random.Random(seed)
-    # A kernel that reads one entry too far finds the null block there, and not other memory.
-    for number in range(1, most + 1):
-        case = draw_case(draw.randrange, target.declaration)
-        case = replace(case, spare_entries=max(1, case.spare_entries))
-        try:
-            wrong = check.run(target, case).wrong
-        except Exception as error:  # noqa: BLE001 -- the kernel is faulty: whatever it raises is seen
-            wrong = repr(error)
-        if wrong is not None:
+    order = in_order(check, target, Depth.QUICK, draw.randrange)
+    for number, drawn in enumerate(islice(chain(order, repeat(draw_case)), most), 1):
+        for _ in range(DRAWS_PER_EXAMPLE):
+            case = drawn(draw.randrange, target.declaration)
+            # A kernel that reads one entry too far finds the null block there, not other memory.
+            case = replace(case, spare_entries=max(1, case.spare_entries))
+            try:
+                outcome = check.run(target, case)
+            except Exception as error:  # noqa: BLE001 -- it is faulty: whatever it raises is seen
+                outcome = Outcome(1, repr(error))
+            if outcome.compared:
+                break
+        if outcome.wrong is not None:
             return number
     return None
 
 
-def catch(faulty: FaultyKernel, seed: int = 0) -> Caught:
+def catch(faulty: FaultyKernel | FaultyTorchKernel, seed: int = 0) -> Caught:
     """Which of its checks see a faulty kernel."""
     target = faulty.make()
     counts = {name: examples_until_caught(target, name, seed) for name in faulty.checks}

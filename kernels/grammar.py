@@ -1,24 +1,26 @@
 """Draws a case from choices: one grammar, backed by Hypothesis or a seeded generator.
 
 `choose(n)` gives an integer from 0 to n-1; choices that shrink well come first. Everything stays
-within what the target declares. Sizes are small: faults of tiling, masking or indexing show at a
-few dozen keys, and a case of that size runs in milliseconds.
+within what the target declares. Sizes are small: most faults of tiling, masking or indexing show at
+a few dozen keys, and a case of that size runs in milliseconds. What shows only at the sizes of a
+server is drawn by `large_cases.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from poolproof.kernels.case import DISTRIBUTIONS, Case
 from poolproof.kernels.declaration import Declaration
 
-__all__ = ["Choose", "draw_case"]
+__all__ = ["Choose", "draw_case", "draw_values"]
 
 Choose = Callable[[int], int]
 Item = TypeVar("Item")
 
 _MOST_KEYS = 44
+_USUAL_HEAD_SIZE = 64
 
 
 def draw_case(choose: Choose, allowed: Declaration) -> Case:
@@ -37,10 +39,12 @@ def draw_case(choose: Choose, allowed: Declaration) -> Case:
         offered = [mode for mode in offered if mode != "mixed"]
     mode = pick(offered)
     causal = not maybe("non_causal", 8)
-    window = 1 + choose(24) if causal and maybe("sliding_window", 3) else None
+    shortest = allowed.smallest_window
+    window = shortest + choose(24) if causal and maybe("sliding_window", 3) else None
     dtype = pick(allowed.dtypes)
     has_alibi = causal and maybe("alibi", 4)
-    is_far = dtype == "float32" and choose(12) == 11
+    values = draw_values(choose, allowed, dtype)
+    is_far = values["distribution"] == "far"
     softcap = pick((5.0, 20.0)) if not is_far and maybe("softcap", 4) else None
     sequences = _sequences(choose, mode, block_size, allowed)
     shared = 0
@@ -54,13 +58,11 @@ def draw_case(choose: Choose, allowed: Declaration) -> Case:
         cache_dtype=("float8_e4m3fn", "float8_e5m2")[choose(2)] if maybe("fp8", 6) else None,
         num_kv_heads=1 + choose(2),
         queries_per_kv_head=1 + choose(4) if allowed.grouped else 1,
-        head_size=pick(allowed.head_sizes),
+        head_size=pick(_usual_head_sizes(allowed) if choose(8) < 7 else allowed.head_sizes),
         block_size=block_size,
         shared_blocks=shared,
         spare_blocks=1 + choose(3),
         spare_entries=choose(3),
-        distribution="far" if is_far else DISTRIBUTIONS[choose(3)],
-        layout=pick(allowed.layouts),
         causal=causal,
         sliding_window=window,
         softcap=softcap,
@@ -68,14 +70,48 @@ def draw_case(choose: Choose, allowed: Declaration) -> Case:
         # Slopes count from the query's position here and from the last key's in some kernels, which
         # is the same for a softmax and another for a sink; no model has both.
         sinks=not has_alibi and maybe("sinks", 4),
+        **values,
+        **_strides(choose, allowed),
     )
+
+
+def draw_values(choose: Choose, allowed: Declaration, dtype: str) -> dict[str, Any]:
+    """What decides how large scores are: the rows `distribution` and `scale` of a case."""
+    # In a half type scores of 300 and more have no bits left for what distinguishes them.
+    fine = dtype == "float32" or allowed.promises("scores")
+    distribution = DISTRIBUTIONS[choose(4)]
+    if fine and choose(8) == 7:
+        distribution = ("high", "far")[choose(2)]
+    scale = None
+    if allowed.promises("scale") and choose(4) == 3:
+        scale = (0.3, 1.0, 0.05)[choose(3)]
+    return {"distribution": distribution, "scale": scale}
+
+
+def _strides(choose: Choose, allowed: Declaration) -> dict[str, Any]:
+    """Where the numbers stand: the rows `layout`, `value_layout` and `views` of a case."""
+    layout = allowed.layouts[choose(len(allowed.layouts))]
+    apart = allowed.layouts_apart and len(allowed.layouts) > 1 and choose(4) == 3
+    other = allowed.layouts[choose(len(allowed.layouts))] if apart else layout
+    views = tuple(view for view in allowed.views if choose(6) == 5)
+    return {
+        "layout": layout,
+        "value_layout": None if other == layout else other,
+        "views": views,
+    }
+
+
+def _usual_head_sizes(allowed: Declaration) -> tuple[int, ...]:
+    """Those that are cheap, if there are any."""
+    usual = tuple(size for size in allowed.head_sizes if size <= _USUAL_HEAD_SIZE)
+    return usual or (min(allowed.head_sizes),)
 
 
 def _sequences(
     choose: Choose, mode: str, block_size: int, allowed: Declaration
 ) -> tuple[tuple[int, int], ...]:
     has_empty = allowed.empty_row in {"zeros", "untouched"}
-    drawn = []
+    drawn: list[tuple[int, int]] = []
     for _ in range(1 + choose(3)):
         keys = _kv_length(choose, block_size)
         single = mode == "decode" or (mode == "mixed" and choose(2) == 0)
@@ -84,6 +120,9 @@ def _sequences(
         if has_empty and choose(10) == 9:
             # A padding row of a captured graph: a query without keys (vllm#57094).
             queries, keys = 1, 0
+        elif mode == "mixed" and allowed.idle and drawn and choose(10) == 9:
+            # A request that waits for its turn, its keys in the cache.
+            queries = 0
         drawn.append((queries, keys))
     return tuple(drawn)
 

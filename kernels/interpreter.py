@@ -81,9 +81,11 @@ def patch_language_once() -> bool:
     def patch_lang(function: Any) -> Any:
         # What is patched depends on which of the language's modules the function can see.
         visible = frozenset(
-            value.__name__
+            name
             for value in function.__globals__.values()
-            if getattr(value, "__name__", "") in {"triton.language", "triton.language.core"}
+            # A global may call anything its name, also what cannot be hashed.
+            if isinstance(name := getattr(value, "__name__", ""), str)
+            and name in {"triton.language", "triton.language.core"}
         )
         if visible in patched:
             return scope_class()

@@ -10,6 +10,7 @@ an engine that is asked twice gives two answers (vllm#51902).
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,8 @@ import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import Ownership, PagedBatch
-from poolproof.kernels.case import Case, in_layout
+from poolproof.kernels.case import Case
+from poolproof.kernels.layouts import in_layout
 
 __all__ = [
     "BATCH_RELATIONS",
@@ -47,11 +49,15 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Another batch, and which rows of the first one's output it must give (None: all)."""
+    """Another batch, and which rows of the first one's output it must give (None: all).
+
+    It gives these rows alone, or with `among_others` in the places that they had.
+    """
 
     what: str
     batch: PagedBatch
     rows: Tensor | None = None
+    among_others: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,11 +189,10 @@ def _strided(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG
 
 
 def _taken(cache: Tensor, blocks: Tensor) -> Tensor:
-    """The blocks in this order, in the layout of the cache."""
-    if cache.is_contiguous():
-        return cache[blocks.to(cache.device)]
-    layout = "heads-slots" if cache.transpose(1, 2).is_contiguous() else "cross-layer"
-    return in_layout(cache.contiguous()[blocks.to(cache.device)], layout)
+    """The blocks in this order, with the strides of the cache."""
+    taken = cache[blocks.to(cache.device)]
+    room = torch.empty_strided(taken.shape, cache.stride(), dtype=cache.dtype, device=cache.device)
+    return room.copy_(taken)
 
 
 PLACEMENT_RELATIONS = (
@@ -290,6 +295,46 @@ def _table_tail(subject: Subject, promised: str) -> Iterator[Variant]:
             )
 
 
+def _isolated(subject: Subject, promised: str) -> Iterator[Variant]:
+    """Poison in everything that belongs to the other requests of the batch, and to them alone."""
+    batch, count = subject.batch, len(subject.batch.kv_lengths)
+    asking = [sequence for sequence in batch.sequences() if sequence.query_length]
+    if count < 2 or not asking:
+        return
+    kept = subject.draw.choice(asking)
+    rows = torch.arange(kept.rows.start, kept.rows.stop)
+    own = torch.zeros_like(subject.owned.owned_block)
+    own[batch.blocks_of(kept)] = True
+    where = subject.owned.owned_block & ~own
+    slots = where[:, None].expand_as(subject.owned.written)
+    for number, (word, value) in enumerate(poisons(batch.key_cache.dtype, promised == "finite")):
+        poisoned = {
+            "queries": {"query": _but_rows(batch.query, kept.rows, value)},
+            "keys": {"key_cache": filled(batch.key_cache, slots, value)},
+            "values": {"value_cache": filled(batch.value_cache, slots, value)},
+        }
+        if number:
+            # The first one, each place alone, says where; the others only whether.
+            every = {name: tensor for one in poisoned.values() for name, tensor in one.items()}
+            poisoned = {"queries, keys and values": every}
+        for place, changes in poisoned.items():
+            yield Variant(
+                f"{word} in the {place} of every request but number {kept.index}",
+                replace(batch, **changes),
+                rows,
+                among_others=True,
+            )
+
+
+def _but_rows(query: Tensor, kept: slice, value: float) -> Tensor:
+    """The query with a value in all rows but these, or the largest number that its type has."""
+    largest = torch.finfo(query.dtype).max
+    changed = _rows_of(query, torch.arange(len(query)))
+    for others in (slice(0, kept.start), slice(kept.stop, None)):
+        changed[others] = min(value, largest) if math.isfinite(value) else value
+    return changed
+
+
 def _both(subject: Subject, where: Tensor, only_finite: bool, place: str) -> Iterator[Variant]:
     batch = subject.batch
     if where.any():
@@ -343,6 +388,13 @@ POISON_RELATIONS = (
         variants=_table_tail,
         is_foreign=True,
     ),
+    Relation(
+        name="isolation",
+        sentence="what stands in another live request's memory changes nothing",
+        promise="isolation",
+        variants=_isolated,
+        is_foreign=True,
+    ),
 )
 
 
@@ -354,12 +406,19 @@ def chosen(batch: PagedBatch, indices: Sequence[int]) -> tuple[PagedBatch, Tenso
     picked = torch.tensor(list(indices), device=batch.query.device)
     part = replace(
         batch,
-        query=batch.query[rows.to(batch.query.device)],
+        query=_rows_of(batch.query, rows),
         block_tables=batch.block_tables[picked],
         kv_lengths=batch.kv_lengths[picked],
         query_lengths=batch.query_lengths[picked],
     )
     return part, rows
+
+
+def _rows_of(query: Tensor, rows: Tensor) -> Tensor:
+    """These rows, with the strides of the query."""
+    taken = query[rows.to(query.device)]
+    room = torch.empty_strided(taken.shape, query.stride(), dtype=query.dtype, device=query.device)
+    return room.copy_(taken)
 
 
 def _reordered(subject: Subject, promised: str) -> Iterator[Variant]:  # noqa: ARG001 -- one shape

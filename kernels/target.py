@@ -7,6 +7,7 @@ mapping, holds its declaration; see `declaration.py`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.declaration import Declaration
+from poolproof.kernels.oracle import Expected, dense_attention
 
 if TYPE_CHECKING:
     from poolproof.kernels.serving.manager_engine import ServedManager
@@ -64,20 +66,27 @@ class KernelTarget:
     make_pool: Callable[[int], Any] | None = None
     managers: tuple[ServedManager, ...] = ()
 
+    def expected(self, batch: PagedBatch) -> Expected:
+        """Dense attention, within the bound of a target that keeps scores as this one does."""
+        return dense_attention(batch, rounded_scores=self.declaration.scores == "query")
+
     def __call__(self, batch: PagedBatch, out: Tensor | None = None) -> Tensor:
         """The output for a batch. Raises BadOutputError, and whatever the target raises."""
         keywords: dict[str, Any] = batch.options.keywords()
         if self.declaration.out:
             keywords["out"] = torch.empty_like(batch.query) if out is None else out
-        result = self.attend(
-            batch.query,
-            batch.key_cache,
-            batch.value_cache,
-            batch.block_tables,
-            batch.kv_lengths,
-            batch.query_lengths,
-            **keywords,
-        )
+        with warnings.catch_warnings():
+            # numpy, in the interpreter; of NaN and overflow a GPU says nothing.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            result = self.attend(
+                batch.query,
+                batch.key_cache,
+                batch.value_cache,
+                batch.block_tables,
+                batch.kv_lengths,
+                batch.query_lengths,
+                **keywords,
+            )
         if self.declaration.out and result is None:
             result = keywords["out"]
         if not isinstance(result, Tensor):

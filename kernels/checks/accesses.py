@@ -1,17 +1,18 @@
-"""What a Triton kernel touches, and how wide its offsets are; in the interpreter only."""
+"""What a Triton kernel touches, in the interpreter only, and how wide a kernel's offsets are."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import torch
 
 from poolproof.contract.violation import Severity
-from poolproof.kernels.batch import AttentionOptions, PagedBatch
+from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.checks.check import Check, Outcome
+from poolproof.kernels.checks.dense import rows_with_keys
+from poolproof.kernels.declaration import PROMISES, Declaration
 from poolproof.kernels.interpreter import check_overflow
-from poolproof.kernels.oracle import dense_attention
+from poolproof.kernels.large_cases import Draw, draw_wide_cache
+from poolproof.kernels.layouts import REACHES, little_memory_left
 from poolproof.kernels.read_sets import named_tensors, recorded, unlawful_accesses
 from poolproof.kernels.relations import chosen
 from poolproof.kernels.target import KernelTarget
@@ -19,6 +20,11 @@ from poolproof.kernels.target import KernelTarget
 __all__ = ["ACCESS_CHECKS"]
 
 OVERFLOW = "overflow detected"
+NO_MEMORY = ("can't allocate memory", "not enough memory", "Unable to allocate")
+"""What torch and numpy say where memory is refused."""
+
+ROOM_MIB = 1024
+"""A kernel takes far less for a small batch; a copy of a cache that 32 bits do not count, more."""
 
 
 def _read_set(target: KernelTarget, case: Case) -> Outcome:
@@ -43,49 +49,43 @@ def _unlawful(target: KernelTarget, batch: PagedBatch) -> str | None:
     return next(unlawful_accesses(accesses, batch, out, target.declaration), None)
 
 
-def _overflow(target: KernelTarget, case: Case) -> Outcome:
-    """A cache of more than 2^31 elements, of which a few blocks exist.
+def _wide(target: KernelTarget, case: Case) -> Outcome:
+    """Blocks of a cache that is larger than 32 bits can count, of which nothing else exists."""
+    batch = build(case, target.device)
+    rows = rows_with_keys(case)
+    check_overflow_if_watched(target, checked=True)
+    try:
+        with little_memory_left(ROOM_MIB):
+            output = target(batch).cpu()
+    except Exception as error:
+        text = str(error) + str(error.__cause__)
+        if OVERFLOW in text:
+            return Outcome(1, f"an offset does not fit into 32 bits: {_last_line(error)}")
+        if any(word in text for word in NO_MEMORY):
+            return Outcome(
+                1,
+                f"asks for memory of the size of the cache, which has more than {case.reach}: if "
+                "it is meant to copy the cache at each call, declare cache_reads: copied",
+            )
+        raise
+    finally:
+        check_overflow_if_watched(target, checked=False)
+    if float(target.expected(batch).ratio(output)[rows].max()) > 1:
+        return Outcome(1, f"wrong output from a cache of more than {case.reach}")
+    return Outcome(1)
 
-    Memory that is never touched does not exist: 8.6 GB of addresses cost 0.3 GB.
-    """
-    head_size, num_kv_heads, block_size = 128, 8, 16
-    count = 2**31 // (block_size * num_kv_heads * head_size) + 64
-    shape = (count, block_size, num_kv_heads, head_size)
-    caches = [torch.empty(shape, dtype=torch.float16) for _ in range(2)]
-    draw = torch.Generator().manual_seed(case.seed)
-    blocks = [count - 1, 3, count - 20]
-    for cache in caches:
-        for block in blocks:
-            cache[block] = torch.randn(shape[1:], generator=draw).half()
-    batch = PagedBatch(
-        query=torch.randn(1, num_kv_heads, head_size, generator=draw).half(),
-        key_cache=caches[0],
-        value_cache=caches[1],
-        block_tables=torch.tensor([blocks], dtype=torch.int32),
-        kv_lengths=torch.tensor([40], dtype=torch.int32),
-        query_lengths=torch.tensor([1], dtype=torch.int32),
-        options=AttentionOptions(scale=head_size**-0.5),
-    )
-    compared = 0
-    prompt = replace(
-        batch,
-        query=torch.randn(3, num_kv_heads, head_size, generator=draw).half(),
-        query_lengths=torch.tensor([3], dtype=torch.int32),
-    )
-    for part in (batch, prompt):
-        compared += 1
-        check_overflow(True)
-        try:
-            output = target(part)
-        except Exception as error:
-            if OVERFLOW not in str(error) + str(error.__cause__):
-                raise
-            return Outcome(compared, f"an offset does not fit into 32 bits: {_last_line(error)}")
-        finally:
-            check_overflow(False)
-        if dense_attention(part).max_ratio(output) > 1:
-            return Outcome(compared, "wrong output from blocks behind the 2^31st element")
-    return Outcome(compared)
+
+def check_overflow_if_watched(target: KernelTarget, *, checked: bool) -> None:
+    """Whether int32 arithmetic that overflows raises, if the target is interpreted."""
+    if _is_watched(target):
+        check_overflow(checked)
+
+
+def _wide_draws(declared: Declaration) -> tuple[Draw, ...]:
+    """Plain batches of every reach that is promised, and one with each feature."""
+    reaches = REACHES[1 : 4 - PROMISES["cache_size"].index(declared.cache_size)]
+    plain = [draw_wide_cache(reach, None) for reach in reaches]
+    return (*plain, *(draw_wide_cache(reaches[-1], feature) for feature in declared.features))
 
 
 def _last_line(error: Exception) -> str:
@@ -106,11 +106,10 @@ ACCESS_CHECKS = (
     ),
     Check(
         name="64-bit offsets",
-        sentence="a cache of more than 2^31 elements is read right, and no int32 overflows",
+        sentence="blocks of a cache that 32 bits do not count are read right, no int32 overflows",
         severity=Severity.WRONG_DATA_OF_ANOTHER,
-        run=_overflow,
-        applies=lambda t: (
-            _is_watched(t) and 16 in t.declaration.block_sizes and "float16" in t.declaration.dtypes
-        ),
+        run=_wide,
+        applies=lambda t: t.device == "cpu" and t.declaration.promises("cache_reads"),
+        draws=_wide_draws,
     ),
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from poolproof.contract.violation import Severity
 from poolproof.kernels.case import Case
 from poolproof.kernels.declaration import PROMISES, Declaration
+from poolproof.kernels.large_cases import Draw
 from poolproof.kernels.target import KernelTarget
 
 __all__ = ["Check", "Outcome"]
@@ -30,7 +31,8 @@ class Outcome:
 class Check:
     """`promise` is the row of the declaration that it rests on, None for what must always hold.
 
-    `also_by` are weaker values of that row that promise it all the same.
+    `also_by` are weaker values of that row that promise it all the same. `draws`: the check has
+    cases of its own, one for each. `takes_large_cases`: sizes of servers mean something to it.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Check:
     applies: Callable[[KernelTarget], bool] = lambda _: True
     promise: str | None = None
     also_by: tuple[str, ...] = ()
+    draws: Callable[[Declaration], tuple[Draw, ...]] | None = None
+    takes_large_cases: bool = False
 
     def stands(self, declared: Declaration) -> str | None:
         """What the target declares instead of the promise; None if it makes the promise."""

@@ -8,7 +8,8 @@ from poolproof.contract.violation import Severity
 from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.checks.check import Check, Outcome
-from poolproof.kernels.oracle import Expected, dense_attention
+from poolproof.kernels.layouts import restrided
+from poolproof.kernels.oracle import Expected
 from poolproof.kernels.read_sets import named_tensors
 from poolproof.kernels.relations import differing_rows, same_bits
 from poolproof.kernels.target import KernelTarget
@@ -36,16 +37,38 @@ def sentence_for(case: Case, expected: Expected, output: torch.Tensor) -> str:
 
 def _dense(target: KernelTarget, case: Case) -> Outcome:
     batch = build(case, target.device)
-    expected = dense_attention(batch)
+    expected = target.expected(batch)
     rows = rows_with_keys(case)
     if not rows.any():
         return Outcome(0)
-    output = target(batch).cpu()
+    out = _sliced_out(target, case, batch)
+    output = target(batch, out).cpu()
     if not rows.all():
         # Rows without keys have a check of their own.
+        output = output.clone()
         output[~rows] = 0
     ratio = expected.max_ratio(output)
-    return Outcome(1, sentence_for(case, expected, output) if ratio > 1 else None, ratio)
+    if ratio > 1:
+        return Outcome(1, sentence_for(case, expected, output), ratio)
+    if out is not None and not _is_nan_beside(out):
+        return Outcome(1, "writes beside the rows of the output tensor, a slice of a wider one")
+    return Outcome(1, None, ratio)
+
+
+def _sliced_out(target: KernelTarget, case: Case, batch: PagedBatch) -> torch.Tensor | None:
+    """An output tensor with NaN between its rows, where the case has one."""
+    if "out" not in case.views or not target.declaration.out:
+        return None
+    rows, heads, size = batch.query.shape
+    width = (heads + 2) * size
+    return restrided(torch.zeros_like(batch.query), (width, size, 1), size, rows * width)
+
+
+def _is_nan_beside(out: torch.Tensor) -> bool:
+    """Whether the memory of a sliced output still holds NaN everywhere else."""
+    rows, heads, size = out.shape
+    memory = out.as_strided((rows, heads + 2, size), out.stride(), 0)
+    return bool(memory[:, [0, -1]].isnan().all())
 
 
 def rows_with_keys(case: Case) -> torch.Tensor:
@@ -126,6 +149,7 @@ DENSE_CHECKS = (
         sentence="the output is dense attention over the sequence's own tokens, within the bound",
         severity=Severity.WRONG_DATA_OF_ONES_OWN,
         run=_dense,
+        takes_large_cases=True,
     ),
     Check(
         name="empty rows",

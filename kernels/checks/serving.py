@@ -19,7 +19,6 @@ from poolproof.kernels.batch import PagedBatch, ownership
 from poolproof.kernels.case import Case
 from poolproof.kernels.checks.check import Check, Outcome
 from poolproof.kernels.checks.related import broken_relation, relation_applies
-from poolproof.kernels.oracle import dense_attention
 from poolproof.kernels.relations import RELATIONS, Subject
 from poolproof.kernels.serving.forward import AllocatorBrokeError, WrongOutputError
 from poolproof.kernels.serving.manager_engine import ServedManager, windows_of
@@ -143,7 +142,7 @@ def _recorded(target: KernelTarget, case: Case) -> Outcome:
 
 def _vary(target: KernelTarget, case: Case, batch: PagedBatch) -> Outcome:
     """The bound and every relation on one batch."""
-    ratio = dense_attention(batch).max_ratio(target(batch).cpu())
+    ratio = target.expected(batch).max_ratio(target(batch).cpu())
     if ratio > 1:
         return Outcome(1, f"the output is {ratio:.3g} times the bound away from dense attention")
     asked = torch.ones(batch.query.shape[0], dtype=torch.bool)

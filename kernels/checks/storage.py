@@ -9,8 +9,9 @@ from torch import Tensor
 
 from poolproof.contract.violation import Severity
 from poolproof.kernels.batch import FP8_DTYPES, PagedBatch
-from poolproof.kernels.case import Case, build, in_layout
+from poolproof.kernels.case import Case, build
 from poolproof.kernels.checks.check import Check, Outcome
+from poolproof.kernels.layouts import in_layout
 from poolproof.kernels.target import KernelTarget
 
 __all__ = ["STORAGE_CHECKS"]

@@ -59,6 +59,22 @@ def test_patching_once_changes_no_result_and_leaves_the_language_as_it_was():
     assert (tl.sum, tl.load) == before
 
 
+class Unhashable:
+    """A global of a user's module whose `__name__` no set can hold."""
+
+    __name__ = ["not", "a", "name"]  # noqa: RUF012 -- that is the point
+
+
+UNHASHABLE = Unhashable()
+
+
+def test_a_global_may_have_any_name():
+    assert patch_language_once()
+    out = torch.zeros(1)
+    scaled_sum[(1,)](torch.ones(8), out, SIZE=8)
+    assert (out.item(), UNHASHABLE.__name__[0]) == (24, "not")
+
+
 def test_another_triton_is_left_alone(monkeypatch):
     monkeypatch.delattr(interpreter, "_patch_lang")
     assert not patch_language_once()

@@ -1,0 +1,154 @@
+"""Where the elements of a cache stand: layouts, slices of larger tensors, and caches of any size.
+
+A layout is a view over memory in another order, so that a kernel sees it in the strides alone. A
+large cache is address space that the system has promised to nobody (MAP_NORESERVE): only the blocks
+that are written take memory, so a cache of 2^31 slots fits everywhere. What was never written reads
+as zeros.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "LAYOUTS",
+    "REACHES",
+    "in_layout",
+    "little_memory_left",
+    "num_blocks_of",
+    "placed",
+    "restrided",
+    "spread_out",
+]
+
+LAYOUTS = ("slots-heads", "heads-slots", "cross-layer", "interleaved")
+"""Order of slots and heads in memory; `cross-layer` has the planes of other layers between blocks,
+`interleaved` the keys and values of a slot side by side."""
+
+REACHES = ("small", "65,535 blocks", "2^31 elements", "2^31 slots")
+"""What the number of blocks, of elements or of slots of a cache exceeds: the widths of integers
+that count them."""
+
+# Not every Python has a name for MAP_NORESERVE; elsewhere such pages are lazy without it.
+_PRIVATE = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000} if sys.platform == "linux" else {}
+)
+
+Allocate = Callable[[tuple[int, ...], torch.dtype], Tensor]
+
+
+def in_layout(cache: Tensor, layout: str) -> Tensor:
+    """The same elements elsewhere: a view with the strides of the layout."""
+    return placed(cache, cache, (layout, "slots-heads"))[0]
+
+
+def placed(keys: Tensor, values: Tensor, layouts: tuple[str, str]) -> tuple[Tensor, Tensor]:
+    """Keys and values in their layouts; interleaved ones share their memory."""
+
+    def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        # torch makes no zeros of every eight-bit type.
+        return torch.zeros(shape, dtype=torch.float32).to(dtype).to(keys.device)
+
+    views = _empty(tuple(keys.shape), keys.dtype, layouts, zeros)
+    for view, cache in zip(views, (keys, values), strict=True):
+        view.copy_(cache)
+    return views
+
+
+def _empty(
+    shape: tuple[int, ...], dtype: torch.dtype, layouts: tuple[str, str], allocate: Allocate
+) -> tuple[Tensor, Tensor]:
+    """Two caches of a shape in their layouts, over memory from `allocate`."""
+    if layouts == ("interleaved", "interleaved"):
+        both = allocate((*shape[:2], 2, *shape[2:]), dtype)
+        return both[:, :, 0], both[:, :, 1]
+    keys, values = (_plane(shape, dtype, layout, allocate) for layout in layouts)
+    return keys, values
+
+
+def _plane(shape: tuple[int, ...], dtype: torch.dtype, layout: str, allocate: Allocate) -> Tensor:
+    blocks, slots, *heads = shape
+    if layout == "heads-slots":
+        return allocate((blocks, heads[0], slots, *heads[1:]), dtype).transpose(1, 2)
+    if layout == "cross-layer":
+        # The planes of two other layers stand between the blocks of this one.
+        return allocate((blocks, 3, slots, *heads), dtype)[:, 1]
+    if layout == "interleaved":
+        return allocate((blocks, slots, 2, *heads), dtype)[:, :, 0]
+    return allocate(shape, dtype)
+
+
+def restrided(tensor: Tensor, strides: tuple[int, ...], offset: int, elements: int) -> Tensor:
+    """The same numbers with these strides, in memory of so many elements that holds NaN else."""
+    memory = torch.full((elements,), float("nan"), dtype=torch.float32)
+    view = memory.to(tensor.dtype).to(tensor.device).as_strided(tensor.shape, strides, offset)
+    return view.copy_(tensor)
+
+
+def num_blocks_of(reach: str, shape: tuple[int, ...]) -> int:
+    """How many blocks a cache has whose blocks have this shape."""
+    slots = shape[0]
+    count = {
+        "65,535 blocks": 70_000,
+        "2^31 elements": 2**31 // math.prod(shape) + 64,
+        "2^31 slots": 2**31 // slots + 64,
+    }[reach]
+    # A table's entries are int32.
+    return min(max(count, 70_000), 2**31 - 1)
+
+
+def spread_out(
+    caches: tuple[Tensor, Tensor], layouts: tuple[str, str], table: Tensor, reach: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Small caches as parts of large ones, and the table of their blocks there; on a CPU only.
+
+    Every second block goes to the far end; the null block stays where it is.
+    """
+    shape = tuple(caches[0].shape[1:])
+    count = num_blocks_of(reach, shape)
+    numbers = torch.arange(caches[0].shape[0])
+    places = torch.where(numbers % 2 == 1, count - 1 - numbers, numbers)
+    far = _empty((count, *shape), caches[0].dtype, layouts, _reserved)
+    for there, cache in zip(far, caches, strict=True):
+        for number, place in enumerate(places.tolist()):
+            there[place] = cache[number]
+    return *far, places[table.long()].to(table)
+
+
+def _reserved(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Zeros that take no memory until they are written."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = mmap.mmap(-1, size, **_PRIVATE)
+    return torch.frombuffer(memory, dtype=torch.uint8).view(dtype).view(shape)
+
+
+@contextmanager
+def little_memory_left(mib: int) -> Iterator[None]:
+    """Within the block this process may take so much more address space.
+
+    A copy of a large cache is then refused, and not made until the machine is full. Where nothing
+    says how much the process has, there is no limit.
+    """
+    status = Path("/proc/self/statm")
+    if not status.is_file():
+        yield
+        return
+    import resource  # not on every system
+
+    pages = int(status.read_text(encoding="ascii").split()[0])
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + (mib << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
