@@ -40,7 +40,7 @@ from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 from poolproof.trace_places import in_folder
 
-__all__ = ["Check", "checks_of"]
+__all__ = ["TargetCheck", "checks_of"]
 
 _OPTIONS = {
     "depth": "quick",
@@ -122,7 +122,7 @@ class _Run:
 
 
 @dataclass(slots=True)
-class Check:
+class TargetCheck:
     """One item: call it, and it passes or raises an AssertionError with the finding's table.
 
     `invariant` is the code of one, such as "IDX", or "conclusive": whether the run as a whole says
@@ -198,14 +198,14 @@ class Check:
             raise NotHeldError(headline, notes) from None
 
 
-def checks_of(nodeid: str, marker: pytest.Mark, config: pytest.Config) -> list[Check]:
+def checks_of(nodeid: str, marker: pytest.Mark, config: pytest.Config) -> list[TargetCheck]:
     """The items of a marked test; one that fails with a sentence where there can be no others."""
     try:
         run, with_hypothesis = _run_of(nodeid, marker, config.rootpath)
         about = run.look()
     except PoolproofError as error:
         failed = _Run(nodeid, None, {}, config.rootpath)
-        return [Check(CONCLUSIVE, None, None, CONCLUSIVE, failed, error=error)]
+        return [TargetCheck(CONCLUSIVE, None, None, CONCLUSIVE, failed, error=error)]
     return _items(run, about, with_hypothesis=with_hypothesis)
 
 
@@ -227,22 +227,22 @@ def _run_of(nodeid: str, marker: pytest.Mark, folder: Path) -> tuple[_Run, bool]
     return _Run(nodeid, marker.args[0], {**_OPTIONS, **options}, folder), with_hypothesis
 
 
-def _items(run: _Run, about: Description, *, with_hypothesis: bool) -> list[Check]:
+def _items(run: _Run, about: Description, *, with_hypothesis: bool) -> list[TargetCheck]:
     groups = _groups(run, about)
     places = [
         (level, layout, invariant) for level, layout in groups for invariant in STATED_AT[level]
     ]
     checks = [
-        Check(_name(level, layout, invariant), level, layout, invariant, run)
+        TargetCheck(_name(level, layout, invariant), level, layout, invariant, run)
         for level, layout, invariant in places
     ]
     if with_hypothesis:
         checks += [
-            Check(_name(level, layout, HYPOTHESIS), level, layout, HYPOTHESIS, run)
+            TargetCheck(_name(level, layout, HYPOTHESIS), level, layout, HYPOTHESIS, run)
             for level, layout in groups
         ]
     others = frozenset((str(level), layout, invariant) for level, layout, invariant in places)
-    checks.append(Check(CONCLUSIVE, None, None, CONCLUSIVE, run, others))
+    checks.append(TargetCheck(CONCLUSIVE, None, None, CONCLUSIVE, run, others))
     return checks
 
 

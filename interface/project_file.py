@@ -1,16 +1,16 @@
 """`[tool.poolproof]` in a pyproject.toml: what `poolproof certify` without a target runs.
 
     [tool.poolproof]
-    targets = ["my_engine/block_pool.py:BlockPool"]
+    targets = ["path/to/file.py:Pool"]
     depth = "quick"
-    known = "poolproof-known.toml"
+    workers = 2
 
 The first pyproject.toml with this table counts, from the working directory upward. Paths and
 targets are those from its folder. Options have the names that they have on the command line, where
 each can be given as well and then counts. A target that needs other options is a table:
 
     [[tool.poolproof.targets]]
-    target = "my_engine/manager.py:Manager"
+    target = "path/to/file.py:Manager"
     layouts = ["full"]
 """
 

@@ -4,7 +4,7 @@ A test that calls `poolproof.assert_holds` or `assert_fixed` needs nothing of th
 prints the finding's table where pytest would print a traceback. The marker `poolproof` turns one
 test into an item for each level, layout and invariant of a target:
 
-    @pytest.mark.poolproof("my_engine/pool.py:Pool", depth="quick")
+    @pytest.mark.poolproof("path/to/file.py:Pool", depth="quick")
     def test_pool(poolproof_check):
         poolproof_check()
 
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from poolproof.host_tests import Check
+    from poolproof.host_tests import TargetCheck
 
 __all__ = ["poolproof_check"]
 
@@ -93,9 +93,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def poolproof_check(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Check:
+) -> TargetCheck:
     """What an item checks: call it; `level`, `layout`, `invariant` and `certificate` tell more."""
-    check: Check = request.param
+    check: TargetCheck = request.param
     is_one_of_many = hasattr(request.config, "workerinput")  # a worker of pytest-xdist
     if is_one_of_many:
         check.share_in(tmp_path_factory.getbasetemp().parent)

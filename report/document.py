@@ -31,6 +31,9 @@ __all__ = [
     "ReportPart",
     "ShellLine",
     "Span",
+    "Step",
+    "StepRow",
+    "Steps",
     "TableCell",
     "TableColumn",
     "TableRow",
@@ -200,6 +203,37 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class StepRow:
+    """What stands in one place after a step: a label and items, which are drawn as boxes."""
+
+    label: str
+    items: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command and the state after it; `actual` is there where something else was found."""
+
+    title: str
+    note: str
+    rows: tuple[StepRow, ...]
+    actual: tuple[StepRow, ...] | str = ()
+    is_broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of a trace, of which a page shows one at a time, the broken one first.
+
+    `name` tells the steps of one trace from those of others on a page. A terminal and Markdown show
+    nothing of this: a table stands beside it.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
     """A blank line on a terminal; elsewhere blocks stand apart by themselves."""
 
@@ -248,6 +282,7 @@ Block = (
     | DataTable
     | ShellLine
     | Figure
+    | Steps
     | Gap
     | Indented
     | Drawn

@@ -19,6 +19,7 @@ from poolproof.report.document import (
     Indented,
     Narrow,
     Paragraph,
+    ReportPart,
     ShellLine,
     Span,
     TableColumn,
@@ -28,8 +29,11 @@ from poolproof.report.document import (
     facts,
 )
 from poolproof.report.drawing import Drawing
+from poolproof.report.glossary import meanings_of
 from poolproof.report.level_views import VIEWS, sentence_of
 from poolproof.report.manager_drawing import command_words
+from poolproof.report.source_lines import line_of
+from poolproof.report.step_drawing import steps_of
 from poolproof.report.wording import harm_words, num_blocks_of, set_up_of, severity_words
 from poolproof.targets.target_spec import profile_words
 
@@ -57,7 +61,8 @@ _LABEL_WIDTH = len("as a test")
 def finding_report(finding: Finding, trace_file: str | None = None) -> Document:
     """The whole report of one finding; `trace_file` is where its trace was written."""
     trace = finding.whole_trace()
-    return Document(_title(trace), "", finding_blocks(finding, trace_file), is_broken=True)
+    blocks = (*finding_blocks(finding, trace_file), *_explained(trace))
+    return Document(_title(trace), "", blocks, is_broken=True)
 
 
 def trace_report(trace: Trace) -> Document:
@@ -65,8 +70,21 @@ def trace_report(trace: Trace) -> Document:
     around: list[Block] = [Paragraph(profile_words(trace.profile, tuple(trace.profile.to_json())))]
     if trace.violation is not None and trace.violation.frames:
         around.append(Paragraph(f"In the target's code: {' <- '.join(trace.violation.frames)}"))
-    blocks = (*_trace_blocks(trace, _feared(trace)), Wide(tuple(around)))
+    blocks = (*_trace_blocks(trace, _feared(trace)), Wide(tuple(around)), *_explained(trace))
     return Document(_title(trace), "", blocks, is_broken=trace.violation is not None)
+
+
+def _explained(trace: Trace) -> tuple[Block, ...]:
+    """Where there is room: the line of the target's own source, and what the invariant means."""
+    if trace.violation is None:
+        return ()
+    rows: list[tuple[str, str]] = []
+    for entry in meanings_of(trace.violation.invariant):
+        rows += [(entry.name, entry.meaning)] + [("usually", entry.causes)] * bool(entry.causes)
+    place = line_of(trace)
+    if place is not None:
+        rows.append(("source", f"{place.path}:{place.line}: {place.text}"))
+    return (Wide((ReportPart("What it means", (facts(*rows),)),)),) if rows else ()
 
 
 def finding_blocks(finding: Finding, trace_file: str | None = None) -> tuple[Block, ...]:
@@ -124,6 +142,9 @@ def _trace_blocks(trace: Trace, harm: str) -> Iterator[Block]:
     if drawing.lost_track:
         yield Indented((Paragraph(drawing.lost_track, Tone.WARNING),))
     yield Wide((Paragraph(f"After each command: {drawing.caption}.", Tone.DIM),))
+    steps = steps_of(trace, drawing)
+    if steps is not None:
+        yield Wide((steps,))
     if drawing.legend:
         yield Narrow((Indented((_legend(drawing),)),))
         yield Wide((facts(*drawing.legend),))

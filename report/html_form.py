@@ -23,6 +23,9 @@ from poolproof.report.document import (
     Paragraph,
     ReportPart,
     ShellLine,
+    Step,
+    StepRow,
+    Steps,
     TableCell,
     Tone,
     Wide,
@@ -55,7 +58,24 @@ tbody th { font-weight: normal; } .number { text-align: right; white-space: nowr
 td.good, tr.good > * { background: #e6f4ea; } td.warning { background: #fff3c4; }
 td.alarm { background: #fdecea; } td.bad, tr.bad > * { background: #fdecea; font-weight: bold; }
 dl { display: grid; grid-template-columns: max-content auto; gap: .1rem 1rem; }
-dd { margin: 0; overflow-wrap: anywhere; } summary { cursor: pointer; }"""
+dd { margin: 0; overflow-wrap: anywhere; } summary { cursor: pointer; }
+.steps { border: 1px solid #e4e4e4; border-radius: .4rem; margin: .8rem 0; min-width: 0; }
+.steps input { width: 1.1rem; height: 1.1rem; margin: .15rem; accent-color: #1a5fb4; }
+.steps input.bad { accent-color: #b3261e; } .frame { display: none; }
+h3 { font-size: .9rem; margin: 0; }
+.beside { display: flex; flex-wrap: wrap; gap: 1rem; } .state { flex: 1 1 18rem; min-width: 0; }
+.row { display: flex; gap: .6rem; margin: .3rem 0; } .row > span:first-child { flex: 0 0 5.5rem; }
+.row ol { display: flex; flex-wrap: wrap; gap: .25rem; list-style: none; margin: 0; padding: 0; }
+.row li {
+  border: 1px solid #9a9a9a; border-radius: .2rem; padding: 0 .4rem;
+  font: 13px/1.6 ui-monospace, monospace; overflow-wrap: anywhere;
+}
+.row li.strong { background: #fff3c4; border-color: #7a4d00; }
+@media (max-width: 30rem) {
+  body { margin: .8rem auto; padding: 0 .6rem; } .indented { margin-left: 0; }
+  dl { display: block; }
+  .row { display: block; }
+}"""
 
 _DARK = """\
 @media (prefers-color-scheme: dark) {
@@ -64,6 +84,7 @@ _DARK = """\
   th, td { border-color: #33373c; } .broken { border-color: #ff8a80; }
   td.good, tr.good > * { background: #17331f; } td.warning { background: #4a4014; }
   td.alarm, td.bad, tr.bad > * { background: #4a1c19; }
+  .steps { border-color: #33373c; } .row li.strong { background: #4a4014; border-color: #f2d27a; }
 }"""
 
 
@@ -115,6 +136,8 @@ def _block(block: Block) -> Iterator[str]:
         yield from _blocks(block.blocks)
     elif isinstance(block, Figure):
         yield from _figure(block)
+    elif isinstance(block, Steps):
+        yield from _steps(block)
     elif isinstance(block, Indented):
         yield '<div class="indented">'
         yield from _blocks(block.blocks)
@@ -164,6 +187,54 @@ def _figure(block: Figure) -> Iterator[str]:
     yield "<details>\n<summary>The numbers</summary>"
     yield from _table(block.numbers)
     yield "</details>\n</figure>"
+
+
+def _steps(block: Steps) -> Iterator[str]:
+    """A track of radio buttons, over which arrow keys go, and below it the step that is chosen.
+
+    No script: the style sheet shows what belongs to the chosen button.
+    """
+    name = _escaped(block.name)
+    chosen = next((n for n, step in enumerate(block.steps) if step.is_broken), 0)
+    show = ", ".join(
+        f"#{name}-{number}:checked ~ .frames > .frame:nth-child({number + 1})"
+        for number in range(len(block.steps))
+    )
+    yield f"<style>{show} {{ display: block; }}</style>"
+    yield '<fieldset class="steps"><legend class="dim">Step by step: arrow keys or a click</legend>'
+    for number, step in enumerate(block.steps):
+        label = _escaped(f"step {number}: {step.title}")
+        yield (
+            f'<input type="radio" name="{name}" id="{name}-{number}" aria-label="{label}" '
+            f'title="{label}"{_class(Tone.BAD if step.is_broken else Tone.PLAIN)}'
+            f"{' checked' if number == chosen else ''}>"
+        )
+    yield '<div class="frames">'
+    for number, step in enumerate(block.steps):
+        yield from _frame(number, step)
+    yield "</div></fieldset>"
+
+
+def _frame(number: int, step: Step) -> Iterator[str]:
+    broken = " broken" if step.is_broken else ""
+    note = f' <span class="dim">{_escaped(step.note)}</span>' if step.note else ""
+    yield f'<div class="frame{broken}"><p>{number}. <code>{_escaped(step.title)}</code>{note}</p>'
+    yield '<div class="beside">'
+    yield from _state("expected" if step.actual else "", step.rows)
+    if isinstance(step.actual, str):
+        yield f'<div class="state"><h3>actual</h3><p>{_escaped(step.actual)}</p></div>'
+    elif step.actual:
+        yield from _state("actual", step.actual)
+    yield "</div></div>"
+
+
+def _state(title: str, rows: tuple[StepRow, ...]) -> Iterator[str]:
+    yield f'<div class="state">{f"<h3>{title}</h3>" if title else ""}'
+    for row in rows:
+        boxes = "".join(f"<li{_class(item.tone)}>{_escaped(item.text)}</li>" for item in row.items)
+        boxes = f"<ol>{boxes}</ol>" if boxes else '<span class="dim">nothing</span>'
+        yield f'<div class="row"><span class="dim">{_escaped(row.label)}</span>{boxes}</div>'
+    yield "</div>"
 
 
 def _words(words: Words) -> str:

@@ -10,7 +10,10 @@ __all__ = ["manual_section", "slug"]
 
 
 def manual_section(place: str) -> str | None:
-    """The text of `page.md#section`, or of a page up to its first section; None without manual."""
+    """The text of a section, `page#section`, or of a page up to its first section.
+
+    None where there is no such section, or no manual.
+    """
     name, _, anchor = place.partition("#")
     text = _page(name)
     if text is None:

@@ -25,6 +25,7 @@ from poolproof.report.document import (
     ReportPart,
     ShellLine,
     Span,
+    Steps,
     Wide,
     Words,
     spans_of,
@@ -73,7 +74,7 @@ def _block(block: Block) -> Iterator[str]:
     elif isinstance(block, Indented | Wide):
         yield from _blocks(block.blocks)
     else:
-        assert isinstance(block, Gap | Narrow), block
+        assert isinstance(block, Gap | Narrow | Steps), block
 
 
 def _table_of(block: Facts) -> Iterator[str]:

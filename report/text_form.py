@@ -24,6 +24,7 @@ from poolproof.report.document import (
     Paragraph,
     ReportPart,
     ShellLine,
+    Steps,
     Tone,
     Wide,
     Words,
@@ -93,7 +94,7 @@ def _laid_out(block: Block) -> RenderableType:
         return laid_out(*title, *block.blocks)
     if isinstance(block, Drawn | Narrow):
         return laid_out(*block.blocks)
-    assert isinstance(block, Wide | Figure), block
+    assert isinstance(block, Wide | Figure | Steps), block
     return Group()
 
 

@@ -101,7 +101,12 @@ def test_every_option_of_certify_is_in_its_page() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_named_alone_exist(page: Path) -> None:
-    known = {"--check", "--record", "--strict"}  # of docs/generate.py; of benchmarks/; of mypy
+    known = {
+        "--check",
+        "--record",
+        "--strict",
+        "--lf",
+    }  # of docs/generate.py, benchmarks/, mypy, pytest
     for name in COMMANDS:
         command = main.get_command(click.Context(main), name)
         assert command is not None

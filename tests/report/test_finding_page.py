@@ -1,0 +1,142 @@
+"""The page of a finding: its steps one at a time, what it means, the target's own line."""
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from poolproof.report.drawing import draw_pool
+from poolproof.report.finding_report import finding_report, trace_report
+from poolproof.report.forms import Form, document_text
+from poolproof.report.html_form import html_page
+from poolproof.report.step_drawing import steps_of
+
+CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome")
+                 if (found := shutil.which(name))), None)  # fmt: skip
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes, and whether each that is opened is closed."""
+
+    VOID = ("meta", "input", "br", "link", "img")
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.open = [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def test_each_step_has_a_button_and_the_broken_one_is_chosen(samples):
+    page = Elements(html_page(trace_report(samples.trace())))
+    buttons = [one for one in page.all("input") if one["type"] == "radio"]
+    assert len(buttons) == len(samples.trace().commands) + 1
+    assert [one["aria-label"] for one in buttons if "checked" in one] == ["step 5: lookup(a)"]
+    assert len({one["id"] for one in buttons}) == len(buttons)
+    frames = [one for one in page.all("div") if one.get("class", "").startswith("frame ")]
+    assert len(frames) == 1  # the broken one; the others have the class alone
+
+
+def test_what_was_expected_stands_beside_what_was_found(samples):
+    steps = steps_of(samples.trace(), draw_pool(samples.trace())).steps
+    broken = steps[-1]
+    assert broken.actual == samples.trace().violation.sentence
+    blocks = next(row for row in broken.rows if row.label == "blocks")
+    assert blocks.items[0].text == "0: null"
+    page = html_page(trace_report(samples.trace()))
+    assert page.index("<h3>expected</h3>") < page.index("<h3>actual</h3>")
+
+
+def test_what_a_step_changed_is_marked(samples):
+    second = steps_of(samples.trace(), draw_pool(samples.trace())).steps[2]  # cache([1, 2], ...)
+    marked = [item.text for row in second.rows for item in row.items if item.tone.value == "strong"]
+    assert marked == ["1: held, a", "2: held, b", "a->1", "b->2"]
+
+
+def test_a_page_says_what_the_invariant_means_and_where_the_target_stands(samples, folder):
+    (folder / "pool.py").write_text("class Pool:\n    def lookup(self, block_hash): ...\n")
+    quiet = replace(samples.trace().violation, frames=())
+    page = html_page(trace_report(samples.trace(violation=quiet)))
+    assert "What it means" in page
+    assert "reusing a block without taking its hash out of the index" in page
+    assert "pool.py:2: def lookup(self, block_hash): ..." in page
+
+
+def test_a_page_loads_nothing_and_runs_nothing(samples):
+    page = html_page(finding_report(samples.finding()))
+    elements = Elements(page)
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in elements.found}
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+def test_a_terminal_and_markdown_have_the_table_alone(samples):
+    for form in (Form.TEXT, Form.MARKDOWN):
+        assert "Step by step" not in document_text(trace_report(samples.trace()), form)
+
+
+def test_text_of_a_target_is_text_on_the_page(samples):
+    bad = replace(samples.trace().violation, sentence="<script>alert(1)</script>")
+    page = html_page(trace_report(samples.trace(violation=bad, target="<b>.py:Pool")))
+    assert "<script" not in page
+    assert "<b>" not in page
+
+
+def test_a_pool_of_many_blocks_and_a_long_trace_are_not_drawn_one_by_one(samples):
+    large = samples.trace(num_blocks=5000)
+    rows = steps_of(large, draw_pool(large)).steps[0].rows
+    assert "blocks" not in [row.label for row in rows]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_the_broken_step_without_errors_or_requests(samples, folder, scheme):
+    """At 400 px, with no network."""
+    path = folder / "finding.html"
+    path.write_text(html_page(finding_report(samples.finding())))
+    arguments = [
+        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=400,900",
+        "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND",
+        "--virtual-time-budget=2000",
+        f"--user-data-dir={folder / 'profile'}",
+    ]  # fmt: skip
+    if scheme == "dark":
+        arguments.append("--blink-settings=preferredColorScheme=0")
+    # What is measured is put into the page's title, by a script of the test alone.
+    measured = path.with_name("measured.html")
+    script = (
+        "<script>const f=[...document.querySelectorAll('.frame')].filter("
+        "e=>getComputedStyle(e).display!=='none');"
+        "const r=document.querySelectorAll('.steps input');r[0].click();"
+        "const g=[...document.querySelectorAll('.frame')].findIndex("
+        "e=>getComputedStyle(e).display!=='none');"
+        "const b=getComputedStyle(document.body).backgroundColor;"
+        "document.title=[f.length,f[0].innerText.split('\\n')[0],g,"
+        "document.documentElement.scrollWidth<=innerWidth,b].join('|')</script>"
+    )
+    measured.write_text(path.read_text().replace("</body>", f"{script}</body>"))
+    done = subprocess.run(
+        [*arguments, "--dump-dom", measured.as_uri()],
+        check=False, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    title = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert title is not None, done.stderr
+    number, first, chosen, fits, background = title[1].split("|")
+    assert (number, chosen, fits) == ("1", "0", "true")
+    assert first.startswith("5. lookup(a)")
+    assert background == ("rgb(22, 24, 27)" if scheme == "dark" else "rgb(255, 255, 255)")
+    assert "CONSOLE" not in done.stderr
