@@ -26,8 +26,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "prefix_hits": ("some", "never"),
     "preemptions": ("some", "never"),
     "failed_loads": ("recomputed", "may-end-requests"),
+    "answers": ("any-time", "when-full"),
     "state_moves": ("by-table", "told"),
-    "states": ("every-block", "step-end"),
+    "states": ("every-block", "step-end", "every-token"),
     "draft_states": ("each", "last"),
 }
 _LEAST = {
@@ -69,6 +70,9 @@ class EngineProfile(Profile):
         all that it may become fits.
     failed_loads: what was not loaded is "recomputed", or a request whose load failed "may end" at
         once without a token: "may-end-requests".
+    answers: when a step may be answered: at "any-time", or only when no more steps may be planned
+        ("when-full"), as long as a request lives: where the worker counts on the next step being
+        planned before it has answered.
     max_batch_tokens: the most positions that one step computes.
     max_running: the most requests of one step.
     max_request_tokens: the most tokens of a request, those that are sampled included; 0: as many as
@@ -87,8 +91,8 @@ class EngineProfile(Profile):
     state_moves: who says where recurrent states stand. "by-table": nobody does, and the worker
         keeps the state after a position in the block of that position, one for each block; "told":
         the plan says it, or `states` does once it is known which drafts were right.
-    states: which states a step can leave: one at the end of "every-block" and at its own end, or
-        only the latter: "step-end".
+    states: which states a step can leave: one at the end of "every-block" and at its own end, only
+        the latter ("step-end"), or one behind each of its tokens ("every-token").
     draft_states: whether a step that tries drafts can leave a state behind "each" of them and the
         last token before them, or only behind the "last".
     state_blocks: blocks that a request may take in each state group beyond one for each started
@@ -105,6 +109,7 @@ class EngineProfile(Profile):
     prefix_hits: str = "some"
     preemptions: str = "some"
     failed_loads: str = "recomputed"
+    answers: str = "any-time"
     state_moves: str = "by-table"
     states: str = "every-block"
     draft_states: str = "each"

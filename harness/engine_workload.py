@@ -116,10 +116,14 @@ class EngineWorkload:
         """What is legal now, with its weight; 0 is what this stretch of the run leaves out."""
         model, bias, verbs = self._model, self._bias, self.verbs
         weights = {"submit": bias.submit if model.live else _TO_BEGIN}
-        if len(model.in_flight) < model.profile.steps_in_flight:
+        room = model.profile.steps_in_flight - len(model.in_flight)
+        waits = bool(model.live) and model.profile.answers == "when-full"
+        if room > 0:
             # With one step in flight there is seldom anything between its plan and its answer.
-            weights |= {"plan": bias.step // 3, "run": bias.step}
-        if model.in_flight:
+            weights["plan"] = bias.step if waits else bias.step // 3
+        if room == 1 or (room > 1 and not waits):
+            weights["run"] = bias.step
+        if model.in_flight and not (room > 0 and waits):
             weights["answer"] = bias.step
         if model.live and "cancel" in verbs:
             weights["cancel"] = bias.cancel

@@ -296,7 +296,9 @@ def part_can_leave_states(
                     f"the step leaves {where} as state {at} of a block; there is one for each of "
                     f"{profile.draft_tokens} drafts behind the first"
                 )
-            if until == end or (part.num_drafts and until >= known and _leaves_each(profile)):
+            if profile.states == "every-token" or until == end:
+                continue
+            if part.num_drafts and until >= known and _leaves_each(profile):
                 continue
             if profile.states == "step-end" or until % size:
                 others = "" if profile.states == "step-end" else f", or of a block of {size}"

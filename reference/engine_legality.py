@@ -27,9 +27,9 @@ def undefined_for_engine(model: EngineModel, command: Command) -> str | None:
         case PlanStep():
             return _undefined_plan(model)
         case RunStep():
-            return _undefined_plan(model) or _undefined_answer(command.answer)
+            return _undefined_run(model) or _undefined_answer(command.answer)
         case AnswerStep():
-            return _undefined_answer(command) if model.in_flight else "no step is in flight"
+            return _undefined_now(model) or _undefined_answer(command)
         case Arrive():
             return _undefined_arrive(model, command)
         case Reset():
@@ -41,6 +41,24 @@ def undefined_for_engine(model: EngineModel, command: Command) -> str | None:
 def _undefined_plan(model: EngineModel) -> str | None:
     is_full = len(model.in_flight) >= model.profile.steps_in_flight
     return "as many steps are in flight as may be" if is_full else None
+
+
+def _undefined_run(model: EngineModel) -> str | None:
+    return _undefined_plan(model) or _answered_early(model, len(model.in_flight) + 1)
+
+
+def _undefined_now(model: EngineModel) -> str | None:
+    if not model.in_flight:
+        return "no step is in flight"
+    return _answered_early(model, len(model.in_flight))
+
+
+def _answered_early(model: EngineModel, num_in_flight: int) -> str | None:
+    profile = model.profile
+    is_early = bool(model.live) and num_in_flight < profile.steps_in_flight
+    if profile.answers == "when-full" and is_early:
+        return "no step is answered while another can be planned"
+    return None
 
 
 def _undefined_answer(command: AnswerStep) -> str | None:

@@ -43,7 +43,8 @@ class HybridSetup(EngineSetup):
         return replace(
             super().profile(),
             state_moves="told",
-            states="step-end",
+            states="every-token",
+            answers="when-full" if self.is_async else "any-time",
             state_blocks=self.draft_tokens + 1,
         )
 
