@@ -52,6 +52,21 @@ def test_what_a_step_would_have_encoded_was_never_there(cache: EncoderCache) -> 
     assert cache.told() == ([], ["c"])
 
 
+def test_a_step_encodes_as_much_as_it_may() -> None:
+    cache = EncoderCache(9, max_per_step=4)
+    assert cache.fits("a", 4)
+    cache.need("a", 1, user=0)
+    cache.need("b", 2, user=0)
+    assert cache.fits("c", 1)
+    assert not cache.fits("c", 2)
+    cache.told()
+    assert cache.fits("c", 4)
+
+
+def test_a_step_that_may_encode_one_position_encodes_no_two() -> None:
+    assert not EncoderCache(9, max_per_step=1).fits("a", 2)
+
+
 def test_a_step_encodes_no_more_than_it_may() -> None:
     cache = EncoderCache(9, max_per_step=4)
     cache.need("a", 3, user=0)
