@@ -95,6 +95,7 @@ class Known:
     taint: int = 0
     mapped: set[tuple[int, int]] = field(default_factory=set)
     changed: set[tuple[int, int]] = field(default_factory=set)
+    told: set[tuple[int, int, int]] = field(default_factory=set)
 
 
 class LiveMemory:
@@ -595,6 +596,9 @@ class LiveMemory:
             if there in (right, UNKNOWN):
                 continue
             position = first + offset
+            if (group, position, there) in reader.told:
+                return True  # Somebody goes on writing there: it is told once.
+            reader.told.add((group, position, there))
             slot = position - entry * size
             place = block * self._room + slot
             is_written = there != NEVER
