@@ -2,14 +2,14 @@
 
 What is told to the workers (`SchedulerOutput`) is noted when a step is scheduled and followed when
 its output comes back, because with asynchronous scheduling the tokens of a step are known only
-then. Beside `schedule` and `update_from_output` a few calls of the block pool and of a connector are
-tapped: what is freed, what is published, what is brought from elsewhere. Each tap calls the engine's
-own method with the same arguments and returns what it returned; everything else is done behind the
-watch's switch, which takes the taps out on the first exception of ours. Only the mode `quarantine`
-changes anything in the scheduler.
+then. Beside `schedule` and `update_from_output` a few calls of the block pool and of a connector
+are tapped: what is freed, what is published, what is brought from elsewhere. Each tap calls the
+engine's own method with the same arguments and returns what it returned; everything else is done
+behind the watch's switch, which takes the taps out on the first exception of ours. Only the mode
+`quarantine` changes anything in the scheduler.
 
-Not watched, and named in the start line: recurrent states, encoder and cross attention, groups whose
-attention is not known here, what connectors bring, several ranks' own memories.
+Not watched, and named in the start line: recurrent states, encoder and cross attention, groups
+whose attention is not known here, what connectors bring, several ranks' own memories.
 """
 
 from __future__ import annotations

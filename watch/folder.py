@@ -33,8 +33,10 @@ def stamp(compact: bool = False) -> str:
 
 
 class WatchFolder:
-    """`status` gives the status row; `tell` takes what cannot be written, once; `line` is called
-    every `line_every_s` seconds while steps come. `failed` takes an exception that is our own.
+    """One folder, and the thread that writes it until it is closed.
+
+    `status` gives the status row; `tell` takes what cannot be written, once; `line` is called every
+    `line_every_s` seconds. `failed` takes an exception that is our own.
     """
 
     def __init__(

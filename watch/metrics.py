@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,16 @@ class StatusCollector:
             labels = ["process", *([label] if label else [])]
             return kind(prefix + name, words, labels=labels)
 
-        simple = (
-            (GaugeMetricFamily, "up", "1 while the watch is on", lambda r: r["state"] == "watching"),
-            (CounterMetricFamily, "steps", "Steps followed", lambda r: r["counts"]["steps"]),
-            (GaugeMetricFamily, "checked_share", "Share of reads compared", lambda r: r["checked_share"]),
+        simple: tuple[tuple[Any, str, str, Callable[[dict[str, Any]], Any]], ...] = (
+            (GaugeMetricFamily, "up", "1 while the watch is on",
+             lambda row: row["state"] == "watching"),
+            (CounterMetricFamily, "steps", "Steps followed", lambda row: row["counts"]["steps"]),
+            (GaugeMetricFamily, "checked_share", "Share of reads compared",
+             lambda row: row["checked_share"]),
             (GaugeMetricFamily, "step_seconds", "Time of the watch in a step",
-             lambda r: r["cost"]["step_ms"] / 1000),
+             lambda row: row["cost"]["step_ms"] / 1000),
             (GaugeMetricFamily, "cost_share", "Its share of the time between steps",
-             lambda r: r["cost"]["share"]),
+             lambda row: row["cost"]["share"]),
         )  # fmt: skip
         for kind, name, words, value in simple:
             metric = family(kind, name, words)

@@ -70,7 +70,8 @@ class Watcher:
         self.ring: deque[Any] = deque(maxlen=_RING)
         self.lost = 0
         self.is_on = True
-        self._state, self._reason = "watching", None
+        self._state = "watching"
+        self._reason: str | None = None
         self._digests, self._facts = digests, facts
         self._pool, self._describe, self._untap = pool, describe, untap
         self._num_written = 0
@@ -97,16 +98,16 @@ class Watcher:
         """What `call` returns; None where the watch is off, or is switched off by it."""
         if not self.is_on:
             return None
-        began_ns = time.perf_counter_ns()
+        answer = None
         try:
-            return call(*arguments)
+            began_ns = time.perf_counter_ns()
+            answer = call(*arguments)
+            self.budget.spend(time.perf_counter_ns() - began_ns)
         except WatchViolation:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever it is, the engine must not see it
             self.switch_off(error)
-            return None
-        finally:
-            self.budget.spend(time.perf_counter_ns() - began_ns)
+        return answer
 
     def step_is_over(self) -> None:
         """The budget decides how much is compared in the next steps."""

@@ -41,13 +41,6 @@ def test_an_index_that_keeps_evicted_blocks_is_seen(tmp_path):
     assert finding["found"] is not None
 
 
-def test_the_class_that_a_server_loads_watches(tmp_path, monkeypatch):
-    told = tmp_path / "told.jsonl"
-    monkeypatch.setenv("POOLPROOF_LIVE_FINDINGS", str(told))
-    row = run(tmp_path, "plugged", 60)
-    assert (row["steps"] >= 60, row["findings"]) == (True, [])
-
-
 def test_priority_preemption_leaves_keys_of_kv_that_was_never_computed(tmp_path):
     """vLLM 0.32, `scheduling_policy="priority"`: a finding that is true (see docs/live.md)."""
     row = run(tmp_path, "priority", 0)

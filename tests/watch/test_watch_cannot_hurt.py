@@ -40,7 +40,9 @@ def served(parts, folder=None, mode="log", attach_at=0):
     in_flight = []
     for step in range(160):
         if step == attach_at and folder is not None:
-            settings = WatchSettings(mode, folder, every_s=0.0, port=TAKEN.getsockname()[1])
+            settings = WatchSettings(
+                mode, folder, every_s=0.0, budget=9.0, port=TAKEN.getsockname()[1]
+            )
             watch = vllm_watch.attach(engine.scheduler, settings)
         if len(engine.scheduler.requests) < 5 and step < 120:
             tokens = [choose.randrange(1, 3) for _ in range(choose.randint(1, 14))]
@@ -73,14 +75,14 @@ def calls_of_the_watch():
                 yield module, name
             elif inspect.isclass(found):
                 for method, code in vars(found).items():
-                    if inspect.isfunction(code):
+                    if inspect.isfunction(code) and not method.startswith("__"):
                         yield found, method
 
 
-# The taps are what stands between the engine and the watch: their own failing would be the engine's.
+# The taps are what stands between the engine and the watch: their failing would be the engine's.
 # What is left of each is the engine's own call and one through `guarded`.
 NOT_GUARDED = {
-    "_tap", "_tap_class", "tap_schedulers", "attach", "guarded", "switch_off", "__init__",
+    "_tap", "_tap_class", "tap_schedulers", "attach", "guarded", "switch_off",
     "_around_schedule", "_around_update", "_around_reset", "_around_shutdown", "_around_free",
     "_around_publish", "_around_match", "_around_alloc",
 }  # fmt: skip
@@ -99,6 +101,18 @@ def quiet(monkeypatch):
     monkeypatch.setattr(watcher.atexit, "register", lambda call: None)
 
 
+@pytest.fixture
+def beside(parts, alone, tmp_path):
+    """Serve with a watch beside the engine, which must do what it does alone."""
+
+    def serve():
+        given, watch = served(parts, tmp_path)
+        assert given == alone
+        return watch
+
+    return serve
+
+
 def test_there_are_at_least_fifty_ways_to_fail():
     assert len(CALLS) > 50
 
@@ -107,9 +121,7 @@ def test_there_are_at_least_fifty_ways_to_fail():
     ("owner", "name"), CALLS, ids=[f"{owner.__name__}.{name}" for owner, name in CALLS]
 )
 @pytest.mark.parametrize("after", [0, 5])
-def test_an_exception_in_any_call_changes_nothing(
-    parts, alone, tmp_path, monkeypatch, owner, name, after
-):
+def test_an_exception_in_any_call_changes_nothing(beside, monkeypatch, owner, name, after):
     original, number = getattr(owner, name), [0]
 
     def fail(*arguments, **named):
@@ -120,8 +132,7 @@ def test_an_exception_in_any_call_changes_nothing(
 
     static = isinstance(inspect.getattr_static(owner, name), classmethod | staticmethod)
     monkeypatch.setattr(owner, name, staticmethod(fail) if static else fail)
-    given, _ = served(parts, tmp_path)
-    assert given == alone
+    beside()
 
 
 def out_of_space(*arguments, **named):
@@ -134,13 +145,10 @@ def not_allowed(*arguments, **named):
 
 @pytest.mark.parametrize("failing", [out_of_space, not_allowed])
 @pytest.mark.parametrize("call", ["_replace", "_write_finding", "_make", "_write_incident"])
-def test_a_full_disk_or_a_forbidden_folder_changes_nothing_and_the_watch_goes_on(
-    parts, alone, tmp_path, monkeypatch, failing, call
-):
+def test_a_full_disk_or_a_forbidden_folder_changes_nothing(beside, monkeypatch, failing, call):
     owner = folder if call == "_replace" else folder.WatchFolder
     monkeypatch.setattr(owner, call, failing)
-    given, watch = served(parts, tmp_path)
-    assert given == alone
+    watch = beside()
     assert watch.watcher.is_on
 
 
@@ -168,7 +176,8 @@ def test_what_was_computed_before_it_came_is_unknown_and_never_wrong(
     given, watch = served(parts, tmp_path, attach_at=attach_at)
     assert given == alone
     assert not watch.watcher.violations
-    assert watch.watcher.counts.unknown_reads > 0
+    if attach_at == 40:  # Earlier nothing is found again that was computed before.
+        assert watch.watcher.counts.unknown_reads > 0
 
 
 def test_it_switches_itself_off_once_and_takes_its_taps_out(parts, alone, tmp_path, monkeypatch):
