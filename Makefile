@@ -414,7 +414,7 @@ wheel: $(VENV)/.installed-dev
 benchmarks: $(VENV)/.installed-test
 	@for script in $(sort $(wildcard benchmarks/*.py)); do \
 		python=$(VENV)/bin/python; \
-		case $$script in *vllm*|*engine*) \
+		case $$script in *vllm*|*engine*|*watch*) \
 			if [ -x $(VENV_VLLM)/bin/poolproof ]; then python=$(VENV_VLLM)/bin/python; fi;; \
 		*kernel*) \
 			if [ -x $(VENV_KERNELS)/bin/poolproof ]; then python=$(VENV_KERNELS)/bin/python; fi;; \

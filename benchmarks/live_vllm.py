@@ -2,13 +2,22 @@
 
 A Llama of one tiny layer is served with prefix caching from so few blocks that requests are
 preempted all the time; prompts share beginnings, some requests are aborted. What the scheduler told
-the workers is compared with what they read. Prints and writes a row for each scenario:
+the workers is compared with what they read, by the readable oracle and by the watch that a server
+would load. Prints and writes a row for each scenario:
 
     pressure   first come, first served
     async      the same with asynchronous scheduling
+    chunks     prompts are computed in chunks of 16 tokens
+    salts      two tenants, and the cache is reset now and then
+    events     the engine publishes KV events
+    parallel   each prompt is answered twice
+    sliding    a model of a sliding window of 64 tokens
+    ngram      speculation of two tokens by n-grams
+    offload    with vLLM's OffloadingConnector
+    simple     with vLLM's SimpleCPUOffloadConnector
+    random     by priorities that are drawn
     priority   a request of low priority is preempted in the pass that has scheduled it
-    plugged    `pressure` with the scheduler class that a server would load
-    planted    the pool keeps index entries of evicted blocks: the oracle has to see it
+    planted    the pool keeps index entries of evicted blocks: both have to see it
 
 Usage: python benchmarks/live_vllm.py [--scenario NAME] [--steps N] [--record]
 """
@@ -24,6 +33,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -31,6 +41,8 @@ from typing import Any
 from record import add_destination, write_record
 
 from poolproof.targets.vllm_live import LiveWatch, scheduler_of, watch
+from poolproof.targets.vllm_watch import attach
+from poolproof.watch.settings import WatchSettings
 
 BLOCK_SIZE = 32  # the least that vLLM's attention on a CPU has
 MODEL = {
@@ -57,7 +69,8 @@ def make_llm(folder: str, **options: Any) -> Any:
         VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1"
     )
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    Path(folder, "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
+    model = {**MODEL, **options.pop("model_changes", {})}
+    Path(folder, "config.json").write_text(json.dumps(model), encoding="utf-8")
     from vllm import LLM
 
     defaults: dict[str, Any] = {
@@ -79,12 +92,24 @@ def make_llm(folder: str, **options: Any) -> Any:
     )
 
 
-def add(llm: Any, name: str, tokens: list[int], num_outputs: int, priority: int = 0) -> None:
+def add(
+    llm: Any,
+    name: str,
+    tokens: list[int],
+    num_outputs: int,
+    priority: int = 0,
+    *,
+    salt: str | None = None,
+    answers: int = 1,
+) -> None:
     """One request, of which `num_outputs` tokens are sampled."""
     from vllm import SamplingParams
 
-    parameters = SamplingParams(max_tokens=num_outputs, detokenize=False, ignore_eos=True)
-    llm.llm_engine.add_request(name, {"prompt_token_ids": tokens}, parameters, priority=priority)
+    parameters = SamplingParams(
+        max_tokens=num_outputs, detokenize=False, ignore_eos=True, n=answers
+    )
+    prompt = {"prompt_token_ids": tokens, **({"cache_salt": salt} if salt else {})}
+    llm.llm_engine.add_request(name, prompt, parameters, priority=priority)
 
 
 def kv_in(llm: Any, block: int) -> float:
@@ -97,7 +122,15 @@ def kv_in(llm: Any, block: int) -> float:
     return float(cache[block].abs().sum())
 
 
-def press(llm: Any, watched: LiveWatch, steps: int) -> None:
+def press(
+    llm: Any,
+    watched: LiveWatch,
+    steps: int,
+    *,
+    salts: tuple[str | None, ...] = (None,),
+    answers: int = 1,
+    priorities: int = 1,
+) -> None:
     """Twelve requests at a time, more than fit, until so many steps were watched."""
     choose, texts, number = random.Random(1), list[list[int]](), 0
     engine = llm.llm_engine
@@ -108,7 +141,11 @@ def press(llm: Any, watched: LiveWatch, steps: int) -> None:
             tokens = kept + [choose.randint(3, 6) for _ in range(choose.randint(1, 90))]
             texts = [*texts[-7:], tokens[:250]]
             number += 1
-            add(llm, str(number), texts[-1], choose.randint(1, 60))
+            length, priority = choose.randint(1, 60), choose.randrange(priorities)
+            salt = choose.choice(salts)
+            add(llm, str(number), texts[-1], length, priority, salt=salt, answers=answers)
+        if len(salts) > 1 and choose.random() < 0.01:
+            scheduler_of(llm).reset_prefix_cache(reset_running_requests=choose.random() < 0.5)
         if choose.random() < 0.02:
             engine.abort_request([choose.choice(sorted(scheduler_of(llm).requests))], internal=True)
         engine.step()
@@ -135,12 +172,54 @@ def plant() -> None:
     BlockPool._maybe_evict_cached_block = forget_half  # noqa: SLF001 - what is broken on purpose
 
 
-SCENARIOS: dict[str, tuple[Callable[[Any, LiveWatch, int], None], dict[str, Any]]] = {
-    "pressure": (press, {}),
-    "async": (press, {"async_scheduling": True}),
+def _transfer(name: str) -> dict[str, Any]:
+    from vllm.config import KVTransferConfig
+
+    extra = {"cpu_bytes_to_use": 1 << 20}
+    return {
+        "kv_transfer_config": KVTransferConfig(
+            kv_connector=name, kv_role="kv_both", kv_connector_extra_config=extra
+        )
+    }
+
+
+def _events() -> dict[str, Any]:
+    from vllm.config import KVEventsConfig
+
+    return {"kv_events_config": KVEventsConfig(enable_kv_cache_events=True, publisher="null")}
+
+
+Drive = Callable[..., None]
+SCENARIOS: dict[str, tuple[Drive, Callable[[], dict[str, Any]]]] = {
+    "pressure": (press, dict),
+    "async": (press, lambda: {"async_scheduling": True}),
+    "chunks": (press, lambda: {"long_prefill_token_threshold": 16}),
+    "salts": (partial(press, salts=("a", "b", None)), dict),
+    "events": (press, _events),
+    "parallel": (partial(press, answers=2), dict),
+    "sliding": (
+        press,
+        lambda: {
+            "model_changes": {
+                "architectures": ["MistralForCausalLM"], "model_type": "mistral",
+                "sliding_window": 64,
+            }
+        },
+    ),
+    "ngram": (
+        press,
+        lambda: {
+            "speculative_config": {
+                "method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2
+            }
+        },
+    ),
+    "offload": (press, lambda: _transfer("OffloadingConnector")),
+    "simple": (press, lambda: _transfer("SimpleCPUOffloadConnector")),
+    "random": (partial(press, priorities=3), lambda: {"scheduling_policy": "priority"}),
     "priority": (
         low_priority,
-        {
+        lambda: {
             "scheduling_policy": "priority",
             "num_gpu_blocks_override": 8,
             "max_model_len": 224,
@@ -148,10 +227,7 @@ SCENARIOS: dict[str, tuple[Callable[[Any, LiveWatch, int], None], dict[str, Any]
             "long_prefill_token_threshold": 64,
         },
     ),
-    "plugged": (
-        press, {"scheduler_cls": "poolproof.targets.vllm_live_scheduler.WatchedScheduler"}
-    ),
-    "planted": (press, {}),
+    "planted": (press, dict),
 }  # fmt: skip
 
 
@@ -159,23 +235,37 @@ def run(scenario: str, steps: int) -> dict[str, Any]:
     """One engine, watched; what was seen."""
     drive, options = SCENARIOS[scenario]
     with tempfile.TemporaryDirectory() as folder:
-        llm = make_llm(folder, **options)
+        llm = make_llm(folder, **options())
         if scenario == "planted":
             plant()
         scheduler = scheduler_of(llm)
         really_there: list[float] = []
-        watched = getattr(scheduler, "poolproof", None) or watch(
-            scheduler, lambda found: really_there.append(kv_in(llm, found.block))
-        )
+        watched = watch(scheduler, lambda found: really_there.append(kv_in(llm, found.block)))
+        quick = attach(scheduler, WatchSettings("log", Path(folder), budget=9.0))
+        assert quick is not None
         began = time.monotonic()
         drive(llm, watched, steps)
         took_s = time.monotonic() - began
+        quick.watcher.end()
     findings = [
         {"sentence": found.sentence(), **asdict(found), "kv_in_block": amount}
         for found, amount in zip_longest(watched.findings, really_there)
     ]
     counts = asdict(watched.counts)
-    return {"scenario": scenario, **counts, "took_s": round(took_s, 1), "findings": findings}
+    told = {
+        "reason": quick.watcher.status()["reason"],
+        "steps": quick.watcher.counts.steps,
+        "unknown_reads": quick.watcher.counts.unknown_reads,
+        "violations": dict(quick.watcher.violations),
+        "first": [found.sentence for found in list(quick.watcher.findings)[:3]],
+    }
+    return {
+        "scenario": scenario,
+        **counts,
+        "took_s": round(took_s, 1),
+        "watch": told,
+        "findings": findings,
+    }
 
 
 def main() -> int:

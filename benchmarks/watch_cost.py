@@ -1,17 +1,18 @@
 """What the watch costs: CPU time a step beside vLLM's real scheduler, and memory over a long run.
 
 Two equal schedulers, without a model (as in targets/vllm_engine_parts.py), are stepped in turn, one
-watched and one not. Of each step of a scheduler's thread CPU time is taken; the cost is the
-difference of the medians, `own_ms` the median of what the watch measures of itself. Memory is that of
-the process (resident), after every tenth of the tokens of requests that come, compute distinct prompts
-and go.
+watched and one not. Of each step of a scheduler the thread's CPU time is taken; the cost is the
+difference of the medians, `own_ms` the median of what the watch measures of itself. Memory is that
+of the process (resident), after every tenth of the tokens of requests that come, compute distinct
+prompts and go.
 
-Usage: python benchmarks/watch_cost.py [--steps N] [--tokens MILLIONS] [--record]
+Usage: python benchmarks/watch_cost.py [--steps N] [--tokens MILLIONS] [--part PART] [--record]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import statistics
@@ -181,18 +182,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--tokens", type=float, default=10.0, help="millions in the long run")
+    parser.add_argument("--part", choices=["rows", "memory"], help="one of the two alone")
     add_destination(parser, "watch_cost")
     arguments = parser.parse_args()
+    record = json.loads(arguments.json.read_text("utf-8")) if arguments.json.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        rows = []
-        for running, context in ROWS:
-            rows.append(cost(running, context, arguments.steps, Path(folder)))
-            print(rows[-1], flush=True)
-        memory = []
-        for row in long_run(int(arguments.tokens * 1e6), Path(folder)):
-            memory.append(row)
-            print(row, flush=True)
-    record = {**surroundings(), "rows": rows, "memory": memory}
+        if arguments.part != "memory":
+            rows = []
+            for running, context in ROWS:
+                rows.append(cost(running, context, arguments.steps, Path(folder)))
+                print(rows[-1], flush=True)
+            record |= {**surroundings(), "rows": rows}
+        if arguments.part != "rows":
+            memory = []
+            for row in long_run(int(arguments.tokens * 1e6), Path(folder)):
+                memory.append(row)
+                print(row, flush=True)
+            record["memory"] = memory
     return 0 if write_record(arguments.json, record) else 2
 
 

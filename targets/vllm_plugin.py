@@ -1,8 +1,8 @@
 """vLLM's way in (`vllm.general_plugins`): off unless POOLPROOF_WATCH says otherwise.
 
-vLLM calls `register` in each of its processes. Where the watch is off, nothing is imported, neither of
-vLLM nor of the rest of Poolproof. Where it is on, the class that the server uses as scheduler, whatever it
-is, gets a constructor that taps the new scheduler when it stands (`vllm_watch.py`).
+vLLM calls `register` in each of its processes. Where the watch is off, nothing is imported, neither
+of vLLM nor of the rest of Poolproof. Where it is on, the class that the server uses as scheduler,
+whatever it is, gets a constructor that taps the new scheduler when it stands (`vllm_watch.py`).
 """
 
 from __future__ import annotations

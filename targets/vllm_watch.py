@@ -2,14 +2,14 @@
 
 What is told to the workers (`SchedulerOutput`) is noted when a step is scheduled and followed when
 its output comes back, because with asynchronous scheduling the tokens of a step are known only
-then. Beside `schedule` and `update_from_output` a few calls of the block pool and of a connector are
-tapped: what is freed, what is published, what is brought from elsewhere. Each tap calls the engine's
-own method with the same arguments and returns what it returned; everything else is done behind the
-watch's switch, which takes the taps out on the first exception of ours. Only the mode `quarantine`
-changes anything in the scheduler.
+then. Beside `schedule` and `update_from_output` a few calls of the block pool and of a connector
+are tapped: what is freed, what is published, what is brought from elsewhere. Each tap calls the
+engine's own method with the same arguments and returns what it returned; everything else is done
+behind the watch's switch, which takes the taps out on the first exception of ours. Only the mode
+`quarantine` changes anything in the scheduler.
 
-Not watched, and named in the start line: recurrent states, encoder and cross attention, groups whose
-attention is not known here, what connectors bring, several ranks' own memories.
+Not watched, and named in the start line: recurrent states, encoder and cross attention, groups
+whose attention is not known here, what connectors bring, several ranks' own memories.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import importlib
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -75,12 +75,12 @@ def _tap_class(scheduler_class: Any, settings: WatchSettings) -> None:
     construct = scheduler_class.__init__
 
     @functools.wraps(construct)
-    def __init__(self: Any, *arguments: Any, **named: Any) -> None:
+    def make(self: Any, *arguments: Any, **named: Any) -> None:
         construct(self, *arguments, **named)
         if type(self) is scheduler_class:
             attach(self, settings)
 
-    scheduler_class.__init__ = __init__
+    scheduler_class.__init__ = make
     setattr(scheduler_class, _ATTRIBUTE, None)
 
 
@@ -186,7 +186,7 @@ class VllmWatch:
             self._memory,
             self._digests,
             {
-                "engine": f"vllm {version_of_vllm()}",
+                "engine": version_of_vllm(),
                 "scheduler": f"{type(scheduler).__module__}.{type(scheduler).__qualname__}",
                 "attached": "running" if is_running else "start",
                 "blocks": config.num_blocks,
@@ -247,7 +247,12 @@ class VllmWatch:
         return output
 
     def _around_update(
-        self, original: Callable[..., Any], output: Any, runner_output: Any, *args: Any, **named: Any
+        self,
+        original: Callable[..., Any],
+        output: Any,
+        runner_output: Any,
+        *args: Any,
+        **named: Any,
     ) -> Any:
         self.watcher.guarded(self._before_update, output, runner_output)
         answer = original(output, runner_output, *args, **named)
@@ -302,7 +307,10 @@ class VllmWatch:
         self._pending.append(
             _Pending(
                 output,
-                {request_id: requests[request_id] for request_id in chain(new, told.resumed_req_ids)},
+                {
+                    request_id: requests[request_id]
+                    for request_id in chain(new, told.resumed_req_ids)
+                },
                 self._epoch,
                 [block.block_id for block in self._freed if block.ref_cnt == 0],
                 self._loads,
@@ -419,63 +427,70 @@ class VllmWatch:
                 continue
             known = memory.requests.get(request_id)
             if known is not None:  # otherwise it ran before the watch, and nothing is known of it
-                drafted = drafts.get(request_id) or ()
-                self._go_on(known, first, counts[request_id], drafted, blocks, runner_output)
+                self._go_on(known, first, step, blocks, runner_output)
         found = memory.end()
         self.watcher.ring.append((memory.counts.steps, step))
         self._tell(found)
 
     def _admit(self, request: Any, step: _Pending, first: int, blocks: Any, runner: Any) -> None:
+        """A whole table comes: a new request, or one that was preempted."""
         request_id = request.request_id
         loaded = self._loading.pop(request_id, None)
         if loaded is not None:
             for group, table in enumerate(blocks):
                 self._memory.load(group, table, loaded[0], min(loaded[1], first))
         self._behind.pop(request_id, None)
-        self._compute(
-            request_id,
-            self._root(request, step.epoch),
-            _tokens(request),
-            tuple(map(_image, request.mm_features or ())),
-            first,
-            step.output.num_scheduled_tokens[request_id],
-            step.output.scheduled_spec_decode_tokens.get(request_id) or (),
-            blocks,
-            True,
-            runner,
-        )
-
-    def _go_on(
-        self, known: Known, first: int, number: int, drafts: Any, blocks: Any, runner: Any
-    ) -> None:
-        if self._is_ahead:
-            # Scheduled before it was known how many drafts are rejected: the worker goes back.
-            first = min(first, self._behind.get(known.request_id, first))
-        self._compute(
-            known.request_id, known.root, known.tokens, known.images, first, number, drafts, blocks,
-            False, runner,
-        )  # fmt: skip
-
-    def _compute(
-        self, request_id: str, root: int, tokens: Any, images: Any, first: int, number: int, drafts: Any,
-        blocks: Any, replaced: bool, runner: Any,
-    ) -> None:  # fmt: skip
-        accepted: list[int | None] = []
-        if drafts:
-            # What is accepted is told by what was sampled; of the rest nothing is known.
-            sampled = _sampled(runner, request_id)
-            accepted = [*sampled[:-1]][: len(drafts)]
-            rejected = len(drafts) - len(accepted) if sampled else 0
-            if self._is_ahead:
-                self._behind[request_id] = first + number - rejected
-            accepted += [None] * (len(drafts) - len(accepted))
-        elif self._is_ahead:
-            self._behind[request_id] = first + number
+        number = step.output.num_scheduled_tokens[request_id]
+        drafts = step.output.scheduled_spec_decode_tokens.get(request_id) or ()
         self._memory.compute(
             Part(
-                request_id, root, tokens, images, first, number, accepted, blocks, replaced
+                request_id=request_id,
+                root=self._root(request, step.epoch),
+                tokens=_tokens(request),
+                images=tuple(map(_image, request.mm_features or ())),
+                first=first,
+                count=number,
+                drafts=self._known_drafts(request_id, first + number, drafts, runner),
+                blocks=blocks,
+                replaced=True,
             )
-        )  # fmt: skip
+        )
+
+    def _go_on(self, known: Known, first: int, step: _Pending, blocks: Any, runner: Any) -> None:
+        """A known request, with what is added to its table."""
+        request_id = known.request_id
+        if self._is_ahead:
+            # Scheduled before it was known how many drafts are rejected: the worker goes back.
+            first = min(first, self._behind.get(request_id, first))
+        number = step.output.num_scheduled_tokens[request_id]
+        drafts = step.output.scheduled_spec_decode_tokens.get(request_id) or ()
+        self._memory.compute(
+            Part(
+                request_id=request_id,
+                root=known.root,
+                tokens=known.tokens,
+                images=known.images,
+                first=first,
+                count=number,
+                drafts=self._known_drafts(request_id, first + number, drafts, runner),
+                blocks=blocks,
+                replaced=False,
+            )
+        )
+
+    def _known_drafts(
+        self, request_id: str, end: int, drafts: Sequence[int], runner: Any
+    ) -> list[int | None]:
+        """What stands at the positions of drafts: those accepted, by what was sampled.
+
+        Of the rest nothing is known: under asynchronous scheduling only the worker has them.
+        """
+        sampled = _sampled(runner, request_id) if drafts else []
+        accepted = sampled[:-1][: len(drafts)]
+        if self._is_ahead:
+            rejected = len(drafts) - len(accepted) if sampled else 0
+            self._behind[request_id] = end - rejected
+        return [*accepted, *[None] * (len(drafts) - len(accepted))]
 
     def _root(self, request: Any, epoch: int) -> int:
         lora = request.lora_request

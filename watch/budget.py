@@ -28,6 +28,7 @@ class Budget:
         self.stride = 1
         self._spent_ns = self._window_ns = self._steps = 0
         self._last_ns = time.perf_counter_ns()
+        self._is_measured = False
 
     def spend(self, spent_ns: int) -> None:
         """Time that the watch took; a clock that goes back counts as none."""
@@ -40,10 +41,13 @@ class Budget:
         if 0 <= between_ns < _IDLE_NS:
             self._window_ns += between_ns
         self._steps += 1
-        if self._steps < _WINDOW:
+        if self._steps < _WINDOW and self._is_measured:
             return None
         self.step_ms = self._spent_ns / self._steps / 1e6
         self.share = min(1.0, self._spent_ns / self._window_ns) if self._window_ns else 0.0
+        if self._steps < _WINDOW:
+            return None  # What the first steps say is said, and nothing follows from it.
+        self._is_measured = True
         self._spent_ns = self._window_ns = self._steps = 0
         before = self.stride
         if self.share > self.budget:

@@ -33,8 +33,10 @@ def stamp(compact: bool = False) -> str:
 
 
 class WatchFolder:
-    """`status` gives the status row; `tell` takes what cannot be written, once; `line` is called
-    every `line_every_s` seconds while steps come. `failed` takes an exception that is our own.
+    """One folder, and the thread that writes it until it is closed.
+
+    `status` gives the status row; `tell` takes what cannot be written, once; `line` is called every
+    `line_every_s` seconds. `failed` takes an exception that is our own.
     """
 
     def __init__(
@@ -69,13 +71,12 @@ class WatchFolder:
         if number <= _MOST_INCIDENTS:
             self._items.put((self._write_incident, (number, incident, steps)))
 
-    def close(self) -> None:
-        """Write what is left and the last row; returns when that is done, or in seconds."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._items.put(None)
-        if threading.current_thread() is not self._thread:
+    def close(self, *, waits: bool = True) -> None:
+        """Write what is left and the last row; where it `waits`, until that is done, or seconds."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._items.put(None)
+        if waits and threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_S)
 
     def _run(self) -> None:

@@ -1,11 +1,11 @@
 """The fast oracle of the watch: shadow memory that looks only at what a step touches.
 
 It says what `reference/step_oracle.py` says, which is its specification, without reading every
-table in every step. For each slot it keeps a digest of the prefix whose KV is there, the request that wrote
-it and the step. What a request reads is compared once, when a block enters its table; after that its contents
-can only change by a write, a copy or a load, and each of those notes the block for whoever else
-holds it. A noted entry is compared in the next step that computes its holder, so a finding is always
-a read that took place.
+table in every step. For each slot it keeps a digest of the prefix whose KV is there, the request
+that wrote it and the step. What a request reads is compared once, when a block enters its table;
+after that its contents can only change by a write, a copy or a load, and each of those notes the
+block for whoever else holds it. A noted entry is compared in the next step that computes its
+holder, so a finding is always a read that took place.
 
 Beyond the specification it follows consequences (what a reader of wrong KV computes is wrong, and
 whoever reads that is told), blocks that are handed out or freed while somebody in the step uses
@@ -491,7 +491,7 @@ class LiveMemory:
             position=len(table) * size,
         )
 
-    def _note_write(
+    def _note_write(  # noqa: PLR0917 -- a place, in the order of its parts
         self, known: Known, group: int, entry: int, block: int, slot: int, number: int
     ) -> None:
         """Whoever else holds the block looks at it again; a taint goes or comes."""
@@ -579,7 +579,7 @@ class LiveMemory:
             elif self._tainted:
                 self._read_taint(reader, group, entry, first, end)
 
-    def _differs(
+    def _differs(  # noqa: PLR0917 -- a place, and what is compared there
         self,
         reader: Known,
         group: int,

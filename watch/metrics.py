@@ -8,6 +8,7 @@ POOLPROOF_WATCH_PORT serves the same figures on a port of their own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -41,13 +42,15 @@ class StatusCollector:
             return kind(prefix + name, words, labels=labels)
 
         simple = (
-            (GaugeMetricFamily, "up", "1 while the watch is on", lambda r: r["state"] == "watching"),
-            (CounterMetricFamily, "steps", "Steps followed", lambda r: r["counts"]["steps"]),
-            (GaugeMetricFamily, "checked_share", "Share of reads compared", lambda r: r["checked_share"]),
+            (GaugeMetricFamily, "up", "1 while the watch is on",
+             lambda row: row["state"] == "watching"),
+            (CounterMetricFamily, "steps", "Steps followed", lambda row: row["counts"]["steps"]),
+            (GaugeMetricFamily, "checked_share", "Share of reads compared",
+             lambda row: row["checked_share"]),
             (GaugeMetricFamily, "step_seconds", "Time of the watch in a step",
-             lambda r: r["cost"]["step_ms"] / 1000),
+             lambda row: row["cost"]["step_ms"] / 1000),
             (GaugeMetricFamily, "cost_share", "Its share of the time between steps",
-             lambda r: r["cost"]["share"]),
+             lambda row: row["cost"]["share"]),
         )  # fmt: skip
         for kind, name, words, value in simple:
             metric = family(kind, name, words)
@@ -69,12 +72,11 @@ class StatusCollector:
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         for path in sorted(self._folder.glob(f"*-{self._server}-*/status.json")):
-            try:
+            # It may vanish, or be of a later release.
+            with contextlib.suppress(OSError, ValueError, KeyError):
                 row = json.loads(path.read_text(encoding="utf-8"))
                 if row["version"] == 1:
                     yield row
-            except (OSError, ValueError, KeyError):
-                continue
 
 
 def register_metrics(folder: Path, server: str) -> str | None:

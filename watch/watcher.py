@@ -97,16 +97,16 @@ class Watcher:
         """What `call` returns; None where the watch is off, or is switched off by it."""
         if not self.is_on:
             return None
-        began_ns = time.perf_counter_ns()
+        answer = None
         try:
-            return call(*arguments)
+            began_ns = time.perf_counter_ns()
+            answer = call(*arguments)
+            self.budget.spend(time.perf_counter_ns() - began_ns)
         except WatchViolation:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever it is, the engine must not see it
             self.switch_off(error)
-            return None
-        finally:
-            self.budget.spend(time.perf_counter_ns() - began_ns)
+        return answer
 
     def step_is_over(self) -> None:
         """The budget decides how much is compared in the next steps."""
@@ -152,7 +152,7 @@ class Watcher:
                 f"the watch has switched itself off, the engine goes on unwatched: {self._reason}",
                 error,
             )
-            self._folder.close()
+            self._folder.close(waits=False)
 
     def end(self) -> None:
         """The scheduler is shut down, or the process ends: the last row."""
