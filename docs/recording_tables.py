@@ -15,14 +15,13 @@ def recording_cost() -> str:
     if found is None:
         raise FigureError("run benchmarks/recording_cost.py --record")
     lines = [
-        "| running requests | a prompt is admitted | a decode step | bytes of a prompt token | "
-        "bytes of a decoded token | audit, a step |",
+        "| running | a prompt | a decode step | bytes a prompt token | a decoded one | audit |",
         "|---:|---:|---:|---:|---:|---:|",
     ]
     lines += [
         f"| {row['running']} | {row['admission_ms']:.1f} ms | {row['decode_ms']:.2f} ms | "
         f"{row['bytes_per_prompt_token']:.1f} | {row['bytes_per_decoded_token']:.1f} | "
-        f"{row['audit_ms']:.1f} ms |"
+        f"{row['audit_ms']:.1f} ms a step |"
         for row in found["rows"]
     ]
     return "\n".join(lines) + (
