@@ -198,7 +198,9 @@ def main() -> int:
             for row in long_run(int(arguments.tokens * 1e6), Path(folder)):
                 memory.append(row)
                 print(row, flush=True)
-            record["memory"] = memory
+                # Whole at every time: a long run may be ended.
+                record["memory"] = memory
+                write_record(arguments.json, record, tells=False)
     return 0 if write_record(arguments.json, record) else 2
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class StatusCollector:
             labels = ["process", *([label] if label else [])]
             return kind(prefix + name, words, labels=labels)
 
-        simple = (
+        simple: tuple[tuple[Any, str, str, Callable[[dict[str, Any]], Any]], ...] = (
             (GaugeMetricFamily, "up", "1 while the watch is on",
              lambda row: row["state"] == "watching"),
             (CounterMetricFamily, "steps", "Steps followed", lambda row: row["counts"]["steps"]),

@@ -70,7 +70,8 @@ class Watcher:
         self.ring: deque[Any] = deque(maxlen=_RING)
         self.lost = 0
         self.is_on = True
-        self._state, self._reason = "watching", None
+        self._state = "watching"
+        self._reason: str | None = None
         self._digests, self._facts = digests, facts
         self._pool, self._describe, self._untap = pool, describe, untap
         self._num_written = 0
