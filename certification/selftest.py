@@ -161,7 +161,8 @@ class _Server:
 
     def _corrupt(self) -> tuple[tuple[int, int], ...]:
         """Break one thing where there is one to break; copies that are told in this step."""
-        name, copies = self.corruption, ()
+        name = self.corruption
+        copies: tuple[tuple[int, int], ...] = ()
         running = [r for r in self.live.values() if not r.is_new and len(r.table) > 1]
         fresh = [r for r in self.live.values() if r.is_new and r.table]
         if name in ("table", "outside") and fresh and running:

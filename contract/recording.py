@@ -281,7 +281,9 @@ def _items(chain: TokenChain, first: int, end: int) -> Iterator[bytes]:
             for image in chain.images
             if image.offset <= position < image.offset + image.length
         ]
-        yield repr((token, *under)).encode(errors="backslashreplace")
+        # What comes before an image is what it is without one.
+        shown_here = repr(under).encode(errors="backslashreplace") if under else b""
+        yield b"%d" % token + shown_here
 
 
 def _new_file(path: Path) -> IO[bytes]:

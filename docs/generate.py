@@ -61,7 +61,7 @@ from protocol_tables import (
     protocol_state,
 )
 from ray_tables import ray_at_scale, ray_costs
-from recording_tables import recording_cost
+from recording_tables import audited_schedulers, recording_cost
 from sentences import sentences
 from soak_tables import soak, soak_memory, soak_steps
 from survival_tables import (
@@ -101,6 +101,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "explained findings": explained_findings,
     "facts": facts,
     "glossary": glossary,
+    "audited schedulers": audited_schedulers,
     "recording cost": recording_cost,
     "faulty kernels": faulty_kernels,
     "figures": figures,

@@ -178,7 +178,12 @@ class VllmRecorder:
         multiprocessing.util.Finalize(None, self.close, exitpriority=100)
 
     def close(self) -> None:
-        """The last line: the engine has ended as it should."""
+        """The steps that have not come back, as far as they are known; then the last line.
+
+        Where a step has cost the engine its life, it is one of these.
+        """
+        if self._noted:
+            self._guarded(self._came_back, self._noted[-1].output, None)
         self._guarded(self._writer.close)
         self.is_on = False
 
@@ -260,8 +265,11 @@ class VllmRecorder:
             noted = self._noted.popleft()
             ended += [*noted.output.finished_req_ids, *(noted.output.preempted_req_ids or ())]
             loads += noted.loads
-            if noted.output is output:
+            is_it = noted.output is output
+            if is_it or (runner_output is None and noted.output.num_scheduled_tokens):
                 self._write(noted, ended, loads, runner_output)
+                ended, loads = [], []
+            if is_it:
                 return
 
     def _write(
@@ -364,7 +372,9 @@ def _image(feature: Any) -> Image:
 
 
 def _sampled(runner_output: Any, request_id: str) -> list[int]:
-    """What the step sampled for a request; nothing where it did not come that far."""
+    """What the step sampled for a request; nothing where it did not come that far, or back."""
+    if runner_output is None:
+        return []
     index = runner_output.req_id_to_index.get(request_id)
     sampled = runner_output.sampled_token_ids
     return list(sampled[index]) if index is not None and len(sampled) else []

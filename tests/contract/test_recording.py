@@ -91,6 +91,14 @@ def test_adapter_salt_and_images_tell_digests_apart(tmp_path, extras):
     assert not set(plain) & set(other)
 
 
+def test_what_comes_before_an_image_has_the_digest_that_it_has_without_one(tmp_path):
+    image = {"images": (Image("cat", 2, 1),)}
+    parts = (part("a", [5, 6, 7], 0, (1,), (2,)), part("b", [5, 6, 7], 0, (3,), (4,), **image))
+    plain, other = digests(written(tmp_path / "r", StepRecord(1, parts)))
+    assert plain[:2] == other[:2]
+    assert plain[2] != other[2]
+
+
 def test_nothing_of_tokens_or_ids_stands_in_the_file_and_each_has_a_key_of_its_own(tmp_path):
     one = StepRecord(1, (part("user-7", [31337] * 3, 0, (1,), (2,)),))
     first, second = (written(tmp_path / name, one) for name in "ab")

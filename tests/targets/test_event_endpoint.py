@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import socket
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -69,6 +70,17 @@ def joined(events, publisher, endpoint, listener):
     raise AssertionError("nothing was heard")
 
 
+def restarted(events, live, replay):
+    """A new publisher at the addresses of one that was shut down, once they are free."""
+    zmq = pytest.importorskip("zmq")
+    addresses = [text.replace("127.0.0.1", "*") for text in (live, replay)]
+    for _ in range(200):
+        with suppress(zmq.ZMQError):
+            return events.ZmqEventPublisher(0, *addresses, topic="kv")
+        time.sleep(0.05)
+    raise AssertionError("the addresses are still taken")
+
+
 @pytest.mark.vllm
 def test_vllms_publisher_is_understood_with_replay_loss_and_restart(publisher, capsys):
     events, told, live, replay = publisher
@@ -91,6 +103,14 @@ def test_vllms_publisher_is_understood_with_replay_loss_and_restart(publisher, c
         publish(events, told, events.BlockRemoved([b"1"], "GPU"))
         heard(endpoint, listener)
         assert listener.num_faults == {"removed": 1}
+        # Another engine at the same address: its numbers begin again.
+        told.shutdown()
+        again = restarted(events, live, replay)
+        try:
+            joined(events, again, endpoint, listener)
+        finally:
+            again.shutdown()
+        assert (view.counts.restarts, view.num_resident, view.is_certain) == (1, 0, True)
     assert "removes block 31 from GPU, which is not stored there" in capsys.readouterr().out
 
 

@@ -243,6 +243,24 @@ def test_the_first_exception_ends_the_recording_in_one_line_and_the_engine_goes_
     assert (list(recording), recording.end) == ([], "KeyError: 'stranger'")
 
 
+def test_steps_that_never_come_back_are_written_at_the_end(recorded):
+    """The step that ends an engine is the one that everybody wants to see."""
+    a, b = request("a", [1, 2, 3]), request("b", [9, 9, 9])
+    scheduler = Scheduler(
+        output(new=[("a", 3, 0, ([1, 2],))]),
+        output(),
+        output(new=[("b", 1, 2, ([1, 3],))], old=[("a", 3, 3, ([4],))], drafts={"a": [-1, -1]}),
+    )
+    recorder, path = recorded(scheduler, a, b)
+    for _ in range(3):
+        scheduler.schedule()
+    recorder.close()
+    one, two = open_recording(path)
+    assert (len(one.computed), len(two.computed)) == (1, 2)
+    audit = poolproof.audit(path)
+    assert "reads at position 0 (group 0, block 1, slot 0)" in audit.sentence()
+
+
 def test_what_cannot_be_recorded_is_one_line(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(vllm_record, "version_of_vllm", lambda: "0.0")
     assert record_scheduler(Scheduler(), tmp_path / "no" / "steps.gz") is None
