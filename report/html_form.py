@@ -74,7 +74,7 @@ h3 { font-size: .9rem; margin: 0; }
 @media (max-width: 30rem) {
   body { margin: .8rem auto; padding: 0 .6rem; } .indented { margin-left: 0; }
   dl { display: block; }
-  .row { display: block; }
+  .row { display: block; } .row > span:first-child { margin-right: .6rem; }
 }"""
 
 _DARK = """\
