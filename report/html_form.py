@@ -15,6 +15,7 @@ from poolproof.report.document import (
     DataTable,
     Document,
     Drawn,
+    DrawnStep,
     Facts,
     Figure,
     Gap,
@@ -23,7 +24,6 @@ from poolproof.report.document import (
     Paragraph,
     ReportPart,
     ShellLine,
-    Step,
     StepRow,
     Steps,
     TableCell,
@@ -215,7 +215,7 @@ def _steps(block: Steps) -> Iterator[str]:
     yield "</div></fieldset>"
 
 
-def _frame(number: int, step: Step) -> Iterator[str]:
+def _frame(number: int, step: DrawnStep) -> Iterator[str]:
     broken = " broken" if step.is_broken else ""
     note = f' <span class="dim">{_escaped(step.note)}</span>' if step.note else ""
     yield f'<div class="frame{broken}"><p>{number}. <code>{_escaped(step.title)}</code>{note}</p>'
