@@ -21,6 +21,7 @@ __all__ = [
     "DataTable",
     "Document",
     "Drawn",
+    "DrawnStep",
     "Fact",
     "Facts",
     "Figure",
@@ -31,7 +32,6 @@ __all__ = [
     "ReportPart",
     "ShellLine",
     "Span",
-    "Step",
     "StepRow",
     "Steps",
     "TableCell",
@@ -211,7 +211,7 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DrawnStep:
     """A command and the state after it; `actual` is there where something else was found."""
 
     title: str
@@ -230,7 +230,7 @@ class Steps:
     """
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[DrawnStep, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from poolproof.report.document import (
     DataTable,
     Document,
     Drawn,
+    DrawnStep,
     Facts,
     Figure,
     Gap,
@@ -23,7 +24,6 @@ from poolproof.report.document import (
     Paragraph,
     ReportPart,
     ShellLine,
-    Step,
     StepRow,
     Steps,
     TableCell,
@@ -74,7 +74,7 @@ h3 { font-size: .9rem; margin: 0; }
 @media (max-width: 30rem) {
   body { margin: .8rem auto; padding: 0 .6rem; } .indented { margin-left: 0; }
   dl { display: block; }
-  .row { display: block; }
+  .row { display: block; } .row > span:first-child { margin-right: .6rem; }
 }"""
 
 _DARK = """\
@@ -215,7 +215,7 @@ def _steps(block: Steps) -> Iterator[str]:
     yield "</div></fieldset>"
 
 
-def _frame(number: int, step: Step) -> Iterator[str]:
+def _frame(number: int, step: DrawnStep) -> Iterator[str]:
     broken = " broken" if step.is_broken else ""
     note = f' <span class="dim">{_escaped(step.note)}</span>' if step.note else ""
     yield f'<div class="frame{broken}"><p>{number}. <code>{_escaped(step.title)}</code>{note}</p>'

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from poolproof.contract.trace import Trace
-from poolproof.report.document import Span, Step, StepRow, Steps, Tone
+from poolproof.report.document import DrawnStep, Span, StepRow, Steps, Tone
 from poolproof.report.drawing import HEADINGS, Drawing, Row
 from poolproof.report.level_views import sentence_of
 
@@ -32,7 +32,7 @@ def steps_of(trace: Trace, drawing: Drawing) -> Steps | None:
     return Steps(name, tuple(_steps(trace, drawing)))
 
 
-def _steps(trace: Trace, drawing: Drawing) -> Iterator[Step]:
+def _steps(trace: Trace, drawing: Drawing) -> Iterator[DrawnStep]:
     before: tuple[StepRow, ...] = ()
     rows = list(drawing.rows)
     for place, row in enumerate(rows):
@@ -45,12 +45,12 @@ def _steps(trace: Trace, drawing: Drawing) -> Iterator[Step]:
         if below is not None and below.expected:
             # What a manager or engine showed stands in the row, what was right below it.
             right = _marked(_state(trace, drawing, below), before)
-            yield Step(title, row.note, right, marked, is_broken=row.violating)
+            yield DrawnStep(title, row.note, right, marked, is_broken=row.violating)
         elif row.violating and trace.violation is not None:
             found = sentence_of(trace, trace.violation)
-            yield Step(title, row.note, marked, found, is_broken=True)
+            yield DrawnStep(title, row.note, marked, found, is_broken=True)
         else:
-            yield Step(title, row.note, marked)
+            yield DrawnStep(title, row.note, marked)
         before = shown
 
 

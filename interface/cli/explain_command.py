@@ -29,8 +29,9 @@ def explain_command(*, name: str | None, more: bool) -> None:
     from poolproof.report.text_form import show
 
     drawn: list[Block] = []
+    entries: tuple[GlossaryEntry, ...] = ()
     if name is None:
-        drawn, entries = _listed(), ()
+        drawn = _listed()
     elif _is_finding(name):
         drawn, entries = _finding(name)
     else:

@@ -244,6 +244,7 @@ def test_half_of_a_use_is_named_with_the_other_half(folder, text, says):
     assert re.search(says, done.stdout + done.stderr), done.stdout + done.stderr
 
 
+@pytest.mark.deep  # imports and draws in a process of its own
 def test_hypothesis_s_profile_and_database_are_the_host_s(folder):
     (folder / "queue.py").write_text(QUEUE.format(place=-1))
     (folder / "conftest.py").write_text(

@@ -175,6 +175,13 @@ def test_the_version_is_that_of_the_installed_package() -> None:
     assert poolproof.__version__ == metadata.version("poolproof")
 
 
+def test_the_changes_have_a_section_for_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    sections = re.findall(r"^## ([\d.]+)", text, re.MULTILINE)
+    assert poolproof.__version__ in sections
+    assert sections == sorted(sections, reverse=True)
+
+
 def test_the_root_package_imports_nothing_of_ours() -> None:
     # Whoever imports any part of poolproof runs interface/__init__.py first.
     code = "import sys, poolproof; print([m for m in sys.modules if m.startswith('poolproof.')])"
