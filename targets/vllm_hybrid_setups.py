@@ -27,12 +27,14 @@ class HybridSetup(EngineSetup):
     """One set-up: whose rules its recurrent layers follow, "gdn" or "mamba2".
 
     With `drops_block` drafts come from a model that has no recurrent layers of its own and needs
-    the last block of a hit computed anew, as EAGLE and MTP do.
+    the last block of a hit computed anew, as EAGLE and MTP do. With `host_lags` the device has
+    computed a step before the host prepares the next one.
     """
 
     groups: tuple[CacheGroup, ...] = (CacheGroup(), _STATE)
     layers: str = "gdn"
     drops_block: bool = False
+    host_lags: bool = False
 
     def profile(self) -> EngineProfile:
         """What is promised of the steps.
@@ -68,6 +70,7 @@ HYBRID_SETUPS = (
         is_async=True,
         reset_preempts=True,
     ),
+    HybridSetup("gdn+async+drafts+lag", draft_tokens=2, is_async=True, host_lags=True),
     HybridSetup(
         "gdn+drafts+priority",
         arguments=_CHUNKS,

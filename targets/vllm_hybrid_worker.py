@@ -150,11 +150,15 @@ def _move_many(sources: Any, targets: Any, sizes: Any) -> None:
 class HybridWorker:
     """A runner with states of one layer for each recurrent group of `kv_cache_config`.
 
-    `config` is vLLM's whole configuration, `kv_cache_config` the scheduler's. States are int64:
+    `config` is vLLM's whole configuration, `kv_cache_config` the scheduler's. Under asynchronous
+    scheduling the counts of accepted tokens reach the host when the next step waits for them, or,
+    where the host lags behind the device, before it prepares that step at all. States are int64:
     windows of shape (blocks, CONV_WIDTH - 1 + drafts, 1) and recurrences of shape (blocks, 1).
     """
 
-    def __init__(self, config: Any, kv_cache_config: Any, backend: Any) -> None:
+    def __init__(
+        self, config: Any, kv_cache_config: Any, backend: Any, *, host_lags: bool = False
+    ) -> None:
         torch = engine_module("torch")
         module = engine_module("vllm.v1.worker.cpu_model_runner")
         self.runner = _built(part_of(module, "CPUModelRunner"), config, torch)
@@ -180,6 +184,12 @@ class HybridWorker:
         self._memory = {key: (t.data_ptr(), t.nbytes) for key, t in tensors.items()}
         self._sizes = {key: (t[0].nbytes, t[0, 0].nbytes) for key, t in tensors.items()}
         self._attach(config, kv_cache_config, backend)
+        self._lands_late = self._is_async and bool(self._num_drafts) and not host_lags
+        self._landing: Any = None
+        if self._lands_late:
+            self.runner.num_accepted_tokens_event = SimpleNamespace(
+                record=_nothing, synchronize=self._land
+            )
 
     def _make_states(self, num_blocks: int) -> tuple[Any, Any]:
         """Nobody's states: a number that no prefix has."""
@@ -234,6 +244,8 @@ class HybridWorker:
         runner = self.runner
         corrections = runner._update_states(scheduled)
         if not scheduled.total_num_scheduled_tokens:
+            # The next step is planned with the answer to the last one, which the counts precede.
+            self._land()
             return {}
         ids = list(runner.input_batch.req_ids)
         counts = [scheduled.num_scheduled_tokens[name] for name in ids]
@@ -310,7 +322,12 @@ class HybridWorker:
         sampled = self._torch.full((len(accepted), max(accepted)), _NO_TOKEN, dtype=self._int32)
         for row, number in enumerate(accepted):
             sampled[row, :number] = _ANY_TOKEN
+        counts = runner.input_batch.num_accepted_tokens_cpu_tensor
+        known = counts.clone()
         runner._update_states_after_model_execute(sampled, scheduled)
+        if self._lands_late:
+            self._landing = counts[: len(accepted)].clone()
+            counts.copy_(known)
         copies = self._copies()
         runner._draft_token_ids = None
         runner.valid_sampled_token_count_gpu = None
@@ -320,6 +337,13 @@ class HybridWorker:
         output = SimpleNamespace(sampled_token_ids=sampled, logprobs_tensors=None)
         runner._bookkeeping_sync(scheduled, output, None, sampled, 0)
         return copies
+
+    def _land(self) -> None:
+        """What was accepted reaches the host: no sooner than it is waited for."""
+        if self._landing is not None:
+            counts = self.runner.input_batch.num_accepted_tokens_cpu_tensor
+            counts[: len(self._landing)].copy_(self._landing)
+            self._landing = None
 
     def _note_counts(self, sampled: Any) -> None:
         """What a drafter on the device keeps for the next step; a row that is discarded counts 0."""
