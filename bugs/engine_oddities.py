@@ -20,6 +20,7 @@ from poolproof.bugs.engine_specimen import (
     RESETS,
     EngineOddity,
 )
+from poolproof.bugs.engine_state_oddities import ENGINE_STATE_ODDITIES
 from poolproof.bugs.engine_step_bugs import CancelledIsServed, SlidesTooFar
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import CacheGroup
@@ -426,4 +427,5 @@ ENGINE_ODDITIES = (
     EngineOddity(
         "ends where a load fails", "its profile says so", EndsWhereALoadFails, (_MAY_END,), 8
     ),
+    *ENGINE_STATE_ODDITIES,
 )

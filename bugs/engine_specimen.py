@@ -8,7 +8,7 @@ others where `is_bug_under` says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,6 +26,12 @@ __all__ = [
     "CHUNKS",
     "DRAFTS",
     "FULL",
+    "HYBRID",
+    "HYBRID_ASYNC_DRAFTS",
+    "HYBRID_DRAFTS",
+    "HYBRID_LAST",
+    "HYBRID_STEP_END",
+    "HYBRID_TOLD",
     "IMAGES",
     "PRIORITY",
     "RESETS",
@@ -60,6 +66,12 @@ IMAGES = EngineProfile(
     null_block=0, image_tokens=6, encoder_cache_tokens=9, max_batch_tokens=10, policy="priority"
 )
 RESETS = EngineProfile(null_block=0, steps_in_flight=2, reset="preempts")
+HYBRID = EngineProfile(null_block=0, groups=(CacheGroup(), CacheGroup("state")))
+HYBRID_TOLD = replace(HYBRID, state_moves="told", max_batch_tokens=11)
+HYBRID_STEP_END = replace(HYBRID, states="step-end", steps_in_flight=2)
+HYBRID_DRAFTS = replace(HYBRID, state_moves="told", draft_tokens=3, state_blocks=4)
+HYBRID_ASYNC_DRAFTS = replace(HYBRID_DRAFTS, steps_in_flight=2, states="step-end")
+HYBRID_LAST = replace(HYBRID, draft_tokens=3, draft_states="last")
 
 Planted = TypeVar("Planted", bound=type[Engine])
 Make = Callable[[int, bool], Engine]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from poolproof.certification.manager_watch import Seen, Watched
 from poolproof.contract.commands import Command
 from poolproof.contract.shown_state import Held, ShownState
+from poolproof.contract.state_use import PARTS, Place, StateUse
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.engine_session import EngineSession, Happened
@@ -61,17 +62,40 @@ def _in_words(last: Happened) -> str:
         words += [f"forgets image {image}" for image in last.plan.forgets]
         words += [f"encodes image {image}" for image in last.plan.encodes]
         words += [f"preempts {sequence_name(number)}" for number in last.plan.preempted]
+        words += [f"zeroes {', '.join(map(str, last.plan.zeroes))}"] if last.plan.zeroes else []
         words += [f"copies {source} to {into}" for source, into in last.plan.copies]
         words += [
             f"{'loads' if t.is_load else 'stores'} {', '.join(map(str, t.blocks))}"
             for t in last.plan.transfers
         ]
     words += [
+        f"{sequence_name(number)} {_state_in_words(use)}"
+        for number, uses in last.uses.items()
+        for use in uses
+    ]
+    words += [
         f"{sequence_name(number)} gets {' '.join(map(str, tokens)) or 'nothing'}"
         + (" and ends" if ends else "")
         for number, tokens, ends in last.outputs
     ]
     return "; ".join(words)
+
+
+def _state_in_words(use: StateUse) -> str:
+    """Where a row starts, what it leaves, by how many tokens the state has, and what is copied."""
+    part = "" if len(use.parts) == len(PARTS) else f" ({', '.join(use.parts)})"
+    words = [f"goes on from {'zero' if use.starts is None else _place(use.starts)}{part}"]
+    if use.leaves:
+        left = ", ".join(f"that of {end} in {_place(place)}" for end, place in use.leaves)
+        words.append(f"leaves {left}")
+    for when, copies in (("before", use.before), ("after", use.after)):
+        words += [f"copies {c.source} to {c.into} {when}" for c in copies]
+    return ", ".join(words)
+
+
+def _place(place: Place) -> str:
+    block, at = place
+    return f"{block}+{at}" if at else str(block)
 
 
 def _positions(first: int, count: int) -> str:

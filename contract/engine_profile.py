@@ -188,7 +188,7 @@ class EngineProfile(Profile):
 
     @property
     def num_state_blocks(self) -> int:
-        """Blocks that a request may take for states beyond those of its positions, in all groups."""
+        """Blocks that a request may take for states beyond those of its positions, at most."""
         return self.state_blocks * sum(group.kind == "state" for group in self.groups)
 
     def most_request_tokens(self, num_blocks: int, block_size: int) -> int:

@@ -123,14 +123,16 @@ def use_from(value: Any) -> StateUse:
 
 
 def uses_by_request(value: Any) -> dict[int, tuple[StateUse, ...]]:
-    """What `states` answered: the uses of each request of the step. Raises StateUseError."""
-    if not isinstance(value, Mapping):
-        raise StateUseError(
-            f"states must answer a mapping of requests to lists of uses, not {shown(value)}"
-        )
+    """What `states` answered: the uses of each request of the step, or pairs of both.
+
+    Raises StateUseError.
+    """
     try:
-        return {index(number): tuple(map(use_from, uses or ())) for number, uses in value.items()}
-    except TypeError as error:
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return {index(number): tuple(map(use_from, uses or ())) for number, uses in pairs}
+    except StateUseError:
+        raise
+    except (TypeError, ValueError) as error:
         raise StateUseError(
             f"states must answer a mapping of requests to lists of uses, not {shown(value)}"
         ) from error

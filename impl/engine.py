@@ -157,6 +157,7 @@ class Engine:
     """
 
     encoder_cache_class = EncoderCache
+    running_states_class = RunningStates
 
     def __init__(
         self,
@@ -195,7 +196,7 @@ class Engine:
             for index, (group, size) in enumerate(zip(groups, sizes, strict=True))
             if isinstance(group, RecurrentState)
         ]
-        _require_scratch(self._state_groups, self.draft_tokens, is_told=tells_states)
+        self._require_places(is_told=tells_states)
         num_scratch = sum(group.num_scratch for group in self._state_groups)
         self.manager = KVCacheManager(
             num_blocks,
@@ -218,6 +219,16 @@ class Engine:
         self._loading: dict[int, LiveRequest] = {}
         self._steps: deque[EngineStep] = deque()
         self._num_submitted = self._num_planned = 0
+
+    def _require_places(self, *, is_told: bool) -> None:
+        """Raises ValueError where states behind drafts have no place."""
+        for group in self._state_groups if self.draft_tokens else ():
+            if not is_told or group.num_scratch <= self.draft_tokens:
+                raise ValueError(
+                    f"with {self.draft_tokens} drafts a group of recurrent states needs "
+                    f"tells_states and {self.draft_tokens + 1} speculative blocks, not "
+                    f"{group.num_scratch}"
+                )
 
     @classmethod
     def under(
@@ -550,7 +561,9 @@ class Engine:
         request.num_computed_tokens = num_cached
         if self._state_groups:
             tables = self.manager.get_block_ids(request.request_id)
-            request.states = RunningStates.after_hit(num_cached, tables, self._state_groups)
+            request.states = self.running_states_class.after_hit(
+                num_cached, tables, self._state_groups
+            )
         if num_on_host:
             self._load(step, request, num_on_host)
         else:
@@ -720,16 +733,6 @@ def _keys(extra_keys: Iterable[tuple[str, Any, int, int | None]]) -> dict[str, A
         else:
             raise ValueError(f"submit: nobody knows the extra key {kind!r}")
     return keys
-
-
-def _require_scratch(groups: Sequence[StateGroup], draft_tokens: int, *, is_told: bool) -> None:
-    """Raises ValueError where states behind drafts have no place."""
-    for group in groups if draft_tokens else ():
-        if not is_told or group.num_scratch <= draft_tokens:
-            raise ValueError(
-                f"with {draft_tokens} drafts a group of recurrent states needs tells_states and "
-                f"{draft_tokens + 1} speculative blocks, not {group.num_scratch}"
-            )
 
 
 def _most_tokens(num_blocks: int, sizes: Sequence[int]) -> int:

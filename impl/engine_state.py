@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from poolproof.impl.running_states import RunningStates
+
 if TYPE_CHECKING:
     from poolproof.impl.encoder_cache import EncoderCache
     from poolproof.impl.engine import Engine, LiveRequest, StepPart
     from poolproof.impl.offloading import Kept, Move, Offloader
-    from poolproof.impl.running_states import RunningStates
 
 _ENGINE = frozenset({
     "policy", "max_batch_tokens", "max_running", "draft_tokens", "manager", "max_request_tokens",
@@ -59,6 +60,7 @@ class _State:
         encoder = engine.encoder_cache
         self._encoder_extras = {} if encoder is None else _beyond(encoder, _ENCODER)
         is_marked = not (self._extras or self._host_extras or self._encoder_extras)
+        is_marked &= engine.running_states_class is RunningStates
 
         def name(kind: str) -> Name:
             return (lambda number: (kind, number)) if is_marked else int
@@ -117,6 +119,8 @@ class _State:
 
     def _of_states(self, states: RunningStates) -> Any:
         """Recurrent states that the next step may start from."""
+        if type(states) is not RunningStates:
+            return self._plain(states)
         at = states.num_computed
         return at, tuple(self._block(p[at]) if at in p else None for p in states.places)
 

@@ -73,7 +73,7 @@ class RunningStates:
             ends = list(range(known, end + 1))
             if every_block:
                 ends = [*range(first + size - first % size, known, size), *ends]
-            left = {until: _block(group, table, until, known) for until in ends}
+            left = {until: self._block(group, table, until, known) for until in ends}
             uses.append(
                 {
                     "group": group.index,
@@ -86,10 +86,9 @@ class RunningStates:
         self.num_computed = known + num_accepted - 1 if num_accepted else end
         return uses
 
-
-def _block(group: StateGroup, table: Sequence[int], until: int, known: int) -> int:
-    """The block of the state after `until` tokens; all from the `known`-th on are drafts."""
-    size = group.block_size
-    if until % size == 0 or not group.num_scratch:
-        return table[(until - 1) // size]
-    return table[len(table) - group.num_scratch + until - known]
+    def _block(self, group: StateGroup, table: Sequence[int], until: int, known: int) -> int:
+        """The block of the state after `until` tokens; all from the `known`-th on are drafts."""
+        size = group.block_size
+        if until % size == 0 or not group.num_scratch:
+            return table[(until - 1) // size]
+        return table[len(table) - group.num_scratch + until - known]

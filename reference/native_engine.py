@@ -1,10 +1,10 @@
 """The plainest correct engine: first come, first served, nothing shared, nobody preempted.
 
 A request gets blocks for all that it will ever have before it begins, and gives them back when it
-has ended and no step in flight names it any more. A recurrent state stands in the block of its last
-position, and is written over; since nobody can write it back, drafts are not tried then. It is there
-to follow a trace when the trace's own engine cannot be asked, and to be read: every method of the
-contract in a few lines.
+has ended and no step in flight names it any more. A recurrent state stands in the block of its
+last position, and is written over; since nobody can write it back, drafts are not tried then. It is
+there to follow a trace when the trace's own engine cannot be asked, and to be read: every method of
+the contract in a few lines.
 """
 
 from __future__ import annotations

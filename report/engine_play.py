@@ -29,6 +29,7 @@ DRAFT_TOKENS = 0
 MAX_ADAPTERS = 0
 ENCODER_CACHE_TOKENS = 0
 MAX_ENCODER_TOKENS = 0
+STATES_IN_BETWEEN = True
 STOP_TOKEN = 0
 
 
@@ -59,8 +60,9 @@ class Play:
         self.requests: dict[int, Played] = {}
         self.steps: list[dict[str, Any]] = []  # planned, and not answered yet
         # Of each block, what stands in which slot: a prefix, and whose it was.  #: DATA
-        self.memory: dict[int, dict[int, tuple[Any, str]]] = {}  #: DATA
-        self.places: dict[int, dict[int, tuple[Any, str]]] = {}  # outside the device  #: DATA&moves
+        # States have slots of their own: a part, and how far behind the first.  #: DATA&states
+        self.memory: dict[int, dict[Any, tuple[Any, str]]] = {}  #: DATA
+        self.places: dict[int, dict[Any, tuple[Any, str]]] = {}  # outside the device  #: DATA&moves
         self.transfers: dict[int, Any] = {}  # in flight  #: moves
         self.encoded: set[str] = set()  # images that the worker has encoded  #: PLAN&images
         self.image_sizes: dict[str, int] = {}  #: PLAN&images
@@ -96,7 +98,8 @@ class Play:
         """What was cached is void if the engine says so: the weights may be others now."""
         is_void = self.engine.reset() is True
         if is_void:  #: DATA
-            self.memory.clear()
+            self.memory = {block: {} for block in self.memory}  # not zero  #: states
+            self.memory.clear()  #: !states
             self.places.clear()  #: moves
         for step in self.steps if is_void else ():  #: ahead
             step["is_void"] = True
@@ -175,16 +178,22 @@ class Play:
         step = self.steps.pop(0)
         plan = step["plan"]
         self.flush(plan)  #: moves
+        for block in plan.get("zeroes") or ():  #: DATA&states
+            self.memory.pop(block, None)
         self.copy(plan.get("copies") or ())  #: DATA&copies
         self.move_now(plan, "load")  #: DATA&moves
         work = [self.work_on(part, step) for part in plan["compute"]]
+        states = self.states_of(work, accepted)  #: states
+        self.start_states(work, states, step)  #: DATA&states
         for request, part, first, tokens, _ in work:  #: DATA
             self.write(request, part, first, tokens)
+        self.leave_states(work, states, step)  #: DATA&states
         for request, part, first, tokens, _ in work:  #: DATA
-            if "reset" in step:  #: preempts&ahead
+            if self.is_forgotten(step, part):  #: resets&ahead
                 continue  # nobody goes on from it
             if request.is_live:
                 self.check_reads(request, part, first, tokens)
+        self.copy_states(states, "after")  #: DATA&states
         self.move_now(plan, "store")  #: DATA&moves
         self.begin(plan, follows=True)  #: moves
         sampled: dict[int, list[int]] = {}
@@ -258,6 +267,10 @@ class Play:
         tried = [1, 2, 3, 1, 2, 3, STOP_TOKEN]
         return [tried[(known[-1] + len(known) + ahead) % 7] for ahead in range(count)]
 
+    def is_forgotten(self, step: dict[str, Any], part: Any) -> bool:  #: DATA&resets&ahead
+        """Whether the cache was reset since, and the request had lost its blocks."""
+        return "is_void" in step and part["request"] in step["preempted"]
+
     def copy(self, copies: Any) -> None:  #: DATA&copies
         """Blocks get what others hold, all at once."""
         held = [(into, dict(self.memory.get(source, {}))) for source, into in copies]
@@ -271,11 +284,136 @@ class Play:
 
     def write(self, request: Played, part: Any, first: int, tokens: list[Any]) -> None:  #: DATA
         """Each slot gets the KV of one prefix."""
-        for group, (_, size, _) in enumerate(GROUPS):
+        for group, (kind, size, _) in enumerate(GROUPS):
+            if kind == "state":  #: states
+                continue
             for position in range(first, len(tokens)):
                 block = part["blocks"][group][position // size]
                 content = request.prefix(group, tokens[: position + 1])
-                self.memory.setdefault(block, {})[position % size] = (content, request.name)
+                slots = self.memory.setdefault(block, {})
+                for place in [place for place in slots if isinstance(place, tuple)]:  #: states
+                    del slots[place]
+                slots[position % size] = (content, request.name)
+
+    def states_of(self, work: list[Any], accepted: int) -> list[Any]:  #: states
+        """What the step does with the recurrent states of each request."""
+        sampled: dict[int, int] = {}  #: told
+        for request, part, _, _, samples in work:  #: told
+            right = 0
+            right = len(request.drafts[: part.get("drafts", 0)][:accepted])  #: drafts
+            sampled[part["request"]] = samples and 1 + right
+        if hasattr(self.engine, "states"):  #: told
+            told = dict(self.engine.states(sampled))
+            return [told.get(part["request"], ()) for _, part, _, _, _ in work]
+        return [part.get("states", ()) for _, part, _, _, _ in work]  #: told
+        return [self.states_by_table(part, first) for _, part, first, _, _ in work]  #: !told
+
+    def states_by_table(self, part: Any, first: int) -> list[Any]:  #: states&!told
+        """The state after a position stands in the block of that position."""
+        uses: list[Any] = []
+        for group, (kind, size, _) in enumerate(GROUPS):
+            table, end = part["blocks"][group], first + part["count"]
+            if kind == "state":
+                ends = [end]
+                if STATES_IN_BETWEEN:
+                    ends = [*range(first + size - first % size, end, size), end]
+                leaves = [(until, table[(until - 1) // size]) for until in ends]
+                starts = table[(first - 1) // size] if first else None
+                uses.append({"group": group, "starts": starts, "leaves": leaves})
+        return uses
+
+    def parts(self, use: Any) -> list[str]:  #: DATA&states
+        """The parts of a state that a use is about."""
+        return [use["part"]] if use.get("part") else ["temporal", "window"]
+
+    def place(self, place: Any) -> tuple[int, int]:  #: DATA&states
+        """A block, and how many tokens behind the first state in it the state comes."""
+        return (place, 0) if isinstance(place, int) else (place[0], place[1])
+
+    def copy_states(self, states: list[Any], when: str) -> None:  #: DATA&states
+        """A block gets what another holds, one copy after the other."""
+        for use in (use for uses in states for use in uses):
+            for source, into, *skip in use.get(when) or ():
+                left_out = skip[0] if skip else 0
+                for part in self.parts(use):
+                    held = {
+                        (part, at - left_out): found
+                        for (kind, at), found in self.states_in(source).items()
+                        if kind == part and at >= left_out
+                    }
+                    self.put_states(into, part, held)
+
+    def states_in(self, block: int) -> dict[Any, Any]:  #: DATA&states
+        """The states in a block: zero, as all memory is at first, or what was left there."""
+        if block not in self.memory:
+            return {("temporal", 0): ("zero", ""), ("window", 0): ("zero", "")}
+        return {p: found for p, found in self.memory[block].items() if isinstance(p, tuple)}
+
+    def put_states(self, block: int, part: str, held: dict[Any, Any]) -> None:  #: DATA&states
+        """A block holds these states of a part, and no KV."""
+        others = {
+            place: found
+            for place, found in self.memory.get(block, {}).items()
+            if isinstance(place, tuple) and place[0] != part
+        }
+        self.memory[block] = {**others, **held}
+
+    def start_states(  #: DATA&states
+        self, work: list[Any], states: list[Any], step: dict[str, Any]
+    ) -> None:
+        """Each request starts from the state of exactly its own prefix."""
+        self.copy_states(states, "before")
+        for (request, part, first, tokens, _), uses in zip(work, states):
+            if self.is_forgotten(step, part):  #: resets&ahead
+                continue
+            for use in uses if request.is_live else ():
+                self.check_start(request, use, tokens[:first])
+
+    def check_start(self, request: Played, use: Any, tokens: list[Any]) -> None:  #: DATA&states
+        """The state at a place is that of these tokens: zero, if there are none."""
+        wanted = request.prefix(use["group"], tokens) if tokens else "zero"
+        for part in self.parts(use):
+            found, writer = ("zero", "")
+            if use.get("starts") is not None:
+                block, at = self.place(use["starts"])
+                found, writer = self.states_in(block).get((part, at), (None, ""))
+            assert found == wanted, (
+                f"request {request.name} starts at position {len(tokens)} from the {part} state at "
+                f"{use.get('starts')}, {self.state_words(found)}"
+                f"{f' left for request {writer}' if writer else ''}; wanted "
+                f"{self.state_words(wanted)}"
+            )
+
+    def state_words(self, state: Any) -> str:  #: DATA&states
+        """A state in words."""
+        if state is None:
+            return "which nobody has left there"
+        return "zero" if state == "zero" else f"that of {self.words(state)}"
+
+    def leave_states(  #: DATA&states
+        self, work: list[Any], states: list[Any], step: dict[str, Any]
+    ) -> None:
+        """Each request leaves its states, from which no other may start in this step."""
+        left: dict[tuple[int, str], Played] = {}
+        for (request, _, _, tokens, _), uses in zip(work, states):
+            for use in uses:
+                for part in self.parts(use):
+                    held: dict[int, dict[Any, Any]] = {}
+                    for end, place in use.get("leaves") or ():
+                        block, at = self.place(place)
+                        content = request.prefix(use["group"], tokens[:end])
+                        held.setdefault(block, {})[part, at] = (content, request.name)
+                        left[block, part] = request
+                    for block, found in held.items():
+                        self.put_states(block, part, found)
+        for (request, part, first, tokens, _), uses in zip(work, states):
+            if self.is_forgotten(step, part):  #: resets&ahead
+                continue
+            for use in uses if request.is_live else ():
+                if use.get("starts") is not None:
+                    block, _ = self.place(use["starts"])
+                    if any(left.get((block, p), request) is not request for p in self.parts(use)):
+                        self.check_start(request, use, tokens[:first])
 
     def first_read(self, kind: str, window: int, position: int) -> int:  #: DATA|PLAN
         """The first position whose KV is read at a position."""
@@ -288,6 +426,8 @@ class Play:
     ) -> None:
         """Each slot that is read holds the KV of exactly the reader's own prefix."""
         for group, (kind, size, window) in enumerate(GROUPS):
+            if kind == "state":  #: states
+                continue
             for position in range(self.first_read(kind, window, first), len(tokens)):
                 block, slot = part["blocks"][group][position // size], position % size
                 wanted = request.prefix(group, tokens[: position + 1])
@@ -401,6 +541,8 @@ class Play:
             f"request {name} has {len(part['blocks'])} block tables of {len(GROUPS)}"
         )
         for table, (kind, size, window) in zip(part["blocks"], GROUPS):
+            if kind == "state":  #: states
+                continue
             for entry in range(self.first_read(kind, window, first) // size, -(-end // size)):
                 block = table[entry] if entry < len(table) else None
                 assert block in range(NUM_BLOCKS) and block != NULL_BLOCK, (  # noqa: PT018 - one fact

@@ -48,7 +48,8 @@ _WIDTH = 100
 def engine_test(trace: Trace, written_to: Path | None = None) -> str:
     """The text of the file, which names its engine from where it is written to.
 
-    A target that no file can import, such as a program, gets a test that uses Poolproof.
+    A target that no file can import, such as a program, gets a test that uses Poolproof, and so
+    does a trace in which a step says of recurrent states what cannot be done (PLAN).
     """
     text = _alone(trace, None if written_to is None else written_to.resolve().parent)
     return regression_test(trace, written_to) if text is None else text
@@ -71,7 +72,7 @@ def _alone(trace: Trace, folder: Path | None) -> str | None:
     """A test that needs nothing of Poolproof; None where the target cannot be built without."""
     name = test_name(trace)
     reproducer = reproducer_of(trace.target)
-    if reproducer is None:
+    if reproducer is None or _is_about_states(trace):
         return None
     body = reproducer.own_test(trace, name)
     if body is None:
@@ -90,6 +91,13 @@ def _alone(trace: Trace, folder: Path | None) -> str | None:
             *_test(trace, name),
         ]
     return "\n".join([comment(trace), "", *body]) + "\n"
+
+
+def _is_about_states(trace: Trace) -> bool:
+    """Whether what the trace shows may be a use of states that is impossible."""
+    profile, violation = trace.profile, trace.violation
+    is_plan = violation is not None and violation.invariant == "PLAN"
+    return is_plan and isinstance(profile, EngineProfile) and profile.has_states
 
 
 def _player(trace: Trace) -> Iterator[str]:
@@ -173,6 +181,8 @@ def _features(trace: Trace) -> set[str]:
         "images": profile.image_tokens > 0 and profile.encoder_cache_tokens > 0,
         "adapters": profile.max_adapters > 0,
         "preempts": profile.reset == "preempts" and Reset in verbs,
+        "states": profile.has_states,
+        "told": profile.has_states and profile.state_moves == "told",
         "drops": profile.stale_outputs == "may-drop" and profile.steps_in_flight > 1,
     }
     if trace.violation is not None:
@@ -205,6 +215,7 @@ def _constants(trace: Trace) -> dict[str, str]:
         "ENCODER_CACHE_TOKENS": str(profile.encoder_cache_tokens),
         "MAX_ENCODER_TOKENS": f"{profile.max_encoder_tokens}"
         + ("" if profile.max_encoder_tokens else "  # any number"),
+        "STATES_IN_BETWEEN": str(profile.states == "every-block"),
         "STOP_TOKEN": str(STOP_TOKEN),
     }
 

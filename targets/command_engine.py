@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poolproof.contract.engine_profile import EngineProfile
-from poolproof.contract.engine_target import ENGINE_METHODS, ENGINE_OBSERVERS
+from poolproof.contract.engine_target import ENGINE_METHODS, ENGINE_OBSERVERS, ENGINE_STATES
 from poolproof.targets.command_messages import Hello, short
 from poolproof.targets.command_process import Asks, CommandSession, LiveAnswers, broken
 from poolproof.targets.target import EngineLayout, Make
@@ -23,7 +23,7 @@ __all__ = ["ENGINES_SINCE", "ENGINE_VERBS", "CommandEngine", "engine_layout", "e
 ENGINES_SINCE = 3
 """The version of the protocol that has engines."""
 
-ENGINE_VERBS = tuple(dict.fromkeys(ENGINE_METHODS.values()))
+ENGINE_VERBS = (*dict.fromkeys(ENGINE_METHODS.values()), ENGINE_STATES)
 
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "submit": ("request_id", "tokens"),
@@ -32,6 +32,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "cancel": ("request_id",),
     "arrived": ("transfer_id", "ok"),
     "reset": (),
+    ENGINE_STATES: ("accepted",),
     **dict.fromkeys(ENGINE_OBSERVERS, ()),
 }
 """The names of the arguments that a method is given by their places."""

@@ -151,8 +151,9 @@ def _setting(trace: Trace, _folder: Path | None) -> list[str]:
     name = trace.options.get("layout")
     places = next((set_up.host_places for set_up in _SET_UPS if set_up.name == name), 0)
     kinds = [_KINDS[group.kind] for group in profile.groups]
+    scratch = profile.draft_tokens + 1 if profile.draft_tokens else 0
     groups = "".join(
-        f"{kind}({_sizes(group, word)}), "
+        f"{kind}({_sizes(group, word, scratch)}), "
         for group, (kind, word) in zip(profile.groups, kinds, strict=True)
     )
     return [
@@ -178,6 +179,8 @@ def _setting(trace: Trace, _folder: Path | None) -> list[str]:
         f"        encoder_cache_tokens={profile.encoder_cache_tokens},",
         f"        max_encoder_tokens={profile.max_encoder_tokens},",
         f"        reset_preempts={profile.reset == 'preempts'},",
+        f"        tells_states={profile.state_moves == 'told'},",
+        f"        states_in_between={profile.states == 'every-block'},",
         "    )",
     ]
 
@@ -186,12 +189,15 @@ _KINDS = {
     "full": ("FullAttention", ""),
     "sliding": ("SlidingWindow", "window"),
     "chunked": ("ChunkedLocal", "chunk_size"),
+    "state": ("RecurrentState", ""),
 }
 
 
-def _sizes(group: CacheGroup, window: str) -> str:
-    size = [f"block_size={group.block_size}"] if group.block_size else []
-    return ", ".join([*size, f"{window}={group.window}"] if window else size)
+def _sizes(group: CacheGroup, window: str, num_scratch: int) -> str:
+    sizes = [f"block_size={group.block_size}"] if group.block_size else []
+    if group.kind == "state" and num_scratch:
+        sizes.append(f"num_speculative_blocks={num_scratch}")
+    return ", ".join([*sizes, f"{window}={group.window}"] if window else sizes)
 
 
 IMPL_ENGINE_REPRODUCER = Reproducer(_setting)

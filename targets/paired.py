@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from poolproof.contract.engine_target import ENGINE_METHODS, ENGINE_OBSERVERS
+from poolproof.contract.engine_target import ENGINE_METHODS, ENGINE_OBSERVERS, ENGINE_STATES
 from poolproof.contract.level import Level
 from poolproof.contract.manager_target import MANAGER_METHODS, MANAGER_OBSERVERS
 from poolproof.contract.outside import shown
@@ -41,7 +41,7 @@ METHODS_AT = {
         "lookup", "touch", "acquire",
     ),
     Level.MANAGER: (*sorted(set(MANAGER_METHODS.values())), *MANAGER_OBSERVERS, "block_table"),
-    Level.ENGINE: (*sorted(set(ENGINE_METHODS.values())), *ENGINE_OBSERVERS),
+    Level.ENGINE: (*sorted(set(ENGINE_METHODS.values())), ENGINE_STATES, *ENGINE_OBSERVERS),
 }  # fmt: skip
 
 _REFUSALS = (MemoryError, ValueError)

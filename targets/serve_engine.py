@@ -12,6 +12,7 @@ from typing import Any
 from poolproof.contract.engine_target import (
     ENGINE_METHODS,
     ENGINE_OBSERVERS,
+    ENGINE_STATES,
     engine_capabilities_of,
 )
 from poolproof.contract.target import Capabilities
@@ -36,13 +37,17 @@ class EngineServer(MessageServer):
             return {"error": f"engines need version {ENGINES_SINCE}", "protocol": ENGINES_SINCE}
         profile, make = self._layout.profile, self._layout.make
         assert make is not None
-        can = engine_capabilities_of(make(8 + (profile.null_block or 0), True))
+        engine = make(8 + (profile.null_block or 0), True)
+        can = engine_capabilities_of(engine)
+        verbs = {ENGINE_METHODS[verb] for verb in can.verbs}
+        if profile.state_moves == "told" and callable(getattr(engine, ENGINE_STATES, None)):
+            verbs.add(ENGINE_STATES)
         return {
             "protocol": ENGINES_SINCE,
             "name": self.target.name,
             "version": self.target.version,
             "level": can.level,
-            "verbs": sorted({ENGINE_METHODS[verb] for verb in can.verbs}),
+            "verbs": sorted(verbs),
             "observers": sorted(can.observers & {*ENGINE_OBSERVERS}),
             "profile": {**profile.to_json(), "block_size": self._layout.block_size},
         }
@@ -73,6 +78,8 @@ class EngineServer(MessageServer):
             return method(arguments.pop("request_id"), arguments.pop("tokens"), **arguments)
         if do == "answer":
             return method(dict(arguments["tokens"]), dict(arguments["drafts"]))
+        if do == ENGINE_STATES:
+            return [*method(dict(arguments["accepted"])).items()]
         return method(*arguments.values())
 
     def changes(self) -> dict[str, Any]:

@@ -79,9 +79,10 @@ def test_what_makes_no_sense_is_named(told: Any, sentence: str) -> None:
 
 def test_late_uses_are_told_by_request() -> None:
     assert uses_by_request({3: [{"group": 0}], 4: None}) == {3: (StateUse(0, None),), 4: ()}
+    assert uses_by_request([[3, [{"group": 0}]]]) == {3: (StateUse(0, None),)}
 
 
-@pytest.mark.parametrize("told", [None, [1], {"a": []}, {1: 5}])
+@pytest.mark.parametrize("told", [None, [1], [[1, 2, 3]], {"a": []}, {1: 5}])
 def test_late_uses_that_make_no_sense_are_named(told: Any) -> None:
     with pytest.raises(StateUseError, match="a mapping of requests to lists of uses"):
         uses_by_request(told)

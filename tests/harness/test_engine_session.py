@@ -664,6 +664,13 @@ def test_what_was_in_flight_at_a_reset_that_preempts_may_be_dropped() -> None:
     assert [session.step(command) for command in commands] == [None] * 4
 
 
+def test_who_had_lost_its_blocks_before_an_idle_reset_is_not_judged_by_what_it_reads() -> None:
+    halves = computing(entry(count=2)), computing(entry(first=2, count=2))
+    session = resetting(*halves, computing(preempted=[0]), steps_in_flight=2)
+    for command in (submit(), STEP, PlanStep(), PlanStep(), Reset(), AnswerStep(5, 0, 0)):
+        assert session.step(command) is None
+
+
 def test_what_a_step_in_flight_writes_after_a_reset_is_of_other_weights() -> None:
     session = resetting(
         computing(PROMPT), computing(entry(1, first=3, blocks=(0,))), reset="preempts"

@@ -221,7 +221,7 @@ def test_a_plan_that_is_older_than_the_acceptance_moves_back_with_it() -> None:
     ("told", "words"),
     [
         (ValueError("no"), "CRASH: states({0: 1}) is legal here but raised ValueError: no"),
-        ([], "CRASH: states({0: 1}) answered what cannot be read: states must answer a mapping"),
+        (7, "CRASH: states({0: 1}) answered what cannot be read: states must answer a mapping"),
         ({}, "PLAN: the step says 0 times"),
     ],
 )

@@ -49,6 +49,9 @@ def minimal_trace(specimen, target):
         ("S120", "blocks are free"),
         ("S126", "a legal call fails with MemoryError"),
         ("S92", "moves 1 blocks and has 0 places"),
+        ("S168", "starts at position"),
+        ("S176", "starts at position"),
+        ("S178", "starts at position"),
     ],
 )
 def test_a_written_test_fails_on_the_planted_bug_and_passes_without_it(
