@@ -31,8 +31,8 @@ def layouts():
 
 def one_token_beside_another(layout, make=None):
     """What comes of it, where the pool has no block left that nobody has used."""
-    engine = (make or layout.make)(9, False)
-    session = EngineSession(engine, layout.profile, 9, layout.block_size)
+    engine = (make or layout.make)(10, False)
+    session = EngineSession(engine, layout.profile, 10, layout.block_size)
     commands = (
         Submit(0, TokenChain((2,)), 2, 0),
         Submit(1, TokenChain((1,)), 3, 0),

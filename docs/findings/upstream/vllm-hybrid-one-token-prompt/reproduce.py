@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 os.environ.update(
@@ -51,8 +52,7 @@ def configured():
     from vllm.engine.arg_utils import EngineArgs
 
     with tempfile.TemporaryDirectory() as folder:
-        with open(f"{folder}/config.json", "w", encoding="utf-8") as file:
-            json.dump(MODEL, file)
+        (Path(folder) / "config.json").write_text(json.dumps(MODEL), encoding="utf-8")
         config = EngineArgs(
             model=folder,
             skip_tokenizer_init=True,
