@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.engine_target import (
     ENGINE_METHODS,
     ENGINE_OBSERVERS,
@@ -40,7 +41,8 @@ class EngineServer(MessageServer):
         engine = make(8 + (profile.null_block or 0), True)
         can = engine_capabilities_of(engine)
         verbs = {ENGINE_METHODS[verb] for verb in can.verbs}
-        if profile.state_moves == "told" and callable(getattr(engine, ENGINE_STATES, None)):
+        is_told = isinstance(profile, EngineProfile) and profile.state_moves == "told"
+        if is_told and callable(getattr(engine, ENGINE_STATES, None)):
             verbs.add(ENGINE_STATES)
         return {
             "protocol": ENGINES_SINCE,
