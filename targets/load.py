@@ -65,8 +65,8 @@ from poolproof.targets.transformers_manager import transformers_manager
 from poolproof.targets.v0_engine import vllm_v0_engine
 from poolproof.targets.v0_manager import impl_vllm_v0_manager, vllm_v0_manager
 from poolproof.targets.vllm_engine import installed_vllm_connectors, installed_vllm_engine
-from poolproof.targets.vllm_hybrid import installed_vllm_hybrid
 from poolproof.targets.vllm_fork import fork_target
+from poolproof.targets.vllm_hybrid import installed_vllm_hybrid
 from poolproof.targets.vllm_manager_target import impl_kv_cache_manager, installed_vllm_manager
 from poolproof.targets.vllm_pool_parts import (
     has_index_shape,

@@ -105,7 +105,7 @@ class SchedulerParts:
         return self.scheduler_of(config, self.cache_of(config))
 
     def configuration(self, num_blocks: int, *, enable_caching: bool) -> Any:
-        """vLLM's configuration for so many blocks; what differs between instances is its own."""
+        """VLLM's configuration for so many blocks; what differs between instances is its own."""
         config = copy.copy(self._config)
         config.cache_config = copy.copy(config.cache_config)
         config.cache_config.num_gpu_blocks = num_blocks
@@ -237,7 +237,7 @@ class SchedulerParts:
 
     @cached_property
     def interface(self) -> Any:
-        """vLLM's descriptions of cache groups."""
+        """VLLM's descriptions of cache groups."""
         return engine_module("vllm.v1.kv_cache_interface")
 
     @cached_property

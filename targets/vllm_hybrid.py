@@ -51,7 +51,7 @@ def vllm_hybrid_layouts(setups: tuple[HybridSetup, ...] = HYBRID_SETUPS) -> list
     ]
 
 
-def _made(parts: HybridParts, num_blocks: int, enable_caching: bool, /) -> VllmHybridEngine:  # noqa: FBT001 -- as engines are made
+def _made(parts: HybridParts, num_blocks: int, enable_caching: bool, /) -> VllmHybridEngine:
     return VllmHybridEngine(parts, num_blocks, enable_caching=enable_caching)
 
 

@@ -117,7 +117,8 @@ class HybridParts(SchedulerParts):
         config = self.configuration(num_blocks, enable_caching=enable_caching)
         cache = self.cache_of(config)
         sizes = self._sizes(cache, config)
-        return self.scheduler_of(config, cache, *sizes), HybridWorker(config, cache, self._backend)
+        worker = HybridWorker(config, cache, self._backend, host_lags=self.setup.host_lags)
+        return self.scheduler_of(config, cache, *sizes), worker
 
 
 def _yes() -> bool:

@@ -58,24 +58,24 @@ def _plain(block: int, count: int, *, has_state: bool) -> Row:
 def _gated_delta_rows(metadata: Any, counts: Sequence[int]) -> list[Row]:
     masks = metadata.spec_sequence_masks_cpu
     is_spec = [False] * len(counts) if masks is None else masks.tolist()
-    spec, plain = iter(()), iter(())
+    num_plain = is_spec.count(False)
+    columns: list[list[int]] = []
+    accepted: list[int] = []
     if any(is_spec):
         columns = metadata.spec_state_indices_tensor.tolist()
-        spec = iter(zip(columns, metadata.num_accepted_tokens.tolist()))
-    if not all(is_spec):
-        blocks = metadata.non_spec_state_indices_tensor.tolist()
-        mask = metadata.has_initial_state
-        known = [True] * len(blocks) if mask is None else mask.tolist()
-        # Rows that decode come first, and read their state whatever the mask for prompts says.
-        known[: metadata.num_decodes] = [True] * metadata.num_decodes
-        plain = iter(zip(blocks, known))
+        accepted = metadata.num_accepted_tokens.tolist()
+    blocks = metadata.non_spec_state_indices_tensor.tolist() if num_plain else []
+    mask = metadata.has_initial_state
+    known = [True] * num_plain if mask is None else mask.tolist()
+    # Rows that decode come first, and read their state whatever the mask for prompts says.
+    known[: metadata.num_decodes] = [True] * metadata.num_decodes
     rows = []
-    for one, count in zip(is_spec, counts):
+    for place, (one, count) in enumerate(zip(is_spec, counts)):
+        number = is_spec[:place].count(one)
         if one:
-            rows.append(_speculative(*next(spec), count))
+            rows.append(_speculative(columns[number], accepted[number], count))
         else:
-            block, has_state = next(plain)
-            rows.append(_plain(block, count, has_state=has_state))
+            rows.append(_plain(blocks[number], count, has_state=known[number]))
     return rows
 
 

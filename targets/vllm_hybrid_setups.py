@@ -27,12 +27,14 @@ class HybridSetup(EngineSetup):
     """One set-up: whose rules its recurrent layers follow, "gdn" or "mamba2".
 
     With `drops_block` drafts come from a model that has no recurrent layers of its own and needs
-    the last block of a hit computed anew, as EAGLE and MTP do.
+    the last block of a hit computed anew, as EAGLE and MTP do. With `host_lags` the device has
+    computed a step before the host prepares the next one.
     """
 
     groups: tuple[CacheGroup, ...] = (CacheGroup(), _STATE)
     layers: str = "gdn"
     drops_block: bool = False
+    host_lags: bool = False
 
     def profile(self) -> EngineProfile:
         """What is promised of the steps.
@@ -54,27 +56,30 @@ class HybridSetup(EngineSetup):
         return {**arguments, "mamba_cache_mode": "align"}
 
 
+_CHUNKS = {"long_prefill_token_threshold": 5}
+
 HYBRID_SETUPS = (
     HybridSetup("gdn"),
     HybridSetup("gdn+drafts", draft_tokens=2),
-    HybridSetup("gdn+draft", draft_tokens=1, drops_block=True),
-    HybridSetup("gdn+drafts+drop", draft_tokens=2, drops_block=True),
+    HybridSetup("gdn+draft+drop+chunks", arguments=_CHUNKS, draft_tokens=1, drops_block=True),
     HybridSetup("gdn+async", is_async=True),
-    HybridSetup("gdn+async+drafts", draft_tokens=2, drops_block=True, is_async=True),
+    HybridSetup(
+        "gdn+async+drafts+drop+reset",
+        draft_tokens=2,
+        drops_block=True,
+        is_async=True,
+        reset_preempts=True,
+    ),
+    HybridSetup("gdn+async+drafts+lag", draft_tokens=2, is_async=True, host_lags=True),
     HybridSetup(
         "gdn+drafts+priority",
-        arguments={"long_prefill_token_threshold": 5},
+        arguments=_CHUNKS,
         policy="priority",
         draft_tokens=2,
         drops_block=True,
         max_batch_tokens=8,
     ),
-    HybridSetup("gdn+drafts+chunks", arguments={"long_prefill_token_threshold": 5}, draft_tokens=2),
-    HybridSetup("gdn+async+drafts+reset", draft_tokens=2, is_async=True, reset_preempts=True),
     HybridSetup("mamba2", layers="mamba2"),
     HybridSetup("mamba2+drafts", layers="mamba2", draft_tokens=2),
-    HybridSetup(
-        "mamba2+async+drafts", layers="mamba2", draft_tokens=2, drops_block=True, is_async=True
-    ),
 )
-"""Plain ones first."""
+"""A pair of each kind of layers, without drafts and with them; then what servers add."""

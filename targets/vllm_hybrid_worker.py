@@ -18,6 +18,7 @@ it asks for CUDA's streams.
 from __future__ import annotations
 
 import ctypes
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -37,6 +38,8 @@ _TEMPORAL, _WINDOW = PARTS
 _NO_TOKEN = -1
 _ANY_TOKEN = 1
 
+Move = tuple[int, int, int]
+"""Bytes that are moved: from which address, to which, how many."""
 Copies = list[tuple[int, str, StateCopy]]
 """Copies in the order in which they were made, each with its group and part."""
 
@@ -150,11 +153,15 @@ def _move_many(sources: Any, targets: Any, sizes: Any) -> None:
 class HybridWorker:
     """A runner with states of one layer for each recurrent group of `kv_cache_config`.
 
-    `config` is vLLM's whole configuration, `kv_cache_config` the scheduler's. States are int64:
+    `config` is vLLM's whole configuration, `kv_cache_config` the scheduler's. Under asynchronous
+    scheduling the counts of accepted tokens reach the host when the next step waits for them, or,
+    where the host lags behind the device, before it prepares that step at all. States are int64:
     windows of shape (blocks, CONV_WIDTH - 1 + drafts, 1) and recurrences of shape (blocks, 1).
     """
 
-    def __init__(self, config: Any, kv_cache_config: Any, backend: Any) -> None:
+    def __init__(
+        self, config: Any, kv_cache_config: Any, backend: Any, *, host_lags: bool = False
+    ) -> None:
         torch = engine_module("torch")
         module = engine_module("vllm.v1.worker.cpu_model_runner")
         self.runner = _built(part_of(module, "CPUModelRunner"), config, torch)
@@ -180,6 +187,12 @@ class HybridWorker:
         self._memory = {key: (t.data_ptr(), t.nbytes) for key, t in tensors.items()}
         self._sizes = {key: (t[0].nbytes, t[0, 0].nbytes) for key, t in tensors.items()}
         self._attach(config, kv_cache_config, backend)
+        self._lands_late = self._is_async and bool(self._num_drafts) and not host_lags
+        self._landing: Any = None
+        if self._lands_late:
+            self.runner.num_accepted_tokens_event = SimpleNamespace(
+                record=_nothing, synchronize=self._land
+            )
 
     def _make_states(self, num_blocks: int) -> tuple[Any, Any]:
         """Nobody's states: a number that no prefix has."""
@@ -198,7 +211,7 @@ class HybridWorker:
         functions = (names.get_conv_copy_spec, names.get_temporal_copy_spec)
         runner.kv_cache_config = kv_cache_config
         runner.attn_groups = [[] for _ in kv_cache_config.kv_cache_groups]
-        layers = {}
+        layers: dict[str, Any] = {}
         for number in self._groups:
             group = kv_cache_config.kv_cache_groups[number]
             attention = group_class(backend, group.layer_names, group.kv_cache_spec, number)
@@ -234,6 +247,8 @@ class HybridWorker:
         runner = self.runner
         corrections = runner._update_states(scheduled)
         if not scheduled.total_num_scheduled_tokens:
+            # The next step is planned with the answer to the last one, which the counts precede.
+            self._land()
             return {}
         ids = list(runner.input_batch.req_ids)
         counts = [scheduled.num_scheduled_tokens[name] for name in ids]
@@ -246,14 +261,21 @@ class HybridWorker:
         rows = self._rows(scheduled, counts)
         if corrections is not None:
             corrections()
-        tables = {name: [list(t) for t in runner.requests[name].block_ids] for name in ids}
+        owners = {
+            (group, block): name
+            for name in reversed(ids)
+            for group in self._groups
+            for block in runner.requests[name].block_ids[group]
+        }
         after = self._finish(scheduled, [max(1, accepted.get(name, 0)) for name in ids])
+        early = _by_request(before, owners, ids[0])
+        late = _by_request(after, owners, ids[0])
         return {
             name: [
                 use
                 for group in self._groups
-                for use in self._uses(
-                    group, rows[group][place], firsts[place], name, tables, before, after
+                for use in _uses(
+                    group, rows[group][place], firsts[place], (early[name], late[name])
                 )
             ]
             for place, name in enumerate(ids)
@@ -310,7 +332,12 @@ class HybridWorker:
         sampled = self._torch.full((len(accepted), max(accepted)), _NO_TOKEN, dtype=self._int32)
         for row, number in enumerate(accepted):
             sampled[row, :number] = _ANY_TOKEN
+        counts = runner.input_batch.num_accepted_tokens_cpu_tensor
+        known = counts.clone()
         runner._update_states_after_model_execute(sampled, scheduled)
+        if self._lands_late:
+            self._landing = counts[: len(accepted)].clone()
+            counts.copy_(known)
         copies = self._copies()
         runner._draft_token_ids = None
         runner.valid_sampled_token_count_gpu = None
@@ -321,8 +348,15 @@ class HybridWorker:
         runner._bookkeeping_sync(scheduled, output, None, sampled, 0)
         return copies
 
+    def _land(self) -> None:
+        """What was accepted reaches the host: no sooner than it is waited for."""
+        if self._landing is not None:
+            counts = self.runner.input_batch.num_accepted_tokens_cpu_tensor
+            counts[: len(self._landing)].copy_(self._landing)
+            self._landing = None
+
     def _note_counts(self, sampled: Any) -> None:
-        """What a drafter on the device keeps for the next step; a row that is discarded counts 0."""
+        """What a drafter on the device keeps; a row that is discarded counts 0."""
         runner = self.runner
         counts = (sampled != _NO_TOKEN).sum(dim=1).to(self._int32)
         counts[runner.discard_request_mask.gpu[: len(counts)]] = 0
@@ -335,53 +369,22 @@ class HybridWorker:
             (len(counts), self._num_drafts), _ANY_TOKEN, dtype=self._int32
         )
 
-    def _uses(
-        self,
-        group: int,
-        row: Row,
-        first: int,
-        name: str,
-        tables: Mapping[str, Sequence[Sequence[int]]],
-        before: Copies,
-        after: Copies,
-    ) -> list[StateUse]:
-        """What one row does with the two parts of its state."""
-        owners = {block: owner for owner, table in tables.items() for block in table[group]}
-        parts = (
-            (_TEMPORAL, row.temporal, row.temporal_after),
-            (_WINDOW, row.window, row.window_after),
-        )
-        return [
-            StateUse(
-                group,
-                starts,
-                _left(first, places),
-                _own(before, group, part, name, owners, tables),
-                _own(after, group, part, name, owners, tables),
-                (part,),
-            )
-            for part, starts, places in parts
-        ]
-
     def _copies(self) -> Copies:
         """What was moved since, by block."""
         copies: Copies = []
-        pending = (0, 0, 0)
-        for source, target, size in _RECORDER.taken():
-            began_at, began_to, done = pending
-            if done and (source, target) == (began_at + done, began_to + done):
-                source, target, size = began_at, began_to, done + size
-            group, part, place = self._place(source)
-            _, _, into = self._place(target)
+        joined = (0, 0, 0)
+        for move in _RECORDER.taken():
+            joined = _joined(joined, move)
+            group, part, place = self._place(joined[0])
             whole, one = self._sizes[group, part]
             block, offset = divmod(place, whole)
-            copy = StateCopy(block, into // whole, offset // one)
-            # A window that is shifted inside its block comes token by token.
-            pending = (source, target, size) if offset + size < whole else (0, 0, 0)
-            if not pending[2]:
-                copies.append((group, part, copy))
-        if pending[2]:
-            raise ValueError(f"the worker copies {pending[2]} bytes, which is no whole state")
+            if offset + joined[2] < whole:
+                continue  # A window that is shifted inside its block comes token by token.
+            _, _, into = self._place(joined[1])
+            copies.append((group, part, StateCopy(block, into // whole, offset // one)))
+            joined = (0, 0, 0)
+        if joined[2]:
+            raise ValueError(f"the worker copies {joined[2]} bytes, which is no whole state")
         return copies
 
     def _place(self, address: int) -> tuple[int, str, int]:
@@ -392,24 +395,49 @@ class HybridWorker:
         raise ValueError("the worker copies from, or to, where no state stands")
 
 
+def _joined(first: Move, then: Move) -> Move:
+    """Two moves as one where the second goes on where the first has ended; else the second."""
+    source, target, size = first
+    if size and then[:2] == (source + size, target + size):
+        return source, target, size + then[2]
+    return then
+
+
 def _left(first: int, places: Sequence[Place | None]) -> tuple[tuple[int, Place], ...]:
     return tuple(
         (end, place) for end, place in enumerate(places, start=first + 1) if place is not None
     )
 
 
-def _own(
-    copies: Copies,
-    group: int,
-    part: str,
-    name: str,
-    owners: Mapping[int, str],
-    tables: Mapping[str, Any],
-) -> tuple[StateCopy, ...]:
-    """The copies into blocks of one request; those into nobody's go to the first of the batch."""
-    nobodys = next(iter(tables))
-    return tuple(
-        copy
-        for of, which, copy in copies
-        if (of, which) == (group, part) and owners.get(copy.into, nobodys) == name
+def _by_request(
+    copies: Copies, owners: Mapping[tuple[int, int], str], first: str
+) -> defaultdict[str, Copies]:
+    """The copies into each request's blocks; those into nobody's go with the first one's."""
+    shared: defaultdict[str, Copies] = defaultdict(list)
+    for group, part, copy in copies:
+        shared[owners.get((group, copy.into), first)].append((group, part, copy))
+    return shared
+
+
+def _of(group: int, part: str, copies: Copies) -> tuple[StateCopy, ...]:
+    return tuple(copy for of, which, copy in copies if (of, which) == (group, part))
+
+
+def _uses(group: int, row: Row, first: int, copies: tuple[Copies, Copies]) -> list[StateUse]:
+    """What one row does with the two parts of its state; `copies` come before and after it."""
+    before, after = copies
+    parts = (
+        (_TEMPORAL, row.temporal, row.temporal_after),
+        (_WINDOW, row.window, row.window_after),
     )
+    return [
+        StateUse(
+            group,
+            starts,
+            _left(first, places),
+            _of(group, part, before),
+            _of(group, part, after),
+            (part,),
+        )
+        for part, starts, places in parts
+    ]

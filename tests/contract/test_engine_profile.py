@@ -62,7 +62,7 @@ def test_every_row_is_in_the_json() -> None:
         ("encoder_cache_tokens", -2, "'encoder_cache_tokens' must be a number from 0 on, not -2"),
         ("max_encoder_tokens", None, "'max_encoder_tokens' must be a number from 0 on, not None"),
         ("state_moves", "manager", "'state_moves' must be one of by-table, told, not 'manager'"),
-        ("states", "all", "'states' must be one of every-block, step-end, not 'all'"),
+        ("states", "all", "'states' must be one of every-block, step-end, every-token, not 'all'"),
         ("draft_states", "none", "'draft_states' must be one of each, last, not 'none'"),
         ("state_blocks", -1, "'state_blocks' must be a number from 0 on, not -1"),
         ("groups", "round", "round"),

@@ -168,3 +168,21 @@ def test_transfers_end_in_order_where_the_profile_says_so() -> None:
     why = [undefined_for_engine(model, Arrive(place, 0)) for place in range(3)]
     assert why == [None, None, "one of its kind that began before it is still in flight"]
     assert undefined_for_engine(model, Arrive(0, 1)) == "no transfer fails"
+
+
+def test_an_engine_that_plans_ahead_is_answered_only_when_it_cannot_plan_more() -> None:
+    model = EngineModel(4, 4, EngineProfile(steps_in_flight=2, answers="when-full"))
+    model.submit(Submit(LIVE, TokenChain((1, 2)), 3, 0))
+    assert undefined_for_engine(model, RunStep(1, 0, 0)) is not None
+    model.planned(EnginePlan())
+    early = "no step is answered while another can be planned"
+    assert undefined_for_engine(model, AnswerStep(1, 0, 0)) == early
+    assert undefined_for_engine(model, RunStep(1, 0, 0)) is None
+    model.planned(EnginePlan())
+    assert undefined_for_engine(model, AnswerStep(1, 0, 0)) is None
+
+
+def test_an_engine_that_plans_ahead_is_answered_once_nobody_waits() -> None:
+    model = EngineModel(4, 4, EngineProfile(steps_in_flight=2, answers="when-full"))
+    model.planned(EnginePlan())
+    assert undefined_for_engine(model, AnswerStep(1, 0, 0)) is None

@@ -1,0 +1,101 @@
+"""vLLM's scheduler and worker with recurrent layers: what is found, and what is not accused."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+import types
+
+import pytest
+
+from poolproof.contract.content import TokenChain
+from poolproof.contract.engine_commands import RunStep, Submit
+from poolproof.contract.engine_target import engine_capabilities_of
+from poolproof.harness.engine_driver import EngineCampaign
+from poolproof.harness.engine_facts import required_engine_facts
+from poolproof.harness.engine_session import EngineSession
+from poolproof.targets.vllm_hybrid import vllm_hybrid_layouts
+from poolproof.targets.vllm_hybrid_setups import HYBRID_SETUPS
+
+pytestmark = pytest.mark.vllm
+
+ONE_DRAFT = "gdn+draft+drop+chunks"
+DRIVEN = ("gdn", ONE_DRAFT, "mamba2+drafts")
+PADS = "and (scheduled_running_reqs or num_computed_tokens > 0)"
+
+
+@pytest.fixture(scope="module")
+def layouts():
+    setups = tuple(setup for setup in HYBRID_SETUPS if setup.name in DRIVEN)
+    return {layout.name: layout for layout in vllm_hybrid_layouts(setups)}
+
+
+def one_token_beside_another(layout, make=None, num_blocks=7):
+    """What comes of it, where the pool has no block left that nobody has used: five commands."""
+    engine = (make or layout.make)(num_blocks, False)
+    session = EngineSession(engine, layout.profile, num_blocks, layout.block_size)
+    commands = (
+        Submit(0, TokenChain((2,)), 1, 0),
+        Submit(1, TokenChain((1,)), 3, 0),
+        RunStep(1, 0, 1),
+        Submit(2, TokenChain((1,)), 1, 0),
+        RunStep(1, 0, 1),
+    )
+    return next(filter(None, map(session.step, commands)), None)
+
+
+def test_a_prompt_of_one_token_starts_from_a_strangers_state(layouts):
+    found = one_token_beside_another(layouts[ONE_DRAFT])
+    assert found is not None
+    assert found.invariant == "DATA"
+    assert "starts at position 0" in found.sentence
+    assert "left in step" in found.sentence
+
+
+def test_with_the_condition_mended_it_starts_from_zero(layouts):
+    layout = layouts[ONE_DRAFT]
+
+    def mended(num_blocks, enable_caching):
+        engine = layout.make(num_blocks, enable_caching)
+        schedule = type(engine.scheduler).schedule
+        source = textwrap.dedent(inspect.getsource(schedule))
+        assert PADS in source
+        names = dict(schedule.__globals__)
+        code = source.replace(PADS, "and num_computed_tokens > 0")
+        exec(compile(code, "mended", "exec"), names)  # noqa: S102 -- vLLM's own method, mended
+        engine.scheduler.schedule = types.MethodType(names["schedule"], engine.scheduler)
+        return engine
+
+    assert one_token_beside_another(layout, mended) is None
+
+
+def test_mamba2_keeps_placeholder_drafts_in_the_state(layouts):
+    layout = layouts["mamba2+drafts"]
+    campaign = EngineCampaign(layout.name, layout.make, layout.profile, layout.block_size)
+    found = [run.trace.violation for run in map(campaign.run, range(16)) if run.trace is not None]
+    assert any("starts at position 1" in violation.sentence for violation in found)
+
+
+def test_without_drafts_nothing_is_accused_and_everything_shows(layouts):
+    layout = layouts["gdn"]
+    campaign = EngineCampaign(layout.name, layout.make, layout.profile, layout.block_size)
+    results = [campaign.run(number) for number in range(30)]
+    assert [run.trace for run in results if run.trace is not None] == []
+    seen = set().union(*(run.facts for run in results))
+    can = engine_capabilities_of(layout.make(9, True))
+    assert set(required_engine_facts(layout.profile, can, layout.block_size)) <= seen
+
+
+def test_the_running_state_moves_into_the_block_that_a_step_ends_in(layouts):
+    engine = layouts["gdn"].make(19, True)
+    engine.submit(0, [1, 2, 1, 2], max_new_tokens=4)
+    first = engine.plan().parts[0]
+    (temporal, window) = engine.states({0: 1})[0]
+    assert (temporal.parts, temporal.starts) == (("temporal",), None)
+    assert temporal.leaves == window.leaves == ((4, (first.blocks[1][0], 0)),)
+    engine.answer({0: [1]}, {})
+    second = engine.plan().parts[0]
+    (temporal, _) = engine.states({0: 1})[0]
+    (copy,) = temporal.before
+    assert (copy.source, copy.into) == (first.blocks[1][0], second.blocks[1][1])
+    assert temporal.starts == (copy.into, 0)
