@@ -41,7 +41,7 @@ class TieringWorker:
         for one in self._tier.take_begun():
             transfer_id = number()
             self._jobs[transfer_id] = one
-            moves.transfers.append(Transfer(transfer_id, False, False, (), ()))
+            moves.transfers.append(Transfer(transfer_id, one.job.is_promotion, False, (), ()))
         return moves
 
     def arrived(self, transfer_id: int, *, is_done: bool) -> bool:
