@@ -185,7 +185,7 @@ class VllmConnectorEngine(VllmEngine):
 
     def __init__(self, parts: SchedulerParts, num_blocks: int, *, enable_caching: bool) -> None:
         super().__init__(parts, num_blocks, enable_caching=enable_caching)
-        self._worker = parts.make_worker()
+        self._worker = parts.make_worker(self.scheduler)
         self._numbers = count()
         self._num_planned = self._num_answered = 0
 
@@ -194,9 +194,13 @@ class VllmConnectorEngine(VllmEngine):
         self._worker.arrived(transfer_id, is_done=is_done)
 
     def reset(self) -> bool:
-        """Forget the prefix cache and what the connector keeps, if nobody uses it."""
+        """Forget the prefix cache and what the connector keeps, if nobody uses it.
+
+        False as well where the connector keeps something all the same, which it may load again.
+        """
+        connector = self._parts.setup.connector
         done: bool = self.scheduler.reset_prefix_cache(reset_connector=True)
-        return done
+        return done and connector is not None and not connector.outlives_resets
 
     def _plan_of(self, output: Any) -> EnginePlan:
         plan = super()._plan_of(output)

@@ -9,11 +9,15 @@ blocks there are. Which platform runs here decides nothing: what vLLM's CPU plat
 from __future__ import annotations
 
 import copy
+import itertools
 import json
+import os
 import tempfile
+import weakref
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from poolproof.contract.content import Image, TokenChain
@@ -33,6 +37,8 @@ from poolproof.targets.vllm_engine_setups import (
     ConnectorSetup,
     EngineSetup,
 )
+from poolproof.targets.vllm_example_worker import ExampleWorker
+from poolproof.targets.vllm_tier_worker import TieringWorker
 
 __all__ = ["SchedulerParts"]
 
@@ -112,6 +118,10 @@ class SchedulerParts:
         config.cache_config.enable_prefix_caching = enable_caching
         config.model_config = copy.copy(config.model_config)
         config.model_config.max_model_len = self._longest_request(num_blocks)
+        if self.setup.connector is not None:
+            # Memory that is shared with workers is named after the engine.
+            config.kv_transfer_config = copy.copy(config.kv_transfer_config)
+            config.kv_transfer_config.engine_id = f"poolproof-{os.getpid()}-{next(_ENGINES)}"
         if self.setup.pipeline_stages > 1:
             config.parallel_config = copy.copy(config.parallel_config)
             config.parallel_config.pipeline_parallel_size = self.setup.pipeline_stages
@@ -141,6 +151,9 @@ class SchedulerParts:
             block_size=block_size,
             hash_block_size=hash_size,
         )
+        if self.setup.connector is not None:
+            # It may have memory that is not given back with it.
+            weakref.finalize(scheduler, scheduler.connector.shutdown)
         if self.setup.encoder_tokens:
             # What a scheduler reads off the processor of a model with images, which needs weights.
             scheduler.max_num_encoder_input_tokens = self.setup.encoder_tokens
@@ -164,10 +177,10 @@ class SchedulerParts:
             mm_features=[self._feature(image) for image in chain.images],
         )
 
-    def make_worker(self) -> WorkerSide:
-        """The worker side that is simulated for the set-up's connector."""
+    def make_worker(self, scheduler: Any) -> WorkerSide:
+        """The worker side that is simulated for the connector of this scheduler."""
         assert self.setup.connector is not None
-        return _worker_of(self.setup.connector)
+        return _worker_of(self.setup.connector, scheduler.connector)
 
     def _tensors(self, num_blocks: int) -> list[Any]:
         """Where the layers of all groups stand in memory: connectors count bytes."""
@@ -273,36 +286,56 @@ class SchedulerParts:
 _CONNECTORS = "vllm.distributed.kv_transfer.kv_connector.v1"
 
 
-def _worker_of(connector: ConnectorSetup) -> WorkerSide:
+def _worker_of(setup: ConnectorSetup, connector: Any) -> WorkerSide:
     """The worker side of a set-up. Raises TargetError where vLLM lacks a part of it."""
-    return _WORKERS[connector.worker](connector)
+    return _WORKERS[setup.worker](setup, connector)
 
 
-def _simple(_connector: ConnectorSetup) -> WorkerSide:
+def _simple(_setup: ConnectorSetup, _connector: Any) -> WorkerSide:
     module = engine_module("vllm.v1.simple_kv_offload.metadata")
     return SimpleCpuWorker(part_of(module, "SimpleCPUOffloadWorkerMetadata"))
 
 
-def _offloading(connector: ConnectorSetup) -> WorkerSide:
+def _offloading(setup: ConnectorSetup, _connector: Any) -> OffloadingWorker:
     module = engine_module(f"{_CONNECTORS}.offloading.common")
-    blocks_per_chunk: Any = connector.extra.get("blocks_per_chunk", 1)
+    blocks_per_chunk: Any = setup.extra.get("blocks_per_chunk", 1)
     return OffloadingWorker(part_of(module, "OffloadingWorkerMetadata"), blocks_per_chunk)
 
 
-def _faults(_connector: ConnectorSetup) -> WorkerSide:
+def _tiering(setup: ConnectorSetup, connector: Any) -> WorkerSide:
+    (tier,) = connector.connector_scheduler.manager.secondary_tiers
+    return TieringWorker(_offloading(setup, connector), tier)
+
+
+def _example(_setup: ConnectorSetup, connector: Any) -> WorkerSide:
+    """Its folders are those of one engine, and go with it."""
+    folder = tempfile.TemporaryDirectory(prefix="poolproof-files-")
+    weakref.finalize(connector, folder.cleanup)
+    connector._storage_path = folder.name  # noqa: SLF001  # a server configures it once
+    # The connector's own names, by a plain function: a method would keep it alive.
+    name = type(connector)._generate_foldername_debug  # noqa: SLF001
+    return ExampleWorker(partial(name, SimpleNamespace(_storage_path=folder.name)), BLOCK_SIZE)
+
+
+def _faults(_setup: ConnectorSetup, _connector: Any) -> WorkerSide:
     module = engine_module(FAULT_CONNECTOR)
     return FaultWorker(part_of(module, "FaultWorkerMetadata"))
 
 
-def _multi(connector: ConnectorSetup) -> WorkerSide:
+def _multi(setup: ConnectorSetup, connector: Any) -> WorkerSide:
     module = engine_module(f"{_CONNECTORS}.multi_connector")
-    workers = [_worker_of(part) for part in connector.parts]
+    workers = list(map(_worker_of, setup.parts, connector.sub_connectors))
     return MultiWorker(workers, part_of(module, "MultiKVConnectorWorkerMetadata"))
 
 
-_WORKERS: dict[str, Callable[[ConnectorSetup], WorkerSide]] = {
+_WORKERS: dict[str, Callable[[ConnectorSetup, Any], WorkerSide]] = {
     "simple": _simple,
     "offloading": _offloading,
+    "tiering": _tiering,
+    "example": _example,
     "faults": _faults,
     "multi": _multi,
 }
+
+_ENGINES = itertools.count()
+"""Numbers for engines of this process."""

@@ -34,7 +34,7 @@ class ConnectorSetup:
 
     `worker` names the worker side that is simulated for it (`vllm_connector_workers.py`), `rows`
     are those of the profile that it decides. `parts` are the connectors that it puts together, the
-    first of which is asked first.
+    first of which is asked first. What `outlives_resets` is kept outside by vLLM's own decision.
     """
 
     name: str
@@ -43,6 +43,7 @@ class ConnectorSetup:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     rows: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[ConnectorSetup, ...] = ()
+    outlives_resets: bool = False
 
     def transfer_arguments(self) -> dict[str, Any]:
         """What vLLM's `KVTransferConfig` is given."""
@@ -137,6 +138,7 @@ _LONG = {"long_prefill_token_threshold": 5}
 # A block of the model that is described to vLLM: 4 tokens, keys and values of 64 numbers.
 _BLOCK_BYTES = 2 * BLOCK_SIZE * 64 * 4
 _PLACES = 9
+_FEW_PLACES = 5
 
 
 def _simple(**extra: Any) -> ConnectorSetup:
@@ -157,6 +159,27 @@ def _offloading(**extra: Any) -> ConnectorSetup:
         "offloading",
         {"cpu_bytes_to_use": places * max(PAGESIZE, _BLOCK_BYTES), **extra},
         rows={"transfers": "never-fail", "transfer_order": "fifo"},
+    )
+
+
+_EXAMPLE = ConnectorSetup("ExampleConnector", "example", outlives_resets=True)
+
+FAULT_TIER = "poolproof.targets.vllm_fault_tier"
+
+
+def _tiering(**extra: Any) -> ConnectorSetup:
+    """Fewer places on the host, and a tier behind it that keeps everything."""
+    return ConnectorSetup(
+        "OffloadingConnector",
+        "tiering",
+        {
+            "spec_name": "TieringOffloadingSpec",
+            "cpu_bytes_to_use": _FEW_PLACES * max(PAGESIZE, _BLOCK_BYTES),
+            "secondary_tiers": [{"type": "FaultTier", "module_path": FAULT_TIER}],
+            **extra,
+        },
+        rows={"transfers": "never-fail", "transfer_order": "fifo"},
+        outlives_resets=True,
     )
 
 
@@ -248,6 +271,10 @@ CONNECTOR_SETUPS = (
         drafter="ngram_gpu",
         connector=_offloading(),
     ),
+    EngineSetup("example", max_batch_tokens=128, connector=_EXAMPLE),
+    EngineSetup("example+chunks", connector=_EXAMPLE),
+    EngineSetup("tiering", connector=_tiering()),
+    EngineSetup("tiering+arc+async", is_async=True, connector=_tiering(eviction_policy="arc")),
     EngineSetup("faults+sync", connector=_faults(loads="sync", policy="recompute")),
     EngineSetup("faults+sync+fail", connector=_faults(loads="sync", policy="fail")),
     EngineSetup("faults+late", connector=_faults(loads="async", policy="recompute", stores="end")),

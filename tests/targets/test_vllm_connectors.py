@@ -60,6 +60,9 @@ def test_what_a_connector_moves_is_right(layouts, name):
         "faults+sync",
         "faults+late",
         "faults+late+priority",
+        "example",
+        "tiering",
+        "tiering+arc+async",
         "multi+simple-cpu+offloading",
         "multi+offloading+simple-cpu",
         "multi+faults+offloading",
@@ -93,3 +96,13 @@ def test_a_recorded_finding_shows_again(layouts, name, invariant):
     assert before == [None] * len(before)
     assert last is not None
     assert last.invariant == invariant
+
+
+def test_the_example_connector_plans_from_before_the_first_token(layouts):
+    engine = layouts["example"].make(9, True)
+    firsts = []
+    for number in range(2):
+        engine.submit(number, [3], max_new_tokens=1)
+        firsts += [part.first for part in engine.plan().parts]
+        engine.answer({number: [1]}, {})
+    assert firsts == [0, -4]
