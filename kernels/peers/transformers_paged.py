@@ -36,7 +36,7 @@ def _attend(forward: Callable[..., Any], batch: PagedBatch) -> Tensor:
             return self.selected
 
     slots, ends = _read_index(batch)
-    # (1, num_kv_heads, num_keys, head_size)
+    # Each has num_kv_heads rows, of num_keys heads.
     keys, values = (
         torch.index_select(cache.flatten(0, 1), 0, slots).transpose(0, 1)[None]
         for cache in (batch.key_cache, batch.value_cache)
@@ -77,7 +77,7 @@ def _read_index(batch: PagedBatch) -> tuple[Tensor, list[int]]:
 def _target(name: str, forward: Callable[..., Any], features: tuple[str, ...]) -> KernelTarget:
     import transformers
 
-    def attend(  # noqa: PLR0917 -- the order of every target
+    def attend(
         query: Tensor,
         key_cache: Tensor,
         value_cache: Tensor,
@@ -123,9 +123,7 @@ def transformers_eager_target(device: str) -> KernelTarget:  # noqa: ARG001 -- t
     """`paged|eager`."""
     from transformers.integrations.eager_paged import eager_paged_attention_forward
 
-    return _target(
-        "transformers-eager", eager_paged_attention_forward, ("sliding_window", "sinks")
-    )
+    return _target("transformers-eager", eager_paged_attention_forward, ("sliding_window", "sinks"))
 
 
 def transformers_sdpa_target(device: str) -> KernelTarget:  # noqa: ARG001 -- the same
