@@ -92,4 +92,16 @@ BUILT_INS: dict[str, BuiltIn] = {
         f"{_PEERS}.vllm_triton",
         "vllm_triton_target",
     ),
+    "transformers-eager": BuiltIn(
+        "Transformers' paged attention for continuous batching, eager",
+        ("torch", "transformers"),
+        f"{_PEERS}.transformers_paged",
+        "transformers_eager_target",
+    ),
+    "transformers-sdpa": BuiltIn(
+        "the same over scaled_dot_product_attention",
+        ("torch", "transformers"),
+        f"{_PEERS}.transformers_paged",
+        "transformers_sdpa_target",
+    ),
 }

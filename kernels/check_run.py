@@ -70,8 +70,8 @@ NUM_EXAMPLES = {
     Depth.DEEP: NumExamples(10_000, 300, 20 * len(KINDS), 20),
 }
 
-TIMES_WITHOUT_INTERPRETER = 3
-"""As many large cases for a target that is not interpreted, to which they cost milliseconds."""
+TIMES_WITHOUT_INTERPRETER = 2
+"""As many large dense examples for a target that is not interpreted: most take milliseconds."""
 
 # A case that has no room for a check costs no time; so many are drawn for one that has.
 DRAWS_PER_EXAMPLE = 30
@@ -178,11 +178,11 @@ def in_order(check: Check, target: KernelTarget, depth: Depth, choose: Choose) -
     times = 1 if is_interpreted else TIMES_WITHOUT_INTERPRETER
     small, large = counts.others, counts.large_of_others
     if check.name == "dense":
-        small, large = counts.dense, counts.large
+        small, large = counts.dense, times * counts.large
     if not check.takes_large_cases:
         return [draw_case] * small
     first = 0 if check.name == "dense" else choose(len(KINDS))
-    drawn = [draw_at_kind(first + number) for number in range(times * large)]
+    drawn = [draw_at_kind(first + number) for number in range(large)]
     if depth is Depth.DEEP and check.name == "dense":
         drawn += [draw_long_context] * LONG_CONTEXTS
     order: list[Draw] = []

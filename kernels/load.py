@@ -46,6 +46,8 @@ def _listed(declaration: Declaration, key: str, value: Any) -> Any:
     if isinstance(getattr(declaration, key, None), tuple):
         parts = str(value).split("+")
         return [int(part) if part.isdecimal() else part for part in parts if part != "none"]
+    if type(getattr(declaration, key, None)) is int and str(value).isdecimal():
+        return int(value)
     return {"yes": True, "no": False}.get(str(value), value)
 
 

@@ -84,8 +84,9 @@ def kernels_command(
     """Certify TARGET, a paged-attention kernel: a built-in name or path/to/file.py:function.
 
     Built in are paged (our Triton kernels), gather, torch-sdpa, torch-flex, torch-flex-reused,
-    vllm-cpu, openvino, flash-attn, flashinfer and vllm-triton. Rows of the declaration may
-    follow in brackets, as in vllm-cpu[tail=finite-values].
+    vllm-cpu, openvino, flash-attn, flashinfer, vllm-triton, transformers-eager and
+    transformers-sdpa. Rows of the declaration may follow in brackets, as in
+    vllm-cpu[tail=finite-values].
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """

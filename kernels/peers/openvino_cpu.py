@@ -151,6 +151,7 @@ def openvino_target(device: str) -> KernelTarget:
             head_sizes=(16, 32, 64),
             block_sizes=(BLOCK_SIZE,),
             cache_writes="newest",
+            cache_reads="copied",
             empty_row="undefined",
         ),
         version=f"openvino {ov.__version__}",

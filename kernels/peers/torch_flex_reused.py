@@ -102,6 +102,7 @@ def flex_reused_target(device: str) -> KernelTarget:
             block_size="close",
             batch="close",
             empty_row="undefined",
+            cache_reads="copied",
         ),
         version=f"torch {torch.__version__}",
         source="torch.nn.attention.experimental._paged_attention",

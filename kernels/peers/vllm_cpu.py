@@ -97,6 +97,10 @@ def vllm_cpu_target(device: str) -> KernelTarget:
             layouts=("slots-heads",),
             head_sizes=HEAD_SIZES,
             block_sizes=BLOCK_SIZES,
+            # Its backend hands in an output of its own, always packed.
+            views=("query", "table"),
+            # The adapter writes the whole cache into the kernel's layout.
+            cache_reads="copied",
             out=True,
         ),
         version=f"vllm {vllm.__version__}",

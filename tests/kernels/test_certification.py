@@ -181,6 +181,9 @@ def test_a_target_that_cannot_be_loaded_says_why(text, words):
         ({"block_sizes": [0]}, "'block_sizes' in a declaration must hold sizes, not 0"),
         ({"modes": []}, "'modes' in a declaration must not be empty"),
         ({"out": 1}, "'out' in a declaration must be True or False"),
+        ({"smallest_window": 0}, "'smallest_window' in a declaration must be a length, not 0"),
+        ({"tiles": [1 << 20]}, "'tiles' in a declaration must hold sizes"),
+        ({"views": ["key"]}, "'views' in a declaration may hold query, out, table"),
         ([], "declaration must be a mapping"),
     ],
 )
@@ -197,6 +200,7 @@ def test_rows_of_a_declaration_can_be_replaced():
     declared = target.declaration
     assert (declared.dtypes, declared.out) == (("float32", "float16"), False)
     assert (declared.features, declared.block_sizes) == ((), (8,))
+    assert load_kernel("gather", "cpu", {"smallest_window": "2"}).declaration.smallest_window == 2
     with pytest.raises(TargetError, match="unknown key 'nonsense'"):
         load_kernel("gather", "cpu", {"nonsense": 1})
 

@@ -99,3 +99,14 @@ def test_what_nobody_owns_is_not_read():
     poisoned[~ownership(batch).visible] = float("nan")
     dirty = replace(batch, key_cache=poisoned, value_cache=batch.value_cache)
     assert torch.equal(dense_attention(dirty).output, dense_attention(batch).output)
+
+
+def test_rounded_scores_have_a_wider_bound_in_half_types_that_grows_with_the_scores():
+    def bounds(**rows):
+        batch = build(Case(sequences=((1, 9),), dtype="bfloat16", **rows))
+        return [
+            dense_attention(batch, rounded_scores=rounded).bound.max() for rounded in (True, False)
+        ]
+
+    (rounded, kept), (rounded_of_large, _) = bounds(), bounds(distribution="sharp")
+    assert 1.2 * kept < rounded < 0.6 * rounded_of_large
