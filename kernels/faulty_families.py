@@ -397,7 +397,7 @@ DENSE = ("dense",)
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FaultFamily:
     """`letter` begins the ids; `title` holds a place for what distinguishes a member."""
 
     letter: str
@@ -412,33 +412,33 @@ def _sized(kernel: Callable[[int], TorchAttention], *sizes: int) -> tuple[Member
 
 
 FAMILIES = (
-    Family("LK", "keys from number {} on are dropped",
+    FaultFamily("LK", "keys from number {} on are dropped",
            _sized(_FewerKeys, 64, 130, 200, 512, 777, 1024, 1500, 2000)),
-    Family("LD", "keys from number {} on are dropped in decode",
+    FaultFamily("LD", "keys from number {} on are dropped in decode",
            _sized(partial(_FewerKeys, modes=("decode",)), 96, 256, 600, 1024, 1999)),
-    Family("LP", "keys from number {} on are dropped in prefill",
+    FaultFamily("LP", "keys from number {} on are dropped in prefill",
            _sized(partial(_FewerKeys, modes=("prefill",)), 96, 256, 600, 1024, 1999)),
-    Family("LQ", "queries from number {} on are masked as the first",
+    FaultFamily("LQ", "queries from number {} on are masked as the first",
            _sized(_LateTile, 48, 64, 96, 128, 256, 270)),
-    Family("LB", "sequences from number {} on read another's table",
+    FaultFamily("LB", "sequences from number {} on read another's table",
            _sized(_LateSequence, 4, 8, 12, 16, 24, 30)),
-    Family("LG", "heads of a group from number {} on take the first one's query",
+    FaultFamily("LG", "heads of a group from number {} on take the first one's query",
            _sized(_LateHead, 4, 6, 8, 12, 15)),
-    Family("LE", "elements of a head from number {} on are left out of the products",
+    FaultFamily("LE", "elements of a head from number {} on are left out of the products",
            _sized(_ShortHead, 64, 96, 128, 192, 250)),
-    Family("LV", "elements of a head from number {} on are left out of the values",
+    FaultFamily("LV", "elements of a head from number {} on are left out of the values",
            _sized(partial(_ShortHead, in_values=True), 64, 100, 128, 192, 250)),
-    Family("LH", "heads of the cache from number {} on are read as the one before",
+    FaultFamily("LH", "heads of the cache from number {} on are read as the one before",
            _sized(_ManyHeads, 2, 3, 4, 5)),
-    Family("LR", "rows of the batch from number {} on are not computed",
+    FaultFamily("LR", "rows of the batch from number {} on are not computed",
            _sized(_LateRow, 64, 128, 200, 256)),
-    Family("LC", "of what is cached before a chunk {} keys are seen",
+    FaultFamily("LC", "of what is cached before a chunk {} keys are seen",
            _sized(_ShortPrefix, 128, 500, 1024, 1800)),
-    Family("LW", "a window is cut to {}",
+    FaultFamily("LW", "a window is cut to {}",
            _sized(_ShortWindow, 32, 64, 100, 128, 256)),
-    Family("LT", "entries of a table from number {} on are taken from its begin",
+    FaultFamily("LT", "entries of a table from number {} on are taken from its begin",
            _sized(_NarrowTable, 16, 32, 64, 100)),
-    Family("VS", "the scale is {}", (
+    FaultFamily("VS", "the scale is {}", (
         ("head_size ** -0.5", lambda: _FixedScale(lambda rows: _head_size(rows) ** -0.5)),
         ("that of the padded head", lambda: _FixedScale(
             lambda rows: rows.batch.options.scale
@@ -447,14 +447,14 @@ FAMILIES = (
         ("at most 0.5", lambda: _FixedScale(lambda rows: min(0.5, rows.batch.options.scale))),
         ("at least 0.1", lambda: _FixedScale(lambda rows: max(0.1, rows.batch.options.scale))),
     )),
-    Family("VB", "{} of the other cache are used", (
+    FaultFamily("VB", "{} of the other cache are used", (
         ("all strides of the keys", lambda: _BorrowedStrides((0, 1, 2))),
         ("the block strides of the keys", lambda: _BorrowedStrides((0,))),
         ("the slot strides of the keys", lambda: _BorrowedStrides((1,))),
         ("the head strides of the keys", lambda: _BorrowedStrides((2,))),
         ("all strides of the values", lambda: _BorrowedStrides((0, 1, 2), of_values=True)),
     )),
-    Family("VP", "strides are made up: {} packed", (
+    FaultFamily("VP", "strides are made up: {} packed", (
         ("the keys are taken to be", lambda: _Packed("key_cache")),
         ("the values are taken to be", lambda: _Packed("value_cache")),
         ("keys and values are taken to be", lambda: _Packed("key_cache", "value_cache")),
@@ -462,7 +462,7 @@ FAMILIES = (
         ("the table is taken to be", lambda: _Packed("block_tables")),
         ("the output is taken to be", _PackedOut),
     )),
-    Family("WB", "block ids go through {}", (
+    FaultFamily("WB", "block ids go through {}", (
         ("int16", lambda: _NarrowBlocks(_through(torch.int16))),
         ("16 bits", lambda: _NarrowBlocks(partial(_cut_to, 16))),
         ("int8", lambda: _NarrowBlocks(_through(torch.int8))),
@@ -471,7 +471,7 @@ FAMILIES = (
         ("float32", lambda: _NarrowBlocks(_through(torch.float32))),
         ("20 bits", lambda: _NarrowBlocks(partial(_cut_to, 20))),
     ), checks=("64-bit offsets",)),
-    Family("WO", "{}", (
+    FaultFamily("WO", "{}", (
         ("slots are numbered in int32", lambda: _NarrowOffsets(elements=False)),
         ("elements are numbered in int32", lambda: _NarrowOffsets(elements=True)),
         ("elements of the keys are numbered in int32",
@@ -481,18 +481,18 @@ FAMILIES = (
         ("slots are numbered in 31 bits", lambda: _NarrowOffsets(elements=False, bits=31)),
         ("elements are numbered in 31 bits", lambda: _NarrowOffsets(elements=True, bits=31)),
     ), checks=("64-bit offsets",)),
-    Family("VQ", "a sequence without a query: {}", tuple(
+    FaultFamily("VQ", "a sequence without a query: {}", tuple(
         (mistake, partial(_WithoutQuery, mistake))
         for mistake in ("one row each", "rows of the table move up", "the batch ends there",
                         "it asks for one"))),
-    Family("NB", "{} is subtracted before the exponential", (
+    FaultFamily("NB", "{} is subtracted before the exponential", (
         ("nothing", lambda: _Base(lambda base: base * 0, torch.float32)),
         ("at most 50", lambda: _Base(lambda base: base.clamp(max=50), torch.float32)),
         ("at most 200", lambda: _Base(lambda base: base.clamp(max=200), torch.float32)),
         ("nothing, weights in float16,", lambda: _Base(lambda base: base * 0, torch.float16)),
         ("half of the maximum", lambda: _Base(lambda base: base / 2, torch.float32)),
     )),
-    Family("NS", "{}", (
+    FaultFamily("NS", "{}", (
         ("the weights are added up in the query's type, one by one", lambda: _HalfSums(1)),
         ("the weights are added up in the query's type, by 16", lambda: _HalfSums(16)),
         ("the weights are added up in bfloat16, by 64",
@@ -504,7 +504,7 @@ FAMILIES = (
         ("the weighted values are added up in the query's type, by 64",
          lambda: _HalfSums(64, of_values=True)),
     )),
-    Family("IR", "other requests are masked with weights of 0: their {} are read", tuple(
+    FaultFamily("IR", "other requests are masked with weights of 0: their {} are read", tuple(
         (mistake, partial(_Together, mistake))
         for mistake in ("values", "keys", "queries", "last value")
     ), checks=("isolation",),

@@ -30,7 +30,7 @@ from poolproof.contract.target import TargetError
 from poolproof.targets.installed_vllm import version_of_vllm
 from poolproof.watch.digests import Digests
 from poolproof.watch.findings import LiveFinding, request_name
-from poolproof.watch.live_memory import Known, LiveMemory, Part
+from poolproof.watch.live_memory import ComputedPart, KnownRequest, LiveMemory
 from poolproof.watch.metrics import register_metrics
 from poolproof.watch.settings import WatchSettings
 from poolproof.watch.watcher import SERVER_VARIABLE, Watcher, say
@@ -443,7 +443,7 @@ class VllmWatch:
         number = step.output.num_scheduled_tokens[request_id]
         drafts = step.output.scheduled_spec_decode_tokens.get(request_id) or ()
         self._memory.compute(
-            Part(
+            ComputedPart(
                 request_id=request_id,
                 root=self._root(request, step.epoch),
                 tokens=_tokens(request),
@@ -456,7 +456,9 @@ class VllmWatch:
             )
         )
 
-    def _go_on(self, known: Known, first: int, step: _Pending, blocks: Any, runner: Any) -> None:
+    def _go_on(
+        self, known: KnownRequest, first: int, step: _Pending, blocks: Any, runner: Any
+    ) -> None:
         """A known request, with what is added to its table."""
         request_id = known.request_id
         if self._is_ahead:
@@ -465,7 +467,7 @@ class VllmWatch:
         number = step.output.num_scheduled_tokens[request_id]
         drafts = step.output.scheduled_spec_decode_tokens.get(request_id) or ()
         self._memory.compute(
-            Part(
+            ComputedPart(
                 request_id=request_id,
                 root=known.root,
                 tokens=known.tokens,
@@ -651,7 +653,7 @@ class VllmWatch:
                 continue
             images = tuple(map(_image, request.mm_features or ()))
             self._memory.adopt(
-                Part(
+                ComputedPart(
                     request_id, self._root(request, 0), _tokens(request), images,
                     request.num_computed_tokens, 0, (), blocks, True,
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["Budget"]
+__all__ = ["ReadBudget"]
 
 _WINDOW = 64
 """Steps after which the share is looked at."""
@@ -14,7 +14,7 @@ _IDLE_NS = 1_000_000_000
 """Who waits longer for a step has nothing to do: such times are no part of a share."""
 
 
-class Budget:
+class ReadBudget:
     """The watch's own time in steps. `stride`: the reads of one admission in so many are compared.
 
     Only comparing is sampled. Following tables and writes is not: without it nothing could be said

@@ -29,7 +29,7 @@ from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.watch.digests import NEVER, UNKNOWN, Digests, extended
 from poolproof.watch.findings import LiveFinding, request_name
 
-__all__ = ["Known", "LiveCounts", "LiveMemory", "Part"]
+__all__ = ["ComputedPart", "KnownRequest", "LiveCounts", "LiveMemory"]
 
 _MOST_BLOCKS = 20
 """So many block ids are listed in a finding."""
@@ -54,7 +54,7 @@ class LiveCounts:
 
 
 @dataclass(slots=True)
-class Part:
+class ComputedPart:
     """What one step computes of one request, as `ComputedTokens` says it.
 
     `tokens` are those of the request as far as they are known, from position 0 on (the engine's own
@@ -74,7 +74,7 @@ class Part:
 
 
 @dataclass(slots=True, eq=False)
-class Known:
+class KnownRequest:
     """A request as its workers know it."""
 
     request_id: str
@@ -118,7 +118,7 @@ class LiveMemory:
         is_running: bool = False,
     ) -> None:
         self.counts = LiveCounts()
-        self.requests: dict[str, Known] = {}
+        self.requests: dict[str, KnownRequest] = {}
         self.stride = 1
         self.num_found = 0
         self._num_blocks = num_blocks
@@ -138,13 +138,13 @@ class LiveMemory:
         # For each slot who wrote it and in which step, side by side: one line of the processor's
         # cache for both.
         self._wrote = array("q", [0, 0]) * (num_blocks * room)
-        self._holders: dict[int, dict[tuple[int, int, int], Known]] = {}
+        self._holders: dict[int, dict[tuple[int, int, int], KnownRequest]] = {}
         self._tainted: dict[int, dict[int, int]] = {}
         self._serial = count(1)
         self._unknown = count(1)
         self._number = 0
-        self._to_read: list[Known] = []
-        self._fresh: list[tuple[Known, int, int, int]] = []
+        self._to_read: list[KnownRequest] = []
+        self._fresh: list[tuple[KnownRequest, int, int, int]] = []
         self._freed: Sequence[int] = ()
         self._found: list[LiveFinding] = []
 
@@ -166,7 +166,7 @@ class LiveMemory:
         self._freed = freed
         self.counts.frees += len(freed)
 
-    def compute(self, part: Part) -> Known:
+    def compute(self, part: ComputedPart) -> KnownRequest:
         """A request is computed in this step: its table, its tokens, what it writes."""
         known = self.requests.get(part.request_id)
         if known is None or part.replaced:
@@ -235,7 +235,9 @@ class LiveMemory:
         self.counts.writes += done
         return others
 
-    def _enter(self, known: Known, first: int, added: Sequence[Sequence[int]] | None) -> bool:
+    def _enter(
+        self, known: KnownRequest, first: int, added: Sequence[Sequence[int]] | None
+    ) -> bool:
         """Map what is added, and remember where the block of position `first` is.
 
         False, with nothing done, where that is no plain case: nobody else may hold a block of it.
@@ -296,7 +298,7 @@ class LiveMemory:
                 self._slots[place : place + number] = array("q", [UNKNOWN]) * number
                 self._tainted.pop(block, None)
 
-    def adopt(self, part: Part) -> None:
+    def adopt(self, part: ComputedPart) -> None:
         """A request that ran before the watch: all that is computed of it is unknown."""
         known = self._new(part)
         known.end = part.first
@@ -324,8 +326,8 @@ class LiveMemory:
 
     # Requests and their tables.
 
-    def _new(self, part: Part) -> Known:
-        known = Known(
+    def _new(self, part: ComputedPart) -> KnownRequest:
+        known = KnownRequest(
             part.request_id,
             self._digests.name(part.request_id),
             next(self._serial),
@@ -337,7 +339,7 @@ class LiveMemory:
         self.requests[part.request_id] = known
         return known
 
-    def _admit(self, part: Part) -> Known:
+    def _admit(self, part: ComputedPart) -> KnownRequest:
         self.counts.admissions += 1
         self.counts.admissions_with_hits += part.first > 0
         self._forget(part.request_id)
@@ -349,7 +351,7 @@ class LiveMemory:
             known.mapped.clear()
         return known
 
-    def _map(self, known: Known, blocks: Sequence[Sequence[int]]) -> None:
+    def _map(self, known: KnownRequest, blocks: Sequence[Sequence[int]]) -> None:
         """Blocks come at the end of the tables; those with positions before `first` are read."""
         for group, _, size, _ in self._groups:
             if group >= len(blocks) or not blocks[group]:
@@ -377,7 +379,7 @@ class LiveMemory:
                 if not is_read:
                     self._fresh.append((known, group, entry, block))
 
-    def _outside(self, known: Known, group: int, entry: int, block: int) -> None:
+    def _outside(self, known: KnownRequest, group: int, entry: int, block: int) -> None:
         """It is followed no more, until a whole table comes for it."""
         if not known.is_broken:
             known.is_broken = True
@@ -408,7 +410,7 @@ class LiveMemory:
 
     # Tokens.
 
-    def _follow_tokens(self, known: Known, part: Part) -> None:
+    def _follow_tokens(self, known: KnownRequest, part: ComputedPart) -> None:
         """The digests up to the end of what is computed; what came after `first` is void."""
         chain, first, end = known.chain, part.first, known.end
         if len(chain) > first:
@@ -432,9 +434,9 @@ class LiveMemory:
             ]
         chain.extend(extended(parent, items))
 
-    def _part_of(self, part: ComputedTokens) -> Part:
+    def _part_of(self, part: ComputedTokens) -> ComputedPart:
         chain: TokenChain = part.chain
-        return Part(
+        return ComputedPart(
             part.request_id,
             self._digests.root(chain.lora, chain.salt),
             chain.tokens,
@@ -448,7 +450,7 @@ class LiveMemory:
 
     # What is written.
 
-    def _write(self, known: Known) -> None:
+    def _write(self, known: KnownRequest) -> None:
         first, end, room = known.first, known.end, self._room
         self.counts.writes += (end - first) * len(self._groups)
         for group, _, size, mask in self._groups:
@@ -481,7 +483,7 @@ class LiveMemory:
                     self._note_write(known, group, (first + done) // size, block, slot, number)
                 done += number
 
-    def _too_short(self, known: Known, group: int, size: int, table: list[int]) -> None:
+    def _too_short(self, known: KnownRequest, group: int, size: int, table: list[int]) -> None:
         known.is_broken = True
         self._tell(
             "PLAN",
@@ -493,7 +495,7 @@ class LiveMemory:
         )
 
     def _note_write(  # noqa: PLR0917 -- a place, in the order of its parts
-        self, known: Known, group: int, entry: int, block: int, slot: int, number: int
+        self, known: KnownRequest, group: int, entry: int, block: int, slot: int, number: int
     ) -> None:
         """Whoever else holds the block looks at it again; a taint goes or comes."""
         tainted = self._tainted.get(block)
@@ -553,7 +555,7 @@ class LiveMemory:
 
     # What is read.
 
-    def _read(self, reader: Known) -> None:
+    def _read(self, reader: KnownRequest) -> None:
         """Compare the entries that were noted, and tell the first wrong one of each group."""
         entries = reader.mapped | reader.changed
         reader.mapped.clear()
@@ -582,7 +584,7 @@ class LiveMemory:
 
     def _differs(  # noqa: PLR0917 -- a place, and what is compared there
         self,
-        reader: Known,
+        reader: KnownRequest,
         group: int,
         entry: int,
         first: int,
@@ -628,7 +630,9 @@ class LiveMemory:
         self.counts.unknown_reads += 1
         return False
 
-    def _read_taint(self, reader: Known, group: int, entry: int, first: int, end: int) -> None:
+    def _read_taint(
+        self, reader: KnownRequest, group: int, entry: int, first: int, end: int
+    ) -> None:
         """Tell what is right by its prefix and was computed from wrong KV, by somebody else."""
         block = reader.tables[group][entry]
         size = self._by_number[group][1]
@@ -662,7 +666,7 @@ class LiveMemory:
             self._taint(reader, self.num_found)
             return
 
-    def _taint(self, reader: Known, number: int) -> None:
+    def _taint(self, reader: KnownRequest, number: int) -> None:
         """What it computes from now on, in this step too, is computed from wrong KV."""
         if reader.taint:
             return
@@ -676,7 +680,7 @@ class LiveMemory:
 
     # Blocks that belong to somebody else.
 
-    def _uses(self, holder: Known, group: int, entry: int) -> bool:
+    def _uses(self, holder: KnownRequest, group: int, entry: int) -> bool:
         """Whether a request that is computed in this step reads or writes an entry of its table."""
         if holder.step != self._number or holder.is_broken:
             return False
@@ -712,7 +716,7 @@ class LiveMemory:
 
     def _look_at_freed(self) -> None:
         """Blocks that anybody may be given, and that somebody in this step uses."""
-        used: dict[Known, list[int]] = {}
+        used: dict[KnownRequest, list[int]] = {}
         for block in self._freed:
             for key, holder in self._holders.get(block, {}).items():
                 if self._uses(holder, key[1], key[2]):
@@ -729,7 +733,7 @@ class LiveMemory:
             )
 
     def _tell(
-        self, invariant: str, sentence: str, known: Known | None = None, **more: object
+        self, invariant: str, sentence: str, known: KnownRequest | None = None, **more: object
     ) -> None:
         if known is not None:
             more = {"reader": known.name, "request_id": known.request_id, **more}

@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from poolproof.watch.budget import Budget
+from poolproof.watch.budget import ReadBudget
 from poolproof.watch.digests import Digests
 from poolproof.watch.findings import LiveFinding, request_name
 from poolproof.watch.folder import WatchFolder, stamp
@@ -66,7 +66,7 @@ class Watcher:
         self.counts = memory.counts
         self.violations: Counter[str] = Counter()
         self.findings: deque[LiveFinding] = deque(maxlen=max(1, settings.most_findings))
-        self.budget = Budget(settings.budget)
+        self.budget = ReadBudget(settings.budget)
         self.ring: deque[Any] = deque(maxlen=_RING)
         self.lost = 0
         self.is_on = True

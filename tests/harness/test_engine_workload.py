@@ -15,7 +15,10 @@ from poolproof.targets.target import EngineLayout
 def test_an_engine_comes_to_rest_however_many_steps_are_in_flight(
     layout: EngineLayout,
 ) -> None:
-    session = EngineSession(layout.make(12, True), layout.profile, 12, layout.block_size)
+    num_blocks = 12 + layout.profile.num_state_blocks
+    session = EngineSession(
+        layout.make(num_blocks, True), layout.profile, num_blocks, layout.block_size
+    )
     workload = EngineWorkload(SeededChoices(3), session.model, session.can)
     for _ in range(60):
         assert session.step(workload.next()) is None

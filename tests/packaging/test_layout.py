@@ -107,8 +107,8 @@ EXAMPLES = (
     "coverage.py",
 )
 OF_ENGINES = (
-    "vllm/", "lightllm/", "tokasaurus/", "core/", "scheduler.py", "comm.py", "engine/",
-    "managers/", "block.py", "block_manager.py", "config.py", "core.py", "sampling_params.py",
+    "vllm/", "kv_connector/", "lightllm/", "tokasaurus/", "core/", "scheduler.py", "comm.py",
+    "engine/", "managers/", "block.py", "block_manager.py", "config.py", "core.py", "sampling_params.py",
     "sequence.py", "utils.py",
 )  # fmt: skip
 

@@ -22,6 +22,10 @@ fake = types.ModuleType("setuptools")
 fake.setup = seen.update
 fake.Extension = lambda name, sources, **_: [name, *sources]
 sys.modules["setuptools"] = fake
+building = types.ModuleType("setuptools.command.build_py")
+building.build_py = object
+sys.modules["setuptools.command"] = types.ModuleType("setuptools.command")
+sys.modules["setuptools.command.build_py"] = building
 cython = types.ModuleType("Cython.Build")
 cython.cythonize = lambda modules, **_: modules
 sys.modules["Cython"] = sys.modules["Cython.Build"] = cython
@@ -29,6 +33,7 @@ if "egg_info" in sys.argv:
     sys.modules["Cython"] = sys.modules["Cython.Build"] = None
 runpy.run_path("setup.py", run_name="__main__")
 seen.pop("options")
+seen.pop("cmdclass")
 print(json.dumps(seen))
 """
 

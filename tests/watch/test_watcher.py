@@ -14,7 +14,7 @@ from poolproof.contract.manager_profile import FULL
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.watch import budget as budgets
 from poolproof.watch import watcher as watchers
-from poolproof.watch.budget import Budget
+from poolproof.watch.budget import ReadBudget
 from poolproof.watch.digests import Digests
 from poolproof.watch.live_memory import LiveMemory
 from poolproof.watch.settings import SettingsError, WatchSettings
@@ -151,7 +151,7 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_the_watch_goes_on(
 def test_beyond_the_budget_less_is_compared_and_below_it_everything_again(monkeypatch):
     now = [0]
     monkeypatch.setattr(budgets.time, "perf_counter_ns", lambda: now[0])
-    budget, said = Budget(0.02), []
+    budget, said = ReadBudget(0.02), []
 
     def steps(number, spent_ns):
         for _ in range(number):

@@ -3,6 +3,8 @@
 Needs torch and transformers, no GPU, no model and not Poolproof. The attention forward and the mask
 are those of Transformers; what is stood in for is the cache's `update`, which gives the keys and
 values of the whole batch, one request behind the other, as the real one does.
+
+Usage: python reproduce.py [no arguments]
 """
 
 from types import SimpleNamespace
