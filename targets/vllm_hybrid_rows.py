@@ -17,13 +17,13 @@ from typing import Any
 
 from poolproof.contract.state_use import Place
 
-__all__ = ["Row", "rows_of"]
+__all__ = ["HybridRow", "rows_of"]
 
 _NULL_BLOCK = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HybridRow:
     """What the layers of a group do for one request in a step.
 
     `temporal` and `window` say where each part starts, None for zero. Behind token i of the step
@@ -36,26 +36,26 @@ class Row:
     window_after: tuple[Place | None, ...]
 
 
-def rows_of(metadata: Any, counts: Sequence[int]) -> list[Row]:
+def rows_of(metadata: Any, counts: Sequence[int]) -> list[HybridRow]:
     """The rows of a batch that computes `counts` tokens of each of its requests, in its order."""
     if hasattr(metadata, "spec_sequence_masks"):
         return _gated_delta_rows(metadata, counts)
     return _mamba_rows(metadata, counts)
 
 
-def _speculative(columns: Sequence[int], accepted: int, count: int) -> Row:
+def _speculative(columns: Sequence[int], accepted: int, count: int) -> HybridRow:
     after = tuple((block, 0) if block != _NULL_BLOCK else None for block in columns[:count])
     windows = tuple((columns[0], at) for at in range(count))
-    return Row((columns[accepted - 1], 0), (columns[0], accepted - 1), after, windows)
+    return HybridRow((columns[accepted - 1], 0), (columns[0], accepted - 1), after, windows)
 
 
-def _plain(block: int, count: int, *, has_state: bool) -> Row:
+def _plain(block: int, count: int, *, has_state: bool) -> HybridRow:
     starts = (block, 0) if has_state else None
     after = (*[None] * (count - 1), (block, 0))
-    return Row(starts, starts, after, after)
+    return HybridRow(starts, starts, after, after)
 
 
-def _gated_delta_rows(metadata: Any, counts: Sequence[int]) -> list[Row]:
+def _gated_delta_rows(metadata: Any, counts: Sequence[int]) -> list[HybridRow]:
     masks = metadata.spec_sequence_masks_cpu
     is_spec = [False] * len(counts) if masks is None else masks.tolist()
     num_plain = is_spec.count(False)
@@ -79,7 +79,7 @@ def _gated_delta_rows(metadata: Any, counts: Sequence[int]) -> list[Row]:
     return rows
 
 
-def _mamba_rows(metadata: Any, counts: Sequence[int]) -> list[Row]:
+def _mamba_rows(metadata: Any, counts: Sequence[int]) -> list[HybridRow]:
     num_decodes = metadata.num_decodes
     rows = []
     if num_decodes:

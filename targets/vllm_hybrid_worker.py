@@ -27,7 +27,7 @@ from typing import Any
 from poolproof.contract.state_use import PARTS, Place, StateCopy, StateUse
 from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.scalar_triton import ScalarKernel
-from poolproof.targets.vllm_hybrid_rows import Row, rows_of
+from poolproof.targets.vllm_hybrid_rows import HybridRow, rows_of
 
 __all__ = ["CONV_WIDTH", "HybridWorker", "prepare_workers"]
 
@@ -312,7 +312,7 @@ class HybridWorker:
                 runner.mamba_state_idx,
             )
 
-    def _rows(self, scheduled: Any, counts: Sequence[int]) -> dict[int, list[Row]]:
+    def _rows(self, scheduled: Any, counts: Sequence[int]) -> dict[int, list[HybridRow]]:
         """By group what its layers read and write, for each request of the batch."""
         runner = self.runner
         metadata, _ = runner._build_attention_metadata(
@@ -423,7 +423,7 @@ def _of(group: int, part: str, copies: Copies) -> tuple[StateCopy, ...]:
     return tuple(copy for of, which, copy in copies if (of, which) == (group, part))
 
 
-def _uses(group: int, row: Row, first: int, copies: tuple[Copies, Copies]) -> list[StateUse]:
+def _uses(group: int, row: HybridRow, first: int, copies: tuple[Copies, Copies]) -> list[StateUse]:
     """What one row does with the two parts of its state; `copies` come before and after it."""
     before, after = copies
     parts = (

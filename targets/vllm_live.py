@@ -163,7 +163,7 @@ def scheduler_of(llm: Any) -> Any:
     if core is None or not hasattr(core, "scheduler"):
         raise TargetError(
             "the engine core runs in another process; set VLLM_ENABLE_V1_MULTIPROCESSING=0 before "
-            "vllm is imported, or let the server load the scheduler class that docs/live.md names"
+            "vllm is imported, or set POOLPROOF_WATCH for its server (docs/live.md)"
         )
     return core.scheduler
 

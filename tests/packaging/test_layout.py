@@ -108,8 +108,8 @@ EXAMPLES = (
 )
 OF_ENGINES = (
     "vllm/", "kv_connector/", "lightllm/", "tokasaurus/", "core/", "scheduler.py", "comm.py",
-    "engine/", "managers/", "block.py", "block_manager.py", "config.py", "core.py", "sampling_params.py",
-    "sequence.py", "utils.py",
+    "engine/", "managers/", "block.py", "block_manager.py", "config.py", "core.py",
+    "sampling_params.py", "sequence.py", "utils.py",
 )  # fmt: skip
 
 
