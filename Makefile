@@ -244,7 +244,7 @@ kernels: $(VENV_KERNELS)/.installed-poolproof
 
 # The tests interpret the kernels, even on a machine with a GPU.
 test-kernels: kernels
-	$(VENV_KERNELS)/bin/pytest -m kernels tests/kernels $(ARGS)
+	$(VENV_KERNELS)/bin/pytest $(PARALLEL) -m kernels tests/kernels $(ARGS)
 
 # Compiled if there is a GPU, otherwise interpreted.
 certify-kernels: kernels

@@ -291,20 +291,22 @@ register()
 register()
 drive, options = live_vllm.SCENARIOS[{name!r}]
 with tempfile.TemporaryDirectory() as folder:
-    llm = live_vllm.make_llm(folder, **options)
-    drive(llm, watch(scheduler_of(llm)), 120)
+    llm = live_vllm.make_llm(folder, **options())
+    drive(llm, watch(scheduler_of(llm)), {steps})
 """
 
 
 @pytest.mark.vllm
-@pytest.mark.parametrize(("name", "holds"), [("async", True), ("priority", False)])
-def test_a_real_engine_is_recorded_and_audited(tmp_path, name, holds, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "steps", "holds"), [("async", 40, True), ("priority", 120, False)]
+)
+def test_a_real_engine_is_recorded_and_audited(tmp_path, name, steps, holds, monkeypatch):
     """POOLPROOF_RECORD alone; vLLM's priority leak is found, with a trace that replays it."""
     path = tmp_path / "steps.gz"
     monkeypatch.setenv("POOLPROOF_RECORD", str(path))
     monkeypatch.delenv("POOLPROOF_WATCH", raising=False)
     benchmarks = Path(__file__).parents[2] / "benchmarks"
-    script = SCRIPT.format(benchmarks=str(benchmarks), name=name)
+    script = SCRIPT.format(benchmarks=str(benchmarks), name=name, steps=steps)
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=600
     )
@@ -312,7 +314,7 @@ def test_a_real_engine_is_recorded_and_audited(tmp_path, name, holds, monkeypatc
     audit = poolproof.audit(path)
     assert (audit.holds, audit.notes) == (holds, ())
     if holds:
-        assert audit.num_steps >= 120
+        assert audit.num_steps >= steps
         return
     (finding,) = audit.findings
     assert (finding.position, finding.writer, audit.engine[:4]) == (128, None, "vllm")
