@@ -334,7 +334,7 @@ engines: vllm engine-sources
 # vLLM's own imports warn of deprecations that are not ours to repair: here warnings are shown and do
 # not fail.
 test-vllm: vllm
-	$(VENV_VLLM)/bin/pytest -m vllm -W default $(ARGS)
+	$(VENV_VLLM)/bin/pytest $(PARALLEL) -m vllm -W default $(ARGS)
 
 # --- allocators in other languages ----------------------------------------------------------
 
