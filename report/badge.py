@@ -6,6 +6,7 @@ from xml.sax.saxutils import escape
 
 from poolproof.certification.certificate import Certificate, Verdict
 from poolproof.certification.verdict import failing
+from poolproof.contract.outside import printable
 
 __all__ = ["badge"]
 
@@ -23,7 +24,7 @@ def badge(certificate: Certificate) -> str:
     if verdict is Verdict.REFUSED:
         words = f"{verdict.value}, {number} finding{'s' * (number != 1)}"
     left, right = (round(len(text) * _LETTER) + 12 for text in (_LABEL, words))
-    title = escape(f"{_LABEL}: {words} ({certificate.target})")
+    title = escape(f"{_LABEL}: {words} ({printable(certificate.target)})")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img">\n'
         f"<title>{title}</title>\n"

@@ -219,6 +219,10 @@ _ROWS_OF_ENGINES = {
     "preemptions": "whether a request that runs can lose its blocks",
     "transfers": "whether a transfer may be lost",
     "transfer_order": "in which order transfers end",
+    "answers": "whether a step may be answered before as many are planned as may be in flight",
+    "state_moves": "who says where recurrent states stand",
+    "draft_states": "behind which drafts a step can leave a state",
+    "state_blocks": "blocks that a request may take for states beyond those of its positions",
     "failed_loads": "whether a request may end without a token because its load failed",
 }
 

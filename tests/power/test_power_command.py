@@ -99,6 +99,7 @@ def test_the_folder_has_each_on_its_own(run, faked, tmp_path):
     assert result.exit_code == 0, result.output
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("certificate.json", "certificate.md", "certificate.html", "certificate.txt", "junit.xml"),
+        *("certificate.sarif", "badge.svg"),
         *("power.json", "power.md", "power.html", "power.txt", "power.xml"),
     }
     certificate = json.loads((tmp_path / "out" / "certificate.json").read_text())

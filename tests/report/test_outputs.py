@@ -212,6 +212,8 @@ def test_a_report_folder_gets_every_form(refused, tmp_path):
         "certificate.md",
         "certificate.html",
         "certificate.txt",
+        "certificate.sarif",
+        "badge.svg",
         "known.toml",
         "junit.xml",
         "f-7d3f0a11.jsonl",
