@@ -54,16 +54,18 @@ class _AsWritten:
         return PathFinder.find_spec(name, path, target)
 
 
+# As soon as this is loaded, which is before any conftest.py: one of those may import our modules.
+sys.meta_path.insert(0, _AsWritten())
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, and our modules be imported as they are written."""
+    """Make the marker known."""
     config.addinivalue_line(
         "markers",
         "poolproof(target, *, depth='quick', hypothesis=False, **options): certify an allocator, "
         "with an item for each level, layout and invariant; the test takes the fixture "
         "poolproof_check and calls it.",
     )
-    if not any(isinstance(finder, _AsWritten) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AsWritten())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
 
 from poolproof.cli.command_line import main
 from poolproof.contract.content import TokenChain
@@ -37,12 +36,18 @@ def record(tmp_path, monkeypatch):
     return write
 
 
-def poolproof(*arguments):
-    done = CliRunner().invoke(main, list(arguments))
-    return done.exit_code, done.stdout, done.stderr
+@pytest.fixture
+def poolproof(runner):
+    """A command: its exit status, its standard output, its standard error."""
+
+    def run(*arguments):
+        done = runner.invoke(main, list(arguments))
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
 
 
-def test_a_right_recording_is_one_line_and_status_0(record):
+def test_a_right_recording_is_one_line_and_status_0(poolproof, record):
     record(RIGHT)
     assert poolproof("audit", "steps.gz") == (
         0,
@@ -54,7 +59,9 @@ def test_a_right_recording_is_one_line_and_status_0(record):
     )
 
 
-def test_a_wrong_read_is_one_line_and_status_1_and_leaves_files_that_replay(record, tmp_path):
+def test_a_wrong_read_is_one_line_and_status_1_and_leaves_files_that_replay(
+    poolproof, record, tmp_path
+):
     record(RIGHT, WRONG)
     status, out, _ = poolproof("audit", "steps.gz", "--json", "found.json", "--report", ".")
     first, told = out.splitlines()
@@ -75,13 +82,13 @@ def test_a_wrong_read_is_one_line_and_status_1_and_leaves_files_that_replay(reco
     assert "recording:steps.story.gz" in test
 
 
-def test_an_id_from_the_servers_log_finds_its_request(record):
+def test_an_id_from_the_servers_log_finds_its_request(poolproof, record):
     record(RIGHT, WRONG)
     _, out, _ = poolproof("audit", "steps.gz", "--request", "reader")
     assert out.startswith(f"request {named_request('reader')} is reader\n")
 
 
-def test_what_cannot_be_judged_is_one_line_and_status_2(record, tmp_path):
+def test_what_cannot_be_judged_is_one_line_and_status_2(poolproof, record, tmp_path):
     assert poolproof("audit", "none.gz") == (
         2, "", "poolproof: cannot read none.gz: No such file or directory\n",
     )  # fmt: skip

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from click.testing import CliRunner
+import pytest
 
 from poolproof.cli.command_line import main
 
 
-def poolproof(*arguments):
-    done = CliRunner().invoke(main, list(map(str, arguments)))
-    return done.exit_code, done.stdout, done.stderr
+@pytest.fixture
+def poolproof(runner):
+    """A command: its exit status, its standard output, its standard error."""
+
+    def run(*arguments):
+        done = runner.invoke(main, list(map(str, arguments)))
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
 
 
-def test_our_own_index_holds():
+def test_our_own_index_holds(poolproof):
     status, out, _ = poolproof("consumer", "--runs", 60)
     assert status == 0
     assert out == (
@@ -20,7 +26,7 @@ def test_our_own_index_holds():
     )
 
 
-def test_a_planted_mistake_is_told_with_its_steps(tmp_path):
+def test_a_planted_mistake_is_told_with_its_steps(poolproof, tmp_path):
     status, out, _ = poolproof("consumer", "poolproof.bugs.consumer_bugs:DeafToClears")
     assert status == 1
     first, *steps = out.splitlines()
@@ -29,7 +35,7 @@ def test_a_planted_mistake_is_told_with_its_steps(tmp_path):
     assert steps[-1] == "blocks of 2 tokens; found in run 1"
 
 
-def test_too_few_runs_and_what_is_no_consumer_are_status_2(tmp_path):
+def test_too_few_runs_and_what_is_no_consumer_are_status_2(poolproof, tmp_path):
     status, out, _ = poolproof("consumer", "--runs", 1)
     assert (status, "inconclusive, raise --runs" in out) == (2, True)
     path = tmp_path / "index.py"

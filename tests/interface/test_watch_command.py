@@ -9,7 +9,6 @@ import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from click.testing import CliRunner
 
 from poolproof.cli.command_line import main
 from poolproof.cli.watched_events import Listener
@@ -17,9 +16,15 @@ from poolproof.contract.kv_events import AllBlocksCleared, BlockRemoved, BlockSt
 from poolproof.targets.event_endpoint import EndpointError
 
 
-def poolproof(*arguments):
-    done = CliRunner().invoke(main, list(map(str, arguments)))
-    return done.exit_code, done.stdout, done.stderr
+@pytest.fixture
+def poolproof(runner):
+    """A command: its exit status, its standard output, its standard error."""
+
+    def run(*arguments):
+        done = runner.invoke(main, list(map(str, arguments)))
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
 
 
 @pytest.fixture
@@ -42,16 +47,16 @@ def status(tmp_path):
     return write
 
 
-def test_a_watch_without_findings_is_a_row_and_status_0(tmp_path, status):
+def test_a_watch_without_findings_is_a_row_and_status_0(poolproof, tmp_path, status):
     status()
     assert poolproof("watch", "--dir", tmp_path) == (0, "core-1: watching: 1204 steps\n", "")
 
 
-def test_the_folder_of_one_engine_core_can_be_given_as_well(status):
+def test_the_folder_of_one_engine_core_can_be_given_as_well(poolproof, status):
     assert poolproof("watch", "--dir", status())[0] == 0
 
 
-def test_findings_are_told_and_status_is_1(tmp_path, status):
+def test_findings_are_told_and_status_is_1(poolproof, tmp_path, status):
     folder = status(violations={"DATA": 2}, findings={"written": 1, "dropped": 1})
     lines = ['{"invariant": "DATA", "sentence": "step 3: x"}', "no json", '{"cut": ']
     (folder / "findings.jsonl").write_text("\n".join(lines))
@@ -64,7 +69,7 @@ def test_findings_are_told_and_status_is_1(tmp_path, status):
     ]
 
 
-def test_an_engine_that_is_gone_is_said_to_be_dead(tmp_path, status):
+def test_an_engine_that_is_gone_is_said_to_be_dead(poolproof, tmp_path, status):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     status(pid=gone.pid)
@@ -72,14 +77,16 @@ def test_an_engine_that_is_gone_is_said_to_be_dead(tmp_path, status):
     assert (code, "core-1: dead: its process is gone" in out) == (2, True)
 
 
-def test_an_engine_that_writes_nothing_is_said_to_be_silent(tmp_path, status):
+def test_an_engine_that_writes_nothing_is_said_to_be_silent(poolproof, tmp_path, status):
     status(written=(datetime.now(timezone.utc) - timedelta(minutes=1)).isoformat())
     code, out, _ = poolproof("watch", "--dir", tmp_path)
     assert (code, "silent for 6" in out) == (2, True)
     assert poolproof("watch", "--dir", tmp_path, "--silent-after", 3600)[0] == 0
 
 
-def test_a_watch_that_is_off_says_why_and_one_that_has_ended_is_no_trouble(tmp_path, status):
+def test_a_watch_that_is_off_says_why_and_one_that_has_ended_is_no_trouble(
+    poolproof, tmp_path, status
+):
     status(state="off", reason="KeyError in groups")
     code, out, _ = poolproof("watch", "--dir", tmp_path)
     assert (code, "the watch is off, the engine goes on: KeyError in groups" in out) == (2, True)
@@ -87,7 +94,9 @@ def test_a_watch_that_is_off_says_why_and_one_that_has_ended_is_no_trouble(tmp_p
     assert poolproof("watch", "--dir", tmp_path)[0] == 0
 
 
-def test_following_tells_what_is_added_and_ends_when_interrupted(tmp_path, status, monkeypatch):
+def test_following_tells_what_is_added_and_ends_when_interrupted(
+    poolproof, tmp_path, status, monkeypatch
+):
     folder = status()
     ticks = []
 
@@ -117,20 +126,20 @@ def test_following_tells_what_is_added_and_ends_when_interrupted(tmp_path, statu
         ),
     ],
 )
-def test_a_status_that_cannot_be_read_is_one_line(tmp_path, text, words):
+def test_a_status_that_cannot_be_read_is_one_line(poolproof, tmp_path, text, words):
     (tmp_path / "status.json").write_text(text)
     code, out, err = poolproof("watch", "--dir", tmp_path)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert words in err
 
 
-def test_a_folder_where_no_watch_writes_is_one_line(tmp_path):
+def test_a_folder_where_no_watch_writes_is_one_line(poolproof, tmp_path):
     for folder in (tmp_path, tmp_path / "none"):
         code, _, err = poolproof("watch", "--dir", folder)
         assert (code, err.count("\n"), "no watch writes in" in err) == (2, 1, True)
 
 
-def test_one_of_dir_and_events_is_asked_for(tmp_path):
+def test_one_of_dir_and_events_is_asked_for(poolproof, tmp_path):
     assert poolproof("watch")[0] == 2
     assert poolproof("watch", "--dir", tmp_path, "--events", "tcp://a:1")[0] == 2
 
