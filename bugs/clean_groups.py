@@ -31,7 +31,7 @@ class CleanWindowManager(CleanManager):
 
     @classmethod
     def serves(cls, profile: ManagerProfile) -> bool:
-        is_single = len(profile.groups) == 1 and profile.groups[0].kind != "full"
+        is_single = len(profile.groups) == 1 and not profile.groups[0].is_full
         return is_single and profile.null_block is not None and cls._knows(profile)
 
     def _hits(self, sequence: CleanSequence) -> list[int]:
@@ -81,7 +81,7 @@ class CleanRingManager(CleanManager):
     @classmethod
     def serves(cls, profile: ManagerProfile) -> bool:
         is_ring = profile.window_blocks == "reused" and profile.publishes == "never"
-        is_single = len(profile.groups) == 1 and profile.groups[0].kind == "sliding"
+        is_single = len(profile.groups) == 1 and profile.groups[0].is_sliding
         is_ring &= not profile.generation_tokens
         return is_ring and is_single and cls._knows(replace(profile, window_blocks="freed"))
 
@@ -168,7 +168,7 @@ class CleanHybridManager:
         self.pool = self.pool_class(num_blocks, enable_caching=caching, rules=self.rules)
         self.parts: list[CleanManager] = []
         for group, kind in enumerate(self.rules.groups):
-            part_class = self.full_class if kind.kind == "full" else self.window_class
+            part_class = self.full_class if kind.is_full else self.window_class
             part = part_class(
                 num_blocks, block_size, enable_caching=enable_caching, rules=self.rules,
                 group=group, pool=self.pool,

@@ -116,7 +116,7 @@ class ManagerSteps:
     @classmethod
     def serves(cls, profile: ManagerProfile) -> bool:
         """Whether it is right under a profile."""
-        is_full = len(profile.groups) == 1 and profile.groups[0].kind == "full"
+        is_full = len(profile.groups) == 1 and profile.groups[0].is_full
         return is_full and cls._knows(profile)
 
     @staticmethod

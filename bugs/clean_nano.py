@@ -63,7 +63,7 @@ class CleanNanoManager:
                "generation_tokens": 0}  # fmt: skip
         is_own = all(rows[row] == value for row, value in own.items())
         is_own &= profile.publishes != "finish" and profile.retention != "while-held"
-        return is_own and len(profile.groups) == 1 and profile.groups[0].kind == "full"
+        return is_own and len(profile.groups) == 1 and profile.groups[0].is_full
 
     def admit(
         self, seq_id: int, tokens: list[int], *, extra_keys: tuple[Any, ...] | None = None

@@ -375,7 +375,7 @@ class ForgetsBlocksOfDrafts(Engine):
     thread="vllm#47728", also=("vllm#47282", "vllm#47653", "vllm-ascend#13501"),
     invariants=("DATA", "PLAN"), severity=ANOTHER, profile=WINDOWS,
     is_bug_under=lambda p: (
-        is_asynchronous(p) and has_drafts(p) and any(g.kind == "sliding" for g in p.groups)
+        is_asynchronous(p) and has_drafts(p) and any(g.is_sliding for g in p.groups)
     ),
 )  # fmt: skip
 class SlidesTooFar(Engine):

@@ -29,7 +29,7 @@ def _is_exact(profile: ManagerProfile) -> bool:
 
 
 def _has_sliding(profile: ManagerProfile) -> bool:
-    return any(group.kind == "sliding" for group in profile.groups)
+    return any(group.is_sliding for group in profile.groups)
 
 
 @plant(

@@ -133,7 +133,7 @@ def _can_be_served(about: Description, kind: RunKind) -> bool:
 
 def _has_paged_groups(profile: ManagerProfile) -> bool:
     """No paged kernel reads chunked attention or recurrent states."""
-    return all(group.kind in ("full", "sliding") for group in profile.groups)
+    return all(group.is_full or group.is_sliding for group in profile.groups)
 
 
 def serve_attention(target: Target, task: Serve, beacon: Beacon) -> Served:

@@ -151,7 +151,7 @@ class _DigestNames(ContentNames):
 
 def oracle_for(header: RecordingHeader) -> StepOracle:
     """The oracle for a recording. Raises RecordingError for groups that it does not judge."""
-    if any(group.kind == "state" for group in header.groups):
+    if any(group.is_state for group in header.groups):
         raise RecordingError("the recording has recurrent states, which recordings do not tell")
     try:
         return StepOracle(header.num_blocks, header.groups, header.block_sizes, _DigestNames())

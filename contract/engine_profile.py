@@ -184,12 +184,12 @@ class EngineProfile(Profile):
     @property
     def has_states(self) -> bool:
         """Whether one of the groups holds recurrent states."""
-        return any(group.kind == "state" for group in self.groups)
+        return any(group.is_state for group in self.groups)
 
     @property
     def num_state_blocks(self) -> int:
         """Blocks that a request may take for states beyond those of its positions, at most."""
-        return self.state_blocks * sum(group.kind == "state" for group in self.groups)
+        return self.state_blocks * sum(group.is_state for group in self.groups)
 
     def most_request_tokens(self, num_blocks: int, block_size: int) -> int:
         """The most tokens of a request, its sampled ones included, that `num_blocks` serve.

@@ -7,7 +7,7 @@ values are errors. docs/managers.md has the table with what each value means.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile, ProfileError
 
-__all__ = ["FULL", "CacheGroup", "ManagerProfile", "slots_ahead"]
+__all__ = ["FULL", "KINDS", "CacheGroup", "ManagerProfile", "slots_ahead"]
 
 KINDS = ("full", "sliding", "chunked", "state")
 
@@ -66,13 +66,24 @@ class CacheGroup:
     block_size: int = 0
     window: int = 0
 
+    # Fields, not properties: sessions ask them many times a step.
+    is_full: bool = field(init=False, repr=False, compare=False)
+    is_sliding: bool = field(init=False, repr=False, compare=False)
+    is_chunked: bool = field(init=False, repr=False, compare=False)
+    is_state: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Tell the kind once and for all."""
+        for kind in KINDS:
+            object.__setattr__(self, f"is_{kind}", self.kind == kind)
+
     def first_read(self, position: int) -> int:
         """The first position whose KV, or state, a query at `position` reads."""
-        if self.kind == "full":
+        if self.is_full:
             return 0
-        if self.kind == "sliding":
+        if self.is_sliding:
             return max(0, position - self.window + 1)
-        if self.kind == "chunked":
+        if self.is_chunked:
             return position - position % self.window
         return max(0, position - 1)
 

@@ -96,7 +96,7 @@ class StateUses:
 
     def _nothing(self) -> tuple[StateUse, ...]:
         groups = enumerate(self._profile.groups)
-        return tuple(StateUse(number, None) for number, group in groups if group.kind == "state")
+        return tuple(StateUse(number, None) for number, group in groups if group.is_state)
 
     def _judge(self, part: PlannedPart, first: int, uses: tuple[StateUse, ...]) -> None:
         model, profile = self._model, self._profile
@@ -113,7 +113,7 @@ def first_read(
         entry * size
         for table, group, size in groups
         for entry, block in enumerate(table)
-        if block in blocks and group.kind != "state"
+        if block in blocks and not group.is_state
     ]
     if any(block in blocks for use in uses for block in use.reads()):
         starts.append(max(0, executed.first - 1))

@@ -42,7 +42,7 @@ def other_block_sizes(profile: ManagerProfile, usual: int) -> tuple[int, ...]:
 
     There are none if a group states its own size, and no window is smaller than a block.
     """
-    if any(g.block_size or g.kind not in ("full", "sliding") for g in profile.groups):
+    if any(g.block_size or g.is_chunked or g.is_state for g in profile.groups):
         return ()
     windows = [group.window for group in profile.groups if group.window]
     sizes = sorted({*_SHORT, *_LONG} - {usual})

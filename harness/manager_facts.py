@@ -104,7 +104,7 @@ def required_manager_facts(profile: ManagerProfile, can: Capabilities) -> list[s
             facts.append(SAME_STEP_HIT)
     if profile.finish_again == "ignored":
         facts.append("a sequence was ended a second time or before it was admitted")
-    if profile.window_blocks == "freed" and any(g.kind == "sliding" for g in profile.groups):
+    if profile.window_blocks == "freed" and any(g.is_sliding for g in profile.groups):
         facts.append("a block slid out of the window")
     for verb, further in _BY_VERB.items():
         if verb in can.verbs:

@@ -90,7 +90,7 @@ class ManagerMemory:
         """Read the states that a forward pass continues from."""
         tables = self._tables(sequence)
         for group, kind, size in self._groups:
-            if kind.kind == "state":
+            if kind.is_state:
                 wanted, end = sequence.contents[group], sequence.num_computed
                 misread = self.device.misread_state(tables[group], size, wanted, end)
                 if misread is not None:
@@ -108,13 +108,13 @@ class ManagerMemory:
         end = first + num_computed_now
         for group, kind, size in self._groups:
             wanted = sequence.contents[group]
-            if kind.kind == "full":
+            if kind.is_full:
                 misread = self._misread(sequence, group, tables[group], end)
-            elif kind.kind == "state":
+            elif kind.is_state:
                 misread = self.device.misread_state(tables[group], size, wanted, end)
             else:
                 start = kind.first_read(first)
-                if self._reuses and kind.kind == "sliding":
+                if self._reuses and kind.is_sliding:
                     start = max(start, end - -(-kind.window // size) * size)
                 misread = self.device.misread(tables[group], size, wanted, start, end)
             if misread is not None:
@@ -171,7 +171,7 @@ class ManagerMemory:
         is_right = True
         for group, kind, size in self._groups:
             wanted = sequence.contents[group]
-            if kind.kind == "state":
+            if kind.is_state:
                 misread = self.device.misread_state(tables[group], size, wanted, cached)
             else:
                 first = kind.first_read(cached)
@@ -190,7 +190,7 @@ class ManagerMemory:
     def holds_hit(self, sequence: SequenceState, cached: int) -> bool:
         """Whether for each entry that a hit of `cached` tokens needs some block holds its KV."""
         for group, kind, size in self._groups:
-            is_state = kind.kind == "state"
+            is_state = kind.is_state
             first = max(0, cached - 1) if is_state else kind.first_read(cached)
             holders: dict[int, dict[Content, list[int]]] = {}
             for entry in range(first // size, -(-cached // size)):
@@ -210,7 +210,7 @@ class ManagerMemory:
         """
         pool, count = self._model.pool, 0
         for group, kind, size in self._groups:
-            holders = self._holders(group, 0 if kind.kind == "state" else size - 1)
+            holders = self._holders(group, 0 if kind.is_state else size - 1)
             for entry in self._model.hit_entries(group, cached):
                 key = self._model.key(sequence, group, entry)
                 if not any(block in pool.free for block in pool.lookup(key)):
@@ -243,7 +243,7 @@ class ManagerMemory:
         _, kind, size = self._groups[group]
         wanted, slots = sequence.contents[group], self.device.slots[block]
         first, end = entry * size, min((entry + 1) * size, end)
-        if kind.kind == "state":
+        if kind.is_state:
             return slots[0] == wanted[end - 1]
         return first < end and all(
             slots[position - first] == wanted[position]
@@ -255,7 +255,7 @@ class ManagerMemory:
         """Whether a block is full of the KV of one prefix, in blocks of some group's size."""
         parent = self._model.names.parent
         for _, kind, size in self._groups:
-            slots = self.device.slots[block][: 1 if kind.kind == "state" else size]
+            slots = self.device.slots[block][: 1 if kind.is_state else size]
             pairs = pairwise(slots)
             if slots[0] is not None and all(b is not None and parent(b) == a for a, b in pairs):
                 return True
@@ -307,7 +307,7 @@ class ManagerMemory:
         writer = Writer(sequence.seq_id, self.command_number)
         for group, kind, size in self._groups:
             contents = sequence.contents[group][first : first + count]
-            if kind.kind == "state":
+            if kind.is_state:
                 if self._model.profile.states == "step-end":
                     # The forward pass leaves the last state and none in between.
                     contents, start = contents[-1:], first + count - 1
@@ -362,7 +362,7 @@ class ManagerMemory:
     def _will_hold(self, group: int, block: int, slot: int, content: Content) -> bool:
         """Whether a sequence that is scheduled now will write that content there."""
         _, kind, size = self._groups[group]
-        if not self.finds_unwritten or kind.kind == "state":
+        if not self.finds_unwritten or kind.is_state:
             return False
         for sequence in self._model.sequences.values():
             if sequence.place != "device":

@@ -772,7 +772,7 @@ def _has_cache(profile: ManagerProfile) -> bool:
 
 def _has_full_group(profile: ManagerProfile) -> bool:
     """What slides out of a window leaves room, and is not shared for long."""
-    return any(group.kind == "full" for group in profile.groups)
+    return any(group.is_full for group in profile.groups)
 
 
 def _if(

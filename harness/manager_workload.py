@@ -65,7 +65,7 @@ class ManagerWorkload:
         self.can = can
         # What is looked up behind a window has to be longer than it; a ring has no cache.
         self.is_windowed = model.profile.publishes != "never" and any(
-            group.kind == "sliding" for group in model.groups
+            group.is_sliding for group in model.groups
         )
         self.prompts = ManagerPrompts(
             choices, model.block_size, num_symbols, are_long=self.is_windowed

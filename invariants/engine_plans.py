@@ -177,7 +177,7 @@ def _entries_needed(
     """
     end = part.first + part.count
     entries = range(group.first_read(part.first) // size, -(-end // size))
-    if group.kind != "state":
+    if not group.is_state:
         return entries
     if profile.state_moves == "told":
         return ()
@@ -251,7 +251,7 @@ def part_tells_states(
         )
     told = [(use.group, kind) for use in uses for kind in use.parts]
     for number, group in enumerate(profile.groups):
-        for kind in PARTS if group.kind == "state" else ():
+        for kind in PARTS if group.is_state else ():
             times = told.count((number, kind))
             if times != 1:
                 return _wrong(
@@ -259,7 +259,7 @@ def part_tells_states(
                     f"group {number} starts; it must say it once"
                 )
     for use in uses:
-        if not 0 <= use.group < len(profile.groups) or profile.groups[use.group].kind != "state":
+        if not 0 <= use.group < len(profile.groups) or not profile.groups[use.group].is_state:
             return _wrong(
                 f"the step uses states of request {name} in group {use.group}, which has none"
             )

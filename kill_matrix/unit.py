@@ -435,7 +435,7 @@ def a_shared_prefix_outlives_its_first_owner(manager: Any, rules: Rules) -> None
     assert manager.num_free() == num_free
 
 
-@manager_example(suits=lambda rules: caches(rules) and rules.groups[0].kind != "chunked")
+@manager_example(suits=lambda rules: caches(rules) and not rules.groups[0].is_chunked)
 def another_prompt_is_not_found(manager: Any, rules: Rules) -> None:
     """Nor is the same one under an adapter."""
     prompt = [1] * (2 * block_size_of(manager, rules) + 1)
@@ -468,7 +468,7 @@ def what_does_not_fit_waits_until_something_ends(manager: Any, rules: Rules) -> 
 def what_can_never_fit_is_told(manager: Any, rules: Rules) -> None:
     """It would wait for ever."""
     # Windows give back what they no longer read; this is too much for full attention.
-    if rules.groups[0].kind == "full":
+    if rules.groups[0].is_full:
         assert manager.admit(0, [1] * 1000 * block_size_of(manager, rules)) == "never"
 
 

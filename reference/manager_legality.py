@@ -140,7 +140,7 @@ def _append(model: SequenceModel, command: AppendTokens) -> str | None:
 def goes_round(model: SequenceModel, num_tokens: int) -> bool:
     """Whether so many tokens need more slots than a ring over their window has."""
     return model.profile.window_blocks == "reused" and any(
-        group.kind == "sliding" and num_tokens > group.window for group in model.groups
+        group.is_sliding and num_tokens > group.window for group in model.groups
     )
 
 

@@ -132,7 +132,7 @@ class NativePlainEngine:
                 "leaves": [(end, table[(end - 1) // size])],
             }
             for group, (table, size) in enumerate(zip(request.tables, self._sizes, strict=True))
-            if self.profile.groups[group].kind == "state"
+            if self.profile.groups[group].is_state
         ]
 
     def _until_image(self, request: _Request, count: int, encodes: list[Image]) -> int:

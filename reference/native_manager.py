@@ -294,7 +294,7 @@ class NativeSequenceManager:
         model = self._model
         for group, table in enumerate(tables):
             ring = 0
-            if model.groups[group].kind == "sliding" and self._profile.window_blocks == "reused":
+            if model.groups[group].is_sliding and self._profile.window_blocks == "reused":
                 ring = -(-model.groups[group].window // model.block_sizes[group])
             while len(table) < model.num_entries(sequence, group):
                 wraps = ring and len(table) >= ring

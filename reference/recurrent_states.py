@@ -168,7 +168,7 @@ def uses_by_table(
     return tuple(
         _use_by_table(group, size, tables[group], first, first + count, every_block=every_block)
         for group, (kind, size) in enumerate(zip(groups, block_sizes, strict=True))
-        if kind.kind == "state"
+        if kind.is_state
     )
 
 
@@ -185,7 +185,7 @@ def _use_by_table(
 
 def has_state(groups: tuple[CacheGroup, ...]) -> bool:
     """Whether one of the groups holds states."""
-    return any(group.kind == "state" for group in groups)
+    return any(group.is_state for group in groups)
 
 
 def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) -> bool:
@@ -200,7 +200,7 @@ def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) 
     return any(
         block in other.tables[group]
         for group, kind in enumerate(model.groups)
-        if kind.kind == "state"
+        if kind.is_state
         for entry in model.hit_entries(group, cached)
         for block in model.pool.lookup(model.key(sequence, group, entry))
         for other in busy
@@ -217,7 +217,7 @@ def furthest_end(model: SequenceModel, sequence: SequenceState) -> int | None:
     if model.profile.states != "step-end" or not has_state(model.groups):
         return None
     end = sequence.num_computed + sequence.num_scheduled
-    size = max(s for s, kind in zip(model.block_sizes, model.groups) if kind.kind == "state")
+    size = max(s for s, kind in zip(model.block_sizes, model.groups) if kind.is_state)
     if sequence.num_scheduled or end % size:
         return -(-end // size) * size
     return None

@@ -285,7 +285,7 @@ class SequenceModel(SequenceNeeds):
     def _tail(self, group: int, end: int) -> range:
         """The entries that a hit needs which ends there, and those that prove it."""
         needed = self.hit_entries(group, end)
-        if self.groups[group].kind == "state":
+        if self.groups[group].is_state:
             return needed
         return range(needed.start, end // self.block_sizes[group] + self.profile.proof_blocks)
 

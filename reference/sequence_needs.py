@@ -58,7 +58,7 @@ class SequenceNeeds:
         """(blocks, sequence) of what was given back and is free only after the next step."""
         self._alignment = lcm(*self.block_sizes)
         self._numbered = list(zip(range(len(self.groups)), self.groups, self.block_sizes))
-        self.has_windows = any(group.kind != "full" for group in self.groups)
+        self.has_windows = any(not group.is_full for group in self.groups)
 
     def _has_order(self) -> bool:
         """Whether it can be known in which order blocks are free."""
@@ -110,7 +110,7 @@ class SequenceNeeds:
 
     def longest_of_full(self, sequence: SequenceState) -> int:
         """The longest hit that the full groups would give alone; 0 where there are none."""
-        full = [group for group, kind in enumerate(self.groups) if kind.kind == "full"]
+        full = [group for group, kind in enumerate(self.groups) if kind.is_full]
         if not full or not self.enable_caching:
             return 0
         length = self._longest(sequence)
@@ -122,7 +122,7 @@ class SequenceNeeds:
             return range(0)
         _, kind, size = self._numbered[group]
         end = length // size
-        if kind.kind == "state":
+        if kind.is_state:
             return range(end - 1, end)
         return range(kind.first_read(length) // size, end)
 
@@ -161,7 +161,7 @@ class SequenceNeeds:
         for group, kind, size in self._numbered:
             hits = self.hit_entries(group, cached)
             entries = self.num_entries(sequence, group)
-            if kind.kind == "sliding" and self.profile.window_blocks == "reused":
+            if kind.is_sliding and self.profile.window_blocks == "reused":
                 entries = min(entries, -(-kind.window // size))
             needed += self._num_blocks(kind, entries - cached // size)
             for entry in hits:
@@ -182,7 +182,7 @@ class SequenceNeeds:
         needed = 0
         for group, kind, size in self._numbered:
             have, entries = len(sequence.tables[group]), self.num_entries(sequence, group)
-            if kind.kind == "sliding" and self.profile.window_blocks == "reused":
+            if kind.is_sliding and self.profile.window_blocks == "reused":
                 ring = -(-kind.window // size)
                 have, entries = min(have, ring), min(entries, ring)
             needed += self._num_blocks(kind, entries - have)
@@ -190,7 +190,7 @@ class SequenceNeeds:
 
     def _num_blocks(self, kind: CacheGroup, num_entries: int) -> int:
         """Blocks for so many further table entries; a step may leave only one state."""
-        most = 1 if kind.kind == "state" and self.profile.states == "step-end" else num_entries
+        most = 1 if kind.is_state and self.profile.states == "step-end" else num_entries
         return max(0, min(num_entries, most))
 
     def sliding_out(self, sequence: SequenceState) -> list[int]:
@@ -218,7 +218,7 @@ class SequenceNeeds:
         shared = 0
         for group, kind, size in self._numbered:
             table = sequence.tables[group]
-            if kind.kind == "sliding" and self.profile.window_blocks == "reused":
+            if kind.is_sliding and self.profile.window_blocks == "reused":
                 ring, entries = -(-kind.window // size), self.num_entries(sequence, group)
                 table = [table[e % ring] for e in range(first // size, entries)
                          if e % ring < len(table)]  # fmt: skip
@@ -236,7 +236,7 @@ class SequenceNeeds:
         """
         needed = 0
         for group, kind, size in self._numbered:
-            if kind.kind == "full" and self._caching_wanted:
+            if kind.is_full and self._caching_wanted:
                 needed += parent.num_computed % size != 0
             else:
                 needed += len(set(parent.tables[group]) - {self.pool.null_block})
@@ -254,12 +254,12 @@ class SequenceNeeds:
         """Whether a sequence cut to `num_tokens` would read what its windows have let go of."""
         for group, kind, size in self._numbered:
             table, first = sequence.tables[group], kind.first_read(num_tokens)
-            if kind.kind == "sliding" and self.profile.window_blocks == "reused":
+            if kind.is_sliding and self.profile.window_blocks == "reused":
                 if first + -(-kind.window // size) * size < sequence.num_computed:
                     return True
             elif self.pool.null_block in table[first // size : -(-num_tokens // size)]:
                 return True
-            elif kind.kind == "state":
+            elif kind.is_state:
                 is_whole = num_tokens % size == 0 or num_tokens == sequence.num_computed
                 if not is_whole:
                     return True  # the state of the block has passed the tokens that go
@@ -277,7 +277,7 @@ class SequenceNeeds:
         A prompt of hundreds of blocks would take quadratic time otherwise.
         """
         _, kind, size = self._numbered[group]
-        if kind.kind != "full":
+        if not kind.is_full:
             return length
         most = min(length // size + self.profile.proof_blocks, sequence.num_tokens // size)
         found = 0
@@ -289,7 +289,7 @@ class SequenceNeeds:
     def _has_prefix(self, sequence: SequenceState, group: int, length: int) -> bool:
         """Whether every block that a hit of this length needs is in the index."""
         entries = self.hit_entries(group, length)
-        if self.groups[group].kind == "state":
+        if self.groups[group].is_state:
             return all(self._has_state(sequence, group, entry) for entry in entries)
         for entry in range(entries.start, entries.stop + self.profile.proof_blocks):
             if not self.pool.lookup(self.key(sequence, group, entry)):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from poolproof.contract.manager_profile import CacheGroup
+from poolproof.contract.manager_profile import KINDS, CacheGroup
 from poolproof.contract.outside import shown
 from poolproof.contract.prefix_words import Prefix
 from poolproof.contract.step_record import ComputedTokens, StepRecord
@@ -104,12 +104,12 @@ class StepOracle:
         names: ContentNames | None = None,
     ) -> None:
         for group in groups:
-            if group.kind not in {"full", "sliding", "chunked", "state"}:
+            if group.kind not in KINDS:
                 raise ValueError(f"groups of kind {group.kind!r} are not watched")
         self.counts = OracleCounts()
         numbered = list(zip(range(len(groups)), groups, block_sizes, strict=True))
-        self._groups = [one for one in numbered if one[1].kind != "state"]
-        self._state_groups = {number for number, kind, _ in numbered if kind.kind == "state"}
+        self._groups = [one for one in numbered if not one[1].is_state]
+        self._state_groups = {number for number, kind, _ in numbered if kind.is_state}
         self._all_groups = range(len(numbered))
         self._memory = ShadowMemory(num_blocks, max(block_sizes))
         self._places: dict[int, tuple[Held, HeldStates]] = {}

@@ -195,7 +195,7 @@ _KINDS = {
 
 def _sizes(group: CacheGroup, window: str, num_scratch: int) -> str:
     sizes = [f"block_size={group.block_size}"] if group.block_size else []
-    if group.kind == "state" and num_scratch:
+    if group.is_state and num_scratch:
         sizes.append(f"num_speculative_blocks={num_scratch}")
     return ", ".join([*sizes, f"{window}={group.window}"] if window else sizes)
 

@@ -530,7 +530,7 @@ def _layouts(
         if layout == "sliding-single":
             rows["host_blocks"] = 0
         profile = profile_of(rows)
-        if profile.groups[0].kind == "sliding":
+        if profile.groups[0].is_sliding:
             profile = profile_of({"window_blocks": "reused", **rows})
         layouts.append(_layout(name, layout, cls, profile))
     return layouts
@@ -538,7 +538,7 @@ def _layouts(
 
 def _layout(name: str, layout: str, cls: type, profile: ManagerProfile) -> ManagerLayout:
     (group, *others) = profile.groups
-    if others or group.kind not in {"full", "sliding"} or group.window % _BLOCK_SIZE:
+    if others or group.is_chunked or group.is_state or group.window % _BLOCK_SIZE:
         raise TargetError(
             f"{name}: managers in vLLM V0's shape have one group, full or with a sliding window of "
             f"a multiple of {_BLOCK_SIZE} tokens, not {profile.layout_name}"

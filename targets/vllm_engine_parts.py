@@ -274,9 +274,9 @@ class SchedulerParts:
             "head_size": 64,
             "dtype": engine_module("torch").float32,
         }
-        if group.kind == "sliding":
+        if group.is_sliding:
             return self.interface.SlidingWindowSpec(**size, sliding_window=group.window)
-        if group.kind == "chunked":
+        if group.is_chunked:
             return self.interface.ChunkedLocalAttentionSpec(
                 **size, attention_chunk_size=group.window
             )

@@ -89,7 +89,7 @@ class HybridParts(SchedulerParts):
         return [
             self.interface.KVCacheGroupSpec(
                 [f"layer.{number}"],
-                self._state_spec(config) if group.kind == "state" else self._spec(group),
+                self._state_spec(config) if group.is_state else self._spec(group),
             )
             for number, group in enumerate(self.setup.groups)
         ]

@@ -348,7 +348,7 @@ class VllmParts:
         if "prefix_cache_retention_interval" not in {each.name for each in fields(config)}:
             layout = replace(layout, retention_tokens=None)  # an older version keeps them all
         self.layout = layout
-        states = [group for group in layout.groups if group.kind == "state"]
+        states = [group for group in layout.groups if group.is_state]
         spec = modules("vllm.v1.kv_cache_interface").MambaSpec if states else None
         if spec is not None and "mamba_cache_mode" not in {each.name for each in fields(spec)}:
             raise TypeError("this vLLM has no mamba_cache_mode, so no states in its prefix cache")
@@ -509,16 +509,16 @@ def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout)
 def _spec(interface: Any, float32: Any, group: CacheGroup) -> Any:
     """What vLLM calls a group of layers that read alike."""
     size = group.block_size or BLOCK_SIZE
-    if group.kind == "state":
+    if group.is_state:
         return interface.MambaSpec(
             block_size=size, shapes=((1,),), dtypes=(float32,), mamba_cache_mode="align"
         )
     common = {"block_size": size, "num_kv_heads": 1, "head_size": 1, "dtype": float32}
     if "use_mla" in {each.name for each in fields(interface.FullAttentionSpec)}:
         common["use_mla"] = False  # up to 0.10 it had to be said
-    if group.kind == "sliding":
+    if group.is_sliding:
         return interface.SlidingWindowSpec(**common, sliding_window=group.window)
-    if group.kind == "chunked":
+    if group.is_chunked:
         return interface.ChunkedLocalAttentionSpec(**common, attention_chunk_size=group.window)
     return interface.FullAttentionSpec(**common)
 

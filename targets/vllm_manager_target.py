@@ -129,11 +129,11 @@ class ImplParts:
 
 def _group(group: CacheGroup) -> FullAttention:
     size = group.block_size or None
-    if group.kind == "sliding":
+    if group.is_sliding:
         return SlidingWindow(block_size=size, window=group.window)
-    if group.kind == "chunked":
+    if group.is_chunked:
         return ChunkedLocal(block_size=size, chunk_size=group.window)
-    kind = RecurrentState if group.kind == "state" else FullAttention
+    kind = RecurrentState if group.is_state else FullAttention
     return kind(block_size=size)
 
 

@@ -68,7 +68,7 @@ def why_not_served(profile: ManagerProfile) -> str | None:
 
 def windows_of(profile: ManagerProfile) -> tuple[int | None, ...]:
     """The sliding window of each group, None for full attention."""
-    return tuple(group.window if group.kind == "sliding" else None for group in profile.groups)
+    return tuple(group.window if group.is_sliding else None for group in profile.groups)
 
 
 @dataclass(slots=True)
