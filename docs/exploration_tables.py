@@ -8,6 +8,7 @@ from figures import read
 
 __all__ = [
     "exploration_costs",
+    "exploration_in_bulk",
     "exploration_side_by_side",
     "manager_workloads",
     "shortest_bugs",
@@ -19,7 +20,7 @@ def exploration_costs() -> str:
     found = read("exploration")
     if found is None:
         return ""
-    reference, target, large = found["reference"], found["implementation"], found.get("large")
+    reference, target = found["reference"], found["implementation"]
     lines = ["| what, on one core | reached | processor time |", "|---|---|---:|"]
     lines.append(
         f"| reference, {reference['blocks']} blocks | {reference['orbits']:,} orbits = "
@@ -29,13 +30,31 @@ def exploration_costs() -> str:
         f"| `impl`, every action in each of them | {target['commands']:,} commands compared, "
         f"{target['failing']} states fail | {target['cpu_seconds']:.1f} s |"
     )
-    if large:
-        seconds = large.get("cpu_seconds", large["seconds"])
+    return "\n".join(lines) + "\n"
+
+
+def exploration_in_bulk() -> str:
+    """Orbit by orbit beside whole levels at once: processor time and memory of each process."""
+    found = read("exploration") or {}
+    lines = [
+        "| blocks | orbits | transitions | counts agree | orbit by orbit | in bulk | ratio |",
+        "|---:|---:|---:|---|---:|---:|---:|",
+    ]
+    for row in found.get("bulk", []):
+        agree = "yes" if row["agrees"] else "NO"
         lines.append(
-            f"| reference, {large['blocks']} blocks | {large['orbits']:,} orbits = "
-            f"{large['states']:,} states | {seconds:.0f} s, {large['mib']} MiB |"
+            f"| {row['blocks']} | {row['orbits']:,} | {row['transitions']:,} | {agree} | "
+            f"{_taken(row.get('one_by_one'))} | {_taken(row['bulk'])} | {row.get('ratio', '')} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _taken(figures: Any) -> str:
+    """Processor time and memory of one way; nothing where it was not measured."""
+    if figures is None:
+        return "not measured"
+    seconds = figures["cpu_seconds"]
+    return f"{seconds:.{3 if seconds < 1 else 1}f} s, {figures['mib']:,} MiB"
 
 
 def exploration_side_by_side() -> str:

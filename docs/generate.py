@@ -42,6 +42,7 @@ from engine_tables import (
 )
 from exploration_tables import (
     exploration_costs,
+    exploration_in_bulk,
     exploration_side_by_side,
     manager_workloads,
     shortest_bugs,
@@ -96,6 +97,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "contracts": contracts,
     "detectors worth": detectors_worth,
     "exploration costs": exploration_costs,
+    "exploration in bulk": exploration_in_bulk,
     "exploration side by side": exploration_side_by_side,
     "equivalent mutants": equivalent_mutants,
     "explained findings": explained_findings,

@@ -189,13 +189,22 @@ Measured up to 3 million orbits by benchmarks/exploration.py, which holds this t
 what is used.
 """
 
+_BASE_IN_BULK_MIB = 70
+_BYTES_IN_BULK = 24
+"""For each orbit that is explored in bulk: its integer, where it is merged, and its level's share.
+
+Measured as above.
+"""
+
 _MEMINFO = Path("/proc/meminfo")
 _SHARE = 0.75
 _UNKNOWN_MIB = 2048
 
 
-def expected_mib(scope: Scope, *, symmetry: bool) -> int:
+def expected_mib(scope: Scope, *, symmetry: bool, in_bulk: bool = False) -> int:
     """Upper bound of what exploring a scope takes, in MiB, over all workers."""
+    if in_bulk:
+        return _BASE_IN_BULK_MIB + scope.num_orbits * _BYTES_IN_BULK // _MIB
     number = scope.num_orbits if symmetry else scope.num_states
     width = scope.num_blocks * (1 if symmetry else 2)
     return _BASE_MIB + number * (sys.getsizeof(bytes(width)) + _BYTES_BESIDE) // _MIB
@@ -211,9 +220,14 @@ def usable_mib(meminfo: Path = _MEMINFO) -> int:
         return _UNKNOWN_MIB
 
 
-def check_memory(scope: Scope, limit_mib: int, *, symmetry: bool) -> None:
-    """Raises ScopeError, with the estimate, for a scope that does not fit."""
-    needed = expected_mib(scope, symmetry=symmetry)
+def check_memory(
+    scope: Scope, limit_mib: int, *, symmetry: bool, in_bulk: bool = False, why: str = ""
+) -> None:
+    """Raises ScopeError, with the estimate, for a scope that does not fit.
+
+    `why` is said behind it: why the way that would take less is not gone.
+    """
+    needed = expected_mib(scope, symmetry=symmetry, in_bulk=in_bulk)
     if needed <= limit_mib:
         return
     number = scope.num_orbits if symmetry else scope.num_states
@@ -223,7 +237,7 @@ def check_memory(scope: Scope, limit_mib: int, *, symmetry: bool) -> None:
         hint = "leave out --no-symmetry"
     raise ScopeError(
         f"{scope} have {number:,} {what}, about {needed:,} MiB, and {limit_mib:,} MiB may be "
-        f"used; {hint}"
+        f"used; {hint}" + (f" (not explored in bulk: {why})" if why else "")
     )
 
 

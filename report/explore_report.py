@@ -19,8 +19,10 @@ def is_as_counted(found: Exploration) -> bool:
     return (total.num_found, total.num_states) == (expected, found.scope.num_states)
 
 
-def exploration_lines(found: Exploration, *, workers: int, memory_mib: int) -> Iterator[str]:
-    """The report, line by line."""
+def exploration_lines(
+    found: Exploration, *, workers: int, memory_mib: int, how: str = ""
+) -> Iterator[str]:
+    """The report, line by line; `how` says in which way the states were visited."""
     scope, total = found.scope, found.total
     yield f"pool        {scope}; {scope.rules}"
     if scope.verbs != ALL_VERBS:
@@ -41,6 +43,8 @@ def exploration_lines(found: Exploration, *, workers: int, memory_mib: int) -> I
         yield f"  {verb:<9} {total.new[verb]:>10,} : {total.fired[verb]:,}"
     processes = "1 process" if workers == 1 else f"{workers} processes"
     yield f"took        {found.seconds:.2f} s, {memory_mib:,} MiB, {processes}"
+    if how:
+        yield f"how         {how}"
 
 
 def _completeness(found: Exploration) -> Iterator[str]:

@@ -27,6 +27,11 @@ _PATH = click.Path(path_type=Path)
 _ENOUGH_FOR_PROCESSES = 200_000
 """Below this many states, starting processes costs more than they save."""
 
+_ENOUGH_FOR_BULK = 3_000
+"""Below this many orbits, importing NumPy takes longer than visiting them one by one."""
+
+_NOTHING_LEFT = "all of it was in the folder"
+
 SPECIFICATION = "specification"
 """Named like a target, so that a name that was left out is never taken for it."""
 
@@ -132,14 +137,17 @@ def explore_command(
     is_alone = target == SPECIFICATION
     scope = Scope(blocks or (6 if is_alone else 4), hashes, references)
     limit_mib = memory_limit or usable_mib()
-    check_memory(scope, limit_mib, symmetry=not no_symmetry)
+    symmetry = not no_symmetry
+    why_not = _why_not_in_bulk(scope, workers, symmetry=symmetry) if is_alone else ""
+    in_bulk = why_not is None
+    check_memory(scope, limit_mib, symmetry=symmetry, in_bulk=in_bulk, why=why_not or "")
     if not is_alone:
         _refuse_beside_target(max_depth, dot, json_file, resume, cross_check)
         sys.exit(
             _explore_target(
                 with_rows(target, rows).text,
                 num_blocks=blocks, num_hashes=hashes, max_references=references, pairs=pairs,
-                symmetry=not no_symmetry, max_commands=commands, max_live=requests,
+                symmetry=symmetry, max_commands=commands, max_live=requests,
                 max_states=states, max_seconds=seconds, layouts=layouts, seed=seed,
                 workers=workers, in_process=in_process, memory_mib=limit_mib,
             )
@@ -152,11 +160,27 @@ def explore_command(
     if cross_check:
         sys.exit(_cross_check(scope))
     scope = scope.under(_profile(rows))
-    _check_outputs(scope, dot, json_file, symmetry=not no_symmetry)
-    enough = (scope.num_states if no_symmetry else scope.num_orbits) > _ENOUGH_FOR_PROCESSES
-    count = workers or (usable_processors() if enough else 1)
-    found, memory_mib = _explore(scope, count, resume, max_depth, symmetry=not no_symmetry)
-    sys.exit(_report(found, count, memory_mib, dot, json_file))
+    _check_outputs(scope, dot, json_file, symmetry=symmetry)
+    enough = (scope.num_orbits if symmetry else scope.num_states) > _ENOUGH_FOR_PROCESSES
+    count = workers or (usable_processors() if enough and not in_bulk else 1)
+    found, memory_mib, did = _explore(
+        scope, count, resume, max_depth, symmetry=symmetry, in_bulk=in_bulk
+    )
+    how = did + (f" ({why_not})" if why_not and did != _NOTHING_LEFT else "")
+    sys.exit(_report(found, dot, json_file, workers=count, memory_mib=memory_mib, how=how))
+
+
+def _why_not_in_bulk(scope: Scope, workers: int | None, *, symmetry: bool) -> str | None:
+    """Why the specification is not explored in bulk; None if it is."""
+    from poolproof.exploration.packed_orbits import why_not_in_bulk
+
+    if not symmetry:
+        return "only orbits can be"
+    if workers is not None and workers > 1:
+        return "--workers asks for processes"
+    if scope.num_orbits < _ENOUGH_FOR_BULK:
+        return f"fewer than {_ENOUGH_FOR_BULK:,} orbits"
+    return why_not_in_bulk(scope)
 
 
 def _explore_target(target: str, **arguments: Any) -> int:
@@ -181,9 +205,15 @@ def _explore_target(target: str, **arguments: Any) -> int:
 
 
 def _explore(
-    scope: Scope, workers: int, resume: Path | None, max_depth: int | None, *, symmetry: bool
-) -> tuple[Exploration, int]:
-    """The exploration and the memory that it took, in MiB."""
+    scope: Scope,
+    workers: int,
+    resume: Path | None,
+    max_depth: int | None,
+    *,
+    symmetry: bool,
+    in_bulk: bool,
+) -> tuple[Exploration, int, str]:
+    """The exploration, the memory that it took, in MiB, and how its states were visited."""
     from contextlib import ExitStack
 
     from poolproof.certification.progress import progress_to
@@ -204,14 +234,22 @@ def _explore(
         progress = stack.enter_context(progress_to(sys.stderr))
         if earlier is not None and earlier.stopped == "complete":
             earlier.stopped = ""
-            return earlier, peak_mib()
+            return earlier, peak_mib(), _NOTHING_LEFT
         if earlier is not None:
             progress.say(f"continuing behind {earlier.total.num_found:,} states")
         progress.begin(f"exploring {scope}", scope.num_orbits if symmetry else scope.num_states)
-        partitions: Partitions = OnePartition(space)
-        if workers > 1:
-            processes = WorkerProcesses(scope, workers, symmetry=symmetry)
-            partitions = stack.enter_context(processes)
+        partitions: Partitions
+        if in_bulk:
+            from poolproof.exploration.bulk_partition import BulkPartition
+
+            partitions = BulkPartition(scope)
+            how = "in bulk, whole levels at once"
+        else:
+            partitions = OnePartition(space)
+            how = "orbit by orbit" if symmetry else "state by state"
+            if workers > 1:
+                processes = WorkerProcesses(scope, workers, symmetry=symmetry)
+                partitions = stack.enter_context(processes)
 
         def after_level(found: Exploration, frontier: Iterator[bytes]) -> None:
             progress.advance(found.levels[-1].num_found)
@@ -225,11 +263,17 @@ def _explore(
         )
         memory_mib = partitions.memory_mib()
         progress.end()
-    return found, memory_mib
+    return found, memory_mib, how
 
 
 def _report(
-    found: Exploration, workers: int, memory_mib: int, dot: Path | None, json_file: Path | None
+    found: Exploration,
+    dot: Path | None,
+    json_file: Path | None,
+    *,
+    workers: int,
+    memory_mib: int,
+    how: str,
 ) -> int:
     """Print what was found, write the graphs, and give the exit status."""
     from poolproof.exploration.breadth_first import space_of
@@ -237,7 +281,7 @@ def _report(
     from poolproof.report.explore_report import exploration_lines, is_as_counted
     from poolproof.report.output_files import write_if_possible
 
-    for line in exploration_lines(found, workers=workers, memory_mib=memory_mib):
+    for line in exploration_lines(found, workers=workers, memory_mib=memory_mib, how=how):
         click.echo(line)
     space = space_of(found.scope, symmetry=found.has_symmetry)
     if dot is not None:

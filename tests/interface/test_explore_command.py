@@ -1,6 +1,7 @@
 """`poolproof explore`: what it prints, writes, refuses, and the exit status."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,79 @@ def test_a_cross_check_has_the_status_of_its_worst(poolproof, monkeypatch, count
 
 
 def test_many_states_are_shared_by_the_processors(poolproof, monkeypatch):
+    monkeypatch.setitem(sys.modules, "numpy", None)
     monkeypatch.setattr(command, "_ENOUGH_FOR_PROCESSES", 10)
     monkeypatch.setattr("poolproof.certification.options.usable_processors", lambda: 2)
     assert "2 processes" in poolproof("explore", "specification", "--blocks", 3).stdout
+
+
+@pytest.fixture
+def in_bulk(monkeypatch):
+    """Small scopes are explored in bulk as well."""
+    pytest.importorskip("numpy")
+    monkeypatch.setattr(command, "_ENOUGH_FOR_BULK", 0)
+
+
+def counts(result):
+    assert result.exit_code == 0
+    return result.stdout.rpartition("took")[0]
+
+
+def how(result):
+    return " ".join(result.stdout.rpartition("how ")[2].split())
+
+
+@pytest.mark.parametrize("row", ["duplicates=kept", "duplicates=last", "eviction=lifo"])
+def test_in_bulk_everything_is_printed_as_one_by_one(poolproof, in_bulk, monkeypatch, row):
+    arguments = ("explore", "specification", "--blocks", 4, "--profile", row)
+    bulk = poolproof(*arguments, "--workers", 1)
+    assert how(bulk) == "in bulk, whole levels at once"
+    processes = poolproof(*arguments, "--workers", 2)
+    assert how(processes) == "orbit by orbit (--workers asks for processes)"
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    alone = poolproof(*arguments)
+    assert "orbit by orbit (NumPy cannot be imported" in how(alone)
+    assert "pip install 'poolproof[bulk]'" in how(alone)
+    assert counts(bulk) == counts(processes) == counts(alone)
+
+
+def test_small_scopes_and_states_are_not_explored_in_bulk(poolproof):
+    small = poolproof("explore", "specification", "--blocks", 3)
+    assert how(small) == "orbit by orbit (fewer than 3,000 orbits)"
+    states = poolproof("explore", "specification", "--blocks", 3, "--no-symmetry")
+    assert how(states) == "state by state (only orbits can be)"
+
+
+def test_work_is_kept_in_bulk_and_continued_in_either_way(poolproof, in_bulk):
+    arguments = ("explore", "specification", "--blocks", 4, "--resume", "kept")
+    first = poolproof(*arguments, "--max-depth", 4)
+    second = poolproof(*arguments, "--max-depth", 7, "--workers", 2)
+    third = poolproof(*arguments)
+    assert [result.exit_code for result in (first, second, third)] == [0, 0, 0]
+    assert "continuing behind" in third.stderr
+    assert how(third) == "in bulk, whole levels at once"
+    again = poolproof(*arguments)
+    assert how(again) == "all of it was in the folder"
+    whole = poolproof("explore", "specification", "--blocks", 4)
+    assert counts(third) == counts(again) == counts(whole)
+
+
+def test_graphs_and_depths_are_as_they_are_one_by_one(poolproof, in_bulk, folder):
+    arguments = ("explore", "specification", "--blocks", 2, "--max-depth", 3)
+    bulk = poolproof(*arguments, "--dot", "bulk.dot", "--json", "bulk.json")
+    alone = poolproof(*arguments, "--dot", "one.dot", "--json", "one.json", "--workers", 2)
+    assert "truncated   at depth 3, as asked for" in bulk.stdout
+    assert counts(bulk) == counts(alone)
+    for form in ("dot", "json"):
+        assert (folder / f"bulk.{form}").read_text() == (folder / f"one.{form}").read_text()
+
+
+def test_less_memory_is_needed_in_bulk_and_a_refusal_says_why_not(poolproof, in_bulk, monkeypatch):
+    arguments = ("explore", "specification", "--blocks", 12, "--memory-limit")
+    bulk = poolproof(*arguments, 100)
+    assert bulk.exit_code == 2
+    assert "3,024,436 orbits, about 139 MiB, and 100 MiB" in " ".join(bulk.stderr.split())
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    alone = " ".join(poolproof(*arguments, 300).stderr.split())
+    assert "about 515 MiB, and 300 MiB" in alone
+    assert "(not explored in bulk: NumPy cannot be imported" in alone
