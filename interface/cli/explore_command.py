@@ -82,6 +82,12 @@ SPECIFICATION = "specification"
 @click.option("--dot", type=_PATH, help="Specification: write a small graph for Graphviz.")
 @click.option("--json", "json_file", type=_PATH, help="Specification: write a small graph as JSON.")
 @click.option(
+    "--html",
+    "html_file",
+    type=_PATH,
+    help="Write a page to walk through: the states, or the path to each failure.",
+)
+@click.option(
     "--resume", type=_PATH, help="Specification: keep the work in this folder and resume from it."
 )
 @click.option(
@@ -111,6 +117,7 @@ def explore_command(
     max_depth: int | None,
     dot: Path | None,
     json_file: Path | None,
+    html_file: Path | None,
     resume: Path | None,
     memory_limit: int | None,
     workers: int | None,
@@ -128,6 +135,7 @@ def explore_command(
     """
     from poolproof.certification.options import usable_processors
     from poolproof.exploration.scope import Scope, check_memory, usable_mib
+    from poolproof.report.output_files import check_file
 
     is_alone = target == SPECIFICATION
     scope = Scope(blocks or (6 if is_alone else 4), hashes, references)
@@ -135,9 +143,11 @@ def explore_command(
     check_memory(scope, limit_mib, symmetry=not no_symmetry)
     if not is_alone:
         _refuse_beside_target(max_depth, dot, json_file, resume, cross_check)
+        if html_file is not None:
+            check_file(html_file)
         sys.exit(
             _explore_target(
-                with_rows(target, rows).text,
+                with_rows(target, rows).text, html_file,
                 num_blocks=blocks, num_hashes=hashes, max_references=references, pairs=pairs,
                 symmetry=not no_symmetry, max_commands=commands, max_live=requests,
                 max_states=states, max_seconds=seconds, layouts=layouts, seed=seed,
@@ -152,18 +162,20 @@ def explore_command(
     if cross_check:
         sys.exit(_cross_check(scope))
     scope = scope.under(_profile(rows))
-    _check_outputs(scope, dot, json_file, symmetry=not no_symmetry)
+    _check_outputs(scope, (dot, json_file), html_file, symmetry=not no_symmetry)
     enough = (scope.num_states if no_symmetry else scope.num_orbits) > _ENOUGH_FOR_PROCESSES
     count = workers or (usable_processors() if enough else 1)
     found, memory_mib = _explore(scope, count, resume, max_depth, symmetry=not no_symmetry)
-    sys.exit(_report(found, count, memory_mib, dot, json_file))
+    sys.exit(_report(found, count, memory_mib, (dot, json_file), html_file))
 
 
-def _explore_target(target: str, **arguments: Any) -> int:
+def _explore_target(target: str, html_file: Path | None, **arguments: Any) -> int:
     """Explore, print what was reached and what broke, and give the exit status."""
     from poolproof.api import explore
     from poolproof.certification.progress import progress_to
+    from poolproof.report.explorer_page import failures_page
     from poolproof.report.finding_report import finding_report
+    from poolproof.report.output_files import write_if_possible
     from poolproof.report.text_form import show
 
     with progress_to(sys.stderr) as progress:
@@ -177,6 +189,8 @@ def _explore_target(target: str, **arguments: Any) -> int:
         click.echo(f"truncated   interrupted: {found.interrupted}")
     for finding in found.findings:
         show(finding_report(finding))
+    if html_file is not None:
+        write_if_possible(html_file, failures_page(found))
     return 2 if found.interrupted else int(bool(found.findings))
 
 
@@ -229,36 +243,45 @@ def _explore(
 
 
 def _report(
-    found: Exploration, workers: int, memory_mib: int, dot: Path | None, json_file: Path | None
+    found: Exploration,
+    workers: int,
+    memory_mib: int,
+    graphs: tuple[Path | None, Path | None],
+    html_file: Path | None,
 ) -> int:
-    """Print what was found, write the graphs, and give the exit status."""
+    """Print what was found, write the graphs and the page, and give the exit status."""
     from poolproof.exploration.breadth_first import space_of
     from poolproof.exploration.graph import as_dot, as_json
     from poolproof.report.explore_report import exploration_lines, is_as_counted
+    from poolproof.report.explorer_page import space_page
     from poolproof.report.output_files import write_if_possible
 
     for line in exploration_lines(found, workers=workers, memory_mib=memory_mib):
         click.echo(line)
     space = space_of(found.scope, symmetry=found.has_symmetry)
+    dot, json_file = graphs
     if dot is not None:
         write_if_possible(dot, as_dot(space))
     if json_file is not None:
         write_if_possible(json_file, as_json(space))
+    if html_file is not None:
+        write_if_possible(html_file, space_page(space))
     interrupted = found.stopped == "interrupted"
     return 2 if interrupted or not is_as_counted(found) else 0
 
 
 def _check_outputs(
-    scope: Scope, dot: Path | None, json_file: Path | None, *, symmetry: bool
+    scope: Scope, graphs: tuple[Path | None, ...], html_file: Path | None, *, symmetry: bool
 ) -> None:
     from poolproof.exploration.graph import check_size
     from poolproof.report.output_files import check_file
 
-    files = [path for path in (dot, json_file) if path is not None]
-    if files:
-        check_size(scope.num_orbits if symmetry else scope.num_states)
-    for path in files:
-        check_file(path)
+    number = scope.num_orbits if symmetry else scope.num_states
+    for what, files in (("graph", graphs), ("page", (html_file,))):
+        for path in files:
+            if path is not None:
+                check_size(number, what)
+                check_file(path)
 
 
 def _refuse_beside_target(*options: object) -> None:
