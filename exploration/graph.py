@@ -20,11 +20,11 @@ MOST_NODES = 2_000
 """Beyond this nobody can look at a graph."""
 
 
-def check_size(num_nodes: int) -> None:
-    """Raises ScopeError for more states than a graph is written for."""
+def check_size(num_nodes: int, what: str = "graph") -> None:
+    """Raises ScopeError for more states than a graph, or a page of them, is written for."""
     if num_nodes > MOST_NODES:
         raise ScopeError(
-            f"the graph would have {num_nodes:,} states and is written up to {MOST_NODES:,}; "
+            f"the {what} would have {num_nodes:,} states and is written up to {MOST_NODES:,}; "
             "ask for fewer blocks, hashes or references"
         )
 

@@ -6,6 +6,7 @@ because that is where readers of a log look.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from poolproof.certification.verdict import (
 )
 from poolproof.contract.violation import Severity
 from poolproof.report.document import (
+    BREAK,
     Block,
     DataTable,
     Document,
@@ -32,13 +34,13 @@ from poolproof.report.document import (
     Paragraph,
     ReportPart,
     ShellLine,
+    Span,
     TableCell,
     TableColumn,
     TableRow,
     Tone,
     Wide,
     facts,
-    lines,
 )
 from poolproof.report.finding_report import (
     consequence_words,
@@ -79,17 +81,24 @@ def certificate_document(
     files = trace_files or {}
     blocks = (
         Paragraph(_first_line(certificate), Tone.STRONG),
-        facts(*_head(certificate)),
+        Narrow((facts(*_head(certificate), *_rows_in_words(certificate), *_around(certificate)),)),
+        Wide((facts(*_head(certificate), *_around(certificate)),)),
         Gap(),
-        _stages(certificate),
+        _part("What was checked", _stages(certificate)),
         Gap(),
-        facts(*_tail(certificate), is_list=True),
+        _part("The ruler, and what was not checked", facts(*_tail(certificate), is_list=True)),
         *_findings(certificate, files),
         Gap(),
         *_known_file(certificate),
-        Wide((facts(("took", f"{certificate.seconds:.0f} s"), is_list=True),)),
+        Wide((
+            ReportPart("The profile", (_profile_table(certificate),)),
+            ReportPart("Run again", (
+                ShellLine("", _command(certificate)),
+                facts(("took", f"{certificate.seconds:.0f} s"), is_list=True),
+            )),
+        )),
         Narrow(tuple(_end(certificate, files))),
-    )
+    )  # fmt: skip
     return Document(
         f"Certificate of {certificate.target}",
         verdict_line(certificate),
@@ -143,14 +152,42 @@ def _head(certificate: Certificate) -> Iterator[Fact]:
     version = f" {certificate.target_version}" if certificate.target_version else ""
     yield Fact("target", f"{certificate.target}{version} ({certificate.shape})")
     yield Fact("source", certificate.source, is_joined=True)
+
+
+def _rows_in_words(certificate: Certificate) -> Iterator[Fact]:
     yield Fact("profile", profile_words(certificate.profile) or "nothing declared")
     if certificate.assumed:
         yield Fact("assumed", profile_words(certificate.profile, certificate.assumed))
+
+
+def _around(certificate: Certificate) -> Iterator[Fact]:
     if certificate.limits:
         yield Fact("limits", ", ".join(certificate.limits))
     yield Fact("ran on", f"Python {certificate.python}, {certificate.platform}")
     for note in certificate.notes:
         yield Fact("note", note)
+
+
+def _part(title: str, block: Block) -> ReportPart:
+    """A part whose title a terminal leaves out."""
+    return ReportPart(title, (block,), is_titled=False)
+
+
+def _profile_table(certificate: Certificate) -> DataTable:
+    """Each row of the profile, and whether the target declared it."""
+    columns = (TableColumn("row"), TableColumn("value"), TableColumn("declared"))
+    assumed = certificate.assumed
+    rows = []
+    for name in certificate.profile.to_json():
+        _, _, value = profile_words(certificate.profile, (name,)).partition(" ")
+        rows.append(TableRow.of(name, value, "no, assumed" if name in assumed else "yes"))
+    return DataTable(columns, tuple(rows))
+
+
+def _command(certificate: Certificate) -> str:
+    """The line that certifies the same target with the same seed."""
+    depth, seed = certificate.depth, certificate.seed
+    return f"poolproof certify {shlex.quote(certificate.target)} --depth {depth} --seed {seed}"
 
 
 def _stages(certificate: Certificate) -> DataTable:
@@ -171,25 +208,28 @@ def _stages(certificate: Certificate) -> DataTable:
                 TableCell(stage.steps or None),
                 TableCell(stage.runs or None),
                 TableCell(reached),
-                TableCell(lines(_result_lines(certificate, stage)), _TONES[stage.outcome]),
+                TableCell(_result_words(certificate, stage), _TONES[stage.outcome]),
             ))
         )  # fmt: skip
     return DataTable(columns, tuple(rows))
 
 
-def _result_lines(certificate: Certificate, stage: StageResult) -> list[str]:
+def _result_words(certificate: Certificate, stage: StageResult) -> tuple[Span, ...]:
     """The outcome of a stage or each of its findings, then what there is to say of it."""
     shown = [found for found in certificate.findings if _is_of(found, stage)]
-    said = [_in_short(certificate, finding) for finding in shown[:MOST_REPORTS]]
+    said = [
+        Span(_in_short(certificate, finding), link=f"#{finding.fingerprint}")
+        for finding in shown[:MOST_REPORTS]
+    ]
     if len(shown) > MOST_REPORTS:
-        said.append(f"and {len(shown) - MOST_REPORTS} more")
+        said.append(Span(f"and {len(shown) - MOST_REPORTS} more"))
     if stage.outcome is not StageOutcome.REFUSED or not said:
-        said.insert(0, stage.outcome.value)
+        said.insert(0, Span(stage.outcome.value))
     if stage.missing_facts:
-        said.append(f"never happened: {', '.join(stage.missing_facts)}")
+        said.append(Span(f"never happened: {', '.join(stage.missing_facts)}"))
     if stage.note and stage.stage != UNFINISHED:
-        said.append(stage.note)
-    return said
+        said.append(Span(stage.note))
+    return tuple(span for one in said for span in (BREAK, one))[1:]
 
 
 def _is_of(finding: Finding, stage: StageResult) -> bool:
@@ -241,7 +281,8 @@ def _findings(certificate: Certificate, files: Mapping[str, str]) -> Iterator[Bl
 def _section(what: str, finding: Finding, files: Mapping[str, str]) -> ReportPart:
     title = f"{what} {finding.fingerprint}: {finding.violation.sentence}"
     blocks = finding_blocks(finding, files.get(finding.fingerprint))
-    return ReportPart(title, (Drawn(blocks),), is_titled=False)
+    name = finding.fingerprint if what == "Finding" else ""
+    return ReportPart(title, (Drawn(blocks),), is_titled=False, name=name)
 
 
 def _reported_first(certificate: Certificate) -> list[Finding]:

@@ -61,7 +61,10 @@ class Tone(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A few words in one tone, and the address that they lead to, if any."""
+    """A few words in one tone, and the address that they lead to, if any.
+
+    An address is on the web (`https://`), or `#NAME`: a part of the same page.
+    """
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -255,11 +258,15 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class ReportPart:
-    """Blocks under a title. `is_titled`: a terminal needs it too, since nothing below says it."""
+    """Blocks under a title. `is_titled`: a terminal needs it too, since nothing below says it.
+
+    `name`: what links on the same page call it (`Span.link`).
+    """
 
     title: str
     blocks: tuple[Block, ...]
     is_titled: bool = True
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

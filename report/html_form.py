@@ -27,6 +27,7 @@ from poolproof.report.document import (
     StepRow,
     Steps,
     TableCell,
+    TableColumn,
     Tone,
     Wide,
     Words,
@@ -42,7 +43,9 @@ body {
   font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem;
   color: #1a1a1a; background: #fff;
 }
-h1 { font-size: 1.3rem; margin: 0 0 .3rem; } h2 { font-size: 1.05rem; margin: 2rem 0 .3rem; }
+h1 { font-size: 1.3rem; margin: 0 0 .3rem; } code { overflow-wrap: anywhere; }
+.verdict { font-size: 1.15rem; font-weight: bold; } h2:target { background: #fff3c4; }
+h2 { font-size: 1.05rem; margin: 2rem 0 .3rem; }
 p { margin: .4rem 0; } .dim { color: #5c5c5c; } .strong { font-weight: bold; }
 .good { color: #14532d; } .warning { color: #7a4d00; } .alarm, .bad { color: #8c1d18; }
 .bad { font-weight: bold; }
@@ -75,15 +78,22 @@ h3 { font-size: .9rem; margin: 0; }
   body { margin: .8rem auto; padding: 0 .6rem; } .indented { margin-left: 0; }
   dl { display: block; }
   .row { display: block; } .row > span:first-child { margin-right: .6rem; }
+  table, tbody, tr { display: block; } thead { display: none; }
+  tr { border-bottom: 1px solid #9a9a9a; padding: .3rem 0; }
+  th, td { display: inline-block; border: 0; padding: 0 .3rem; overflow-wrap: anywhere; }
+  td::before, th::before { content: attr(data-heading) " "; color: #5c5c5c; font-weight: normal; }
+  .number { text-align: left; }
 }"""
 
 _DARK = """\
 @media (prefers-color-scheme: dark) {
-  body { background: #16181b; color: #e6e6e6; } .dim { color: #a8a8a8; } a { color: #8ab4f8; }
+  body { background: #16181b; color: #e6e6e6; } h2:target { background: #4a4014; }
+  .dim { color: #a8a8a8; } a { color: #8ab4f8; }
   .good { color: #a7e3b4; } .warning { color: #f2d27a; } .alarm, .bad { color: #ffb4ab; }
   th, td { border-color: #33373c; } .broken { border-color: #ff8a80; }
   td.good, tr.good > * { background: #17331f; } td.warning { background: #4a4014; }
   td.alarm, td.bad, tr.bad > * { background: #4a1c19; }
+  td::before, th::before { color: #a8a8a8; }
   .steps { border-color: #33373c; } .row li.strong { background: #4a4014; border-color: #f2d27a; }
 }"""
 
@@ -91,7 +101,7 @@ _DARK = """\
 def html_page(document: Document) -> str:
     """The whole page, with its verdict on top."""
     verdict = f"{document.verdict[:1].upper()}{document.verdict[1:]}."
-    broken = ' class="broken"' if document.is_broken else ""
+    broken = " broken bad" if document.is_broken else ""
     return "\n".join([
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -105,7 +115,7 @@ def html_page(document: Document) -> str:
         "<body>",
         "<main>",
         f"<h1>{_escaped(document.title)}</h1>",
-        *([f"<p{broken}><strong>{_escaped(verdict)}</strong></p>"]
+        *([f'<p class="verdict{broken}"><strong>{_escaped(verdict)}</strong></p>']
           if document.verdict else []),
         *_blocks(document.blocks),
         f'<p class="dim">Poolproof {_escaped(__version__)}</p>',
@@ -132,7 +142,8 @@ def _block(block: Block) -> Iterator[str]:
         label = _escaped(block.label)
         yield f'<p><span class="dim">{label}</span> <code>{_escaped(block.line)}</code></p>'
     elif isinstance(block, ReportPart):
-        yield f"<h2>{_escaped(block.title)}</h2>"
+        name = f' id="{_escaped(block.name)}"' if block.name else ""
+        yield f"<h2{name}>{_escaped(block.title)}</h2>"
         yield from _blocks(block.blocks)
     elif isinstance(block, Figure):
         yield from _figure(block)
@@ -167,16 +178,18 @@ def _table(block: DataTable) -> Iterator[str]:
     yield f'<div class="scroll">\n<table>\n<thead><tr>{headings}</tr></thead>\n<tbody>'
     for row in block.rows:
         cells = "".join(
-            _cell(cell, is_number=column.is_number, is_first=not place)
+            _cell(cell, column, is_first=not place)
             for place, (cell, column) in enumerate(zip(row.cells, block.columns, strict=True))
         )
         yield f"<tr{_class(row.tone)}>{cells}</tr>"
     yield "</tbody>\n</table>\n</div>"
 
 
-def _cell(cell: TableCell, *, is_number: bool, is_first: bool) -> str:
+def _cell(cell: TableCell, column: TableColumn, *, is_first: bool) -> str:
     words = _words(value_words(cell.value))
-    about = f"{_class(cell.tone, number=is_number)}{_title(cell.hint)}"
+    about = f"{_class(cell.tone, number=column.is_number)}{_title(cell.hint)}"
+    # On a narrow screen a cell stands below the one before it, with its heading in front.
+    about += f' data-heading="{_escaped(column.heading)}"'
     return f'<th scope="row"{about}>{words}</th>' if is_first else f"<td{about}>{words}</td>"
 
 
@@ -241,7 +254,7 @@ def _words(words: Words) -> str:
     parts = []
     for span in spans_of(words):
         text = _escaped(span.text).replace("\n", "<br>")
-        if span.link.startswith("https://"):
+        if span.link.startswith(("https://", "#")):
             text = f'<a href="{_escaped(span.link)}">{text}</a>'
         parts.append(text if span.tone is Tone.PLAIN else f"<span{_class(span.tone)}>{text}</span>")
     return "".join(parts)

@@ -2,9 +2,10 @@
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -123,6 +124,17 @@ class Pool:
     def lookup(self, block_hash):
         return self.index.get(block_hash)
 '''
+
+
+@pytest.fixture
+def browser(folder: Path) -> Iterator[Any]:
+    """A headless Chromium, driven by `browser.py`."""
+    module = _module_beside("browser")
+    if module.CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    opened = module.Browser(folder)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -87,6 +87,12 @@ SPECIFICATION = "specification"
 @click.option("--dot", type=_PATH, help="Specification: write a small graph for Graphviz.")
 @click.option("--json", "json_file", type=_PATH, help="Specification: write a small graph as JSON.")
 @click.option(
+    "--html",
+    "html_file",
+    type=_PATH,
+    help="Write a page to walk through: the states, or the path to each failure.",
+)
+@click.option(
     "--resume", type=_PATH, help="Specification: keep the work in this folder and resume from it."
 )
 @click.option(
@@ -116,6 +122,7 @@ def explore_command(
     max_depth: int | None,
     dot: Path | None,
     json_file: Path | None,
+    html_file: Path | None,
     resume: Path | None,
     memory_limit: int | None,
     workers: int | None,
@@ -133,6 +140,7 @@ def explore_command(
     """
     from poolproof.certification.options import usable_processors
     from poolproof.exploration.scope import Scope, check_memory, usable_mib
+    from poolproof.report.output_files import check_file
 
     is_alone = target == SPECIFICATION
     scope = Scope(blocks or (6 if is_alone else 4), hashes, references)
@@ -143,9 +151,11 @@ def explore_command(
     check_memory(scope, limit_mib, symmetry=symmetry, in_bulk=in_bulk, why=why_not or "")
     if not is_alone:
         _refuse_beside_target(max_depth, dot, json_file, resume, cross_check)
+        if html_file is not None:
+            check_file(html_file)
         sys.exit(
             _explore_target(
-                with_rows(target, rows).text,
+                with_rows(target, rows).text, html_file,
                 num_blocks=blocks, num_hashes=hashes, max_references=references, pairs=pairs,
                 symmetry=symmetry, max_commands=commands, max_live=requests,
                 max_states=states, max_seconds=seconds, layouts=layouts, seed=seed,
@@ -160,14 +170,15 @@ def explore_command(
     if cross_check:
         sys.exit(_cross_check(scope))
     scope = scope.under(_profile(rows))
-    _check_outputs(scope, dot, json_file, symmetry=symmetry)
+    _check_outputs(scope, (dot, json_file), html_file, symmetry=symmetry)
     enough = (scope.num_orbits if symmetry else scope.num_states) > _ENOUGH_FOR_PROCESSES
     count = workers or (usable_processors() if enough and not in_bulk else 1)
     found, memory_mib, did = _explore(
         scope, count, resume, max_depth, symmetry=symmetry, in_bulk=in_bulk
     )
     how = did + (f" ({why_not})" if why_not and did != _NOTHING_LEFT else "")
-    sys.exit(_report(found, dot, json_file, workers=count, memory_mib=memory_mib, how=how))
+    graphs = (dot, json_file)
+    sys.exit(_report(found, graphs, html_file, workers=count, memory_mib=memory_mib, how=how))
 
 
 def _why_not_in_bulk(scope: Scope, workers: int | None, *, symmetry: bool) -> str | None:
@@ -183,11 +194,13 @@ def _why_not_in_bulk(scope: Scope, workers: int | None, *, symmetry: bool) -> st
     return why_not_in_bulk(scope)
 
 
-def _explore_target(target: str, **arguments: Any) -> int:
+def _explore_target(target: str, html_file: Path | None, **arguments: Any) -> int:
     """Explore, print what was reached and what broke, and give the exit status."""
     from poolproof.api import explore
     from poolproof.certification.progress import progress_to
+    from poolproof.report.explorer_page import failures_page
     from poolproof.report.finding_report import finding_report
+    from poolproof.report.output_files import write_if_possible
     from poolproof.report.text_form import show
 
     with progress_to(sys.stderr) as progress:
@@ -201,6 +214,8 @@ def _explore_target(target: str, **arguments: Any) -> int:
         click.echo(f"truncated   interrupted: {found.interrupted}")
     for finding in found.findings:
         show(finding_report(finding))
+    if html_file is not None:
+        write_if_possible(html_file, failures_page(found))
     return 2 if found.interrupted else int(bool(found.findings))
 
 
@@ -268,41 +283,46 @@ def _explore(
 
 def _report(
     found: Exploration,
-    dot: Path | None,
-    json_file: Path | None,
+    graphs: tuple[Path | None, Path | None],
+    html_file: Path | None,
     *,
     workers: int,
     memory_mib: int,
     how: str,
 ) -> int:
-    """Print what was found, write the graphs, and give the exit status."""
+    """Print what was found, write the graphs and the page, and give the exit status."""
     from poolproof.exploration.breadth_first import space_of
     from poolproof.exploration.graph import as_dot, as_json
     from poolproof.report.explore_report import exploration_lines, is_as_counted
+    from poolproof.report.explorer_page import space_page
     from poolproof.report.output_files import write_if_possible
 
     for line in exploration_lines(found, workers=workers, memory_mib=memory_mib, how=how):
         click.echo(line)
     space = space_of(found.scope, symmetry=found.has_symmetry)
+    dot, json_file = graphs
     if dot is not None:
         write_if_possible(dot, as_dot(space))
     if json_file is not None:
         write_if_possible(json_file, as_json(space))
+    if html_file is not None:
+        write_if_possible(html_file, space_page(space))
     interrupted = found.stopped == "interrupted"
     return 2 if interrupted or not is_as_counted(found) else 0
 
 
 def _check_outputs(
-    scope: Scope, dot: Path | None, json_file: Path | None, *, symmetry: bool
+    scope: Scope, graphs: tuple[Path | None, ...], html_file: Path | None, *, symmetry: bool
 ) -> None:
     from poolproof.exploration.graph import check_size
     from poolproof.report.output_files import check_file
 
-    files = [path for path in (dot, json_file) if path is not None]
-    if files:
-        check_size(scope.num_orbits if symmetry else scope.num_states)
-    for path in files:
-        check_file(path)
+    number = scope.num_orbits if symmetry else scope.num_states
+    for what, files in (("graph", graphs), ("page", (html_file,))):
+        for path in files:
+            if path is not None:
+                check_size(number, what)
+                check_file(path)
 
 
 def _refuse_beside_target(*options: object) -> None:

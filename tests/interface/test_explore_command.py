@@ -70,6 +70,18 @@ def test_graphs_are_written(poolproof, folder):
     assert len(json.loads((folder / "g.json").read_text())["nodes"]) == 28
 
 
+def test_a_page_of_the_states_is_written(poolproof, folder):
+    result = poolproof("explore", "specification", "--blocks", 2, "--html", "states.html")
+    assert result.exit_code == 0
+    assert "States of a pool: 2 blocks" in (folder / "states.html").read_text()
+
+
+def test_a_page_of_the_path_to_a_failure_is_written(poolproof, folder, buggy):
+    result = poolproof("explore", buggy, "--blocks", 3, "--workers", 1, "--html", "path.html")
+    assert result.exit_code == 1
+    assert "2 failures." in (folder / "path.html").read_text()
+
+
 def test_work_is_kept_and_continued(poolproof):
     first = poolproof(
         "explore", "specification", "--blocks", 4, "--resume", "kept", "--max-depth", 5
@@ -107,6 +119,8 @@ def test_an_interruption_says_what_was_covered(poolproof, monkeypatch):
         (("specification", "--profile", "eviction"), "is not KEY=VALUE"),
         (("specification", "--profile", "colour=red"), "unknown profile key 'colour'"),
         (("specification", "--dot", "g.dot"), "up to 2,000"),
+        (("specification", "--html", "s.html"), "the page would have 3,916 states and is written"),
+        (("impl", "--html", "no/where/s.html"), "there is no folder"),
         (("specification", "--blocks", 2, "--json", "no/where/g.json"), "there is no folder"),
         (("specification", "--pairs"), "are for allocators"),
         (("specification", "--commands", 2), "name another TARGET"),

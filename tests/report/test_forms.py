@@ -252,8 +252,9 @@ def test_tones_and_hints_are_classes_and_titles_of_a_page():
     )
     page = page_of(made, Paragraph((Span("red", Tone.ALARM),)))
     assert page.of("th")[0][0] == {"scope": "col", "title": "what it is"}
-    assert page.of("th")[2][0] == {"scope": "row", "class": "bad", "title": "why <so>"}
-    assert page.of("td")[0][0] == {"class": "number", "title": '"'}
+    row = {"scope": "row", "class": "bad", "title": "why <so>", "data-heading": "x"}
+    assert page.of("th")[2][0] == row
+    assert page.of("td")[0][0] == {"class": "number", "title": '"', "data-heading": "n"}
     assert ({"class": "alarm"}, "red") in page.of("span")
 
 
