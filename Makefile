@@ -13,6 +13,8 @@
 #   make test-ray     the tests that need it, over a cluster of processes
 #   make atheris      set up .venv-atheris, with Atheris, for campaigns that libFuzzer drives
 #   make test-atheris the tests that need it
+#   make site         the manual as a site in build/site, which works from the folder
+#   make test-site    its links, its search, and that it loads nothing from the network
 #   make compiled     a copy with compiled drivers in build/compiled, and a plain one beside it
 #   make test-compiled  the tests, over compiled drivers
 #   make proof        prove and confirm, with the solvers, and the tests of both
@@ -45,6 +47,7 @@ VENV_KERNELS ?= .venv-kernels
 VENV_MUTATION ?= .venv-mutation
 VENV_RAY ?= .venv-ray
 VENV_ATHERIS ?= .venv-atheris
+VENV_SITE ?= .venv-site
 TARGET ?= impl
 KERNEL ?= paged
 ARGS ?=
@@ -61,6 +64,7 @@ PIP_VLLM := $(VENV_VLLM)/bin/python -m pip --disable-pip-version-check --no-inpu
 PIP_KERNELS := $(VENV_KERNELS)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_MUTATION := $(VENV_MUTATION)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_RAY := $(VENV_RAY)/bin/python -m pip --disable-pip-version-check --no-input
+PIP_SITE := $(VENV_SITE)/bin/python -m pip --disable-pip-version-check --no-input
 
 # How to call the installed command line, so that another activated environment cannot answer
 # instead.
@@ -91,7 +95,7 @@ help:
 .PHONY: FORCE
 FORCE:
 LAYOUT := $(sort $(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
-$(VENV)/.layout $(VENV_VLLM)/.layout $(VENV_KERNELS)/.layout $(VENV_MUTATION)/.layout $(VENV_RAY)/.layout: %/.layout: FORCE | %/bin/python
+$(VENV)/.layout $(VENV_VLLM)/.layout $(VENV_KERNELS)/.layout $(VENV_MUTATION)/.layout $(VENV_RAY)/.layout $(VENV_SITE)/.layout: %/.layout: FORCE | %/bin/python
 	@echo '$(LAYOUT)' | cmp -s - $@ || echo '$(LAYOUT)' > $@
 
 define make-environment
@@ -288,6 +292,24 @@ atheris: $(VENV_ATHERIS)/.installed
 
 test-atheris: atheris
 	$(VENV_ATHERIS)/bin/pytest -m atheris tests/fuzz $(ARGS)
+
+# --- the manual as a site -------------------------------------------------------------------
+
+$(VENV_SITE)/bin/python:
+	$(call make-environment,$(VENV_SITE))
+
+$(VENV_SITE)/.installed: $(VENV_SITE)/bin/python pyproject.toml setup.py $(VENV_SITE)/.layout
+	$(PIP_SITE) install --quiet --editable '.[test,site]'
+	@touch $@
+
+# The theme prints an advertisement for its successor; docs/decisions.md says what we make of that.
+.PHONY: site test-site
+site: export NO_MKDOCS_2_WARNING := 1
+site: $(VENV_SITE)/.installed
+	$(VENV_SITE)/bin/python docs/site/build.py
+
+test-site: site
+	$(VENV_SITE)/bin/pytest -m site tests/docs/test_site.py $(ARGS)
 
 # --- a real engine --------------------------------------------------------------------------
 
