@@ -32,6 +32,7 @@
 #   make types        mypy --strict on an installed copy
 #   make layers       which folder may import which, on an installed copy
 #   make wheel        sdist and wheel in dist/, compared with the tree
+#   make release-dry-run  sdist, wheel and SBOM of the last commit, checked and used; publishes nothing
 #   make benchmarks   everything under benchmarks/      (ARGS=--record: for the manual to quote)
 #   make check        lint, types, layers, wheel, test: all of it before a pull request
 #   make clean        remove what was built, keep the environments
@@ -48,6 +49,7 @@ VENV_MUTATION ?= .venv-mutation
 VENV_RAY ?= .venv-ray
 VENV_ATHERIS ?= .venv-atheris
 VENV_SITE ?= .venv-site
+VENV_RELEASE ?= .venv-release
 TARGET ?= impl
 KERNEL ?= paged
 ARGS ?=
@@ -172,6 +174,7 @@ coverage-core: $(VENV)/.installed-test
 .PHONY: recipes
 recipes: $(VENV)/.installed-dev
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows fuzz/recipes/poolproof-*.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.gitlab-ci --data-transform gitlab-ci \
 		fuzz/recipes/poolproof.gitlab-ci.yml
@@ -434,6 +437,20 @@ wheel: $(VENV)/.installed-dev
 	$(VENV)/bin/python -m build --no-isolation --outdir dist . > build/wheel.log 2>&1 \
 		|| { cat build/wheel.log; exit 1; }
 	$(VENV)/bin/python .ci/compare_wheel.py dist/*.whl
+
+$(VENV_RELEASE)/bin/python:
+	$(call make-environment,$(VENV_RELEASE))
+
+# The tools alone, not Poolproof.  A major release of the writer of the SBOM may write another version
+# of CycloneDX.
+$(VENV_RELEASE)/.installed: pyproject.toml | $(VENV_RELEASE)/bin/python
+	$(VENV_RELEASE)/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
+		'build>=1.2' 'twine>=6' 'cyclonedx-bom>=7,<8'
+	@touch $@
+
+.PHONY: release-dry-run
+release-dry-run: $(VENV_RELEASE)/.installed
+	$(VENV_RELEASE)/bin/python .ci/release.py
 
 # Figures go to build/benchmarks, and with ARGS=--record to benchmarks/results, which the manual
 # quotes.  Those that need a real vLLM run in its environment if `make vllm` has made one; otherwise
