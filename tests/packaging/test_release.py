@@ -1,6 +1,7 @@
 """A release: one version, whose changes are told, and workflows that fit the tree."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -72,6 +73,14 @@ def test_a_version_called_not_released_is_not_tagged(tmp_path: Path) -> None:
     tree(tmp_path, "1.2.3", "# Changes\n\n## 1.2.3, not released\n\nMuch.\n")
     with pytest.raises(RELEASE.NotReadyError, match="still says"):
         RELEASE.check_tag(tmp_path, "v1.2.3")
+
+
+def test_the_bill_of_materials_names_the_version(tmp_path: Path) -> None:
+    bill = tmp_path / "bill.json"
+    bill.write_text('{"metadata": {"component": {"name": "poolproof"}}, "components": []}')
+    RELEASE.name_version(bill, "1.2.3")
+    written = json.loads(bill.read_text())
+    assert written["metadata"]["component"] == {"name": "poolproof", "version": "1.2.3"}
 
 
 def workflow(name: str) -> dict[str, Any]:
