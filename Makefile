@@ -13,6 +13,8 @@
 #   make test-ray     the tests that need it, over a cluster of processes
 #   make atheris      set up .venv-atheris, with Atheris, for campaigns that libFuzzer drives
 #   make test-atheris the tests that need it
+#   make site         the manual as a site in build/site, which works from the folder
+#   make test-site    its links, its search, and that it loads nothing from the network
 #   make compiled     a copy with compiled drivers in build/compiled, and a plain one beside it
 #   make test-compiled  the tests, over compiled drivers
 #   make proof        prove and confirm, with the solvers, and the tests of both
@@ -30,6 +32,7 @@
 #   make types        mypy --strict on an installed copy
 #   make layers       which folder may import which, on an installed copy
 #   make wheel        sdist and wheel in dist/, compared with the tree
+#   make release-dry-run  sdist, wheel and SBOM of the last commit, checked and used; publishes nothing
 #   make benchmarks   everything under benchmarks/      (ARGS=--record: for the manual to quote)
 #   make check        lint, types, layers, wheel, test: all of it before a pull request
 #   make clean        remove what was built, keep the environments
@@ -45,6 +48,8 @@ VENV_KERNELS ?= .venv-kernels
 VENV_MUTATION ?= .venv-mutation
 VENV_RAY ?= .venv-ray
 VENV_ATHERIS ?= .venv-atheris
+VENV_SITE ?= .venv-site
+VENV_RELEASE ?= .venv-release
 TARGET ?= impl
 KERNEL ?= paged
 ARGS ?=
@@ -61,6 +66,7 @@ PIP_VLLM := $(VENV_VLLM)/bin/python -m pip --disable-pip-version-check --no-inpu
 PIP_KERNELS := $(VENV_KERNELS)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_MUTATION := $(VENV_MUTATION)/bin/python -m pip --disable-pip-version-check --no-input
 PIP_RAY := $(VENV_RAY)/bin/python -m pip --disable-pip-version-check --no-input
+PIP_SITE := $(VENV_SITE)/bin/python -m pip --disable-pip-version-check --no-input
 
 # How to call the installed command line, so that another activated environment cannot answer
 # instead.
@@ -91,7 +97,7 @@ help:
 .PHONY: FORCE
 FORCE:
 LAYOUT := $(sort $(patsubst %/__init__.py,%,$(wildcard */__init__.py)))
-$(VENV)/.layout $(VENV_VLLM)/.layout $(VENV_KERNELS)/.layout $(VENV_MUTATION)/.layout $(VENV_RAY)/.layout: %/.layout: FORCE | %/bin/python
+$(VENV)/.layout $(VENV_VLLM)/.layout $(VENV_KERNELS)/.layout $(VENV_MUTATION)/.layout $(VENV_RAY)/.layout $(VENV_SITE)/.layout: %/.layout: FORCE | %/bin/python
 	@echo '$(LAYOUT)' | cmp -s - $@ || echo '$(LAYOUT)' > $@
 
 define make-environment
@@ -168,6 +174,7 @@ coverage-core: $(VENV)/.installed-test
 .PHONY: recipes
 recipes: $(VENV)/.installed-dev
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows fuzz/recipes/poolproof-*.yml
+	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.github-actions action.yml
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.gitlab-ci --data-transform gitlab-ci \
 		fuzz/recipes/poolproof.gitlab-ci.yml
@@ -288,6 +295,24 @@ atheris: $(VENV_ATHERIS)/.installed
 
 test-atheris: atheris
 	$(VENV_ATHERIS)/bin/pytest -m atheris tests/fuzz $(ARGS)
+
+# --- the manual as a site -------------------------------------------------------------------
+
+$(VENV_SITE)/bin/python:
+	$(call make-environment,$(VENV_SITE))
+
+$(VENV_SITE)/.installed: $(VENV_SITE)/bin/python pyproject.toml setup.py $(VENV_SITE)/.layout
+	$(PIP_SITE) install --quiet --editable '.[test,site]'
+	@touch $@
+
+# The theme prints an advertisement for its successor; docs/decisions.md says what we make of that.
+.PHONY: site test-site
+site: export NO_MKDOCS_2_WARNING := 1
+site: $(VENV_SITE)/.installed
+	$(VENV_SITE)/bin/python docs/site/build.py
+
+test-site: site
+	$(VENV_SITE)/bin/pytest -m site tests/docs/test_site.py $(ARGS)
 
 # --- a real engine --------------------------------------------------------------------------
 
@@ -412,6 +437,20 @@ wheel: $(VENV)/.installed-dev
 	$(VENV)/bin/python -m build --no-isolation --outdir dist . > build/wheel.log 2>&1 \
 		|| { cat build/wheel.log; exit 1; }
 	$(VENV)/bin/python .ci/compare_wheel.py dist/*.whl
+
+$(VENV_RELEASE)/bin/python:
+	$(call make-environment,$(VENV_RELEASE))
+
+# The tools alone, not Poolproof.  A major release of the writer of the SBOM may write another version
+# of CycloneDX.
+$(VENV_RELEASE)/.installed: pyproject.toml | $(VENV_RELEASE)/bin/python
+	$(VENV_RELEASE)/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
+		'build>=1.2' 'twine>=6' 'cyclonedx-bom>=7,<8'
+	@touch $@
+
+.PHONY: release-dry-run
+release-dry-run: $(VENV_RELEASE)/.installed
+	$(VENV_RELEASE)/bin/python .ci/release.py
 
 # Figures go to build/benchmarks, and with ARGS=--record to benchmarks/results, which the manual
 # quotes.  Those that need a real vLLM run in its environment if `make vllm` has made one; otherwise

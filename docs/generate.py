@@ -31,6 +31,7 @@ from campaign_tables import (
     campaign_kills,
     compiled_drivers,
 )
+from command_tables import command_line
 from composed_tables import composed_managers
 from engine_tables import (
     engine_guidance,
@@ -92,6 +93,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "campaign duplicates": campaign_duplicates,
     "campaign figures": campaign_figures,
     "campaign kills": campaign_kills,
+    "command line": command_line,
     "compiled drivers": compiled_drivers,
     "composed managers": composed_managers,
     "contracts": contracts,

@@ -245,4 +245,6 @@ def peak_mib() -> int:
     """The most memory that this process has used so far, in MiB."""
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    # Linux counts in KiB, macOS in bytes: getrusage(2) of each.
+    units = _MIB if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // units

@@ -21,11 +21,11 @@ from poolproof import __version__
 from poolproof.contract.errors import PoolproofError
 from poolproof.harness.ending_signals import ending_signals_raise
 
-__all__ = ["drivers_are_compiled", "main"]
+__all__ = ["RANKS", "drivers_are_compiled", "main"]
 
 _MOST_OF_A_MESSAGE = 10_000
 
-_RANKS = {
+RANKS = {
     "Every day": {
         "certify": "Check an allocator and print its certificate.",
         "new": "Write the skeleton of an allocator to fill in, or files for CI.",
@@ -61,7 +61,7 @@ _RANKS = {
 }
 """The commands with what each does, by how often they are wanted."""
 
-_SUMMARIES = {name: does for rank in _RANKS.values() for name, does in rank.items()}
+_SUMMARIES = {name: does for rank in RANKS.values() for name, does in rank.items()}
 
 
 class CommandLine(click.Group):
@@ -83,7 +83,7 @@ class CommandLine(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         width = max(map(len, _SUMMARIES))
-        for rank, commands in _RANKS.items():
+        for rank, commands in RANKS.items():
             with formatter.section(rank):
                 formatter.write_dl([(name.ljust(width), does) for name, does in commands.items()])
 

@@ -103,6 +103,7 @@ def test_every_option_of_certify_is_in_its_page() -> None:
 def test_options_named_alone_exist(page: Path) -> None:
     known = {
         "--check",
+        "--help",
         "--record",
         "--strict",
         "--lf",
@@ -110,7 +111,8 @@ def test_options_named_alone_exist(page: Path) -> None:
     for name in COMMANDS:
         command = main.get_command(click.Context(main), name)
         assert command is not None
-        known.update(option for p in command.params for option in p.opts)
+        grouped = command.commands.values() if isinstance(command, click.Group) else ()
+        known.update(o for one in (command, *grouped) for p in one.params for o in p.opts)
     for option in re.findall(r"`(--[a-z-]+)[^`]*`", text_of(page)):
         assert option in known, f"{page.name} speaks of {option}"
 

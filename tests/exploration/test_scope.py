@@ -1,11 +1,14 @@
 """Bounds are checked, and both counts are those of a count by hand."""
 
+import resource
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from poolproof.contract.profile import Profile
-from poolproof.exploration.scope import Scope, ScopeError
+from poolproof.exploration.scope import Scope, ScopeError, peak_mib, usable_mib
 
 
 @pytest.mark.parametrize(
@@ -49,3 +52,14 @@ def test_a_scope_takes_the_rules_of_a_profile():
     assert not scope.is_closed
     assert Scope(3).is_closed
     assert not replace(Scope(3), verbs=("allocate", "free")).is_closed
+
+
+@pytest.mark.parametrize(("system", "counted"), [("linux", 300 << 10), ("darwin", 300 << 20)])
+def test_the_peak_is_in_mib_on_every_system(monkeypatch, system, counted):
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=counted))
+    assert peak_mib() == 300
+
+
+def test_a_system_that_does_not_say_what_is_free_has_a_bound_all_the_same(tmp_path):
+    assert usable_mib(tmp_path / "meminfo") == 2048
