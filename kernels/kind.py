@@ -1,7 +1,7 @@
 """A kind of target: what its cases are, which checks it has, how a case is drawn and made smaller.
 
-Attention is one kind; functions that write a cache or copy its blocks are others. One run, one
-report and one isolation serve them all.
+Attention is one kind; functions that write a cache, copy its blocks or merge outputs are others.
+One run, one report and one isolation serve them all.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def kernels_command(
 ) -> None:
     """Certify TARGET, a kernel: a built-in name or path/to/file.py:function.
 
-    It is paged attention, or what its declaration says: a cache write, a copy or swap of blocks.
+    It is paged attention, or what its declaration says: a cache write, copy, swap or merge.
 
     Built in are paged (our Triton kernels), gather, torch-sdpa, torch-flex, torch-flex-reused,
     vllm-cpu, openvino, flash-attn, flashinfer, vllm-triton, transformers-eager and

@@ -64,13 +64,26 @@ ROWS: dict[str, dict[str, DeclaredRow]] = {
     },
     "block-copy": {"overlap": DeclaredRow(("at-once", "in-order", "absent")), **_PAIRS, **_CACHE},
     "block-swap": {**_PAIRS, **_CACHE},
+    "merge": {
+        "dtypes": _several(*_FLOATS),
+        "base": DeclaredRow(("e", "2")),
+        "parts": DeclaredRow(("any", "two")),
+        "empty_part": DeclaredRow(("any", "finite", "absent")),
+        "all_empty": DeclaredRow(("zeros", "undefined")),
+        "strides": DeclaredRow(("any", "packed")),
+        "head_sizes": _sizes(1024, 16, 24, 64, 128, 256),
+        "lse": DeclaredRow(("returned", "absent")),
+    },
 }
 """Of a cache write: `casts` are the caches of another type that it takes: a half type for tokens in
 float32, fp8 with a scale. `beyond_range` says whether numbers beyond the range of fp8 are cut,
 `padding` which slots are skipped, `extra_rows` whether keys may have more rows than there are
 slots, `views` what may be a slice of a larger tensor. `overlap`: what a list of copies means in
 which a block is source and destination. `empty`: whether a call may have nothing to do.
-`cache_size` and `cache_reads` are those of attention."""
+`cache_size` and `cache_reads` are those of attention. Of a merge: `base` is that of the
+log-sum-exps, `parts` how many may be merged at once, `empty_part` what may stand in the output of a
+part without keys, `all_empty` what a row without any key gets, `strides` whether its tensors may be
+views, and `lse` whether the merged log-sum-exp is returned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ from poolproof.contract.depth import Depth
 from poolproof.kernels.check_run import certify_check
 from poolproof.kernels.functions.fault import FaultyFunction
 from poolproof.kernels.functions.faulty_storage import STORAGE_FAMILIES
+from poolproof.kernels.functions.torch_merge import MERGE_FAMILIES
 
 __all__ = ["FUNCTION_CANARIES", "FUNCTION_FAMILIES", "FUNCTION_FAULTS", "catch_function"]
 
-FUNCTION_FAMILIES = STORAGE_FAMILIES
+FUNCTION_FAMILIES = (*STORAGE_FAMILIES, *MERGE_FAMILIES)
 
 FUNCTION_FAULTS: dict[str, FaultyFunction] = {
     fault.id: fault for family in FUNCTION_FAMILIES for fault in family.faults()
@@ -19,6 +20,7 @@ FUNCTION_CANARIES: dict[str, tuple[str, ...]] = {
     "cache-write": ("FQ1", "FT2", "FI4", "FS1", "FN1", "FC1"),
     "block-copy": ("BC1", "BS1", "BI1", "BN1"),
     "block-swap": ("SW1", "SN1", "SF1"),
+    "merge": ("GB1", "GW1", "GE4", "GL1", "GP2"),
 }
 """By kind; a certification that misses one of them says nothing."""
 
