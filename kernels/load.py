@@ -69,7 +69,7 @@ def _listed(declaration: Declaration | FunctionDeclaration, key: str, value: Any
 def _function_target(text: str, device: str, kind: str | None) -> Loaded:
     place, _, name = text.rpartition(":")
     if not place or not name:
-        close = difflib.get_close_matches(text, BUILT_INS, n=2, cutoff=0.5)
+        close = difflib.get_close_matches(text, BUILT_INS, n=2, cutoff=0.6)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
         raise TargetError(
             f"unknown kernel {text!r}; {hint}built in are {', '.join(BUILT_INS)}; your own is "
