@@ -49,8 +49,12 @@ def main() -> int:
 
 
 def usable() -> list[str]:
-    """Targets whose packages are here, and that need no GPU where there is none."""
-    return [name for name, row in BUILT_INS.items() if not row.missing and name not in GPU_ONLY]
+    """Attention whose packages are here, and that needs no GPU where there is none."""
+    return [
+        name
+        for name, row in BUILT_INS.items()
+        if not row.missing and name not in GPU_ONLY and row.is_attention
+    ]
 
 
 def poolproof(*arguments: str) -> int:

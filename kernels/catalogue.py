@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 from poolproof.contract.target import TargetError
 
 if TYPE_CHECKING:
+    from poolproof.kernels.functions.target import FunctionTarget
     from poolproof.kernels.target import KernelTarget
 
 __all__ = ["BUILT_INS", "BuiltIn"]
+
+_FUNCTIONS = "poolproof.kernels.functions.ours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,18 @@ class BuiltIn:
         """Packages that are not installed."""
         return [name for name in self.packages if importlib.util.find_spec(name) is None]
 
-    def make(self, device: str) -> KernelTarget:
+    @property
+    def is_attention(self) -> bool:
+        """Whether it is attention, and no function beside it."""
+        return self.module != _FUNCTIONS
+
+    def make(self, device: str) -> KernelTarget | FunctionTarget:
         """The target. Raises TargetError where a package is missing."""
         if self.missing:
             raise TargetError(
                 f"{self.what} needs {' and '.join(self.missing)}, which is not installed here"
             )
-        maker: Callable[[str], KernelTarget] = getattr(
+        maker: Callable[[str], KernelTarget | FunctionTarget] = getattr(
             importlib.import_module(self.module), self.maker
         )
         return maker(device)
@@ -46,6 +54,9 @@ _OURS = "poolproof.kernels.target"
 _PEERS = "poolproof.kernels.peers"
 BUILT_INS: dict[str, BuiltIn] = {
     "paged": BuiltIn("our Triton kernels", ("torch", "triton"), _OURS, "paged_target"),
+    "paged-write": BuiltIn("our cache write", ("torch", "triton"), _FUNCTIONS, "write_target"),
+    "paged-copy": BuiltIn("our block copy", ("torch", "triton"), _FUNCTIONS, "copy_target"),
+    "paged-swap": BuiltIn("our swap of blocks", ("torch", "triton"), _FUNCTIONS, "swap_target"),
     "gather": BuiltIn("the torch reference", ("torch",), _OURS, "gather_target"),
     "torch-sdpa": BuiltIn(
         "torch's scaled_dot_product_attention over gathered pages",

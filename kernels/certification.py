@@ -48,8 +48,7 @@ from poolproof.kernels.findings import (
 from poolproof.kernels.interpreter import choose_interpreter, missing_packages
 
 if TYPE_CHECKING:
-    from poolproof.kernels.case import Case
-    from poolproof.kernels.target import KernelTarget
+    from poolproof.kernels.kind import Certifiable
 
 __all__ = ["KernelJob", "Progress", "certify_kernel"]
 
@@ -124,10 +123,10 @@ class _Bench:
 
     job: KernelJob
     device: str
-    loaded: KernelTarget | None = None
+    loaded: Certifiable | None = None
 
     @property
-    def target(self) -> KernelTarget:
+    def target(self) -> Certifiable:
         """The target, loaded now if it was not yet. Raises TargetError."""
         if self.loaded is None:
             self.loaded = _load(self.job, self.device)
@@ -148,10 +147,13 @@ def _prepare(job: KernelJob) -> _Bench:
     return _Bench(job, device, _load(job, device) if device == "cpu" else None)
 
 
-def _load(job: KernelJob, device: str) -> KernelTarget:
+def _load(job: KernelJob, device: str) -> Certifiable:
     from poolproof.kernels.load import load_kernel
+    from poolproof.kernels.target import KernelTarget
 
     target = load_kernel(job.target, device, job.overrides)
+    if not isinstance(target, KernelTarget):
+        return target
     if job.pool is not None:
         target = replace(target, make_pool=_named(job.pool))
     if job.managers is not None:
@@ -193,24 +195,24 @@ class _Announcer:
     words_file: Path
     beacon: Beacon
 
-    def __call__(self, case: Case) -> None:
+    def __call__(self, case: Any) -> None:
         self.words_file.write_text(json.dumps([case.to_json(), case.words()]), encoding="utf-8")
         self.beacon.bump()
 
 
 def _describe(bench: _Bench, _task: None, beacon: Beacon) -> tuple[KernelRun, list[str]]:
     """The job: what is looked at, in a run that has no line yet, and the names of all checks."""
-    from poolproof.kernels.check_run import head_of
-    from poolproof.kernels.checks.catalogue import CHECKS
+    from poolproof.kernels.check_run import head_of, kind_of
 
     with beacon.bumping():
-        return head_of(bench.target, bench.job.depth, bench.job.seed), list(CHECKS)
+        target = bench.target
+        return head_of(target, bench.job.depth, bench.job.seed), list(kind_of(target).checks)
 
 
 def _run_check(bench: _Bench, task: _Task, beacon: Beacon) -> CheckResult | _Canaries:
     """The job: one check of the target, or the faulty kernels that must be caught."""
-    from poolproof.kernels.case import Case, CaseError
-    from poolproof.kernels.check_run import certify_check, check_case
+    from poolproof.kernels.case import CaseError
+    from poolproof.kernels.check_run import certify_check, check_case, kind_of
 
     with beacon.bumping():
         target = bench.target
@@ -220,7 +222,7 @@ def _run_check(bench: _Bench, task: _Task, beacon: Beacon) -> CheckResult | _Can
     if job.case is None:
         return certify_check(target, task.check, job.depth, job.seed, announce)
     try:
-        case = Case.from_json(job.case)
+        case = kind_of(target).read_case(job.case)
     except CaseError as error:
         raise TargetError(str(error)) from error
     return check_case(target, task.check, case, announce)
@@ -228,16 +230,14 @@ def _run_check(bench: _Bench, task: _Task, beacon: Beacon) -> CheckResult | _Can
 
 def _try_smaller_cases(bench: _Bench, task: _Task, beacon: Beacon) -> None:
     """The job: run a check on each smaller form of a case, and return if the worker survives."""
-    from poolproof.kernels.case import Case
-    from poolproof.kernels.check_run import run_case, smaller_cases
-    from poolproof.kernels.checks.catalogue import CHECKS
+    from poolproof.kernels.check_run import kind_of, run_case
 
     with beacon.bumping():
         target = bench.target
-    announce = task.announcer(beacon)
-    for case in smaller_cases(Case.from_json(task.case), target.declaration):
+    kind, announce = kind_of(target), task.announcer(beacon)
+    for case in kind.smaller(kind.read_case(task.case), target.declaration):
         announce(case)
-        run_case(target, CHECKS[task.check], case)
+        run_case(target, kind.checks[task.check], case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +248,24 @@ class _Canaries:
     missed: tuple[str, ...] = ()
 
 
-def _canaries(target: KernelTarget) -> _Canaries:
-    if target.device != "cpu" or missing_packages():
+def _canaries(target: Certifiable) -> _Canaries:
+    if target.device != "cpu" or (target.kind is None and missing_packages()):
         return _Canaries()
-    from poolproof.kernels.faulty_kernels import CANARIES, FAULTY_KERNELS, catch
+    from poolproof.kernels.functions.faulty import (
+        FUNCTION_CANARIES,
+        FUNCTION_FAULTS,
+        catch_function,
+    )
 
     caught: list[str] = []
     missed: list[str] = []
+    if target.kind is not None:
+        for fault in map(FUNCTION_FAULTS.__getitem__, FUNCTION_CANARIES[target.kind.name]):
+            seen = len(catch_function(fault)) == len(fault.checks)
+            (caught if seen else missed).append(f"{fault.id}: {fault.title}")
+        return _Canaries(tuple(caught), tuple(missed))
+    from poolproof.kernels.faulty_kernels import CANARIES, FAULTY_KERNELS, catch
+
     for faulty in map(FAULTY_KERNELS.__getitem__, CANARIES):
         is_caught = len(catch(faulty)) == len(faulty.checks)
         (caught if is_caught else missed).append(f"{faulty.id}: {faulty.title}")

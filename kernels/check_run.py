@@ -33,11 +33,13 @@ from poolproof.kernels.findings import (
     KernelRun,
 )
 from poolproof.kernels.grammar import Choose, draw_case
+from poolproof.kernels.kind import Certifiable, Kind
 from poolproof.kernels.large_cases import KINDS, Draw, draw_at_kind, draw_long_context
 from poolproof.kernels.layouts import LAYOUTS, REACHES
 from poolproof.kernels.target import KernelTarget
 
 __all__ = [
+    "ATTENTION",
     "NUM_EXAMPLES",
     "Announce",
     "certify_check",
@@ -45,6 +47,7 @@ __all__ = [
     "crash_severity",
     "head_of",
     "in_order",
+    "kind_of",
     "run_case",
     "shrink",
     "smaller_cases",
@@ -86,11 +89,16 @@ MOST_WORK = 4000
 """Of the same, in tiles of the interpreter, a quarter of a minute: one large case is worth many
 small ones. No clock, so that the same seed gives the same case."""
 
-Announce = Callable[[Case], None]
+Announce = Callable[[Any], None]
 """Called before each example, in case it is the last."""
 
 
-def head_of(target: KernelTarget, depth: Depth, seed: int) -> KernelRun:
+def kind_of(target: Certifiable) -> Kind:
+    """What kind of target it is."""
+    return target.kind or ATTENTION
+
+
+def head_of(target: Certifiable, depth: Depth, seed: int) -> KernelRun:
     """A run of which only the target, the machine and the versions are known so far."""
     return KernelRun(
         target=target.name,
@@ -105,27 +113,28 @@ def head_of(target: KernelTarget, depth: Depth, seed: int) -> KernelRun:
         seed=seed,
         declaration=target.declaration.to_json(),
         assumed=target.declaration.assumed,
-        not_covered=tuple(_not_covered(target)),
+        not_covered=tuple(kind_of(target).not_covered(target)),
     )
 
 
 def certify_check(
-    target: KernelTarget, name: str, depth: Depth, seed: int, announce: Announce
+    target: Certifiable, name: str, depth: Depth, seed: int, announce: Announce
 ) -> CheckResult:
     """Run one check as often as the depth says, or to its first finding."""
-    return _Run(target, CHECKS[name], depth, seed, announce).result()
+    return _Run(target, kind_of(target).checks[name], depth, seed, announce).result()
 
 
-def check_case(target: KernelTarget, name: str, case: Case, announce: Announce) -> CheckResult:
+def check_case(target: Certifiable, name: str, case: Any, announce: Announce) -> CheckResult:
     """Run one check on one case, as it is."""
-    check = CHECKS[name]
+    kind = kind_of(target)
+    check = kind.checks[name]
     about: dict[str, Any] = {"name": name, "sentence": check.sentence}
     is_far = case.reach != REACHES[0]
     if not check.applies(target) or is_far == (check.draws is None):
         return CheckResult(CheckLine(**about, result=NOT_APPLICABLE), None, {})
     announce(case)
     outcome, frames = run_case(target, check, case)
-    ratios = {} if outcome.ratio is None else {_precision(case): [outcome.ratio]}
+    ratios = {} if outcome.ratio is None else {kind.precision(case): [outcome.ratio]}
     about |= {"examples": 1, "compared": outcome.compared, "max_ratio": outcome.ratio}
     if outcome.wrong is None:
         result = HOLDS if outcome.compared else NOT_APPLICABLE
@@ -142,7 +151,7 @@ def check_case(target: KernelTarget, name: str, case: Case, announce: Announce) 
     return CheckResult(CheckLine(**about, result=VIOLATED), finding, ratios)
 
 
-def run_case(target: KernelTarget, check: Check, case: Case) -> tuple[Outcome, list[str]]:
+def run_case(target: Certifiable, check: Check, case: Any) -> tuple[Outcome, list[str]]:
     """One check of one case; an error of the target counts as wrong as well, with its frames."""
     try:
         return check.run(target, case), []
@@ -160,7 +169,8 @@ def run_case(target: KernelTarget, check: Check, case: Case) -> tuple[Outcome, l
 def _is_of_the_target(frame: traceback.FrameSummary) -> bool:
     """Whether a frame is a call of the target, or of the kernels that fill its cache."""
     file = frame.filename.replace("\\", "/")
-    called = frame.name == "__call__" and file.endswith("kernels/target.py")
+    ours = ("kernels/target.py", "functions/target.py")
+    called = frame.name == "__call__" and file.endswith(ours)
     return called or "/kernels/paged/" in file or file.startswith("<poolproof_kernel")
 
 
@@ -197,17 +207,18 @@ class _Run:
 
     def __init__(
         self,
-        target: KernelTarget,
+        target: Certifiable,
         check: Check,
         depth: Depth,
         seed: int,
         announce: Announce,
     ) -> None:
         self._target, self._check, self._announce = target, check, announce
+        self._kind = kind_of(target)
         self._ratios: dict[str, list[float]] = {}
         self._finding: KernelFinding | None = None
         self._draw = random.Random(f"{seed} {check.name}")
-        self._order = in_order(check, target, depth, self._draw.randrange)
+        self._order = self._kind.in_order(check, target, depth, self._draw.randrange)
 
     def result(self) -> CheckResult:
         line = self._line()
@@ -217,7 +228,7 @@ class _Run:
         check, target = self._check, self._target
         about: dict[str, Any] = {"name": check.name, "sentence": check.sentence}
         if not check.applies(target):
-            return CheckLine(**about, result=NOT_APPLICABLE, note=_why_not(check, target))
+            return CheckLine(**about, result=NOT_APPLICABLE, note=self._kind.why_not(check, target))
         weaker = check.stands(target.declaration)
         about["note"] = weaker or ""
         examples = compared = 0
@@ -227,7 +238,7 @@ class _Run:
             compared += outcome.compared
             if outcome.ratio is not None:
                 worst = max(worst or 0.0, outcome.ratio)
-                self._ratios.setdefault(_precision(case), []).append(outcome.ratio)
+                self._ratios.setdefault(self._kind.precision(case), []).append(outcome.ratio)
             if outcome.wrong is not None:
                 self._finding = self._smallest(case, examples + 1)
                 counts: dict[str, Any] = {
@@ -242,7 +253,7 @@ class _Run:
             **about, result=result, examples=examples, compared=compared, max_ratio=worst
         )
 
-    def _one_with_room(self, draw: Draw) -> tuple[Case, Outcome]:
+    def _one_with_room(self, draw: Callable[[Choose, Any], Any]) -> tuple[Any, Outcome]:
         """The first drawn case that the check can say something about, or the last one drawn."""
         for _ in range(DRAWS_PER_EXAMPLE):
             case = draw(self._draw.randrange, self._target.declaration)
@@ -252,12 +263,12 @@ class _Run:
                 break
         return case, outcome
 
-    def _smallest(self, case: Case, example: int) -> KernelFinding:
-        def fails(smaller: Case) -> bool:
+    def _smallest(self, case: Any, example: int) -> KernelFinding:
+        def fails(smaller: Any) -> bool:
             self._announce(smaller)
             return run_case(self._target, self._check, smaller)[0].wrong is not None
 
-        smallest = shrink(case, self._target.declaration, fails)
+        smallest = shrink(case, self._target.declaration, fails, self._kind)
         outcome, frames = run_case(self._target, self._check, smallest)
         if outcome.wrong is None:
             smallest = case
@@ -278,15 +289,16 @@ class _Run:
         )
 
 
-def shrink(case: Case, declared: Declaration, fails: Callable[[Case], bool]) -> Case:
+def shrink(case: Any, declared: Any, fails: Callable[[Any], bool], kind: Kind | None = None) -> Any:
     """A case that `fails` as well and is larger in nothing; greedy, with a limit on attempts."""
+    kind = kind or ATTENTION
     attempts = work = 0
     improved = True
     while improved:
         improved = False
-        for smaller in smaller_cases(case, declared):
+        for smaller in kind.smaller(case, declared):
             attempts += 1
-            work += _work(smaller)
+            work += kind.work(smaller)
             if attempts > MOST_ATTEMPTS or work > MOST_WORK:
                 return case
             if fails(smaller):
@@ -407,3 +419,16 @@ def _triton_version() -> str:
     except ImportError:
         return ""
     return str(triton.__version__)
+
+
+ATTENTION = Kind(
+    name="attention",
+    checks=CHECKS,
+    read_case=Case.from_json,
+    in_order=in_order,
+    smaller=smaller_cases,
+    work=_work,
+    precision=_precision,
+    why_not=_why_not,
+    not_covered=_not_covered,
+)

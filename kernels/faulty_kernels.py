@@ -27,6 +27,8 @@ from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.checks.check import Outcome
 from poolproof.kernels.declaration import Declaration
 from poolproof.kernels.faulty_families import FaultyTorchKernel, family_members
+from poolproof.kernels.functions.fault import FaultyFunction
+from poolproof.kernels.functions.faulty import FUNCTION_FAULTS, catch_function
 from poolproof.kernels.grammar import draw_case
 from poolproof.kernels.target import KernelTarget, Storage
 
@@ -582,9 +584,10 @@ STORAGE_FAULTS = (
 
 _OURS = (*SOFTMAX_FAULTS, *INDEXING_FAULTS, *MASK_FAULTS, *STORAGE_FAULTS)
 
-FAULTY_KERNELS: dict[str, FaultyKernel | FaultyTorchKernel] = {
+FAULTY_KERNELS: dict[str, FaultyKernel | FaultyTorchKernel | FaultyFunction] = {
     **{faulty.id: faulty for faulty in _OURS},
     **{faulty.id: faulty for faulty in family_members()},
+    **FUNCTION_FAULTS,
 }
 
 CANARIES = ("S1", "S7", "X3", "M1", "M3", "M6", "X9", "C5")
@@ -620,8 +623,10 @@ def examples_until_caught(
     return None
 
 
-def catch(faulty: FaultyKernel | FaultyTorchKernel, seed: int = 0) -> Caught:
-    """Which of its checks see a faulty kernel."""
+def catch(faulty: FaultyKernel | FaultyTorchKernel | FaultyFunction, seed: int = 0) -> Caught:
+    """Which of its checks see a faulty kernel, or a faulty function beside it."""
+    if isinstance(faulty, FaultyFunction):
+        return catch_function(faulty, seed)
     target = faulty.make()
     counts = {name: examples_until_caught(target, name, seed) for name in faulty.checks}
     return {name: count for name, count in counts.items() if count is not None}

@@ -22,10 +22,12 @@ from torch import Tensor
 __all__ = [
     "LAYOUTS",
     "REACHES",
+    "caches_over",
     "in_layout",
     "little_memory_left",
     "num_blocks_of",
     "placed",
+    "reserved",
     "restrided",
     "spread_out",
 ]
@@ -58,13 +60,13 @@ def placed(keys: Tensor, values: Tensor, layouts: tuple[str, str]) -> tuple[Tens
         # torch makes no zeros of every eight-bit type.
         return torch.zeros(shape, dtype=torch.float32).to(dtype).to(keys.device)
 
-    views = _empty(tuple(keys.shape), keys.dtype, layouts, zeros)
+    views = caches_over(tuple(keys.shape), keys.dtype, layouts, zeros)
     for view, cache in zip(views, (keys, values), strict=True):
         view.copy_(cache)
     return views
 
 
-def _empty(
+def caches_over(
     shape: tuple[int, ...], dtype: torch.dtype, layouts: tuple[str, str], allocate: Allocate
 ) -> tuple[Tensor, Tensor]:
     """Two caches of a shape in their layouts, over memory from `allocate`."""
@@ -117,14 +119,14 @@ def spread_out(
     count = num_blocks_of(reach, shape)
     numbers = torch.arange(caches[0].shape[0])
     places = torch.where(numbers % 2 == 1, count - 1 - numbers, numbers)
-    far = _empty((count, *shape), caches[0].dtype, layouts, _reserved)
+    far = caches_over((count, *shape), caches[0].dtype, layouts, reserved)
     for there, cache in zip(far, caches, strict=True):
         for number, place in enumerate(places.tolist()):
             there[place] = cache[number]
     return *far, places[table.long()].to(table)
 
 
-def _reserved(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def reserved(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """Zeros that take no memory until they are written."""
     size = math.prod(shape) * dtype.itemsize
     memory = mmap.mmap(-1, size, **_PRIVATE)

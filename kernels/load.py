@@ -1,7 +1,9 @@
-"""From a target string to a kernel target: built-in names, functions in files and modules.
+"""From a target string to a target: built-in names, functions in files and modules.
 
-A user's function carries its declaration as an attribute `declaration`, a mapping; without one the
-strictest promises are assumed. Importing runs the user's code: what it raises becomes one line.
+A function is paged attention unless its declaration names another `kind`, or the target string
+does. A user's function carries its declaration as an attribute `declaration`, a mapping; without
+one the strictest promises are assumed. Importing runs the user's code: what it raises becomes one
+line.
 """
 
 from __future__ import annotations
@@ -19,29 +21,42 @@ from typing import Any
 from poolproof.contract.target import TargetError
 from poolproof.kernels.catalogue import BUILT_INS
 from poolproof.kernels.declaration import Declaration, DeclarationError
+from poolproof.kernels.functions.catalogue import FUNCTION_KINDS
+from poolproof.kernels.functions.declaration import FunctionDeclaration
+from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.target import KernelTarget
 
 __all__ = ["load_kernel"]
 
 
-def load_kernel(text: str, device: str, overrides: Mapping[str, Any] | None = None) -> KernelTarget:
-    """The kernel target that a string names, with rows of its declaration replaced.
+Loaded = KernelTarget | FunctionTarget
+
+
+def load_kernel(text: str, device: str, overrides: Mapping[str, Any] | None = None) -> Loaded:
+    """The target that a string names, with rows of its declaration replaced.
 
     Raises TargetError, whose message says in one or two lines what is wrong and what to do.
     """
     built_in = BUILT_INS.get(text)
-    target = built_in.make(device) if built_in is not None else _function_target(text, device)
+    overrides = dict(overrides or {})
+    target: Loaded
+    if built_in is not None:
+        target = built_in.make(device)
+    else:
+        target = _function_target(text, device, overrides.pop("kind", None))
     if not overrides:
         return target
     rows = {key: _listed(target.declaration, key, value) for key, value in overrides.items()}
     declared = {**target.declaration.to_json(), **rows}
     try:
+        if isinstance(target, FunctionTarget):
+            return replace(target, declaration=FunctionDeclaration.from_mapping(declared))
         return replace(target, declaration=Declaration.from_mapping(declared))
     except DeclarationError as error:
         raise TargetError(str(error)) from error
 
 
-def _listed(declaration: Declaration, key: str, value: Any) -> Any:
+def _listed(declaration: Declaration | FunctionDeclaration, key: str, value: Any) -> Any:
     """A list is written with plus signs in a target string: dtypes=float32+float16."""
     if isinstance(getattr(declaration, key, None), tuple):
         parts = str(value).split("+")
@@ -51,10 +66,10 @@ def _listed(declaration: Declaration, key: str, value: Any) -> Any:
     return {"yes": True, "no": False}.get(str(value), value)
 
 
-def _function_target(text: str, device: str) -> KernelTarget:
+def _function_target(text: str, device: str, kind: str | None) -> Loaded:
     place, _, name = text.rpartition(":")
     if not place or not name:
-        close = difflib.get_close_matches(text, BUILT_INS, n=2, cutoff=0.5)
+        close = difflib.get_close_matches(text, BUILT_INS, n=2, cutoff=0.6)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
         raise TargetError(
             f"unknown kernel {text!r}; {hint}built in are {', '.join(BUILT_INS)}; your own is "
@@ -68,19 +83,26 @@ def _function_target(text: str, device: str) -> KernelTarget:
         raise TargetError(
             f"{place} has no function {name}; it has {', '.join(functions[:8]) or 'none'}"
         )
+    about: dict[str, Any] = {
+        "name": text,
+        "version": str(getattr(module, "__version__", "")),
+        "source": str(getattr(module, "__file__", place)),
+        "device": device,
+        "uses_triton": _launches_triton(module),
+    }
+    declared = getattr(function, "declaration", {})
     try:
-        declaration = Declaration.from_mapping(getattr(function, "declaration", {}))
+        if isinstance(declared, Mapping) and (kind or "kind" in declared):
+            declared = {**declared, "kind": kind or declared["kind"]}
+            rows = FunctionDeclaration.from_mapping(declared)
+            return FunctionTarget(
+                function=function, declaration=rows, kind=FUNCTION_KINDS[rows.kind], **about
+            )
+        return KernelTarget(
+            attend=function, declaration=Declaration.from_mapping(declared), **about
+        )
     except DeclarationError as error:
         raise TargetError(f"{text}: {error}") from error
-    return KernelTarget(
-        name=text,
-        attend=function,
-        declaration=declaration,
-        version=str(getattr(module, "__version__", "")),
-        source=str(getattr(module, "__file__", place)),
-        device=device,
-        uses_triton=_launches_triton(module),
-    )
 
 
 def _launches_triton(module: Any) -> bool:

@@ -24,7 +24,14 @@ from torch import Tensor
 from poolproof.kernels.batch import PagedBatch, ownership
 from poolproof.kernels.declaration import Declaration
 
-__all__ = ["Accesses", "Stray", "named_tensors", "recorded", "unlawful_accesses"]
+__all__ = [
+    "Accesses",
+    "Stray",
+    "element_numbers",
+    "named_tensors",
+    "recorded",
+    "unlawful_accesses",
+]
 
 Array = Any  # numpy's, whose element types this file does not vary
 
@@ -167,13 +174,13 @@ def unlawful_accesses(
         if len(written) and not (declared.cache_writes == "newest" and name.endswith("_cache")):
             yield f"writes {len(written)} elements of {name}"
     if out is not None:
-        missing = np.setdiff1d(_elements(out), accesses.elements("store", out))
+        missing = np.setdiff1d(element_numbers(out), accesses.elements("store", out))
         # A row without keys may be left as it was, where that is declared.
         if len(missing) and declared.empty_row == "zeros":
             yield f"leaves {len(missing)} of the {out.numel()} elements of out unwritten"
 
 
-def _elements(tensor: Tensor) -> Any:
+def element_numbers(tensor: Tensor) -> Array:
     """The numbers of a tensor's elements within its storage, in its shape."""
     numbers = np.full(tensor.shape, tensor.storage_offset(), dtype=np.int64)
     for dimension, stride in enumerate(tensor.stride()):
@@ -188,7 +195,7 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
     allowed_slots = owned.visible if exact else _read_by_anybody(batch)
     for name in ("key_cache", "value_cache"):
         cache = getattr(batch, name)
-        numbers = _elements(cache)
+        numbers = element_numbers(cache)
         read = accesses.elements("load", cache)
         missing = np.setdiff1d(numbers[owned.visible.numpy()], read)
         if len(missing):
@@ -196,7 +203,7 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
         extra = np.setdiff1d(read, numbers[allowed_slots.numpy()])
         if cache.untyped_storage().data_ptr() == other_of(name, batch).untyped_storage().data_ptr():
             # Interleaved: what is read of the other stands in the same memory.
-            extra = np.setdiff1d(extra, _elements(other_of(name, batch)))
+            extra = np.setdiff1d(extra, element_numbers(other_of(name, batch)))
         if not len(extra):
             continue
         within = np.isin(extra, numbers)
@@ -229,7 +236,7 @@ def _read_by_anybody(batch: PagedBatch) -> Tensor:
 
 def _table_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -> Iterator[str]:
     table = batch.block_tables
-    numbers = _elements(table)
+    numbers = element_numbers(table)
     needed = np.zeros(numbers.shape, dtype=bool)
     for sequence in batch.sequences():
         needed[sequence.index, : len(batch.blocks_of(sequence))] = True

@@ -66,6 +66,11 @@ class KernelTarget:
     make_pool: Callable[[int], Any] | None = None
     managers: tuple[ServedManager, ...] = ()
 
+    @property
+    def kind(self) -> None:
+        """Attention has no other kind; see `kind.py`."""
+        return None
+
     def expected(self, batch: PagedBatch) -> Expected:
         """Dense attention, within the bound of a target that keeps scores as this one does."""
         return dense_attention(batch, rounded_scores=self.declaration.scores == "query")

@@ -81,12 +81,14 @@ def kernels_command(
     checks: tuple[str, ...],
     faulty: bool,
 ) -> None:
-    """Certify TARGET, a paged-attention kernel: a built-in name or path/to/file.py:function.
+    """Certify TARGET, a kernel: a built-in name or path/to/file.py:function.
+
+    It is paged attention, or what its declaration says: a cache write, copy, swap or merge.
 
     Built in are paged (our Triton kernels), gather, torch-sdpa, torch-flex, torch-flex-reused,
     vllm-cpu, openvino, flash-attn, flashinfer, vllm-triton, transformers-eager and
-    transformers-sdpa. Rows of the declaration may follow in brackets, as in
-    vllm-cpu[tail=finite-values].
+    transformers-sdpa, and ours that fill a cache: paged-write, paged-copy and paged-swap. Rows of
+    the declaration may follow in brackets, as in vllm-cpu[tail=finite-values].
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     """
@@ -241,7 +243,7 @@ def _cases_of(path: Path) -> list[dict[str, Any] | None]:
         raise TargetError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise TargetError(f"{path} is not JSON: {error}") from error
-    if isinstance(value, dict) and "sequences" in value:
+    if isinstance(value, dict) and ({"sequences", "head_size"} & set(value)):
         return [value]
     findings = value.get("findings") if isinstance(value, dict) else None
     if not isinstance(findings, list) or not all(

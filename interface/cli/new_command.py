@@ -1,4 +1,4 @@
-"""`poolproof new FILE`: writes the skeleton of a native pool, manager, index or engine.
+"""`poolproof new FILE`: writes the skeleton of a native pool, manager, index, engine or kernel.
 
 With `--ci` it writes the files of `fuzz/recipes/` into a user's repository: for GitHub Actions a
 workflow that certifies each pull request and one that continues a campaign each night, for other
@@ -39,6 +39,7 @@ SYSTEMS = {
 @click.option("--manager", is_flag=True, help="A manager of sequences, not a pool of blocks.")
 @click.option("--index", is_flag=True, help="An index from keys to blocks, not a whole pool.")
 @click.option("--engine", is_flag=True, help="An engine that plans steps, over a manager.")
+@click.option("--kernel", is_flag=True, help="Functions that write a cache and copy its blocks.")
 @click.option("--ci", is_flag=True, help="Workflows for GitHub Actions; FILE is .github/workflows.")
 @click.option(
     "--system",
@@ -60,16 +61,17 @@ def new_command(
     manager: bool,
     index: bool,
     engine: bool,
+    kernel: bool,
     ci: bool,
     system: str | None,
     source: str | None,
     target: str | None,
 ) -> None:
-    """Write the skeleton of a pool, manager, index or engine to FILE, which must not exist yet.
+    """Write the skeleton of a pool, manager, index, engine or kernel to FILE, a new file.
 
     With --ci: write what certifies each pull request and fuzzes each night to the folder FILE.
     """
-    kinds = {"manager": manager, "index": index, "engine": engine}
+    kinds = {"manager": manager, "index": index, "engine": engine, "kernel": kernel}
     skeletons = [kind for kind, asked in kinds.items() if asked]
     if ci and skeletons:
         raise click.UsageError(
@@ -123,6 +125,9 @@ def _write_skeleton(file: Path, kind: str) -> None:
         raise OutputError(f"cannot write {file}: {error.strerror or error}") from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(template.read_text(encoding="utf-8"))
+    if kind == "kernel":
+        click.echo(f"wrote {file}\nfill it in, then: poolproof kernels {file}:write --depth quick")
+        return
     name = kind.capitalize()
     click.echo(f"wrote {file}\nfill it in, then: poolproof certify {file}:{name} --depth quick")
 

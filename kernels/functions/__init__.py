@@ -1,0 +1,1 @@
+"""Functions beside attention, as targets of their own: cache writes, copies of blocks, merges."""

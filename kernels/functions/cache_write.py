@@ -1,0 +1,518 @@
+"""A function that writes new keys and values into their slots of a paged cache, as a target.
+
+    write(key, value, key_cache, value_cache, slot_mapping[, key_scale=, value_scale=])
+
+`key` and `value` are (num_tokens, num_kv_heads, head_size), the caches (num_blocks, block_size,
+num_kv_heads, head_size) with any strides, and `slot_mapping` (num_tokens,) holds
+`block * block_size + place in the block`, or a negative number for padding. No slot occurs twice.
+The scales are passed where the declaration has fp8 among its `casts`. What is returned is ignored.
+
+The answer is exact. A token is stored as it is; in a cache of a half type rounded to nearest; in an
+fp8 cache divided by the scale, cut to the type's range and rounded to nearest, where multiplying by
+the inverse of the scale in float32 is right as well. Every other byte of every tensor stays.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from poolproof.contract.violation import Severity
+from poolproof.kernels.checks.accesses import ROOM_MIB
+from poolproof.kernels.checks.check import Check, Outcome
+from poolproof.kernels.functions.cases import (
+    Choose,
+    Draw,
+    FunctionCase,
+    is_watched,
+    order_of,
+    pick,
+    place_words,
+    reaches_of,
+    sample,
+    shorter,
+    smaller_values,
+    why_not,
+)
+from poolproof.kernels.functions.declaration import FunctionDeclaration
+from poolproof.kernels.functions.memory import (
+    bits,
+    changed_bytes,
+    far_place,
+    make_caches,
+    unlawful_stores,
+)
+from poolproof.kernels.functions.target import FunctionTarget
+from poolproof.kernels.interpreter import check_overflow
+from poolproof.kernels.kind import Kind
+from poolproof.kernels.layouts import REACHES, little_memory_left, restrided
+from poolproof.kernels.read_sets import recorded
+
+__all__ = ["CACHE_WRITE", "Write", "WriteCase", "build_write", "stored"]
+
+FP8 = ("float8_e4m3fn", "float8_e5m2")
+SCALES = (0.3, 0.7)
+"""Not powers of two, so that a lost or doubled scale cannot hide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteCase(FunctionCase):
+    """`slots` are those of a small cache; with a `reach` its blocks stand in a large one.
+
+    `extra_rows` of the keys and values are behind the last slot. `views` are the tensors that are
+    slices of one projection. `beyond` says that fp8 numbers go beyond the range of their type.
+    """
+
+    slots: tuple[int, ...] = ()
+    cache_dtype: str | None = None
+    block_size: int = 4
+    num_blocks: int = 4
+    layout: str = "slots-heads"
+    value_layout: str | None = None
+    views: tuple[str, ...] = ()
+    slot_type: str = "int64"
+    extra_rows: int = 0
+    beyond: bool = False
+    reach: str = "small"
+
+    def wrong(self) -> str | None:
+        """What of the case cannot be, None if it can."""
+        written = [slot for slot in self.slots if slot >= 0]
+        if len(set(written)) < len(written):
+            return "a slot occurs twice"
+        if any(slot >= self.num_blocks * self.block_size for slot in written):
+            return "a slot is beyond the last block"
+        if self.reach not in REACHES:
+            return f"reach must be one of {', '.join(REACHES)}"
+        return None
+
+    def words(self) -> str:
+        """One line for a person."""
+        slots = " ".join(map(str, self.slots[:8])) or "none"
+        if len(self.slots) > 8:
+            slots += f" and {len(self.slots) - 8} more"
+        text = (
+            f"{self.dtype}, {self.num_kv_heads} heads, head size {self.head_size}, block size "
+            f"{self.block_size}, slots {slots} in {self.slot_type}"
+        )
+        text += f", cache {self.cache_dtype}" if self.cache_dtype else ""
+        text += f", {self.extra_rows} rows more" if self.extra_rows else ""
+        text += f", sliced {' and '.join(self.views)}" if self.views else ""
+        return text + place_words(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The tensors of one call, and the scales if the cache is fp8."""
+
+    key: Tensor
+    value: Tensor
+    key_cache: Tensor
+    value_cache: Tensor
+    slots: Tensor
+    scales: tuple[float, float]
+
+    def named(self) -> dict[str, Tensor]:
+        """The tensors by name."""
+        names = ("key", "value", "key_cache", "value_cache")
+        return {name: getattr(self, name) for name in names} | {"slot_mapping": self.slots}
+
+    def part(self, rows: Tensor) -> Write:
+        """The same caches, and some of the tokens in some order."""
+        return replace(self, key=self.key[rows], value=self.value[rows], slots=self.slots[rows])
+
+    def places(self) -> Iterator[tuple[int, int, int]]:
+        """Token, block and place in the block of what is not padding."""
+        size = self.key_cache.shape[1]
+        for token, slot in enumerate(self.slots.tolist()):
+            if slot >= 0:
+                yield token, slot // size, slot % size
+
+
+def build_write(case: WriteCase, device: str = "cpu") -> Write:
+    """The tensors of a case. Rows of padding and behind the last slot hold NaN."""
+    draw = torch.Generator().manual_seed(case.seed)
+    dtype = getattr(torch, case.dtype)
+    cache_dtype = getattr(torch, case.cache_dtype or case.dtype)
+    shape = (case.num_blocks, case.block_size, case.num_kv_heads, case.head_size)
+    layouts = case.layout, case.value_layout or case.layout
+    caches = make_caches(shape, cache_dtype, layouts, reach=case.reach, draw=draw, device=device)
+    count = len(case.slots) + case.extra_rows
+    padding = torch.tensor([slot < 0 for slot in case.slots] + [True] * case.extra_rows)
+    size = 1.0
+    if case.cache_dtype in FP8:
+        size = torch.finfo(cache_dtype).max * (0.5 if case.beyond else 0.01)
+    rows = []
+    for _ in "kv":
+        new = torch.randn(count, case.num_kv_heads, case.head_size, generator=draw) * size
+        if case.cache_dtype is None:
+            new.flatten()[::7] = torch.tensor([-0.0, float("inf"), 1e-40, 0.1])[
+                torch.arange(len(new.flatten()[::7])) % 4
+            ]
+        new[padding.nonzero().flatten()] = float("nan")
+        rows.append(new.to(dtype).to(device))
+    key, value = _sliced(case, *rows)
+    far = [
+        far_place(slot // case.block_size, caches[0], case.reach) * case.block_size
+        + slot % case.block_size
+        if slot >= 0
+        else slot
+        for slot in case.slots
+    ]
+    slots = torch.tensor(far, dtype=getattr(torch, case.slot_type), device=device)
+    scales = SCALES if case.cache_dtype in FP8 else (1.0, 1.0)
+    return Write(key, value, *caches, slots, scales)
+
+
+def _sliced(case: WriteCase, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values as slices of one projection, with a query before them and NaN around."""
+    rows, heads, size = key.shape
+    width = 4 * heads * size
+    strides = (width, size, 1)
+    slices = [
+        restrided(tensor, strides, place * heads * size, rows * width)
+        if name in case.views
+        else tensor
+        for name, place, tensor in (("key", 2, key), ("value", 3, value))
+    ]
+    return slices[0], slices[1]
+
+
+def stored(numbers: Tensor, dtype: torch.dtype, scale: float) -> tuple[Tensor, Tensor]:
+    """What tokens look like in a cache of a type: divided, and multiplied by the inverse."""
+    if str(dtype).removeprefix("torch.") not in FP8:
+        return numbers.to(dtype), numbers.to(dtype)
+    most = torch.finfo(dtype).max
+    inverse = torch.tensor(1.0, dtype=torch.float32) / torch.tensor(scale, dtype=torch.float32)
+    forms = (numbers.float() / scale, numbers.float() * inverse)
+    divided, multiplied = (form.clamp(-most, most).to(dtype) for form in forms)
+    return divided, multiplied
+
+
+def _call(target: FunctionTarget, write: Write) -> None:
+    keywords: dict[str, Any] = {}
+    if "fp8" in target.declaration.casts:
+        keywords = {"key_scale": write.scales[0], "value_scale": write.scales[1]}
+    target(write.key, write.value, write.key_cache, write.value_cache, write.slots, **keywords)
+
+
+def _written(target: FunctionTarget, case: WriteCase) -> Outcome:
+    write = build_write(case, target.device)
+    _call(target, write)
+    return Outcome(max(1, len(case.slots)), _missing(write))
+
+
+def _missing(write: Write) -> str | None:
+    """A sentence for the first slot that does not hold its token."""
+    for name, cache, numbers, scale in (
+        ("key", write.key_cache, write.key, write.scales[0]),
+        ("value", write.value_cache, write.value, write.scales[1]),
+    ):
+        places = list(write.places())
+        if not places:
+            continue
+        tokens, blocks, offsets = (torch.tensor(part) for part in zip(*places, strict=True))
+        found = bits(cache[blocks, offsets])
+        right, other = (bits(form) for form in stored(numbers[tokens], cache.dtype, scale))
+        bad = ((found != right) & (found != other)).nonzero()
+        if len(bad):
+            number, head, element = bad[0].tolist()
+            was, wanted = (
+                float(form.view(cache.dtype)[number, head, element]) for form in (found, right)
+            )
+            wrong_tokens = len(set(bad[:, 0].tolist()))
+            return (
+                f"{name}_cache block {int(blocks[number])} slot {int(offsets[number])}, head "
+                f"{head}, element {element} is {was:.9g} and should be {wanted:.9g}; "
+                f"{wrong_tokens} of {len(places)} tokens are not there"
+            )
+    return None
+
+
+def _write_set(target: FunctionTarget, case: WriteCase) -> Outcome:
+    """Everything but the slots keeps its bits, between the blocks and in padding as well."""
+    write, expected = build_write(case, target.device), build_write(case, target.device)
+    _call(target, write)
+    for _, block, offset in expected.places():
+        for name in ("key_cache", "value_cache"):
+            getattr(expected, name)[block, offset] = getattr(write, name)[block, offset]
+    for name in ("key_cache", "value_cache"):
+        before, now = getattr(expected, name), getattr(write, name)
+        differing = (bits(before) != bits(now)).nonzero()
+        if len(differing):
+            block, slot = differing[0, :2].tolist()
+            return Outcome(1, f"changes {name} block {block} slot {slot}, which no token has")
+        count = changed_bytes(before, now)
+        if count:
+            return Outcome(1, f"changes {count} bytes between the blocks of {name}")
+    return Outcome(1)
+
+
+def _sources(target: FunctionTarget, case: WriteCase) -> Outcome:
+    write, before = build_write(case, target.device), build_write(case, target.device)
+    _call(target, write)
+    for name in ("key", "value", "slot_mapping"):
+        if changed_bytes(before.named()[name], write.named()[name]):
+            return Outcome(1, f"{name} was changed by the call")
+    return Outcome(1)
+
+
+def _related(
+    target: FunctionTarget, case: WriteCase, parts: list[list[int]], words: str
+) -> Outcome:
+    """Calls with parts of the tokens give the caches that one call with all of them gives."""
+    whole, apart = build_write(case, target.device), build_write(case, target.device)
+    _call(target, whole)
+    for part in parts:
+        _call(target, apart.part(torch.tensor(part, dtype=torch.long)))
+    for name in ("key_cache", "value_cache"):
+        if changed_bytes(getattr(whole, name), getattr(apart, name)):
+            return Outcome(1, f"{words} gives another {name}")
+    return Outcome(1)
+
+
+def _order(target: FunctionTarget, case: WriteCase) -> Outcome:
+    if len(case.slots) < 2:
+        return Outcome(0)
+    order = list(range(len(case.slots)))
+    random.Random(case.seed).shuffle(order)
+    return _related(target, case, [order], "the same tokens in another order")
+
+
+def _padding(target: FunctionTarget, case: WriteCase) -> Outcome:
+    kept = [token for token, slot in enumerate(case.slots) if slot >= 0]
+    if len(kept) == len(case.slots) or not kept:
+        return Outcome(0)
+    return _related(target, case, [kept], "the same tokens without padding")
+
+
+def _halves(target: FunctionTarget, case: WriteCase) -> Outcome:
+    count = len(case.slots)
+    if count < 2:
+        return Outcome(0)
+    cut = 1 + case.seed % (count - 1)
+    parts = [list(range(cut)), list(range(cut, count))]
+    return _related(target, case, parts, "the same tokens in two calls")
+
+
+def _again(target: FunctionTarget, case: WriteCase) -> Outcome:
+    every = list(range(len(case.slots)))
+    return _related(target, case, [every, every], "the same call twice") if every else Outcome(0)
+
+
+def _stores(target: FunctionTarget, case: WriteCase) -> Outcome:
+    write = build_write(case, target.device)
+    with recorded(write.named()) as accesses:
+        _call(target, write)
+    slots = {name: [getattr(write, name)[block, offset] for _, block, offset in write.places()]
+             for name in ("key_cache", "value_cache")}  # fmt: skip
+    return Outcome(1, unlawful_stores(accesses, write.named(), slots))
+
+
+def _wide(target: FunctionTarget, case: WriteCase) -> Outcome:
+    write = build_write(case, target.device)
+    if is_watched(target):
+        check_overflow(checked=True)
+    try:
+        with little_memory_left(ROOM_MIB):
+            _call(target, write)
+    finally:
+        if is_watched(target):
+            check_overflow(checked=False)
+    wrong = _missing(write)
+    return Outcome(1, wrong and f"in a cache of more than {case.reach}: {wrong}")
+
+
+def _draw(choose: Choose, allowed: FunctionDeclaration, most: int = 12) -> WriteCase:
+    """A small case that the target supports."""
+    block_size = pick(choose, allowed.block_sizes)
+    seed = choose(1 << 20)
+    kinds = [None, *allowed.casts] if choose(3) == 2 else [None]
+    cast = pick(choose, kinds)
+    dtype = pick(choose, allowed.dtypes)
+    halves = [kind for kind in ("float16", "bfloat16") if kind != dtype and kind in allowed.dtypes]
+    cache_dtype = None
+    if cast == "fp8":
+        cache_dtype = pick(choose, FP8)
+    elif cast == "half" and dtype == "float32" and halves:
+        cache_dtype = pick(choose, halves)
+    count = choose(most) + (not (allowed.empty == "nothing" and choose(12) == 0))
+    num_blocks = -(-max(1, count) // block_size) + 1 + choose(4)
+    total = num_blocks * block_size
+    slots = sample(seed, total, count)
+    if choose(3) == 0:
+        first = choose(total - count + 1)
+        slots = list(range(first, first + count))
+    layout = pick(choose, allowed.layouts)
+    apart = allowed.layouts_apart and choose(3) == 2
+    return WriteCase(
+        slots=tuple(_padded(choose, allowed, slots)),
+        seed=seed,
+        dtype=dtype,
+        cache_dtype=cache_dtype,
+        num_kv_heads=1 + choose(4),
+        head_size=pick(choose, allowed.head_sizes),
+        block_size=block_size,
+        num_blocks=num_blocks,
+        layout=layout,
+        value_layout=pick(choose, allowed.layouts) if apart else None,
+        views=tuple(view for view in allowed.views if choose(3) == 2),
+        slot_type=pick(choose, allowed.slot_types),
+        extra_rows=choose(4) if allowed.extra_rows == "ignored" and choose(4) == 3 else 0,
+        beyond=allowed.beyond_range == "cut" and choose(2) == 1,
+    )
+
+
+def _padded(choose: Choose, allowed: FunctionDeclaration, slots: list[int]) -> list[int]:
+    """Padding among the tokens, at the end, as for a captured graph, or everywhere."""
+    if allowed.padding == "absent" or not slots or choose(2) == 0:
+        return slots
+    numbers = (-1,) if allowed.padding == "minus-one" else (-1, -1, -2, -17)
+    how = choose(8)
+    if how == 7:
+        return [pick(choose, numbers) for _ in slots]
+    if how >= 4:
+        end = choose(len(slots)) + 1
+        return slots[:end] + [pick(choose, numbers) for _ in slots[end:]]
+    return [pick(choose, numbers) if choose(4) == 3 else slot for slot in slots]
+
+
+def _large(tokens: int, heads: int, choose: Choose, allowed: FunctionDeclaration) -> WriteCase:
+    """About so many tokens, in blocks of any size, or so many heads."""
+    case = _draw(choose, allowed)
+    count = max(1, tokens - choose(3))
+    num_blocks = -(-count // case.block_size) + 2
+    slots = sample(case.seed, num_blocks * case.block_size, count)
+    sizes = {"head_size": min(allowed.head_sizes)} if tokens > 100 else {}
+    return replace(
+        case, slots=tuple(_padded(choose, allowed, slots)), num_blocks=num_blocks,
+        num_kv_heads=heads or case.num_kv_heads, **sizes,
+    )  # fmt: skip
+
+
+def _many_blocks(choose: Choose, allowed: FunctionDeclaration) -> WriteCase:
+    """More blocks than 15 bits count, in a cache that is small enough to look at whole."""
+    case = _draw(choose, allowed)
+    size = min(allowed.block_sizes)
+    count = 33_000 if size == 1 else 300
+    slots = [slot for slot in sample(case.seed, count * size, 20) if slot >= 0]
+    return replace(
+        case, slots=(count * size - 1, *(slot for slot in slots if slot < count * size - 1)),
+        num_blocks=count, block_size=size, head_size=min(allowed.head_sizes), num_kv_heads=1,
+    )  # fmt: skip
+
+
+def _largest_head(choose: Choose, allowed: FunctionDeclaration) -> WriteCase:
+    case = _draw(choose, allowed)
+    return replace(case, head_size=max(allowed.head_sizes))
+
+
+_LARGE: tuple[Draw, ...] = (
+    partial(_large, 2100, 1),
+    partial(_large, 40, 17),
+    _largest_head,
+    partial(_large, 300, 0),
+    _many_blocks,
+    partial(_large, 1030, 2),
+)
+
+
+def _wide_draws(allowed: FunctionDeclaration) -> tuple[Draw, ...]:
+    def draw_at(reach: str, layout: str) -> Draw:
+        def draw(choose: Choose, declared: FunctionDeclaration) -> WriteCase:
+            case = _draw(choose, declared)
+            slots = sample(case.seed, case.num_blocks * case.block_size, 1)
+            kept = tuple(slot for slot in case.slots if slot >= 0) or tuple(slots)
+            # The far end of the cache is where odd blocks stand.
+            far = case.block_size if case.num_blocks > 1 else 0
+            kept = kept if far in kept else (*kept, far)
+            # An int32 holds no slot beyond 2^31.
+            wide = "int64" if reach == REACHES[3] else case.slot_type
+            return replace(
+                case, slots=kept, reach=reach, layout=layout, value_layout=None, num_kv_heads=1,
+                head_size=min(declared.head_sizes), slot_type=wide, extra_rows=0,
+            )  # fmt: skip
+
+        return draw
+
+    reaches = [reach for reach in reaches_of(allowed)
+               if reach != REACHES[3] or "int64" in allowed.slot_types]  # fmt: skip
+    return tuple(draw_at(reach, layout) for reach in reaches for layout in allowed.layouts)
+
+
+def _smaller(case: WriteCase, declared: FunctionDeclaration) -> Iterator[WriteCase]:
+    for slots in shorter(case.slots):
+        yield replace(case, slots=slots)
+    lowest = {slot: number for number, slot in enumerate(sorted(s for s in case.slots if s >= 0))}
+    renumbered = tuple(lowest.get(slot, -1) for slot in case.slots)
+    if renumbered != case.slots and case.reach == REACHES[0]:
+        yield replace(case, slots=renumbered)
+    plain: dict[str, Any] = {
+        "layout": declared.layouts[0], "value_layout": None, "views": (), "extra_rows": 0,
+        "cache_dtype": None, "beyond": False, "num_kv_heads": 1, "dtype": declared.dtypes[0],
+        "slot_type": declared.slot_types[0], "seed": 0,
+    }  # fmt: skip
+    sizes = {"head_size": declared.head_sizes, "block_size": declared.block_sizes}
+    forms = smaller_values(case, plain, sizes)
+    top = max((slot for slot in case.slots if slot >= 0), default=0)
+    needed = top // case.block_size + 1
+    if needed < case.num_blocks and case.reach == REACHES[0]:
+        yield replace(case, num_blocks=needed)
+    for form in forms:
+        is_cast = form.cache_dtype in {"float16", "bfloat16"} and form.dtype != "float32"
+        is_narrow = form.reach == REACHES[3] and form.slot_type == "int32"
+        if form.wrong() is None and not is_cast and not is_narrow:
+            yield form
+
+
+def _precision(case: WriteCase) -> str:
+    return case.dtype if case.cache_dtype is None else f"{case.dtype}, cache {case.cache_dtype}"
+
+
+def _not_covered(target: FunctionTarget) -> list[str]:
+    lines = ["two tokens for one slot, which no engine asks for", "scales per head or token"]
+    absent = [cast for cast in ("half", "fp8") if cast not in target.declaration.casts]
+    if absent:
+        lines.append(f"not declared, so not driven: caches in {', '.join(absent)}")
+    return lines
+
+
+def _check(name: str, sentence: str, run: Any, **more: Any) -> Check:
+    severity = more.pop("severity", Severity.WRONG_DATA_OF_ANOTHER)
+    return Check(name=name, sentence=sentence, severity=severity, run=run, **more)
+
+
+_CHECKS = (
+    _check("written slots", "each token's keys and values stand in its slot, to the bit",
+           _written, severity=Severity.WRONG_DATA_OF_ONES_OWN),
+    _check("write set", "every other slot, and all between the blocks, keeps its bits", _write_set),
+    _check("sources", "keys, values and slots are not written", _sources),
+    _check("token order", "the order of the tokens does not matter", _order),
+    _check("padding", "padding among the tokens does not matter", _padding,
+           applies=lambda target: target.declaration.padding != "absent"),
+    _check("halves", "two calls with half of the tokens each are one with all", _halves),
+    _check("twice", "the same call again changes nothing", _again),
+    _check("stores", "nothing but the slots is stored to, whatever is stored", _stores,
+           applies=is_watched),
+    _check("64-bit slots", "blocks of a cache that 32 bits do not count are written right", _wide,
+           applies=lambda t: t.device == "cpu" and t.declaration.cache_reads == "in-place",
+           draws=_wide_draws),
+)  # fmt: skip
+
+CACHE_WRITE = Kind(
+    name="cache-write",
+    checks={check.name: check for check in _CHECKS},
+    read_case=WriteCase.from_json,
+    in_order=order_of("written slots", _draw, _LARGE),
+    smaller=_smaller,
+    work=lambda case: 1 + len(case.slots) // 8,
+    precision=_precision,
+    why_not=why_not,
+    not_covered=_not_covered,
+)

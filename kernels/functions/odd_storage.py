@@ -1,0 +1,116 @@
+"""Correct cache writes, copies and swaps that look unlike ours: nothing of them may be refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from poolproof.kernels.functions.torch_storage import TorchCopy, TorchSwap, TorchWrite
+
+__all__ = ["ODD_STORAGE"]
+
+
+class _OneByOne(TorchWrite):
+    """Token after token, from the last; each head for itself."""
+
+    def put(self, cache: Tensor, block: Tensor, offset: Tensor, rows: Tensor) -> None:
+        for token in reversed(range(len(rows))):
+            for head in range(rows.shape[1]):
+                cache[block[token], offset[token], head] = rows[token, head]
+
+
+class _Inverse(TorchWrite):
+    """Multiplies by the inverse of the scale."""
+
+    def stored(self, rows: Tensor, cache: Tensor, scale: float) -> Tensor:
+        if cache.element_size() > 1:
+            return rows.to(cache.dtype)
+        most = torch.finfo(cache.dtype).max
+        inverse = torch.tensor(1.0) / torch.tensor(scale)
+        return (rows.float() * inverse).clamp(-most, most).to(cache.dtype)
+
+
+class _ByBlock(TorchWrite):
+    """Gathers each block, changes it and puts it back: the others' bits stay."""
+
+    def put(self, cache: Tensor, block: Tensor, offset: Tensor, rows: Tensor) -> None:
+        for number in sorted(set(block.tolist())):
+            there = block == number
+            whole = cache[number].clone()
+            whole[offset[there]] = rows[there]
+            cache[number] = whole
+
+
+class _FlatMemory(TorchWrite):
+    """Numbers every element of the memory in int64."""
+
+    def put(self, cache: Tensor, block: Tensor, offset: Tensor, rows: Tensor) -> None:
+        size = cache.untyped_storage().nbytes() // cache.element_size()
+        memory = cache.as_strided((size,), (1,), 0)
+        first = block * cache.stride(0) + offset * cache.stride(1) + cache.storage_offset()
+        heads = torch.arange(rows.shape[1])[:, None] * cache.stride(2)
+        memory[first[:, None, None] + heads + torch.arange(rows.shape[2])] = rows
+
+
+class _Elementwise(TorchWrite):
+    """Eight elements of the heads at a time; returns the caches."""
+
+    def __call__(self, key: Tensor, value: Tensor, key_cache: Tensor, *rest: Any,
+                 **scales: Any) -> Any:  # fmt: skip
+        super().__call__(key, value, key_cache, *rest, **scales)
+        return key_cache, rest[0]
+
+    def put(self, cache: Tensor, block: Tensor, offset: Tensor, rows: Tensor) -> None:
+        for first in range(0, rows.shape[2], 8):
+            cache[..., first : first + 8][block, offset] = rows[..., first : first + 8]
+
+
+class _InOrder(TorchCopy):
+    """One pair after another, as it declares."""
+
+    def move(self, source: Tensor, destination: Tensor, pairs: Tensor) -> None:
+        for pair in pairs:
+            super().move(source, destination, pair[None])
+
+
+class _Buffered(TorchCopy):
+    """Through a buffer of all blocks, from the last."""
+
+    def move(self, source: Tensor, destination: Tensor, pairs: Tensor) -> None:
+        held = [source[here].clone() for here in pairs[:, 0].tolist()]
+        for there, block in reversed(list(zip(pairs[:, 1].tolist(), held, strict=True))):
+            destination[there].copy_(block)
+
+
+class _Bytes(TorchSwap):
+    """Copies bits, slot by slot."""
+
+    def put(self, cache: Tensor, blocks: Tensor, held: Tensor) -> None:
+        kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+        kind = kinds[cache.element_size()]
+        for slot in range(cache.shape[1]):
+            cache.view(kind)[blocks, slot] = held.contiguous().view(kind)[:, slot]
+
+
+class _Sorted(TorchSwap):
+    """In the order of the destinations."""
+
+    def pairs(self, mapping: Tensor) -> Tensor:
+        return mapping.long()[mapping[:, 1].long().argsort()]
+
+
+ODD_STORAGE: dict[str, tuple[Any, dict[str, Any]]] = {
+    "write: token after token": (_OneByOne(), {}),
+    "write: the inverse of the scale": (_Inverse(), {}),
+    "write: block after block": (_ByBlock(), {}),
+    "write: flat memory": (_FlatMemory(), {}),
+    "write: eight elements at a time": (_Elementwise(), {}),
+    "copy: one pair after another": (_InOrder(), {"overlap": "in-order"}),
+    "copy: no overlap": (_InOrder(), {"overlap": "absent"}),
+    "copy: through a buffer": (_Buffered(), {}),
+    "swap: bits, slot by slot": (_Bytes(), {}),
+    "swap: sorted": (_Sorted(), {}),
+}
+"""Each with what it does not promise."""
