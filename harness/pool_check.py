@@ -9,7 +9,7 @@ the two together).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import index
 from typing import Any
@@ -63,6 +63,16 @@ def observe(
     )
 
 
+ReadAhead = Callable[[Sequence[int], Sequence[int], Sequence[Key]], None]
+"""Told the blocks, the blocks whose links, and the keys that a check is about to read."""
+
+
+def read_ahead_of(target: Any) -> ReadAhead | None:
+    """How a target is told what will be read: a program answers hundreds of readings at once."""
+    read_ahead: ReadAhead | None = getattr(target, "poolproof_read_ahead", None)
+    return read_ahead
+
+
 class FullCheck:
     """Compares everything that the target shows with the reference, in one pass."""
 
@@ -99,6 +109,7 @@ class FullCheck:
             target.free_neighbours if can.sees("free_neighbours") else None,
             target.lookup if "lookup" in can.verbs else None,
         )
+        self._read_ahead = read_ahead_of(target)
 
     def passes(self, *, links: bool = True) -> bool:
         """Whether all that is seen equals the reference, in which every invariant holds.
@@ -109,6 +120,12 @@ class FullCheck:
         num_free, free_order, ref_count, block_hash, neighbours, lookup = self._reads
         if num_free() != len(free):
             return False
+        if self._read_ahead is not None:
+            self._read_ahead(
+                blocks,
+                blocks if links and free_order is not None else (),
+                keys_to_find if lookup is not None else (),
+            )
         order = list(free)
         if free_order is not None:
             shown_order = free_order()
@@ -179,10 +196,12 @@ class IncrementalCheck:
             target.free_neighbours if can.sees("free_neighbours") else None
         )
         self.gaps: list[Neighbours] = []
+        self._read_ahead = read_ahead_of(target)
 
     def note_gap(self, block: int) -> None:
         """A block is about to leave the queue from wherever it stands."""
-        if self.neighbours is not None:
+        # Of two gaps neither is judged (see the session), so that a third is not read.
+        if self.neighbours is not None and len(self.gaps) < 2:
             self.gaps.append(self.neighbours(block))
 
     def passes(self, touched: Iterable[int], keys: Iterable[Key], gap: Neighbours = None) -> bool:
@@ -196,7 +215,14 @@ class IncrementalCheck:
             return False
         null = reference.null_block
         length = 1
-        for block in dict.fromkeys(touched):  # one id may stand in a list hundreds of times
+        blocks = dict.fromkeys(touched)  # one id may stand in a list hundreds of times
+        if self._read_ahead is not None:
+            keys = tuple(keys)
+            looked_at = [block for block in blocks if block != null]
+            self._read_ahead(
+                looked_at, self._linked(looked_at, gap), keys if self._lookup is not None else ()
+            )
+        for block in blocks:
             if block == null:
                 if self._block_hash and self._block_hash(block) is not None:
                     return False
@@ -217,6 +243,13 @@ class IncrementalCheck:
                 and self._lookups_pass(keys)
             )
         return self._lookups_pass(keys)
+
+    def _linked(self, blocks: Sequence[int], gap: Neighbours) -> tuple[int, ...]:
+        """The blocks whose links `passes` reads, if nothing is wrong."""
+        free = self._reference.free
+        length = min(len(blocks) + 1, len(free)) if self._reference.ordered else 0
+        sides = [block for block in gap or () if block is not None]
+        return (*blocks, *islice(free, length), *islice(reversed(free), length), *sides)
 
     def _closed(self, gap: tuple[int | None, int | None]) -> bool:
         """Whether the blocks on both sides of a gap are linked to each other."""

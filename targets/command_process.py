@@ -295,6 +295,7 @@ class Asks(Protocol):
     """Where the answers to commands come from."""
 
     def ask(self, command: str, /) -> Mapping[str, Any]: ...
+    def ask_all(self, commands: Sequence[str], /) -> Sequence[Mapping[str, Any]]: ...
     def abandon(self) -> None: ...
 
 
@@ -307,9 +308,13 @@ class LiveAnswers:
 
     def ask(self, command: str) -> Mapping[str, Any]:
         """The program's answer. Raises ViolationError."""
+        return self.ask_all([command])[0]
+
+    def ask_all(self, commands: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """The program's answers, in one exchange. Raises ViolationError."""
         if self._session.run_number != self._run:
             raise RuntimeError("this instance has gone: its program was given another run")
-        return self._session.go_on([command])[0]
+        return self._session.go_on(commands)
 
     def abandon(self) -> None:
         """The next instance gets a program of its own."""

@@ -78,6 +78,13 @@ _PART_OF = {
     "free_neighbours": "neighbours",
 }
 
+_REF_COUNT = '{"do":"ref_count","block_id":%d}'
+_BLOCK_HASH = '{"do":"block_hash","block_id":%d}'
+_NEIGHBOURS = '{"do":"free_neighbours","block_id":%d}'
+_LOOKUP = '{"do":"lookup","block_hash":"%s"}'
+_MOST_AHEAD = 256
+"""Readings in one exchange: its cost is shared by then, and its lines are short."""
+
 
 class CommandPool:
     """One instance of the target; it has the verbs and observers that the program announced."""
@@ -91,10 +98,14 @@ class CommandPool:
         self.profile = dict(hello.profile)
         self._num_blocks = num_blocks
         self._ask = answers.ask
+        self._ask_all = answers.ask_all
+        self._ahead: dict[str, list[Mapping[str, Any]]] = {}
         # Called once something is broken: what the instance has done to its program is not the
         # business of the next one.
         self.poolproof_abandon = answers.abandon
         self._is_shown = state is not None
+        if state is None:
+            self.poolproof_read_ahead = self._read_ahead
         self._lists = {_PART_OF[name] for name in hello.observers if name in _PART_OF}
         self._sees_events = "take_events" in hello.observers
         self._shown: dict[str, Any] = {}
@@ -145,7 +156,15 @@ class CommandPool:
 
     def _do(self, command: str) -> Any:
         """The result of a command. Raises ValueError if it was refused, or ViolationError."""
-        answer = self._ask(command)
+        self._ahead.clear()
+        return self._result(self._ask(command))
+
+    def _read(self, query: str) -> Any:
+        """The result of a query, which may have been asked ahead. Raises as `_do`."""
+        ahead = self._ahead.get(query)
+        return self._result(ahead.pop() if ahead else self._ask(query))
+
+    def _result(self, answer: Mapping[str, Any]) -> Any:
         if len(answer) > 1 or "result" not in answer:
             self._see(answer)
             if "refused" in answer:
@@ -158,6 +177,26 @@ class CommandPool:
                     "its answer to start has the verb; leave it out there"
                 )
         return answer.get("result")
+
+    def _read_ahead(
+        self, blocks: Sequence[int], linked: Sequence[int], keys: Sequence[bytes]
+    ) -> None:
+        """Ask at once for what a check is about to read; each answer serves one reading.
+
+        A pool of thousands of blocks shows nothing by itself, and an exchange for each reading
+        costs as much as hundreds of readings in one.
+        """
+        self._ahead.clear()
+        queries = [
+            *(_REF_COUNT % block for block in blocks if "ref_counts" in self._lists),
+            *(_BLOCK_HASH % block for block in blocks if "block_hashes" in self._lists),
+            *(_NEIGHBOURS % block for block in linked if "neighbours" in self._lists),
+            *(_LOOKUP % key.hex() for key in keys),
+        ]
+        for first in range(0, len(queries), _MOST_AHEAD):
+            asked = queries[first : first + _MOST_AHEAD]
+            for query, answer in zip(asked, self._ask_all(asked), strict=True):
+                self._ahead.setdefault(query, []).append(answer)
 
     def _see(self, answer: Mapping[str, Any]) -> None:
         """Store what an answer shows; what it leaves out has not changed."""
@@ -208,28 +247,28 @@ class CommandPool:
         if self._is_shown and block_hash in self._carriers:
             return self._carriers[block_hash]
         self._name([block_hash])
-        return self._do(f'{{"do":"lookup","block_hash":"{block_hash.hex()}"}}')
+        return self._read(_LOOKUP % block_hash.hex())
 
     def _num_free(self) -> Any:
-        return self._shown["num_free"] if self._is_shown else self._do('{"do":"num_free"}')
+        return self._shown["num_free"] if self._is_shown else self._read('{"do":"num_free"}')
 
     def _free_order(self) -> Any:
-        return self._shown["free_order"] if self._is_shown else self._do('{"do":"free_order"}')
+        return self._shown["free_order"] if self._is_shown else self._read('{"do":"free_order"}')
 
     def _ref_count(self, block_id: int) -> Any:
         if self._is_shown:
             return self._shown["ref_counts"][block_id]
-        return self._do(f'{{"do":"ref_count","block_id":{block_id}}}')
+        return self._read(_REF_COUNT % block_id)
 
     def _block_hash(self, block_id: int) -> Any:
         if self._is_shown:
             return self._hashes[block_id]
-        return _hash_in(self._do(f'{{"do":"block_hash","block_id":{block_id}}}'))
+        return _hash_in(self._read(_BLOCK_HASH % block_id))
 
     def _free_neighbours(self, block_id: int) -> Any:
         if self._is_shown:
             return self._neighbours[block_id]
-        pair = self._do(f'{{"do":"free_neighbours","block_id":{block_id}}}')
+        pair = self._read(_NEIGHBOURS % block_id)
         return tuple(pair) if type(pair) is list else pair
 
     def _take_events(self) -> list[Any]:
@@ -258,6 +297,10 @@ class PlayedAnswers:
         if answer is None:
             raise TapeDivergedError
         return answer
+
+    def ask_all(self, commands: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """The next answers. Raises TapeDivergedError for commands that are not the next ones."""
+        return [self.ask(command) for command in commands]
 
 
 def _allocated(result: Any) -> Any:

@@ -89,6 +89,43 @@ def test_a_large_pool_is_asked_and_not_shown(quiet):
     assert pool.block_hash(0) is None
 
 
+def exchanges_of(quiet, num_blocks):
+    """A large pool, and the lines that its program is sent from now on."""
+    lines = []
+    pool = quiet.make(num_blocks, True)
+    pool.poolproof_read_ahead.__self__._ask_all.__self__._session._heard = lambda way, line: (
+        lines.append(line) if way == "sent" else None
+    )
+    return pool, lines
+
+
+def test_what_will_be_read_of_a_large_pool_is_asked_at_once(quiet):
+    pool, lines = exchanges_of(quiet, 100)
+    pool.poolproof_read_ahead([0, 1], [0, 99], [KEYS[0]])
+    assert len(lines) == 1
+    assert [pool.ref_count(0), pool.ref_count(1), pool.block_hash(1)] == [0, 0, None]
+    assert (pool.free_neighbours(99), pool.lookup(KEYS[0])) == ((98, None), None)
+    assert len(lines) == 1
+
+
+def test_what_was_read_ahead_is_read_once_and_only_before_the_next_command(quiet):
+    pool, lines = exchanges_of(quiet, 100)
+    pool.poolproof_read_ahead([0], [], [])
+    assert (pool.ref_count(0), pool.ref_count(0)) == (0, 0)
+    assert len(lines) == 2
+    pool.poolproof_read_ahead([0], [], [])
+    pool.allocate(1)
+    assert pool.ref_count(0) == 1
+
+
+def test_a_large_pool_is_checked_in_few_exchanges(quiet):
+    pool, lines = exchanges_of(quiet, 1000)
+    session = PoolSession(pool, quiet.profile, 1000)
+    assert session.step(Allocate(500)) is None
+    # 500 blocks with count, hash and links, and as many links at the queue's ends.
+    assert len(lines) < 20
+
+
 def test_a_large_pool_holds_step_by_step(quiet):
     session = PoolSession(quiet.make(100, True), quiet.profile, 100)
     for command in (Allocate(90), Cache((0, 1), KEYS), Free((1, 5)), Lookup(KEYS[1]), Touch((1,))):
