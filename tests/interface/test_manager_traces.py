@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -160,8 +161,8 @@ def test_text_markdown_page_and_show_have_both(poolproof):
     words = ["expected", "-", "A:", "0;", "B:", "1", "2", "a->0"]
     assert words in rows_of(text)
     page = html_page(trace_report(trace))
-    assert '<tr class="good"><th scope="row" class="number"></th><td>expected</td>' in page
-    assert "<td>A: 0; B: 1 2</td>" in page
+    assert re.search(r'<tr class="good"><th [^>]*></th><td [^>]*>expected</td>', page)
+    assert re.search(r"<td [^>]*>A: 0; B: 1 2</td>", page)
     finding = Finding(fingerprint="f-00000001", violation=trace.violation, trace=trace)
     again = Finding.from_json(json.loads(json.dumps(finding.to_json())))
     assert again.trace.shown == trace.shown
@@ -231,7 +232,7 @@ def test_shown_states_of_a_very_large_run_are_not_kept():
 def test_a_page_has_the_tables_and_whose_states_they_are():
     page = html_page(trace_report(stale()))
     assert '<th scope="col">tables</th>' in page
-    assert "<td>A: 0</td>" in page
+    assert re.search(r"<td [^>]*>A: 0</td>", page)
     assert RIGHT in page
 
 

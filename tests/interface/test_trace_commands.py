@@ -1,6 +1,7 @@
 """show, replay and shrink: what they print and their exit statuses."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_show_as_html_escapes_what_the_trace_says(poolproof, samples):
     assert result.exit_code == 0
     assert "<script>" not in page
     assert "&lt;script&gt;alert(1)" in page
-    assert '<tr class="bad"><th scope="row" class="number">&gt; 5</th><td>lookup(a)</td>' in page
+    assert re.search(r'<tr class="bad"><th [^>]*>&gt; 5</th><td [^>]*>lookup\(a\)</td>', page)
 
 
 def test_show_as_markdown_has_the_steps(poolproof, samples):

@@ -63,7 +63,7 @@ def test_the_folder_says_the_same(left_waiting, poolproof):
 def test_the_page_says_the_same(left_waiting, poolproof):
     text = Path("page.html").read_text(encoding="utf-8")
     name = lines_of(left_waiting.stdout, "waiting")[0].split()[1]
-    assert 'class="broken"' in text
+    assert 'class="verdict broken bad"' in text
     assert "to be minimised" in text
     assert name in text
     assert "Nothing was broken" not in text
