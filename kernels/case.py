@@ -16,7 +16,7 @@ from torch import Tensor
 from poolproof.kernels.batch import AttentionOptions, PagedBatch
 from poolproof.kernels.layouts import LAYOUTS, REACHES, placed, restrided, spread_out
 
-__all__ = ["DISTRIBUTIONS", "LAYOUTS", "VIEWS", "Case", "CaseError", "build"]
+__all__ = ["DISTRIBUTIONS", "LAYOUTS", "VIEWS", "Case", "CaseError", "build", "check_rows"]
 
 DISTRIBUTIONS = ("plain", "sharp", "flat", "even", "high", "far")
 """Scores of size 1; of size 4, so that few keys count; near 0; near 0 with values around 1, so that
@@ -31,6 +31,16 @@ NULL_BLOCK = 0
 
 class CaseError(ValueError):
     """A case that cannot be read; the message says what is wrong with it."""
+
+
+def check_rows(case: type[Any], value: Any) -> None:
+    """Raises CaseError unless a value is an object whose keys are all rows of such a case."""
+    if not isinstance(value, dict):
+        raise CaseError(f"a case is a JSON object, not {value!r}")
+    known = [field.name for field in fields(case)]
+    unknown = sorted(set(value) - set(known))
+    if unknown:
+        raise CaseError(f"unknown key {unknown[0]!r} in a case; known are {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +85,7 @@ class Case:
     @classmethod
     def from_json(cls, value: Any) -> Case:
         """What `to_json` wrote. Raises CaseError."""
-        if not isinstance(value, dict):
-            raise CaseError(f"a case is a JSON object, not {value!r}")
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(value) - set(known))
-        if unknown:
-            raise CaseError(f"unknown key {unknown[0]!r} in a case; known are {', '.join(known)}")
+        check_rows(cls, value)
         try:
             sequences = tuple((int(q), int(kv)) for q, kv in value["sequences"])
         except (KeyError, TypeError, ValueError) as error:

@@ -312,8 +312,8 @@ def _example(_setup: ConnectorSetup, connector: Any) -> WorkerSide:
     folder = tempfile.TemporaryDirectory(prefix="poolproof-files-")
     weakref.finalize(connector, folder.cleanup)
     connector._storage_path = folder.name  # noqa: SLF001  # a server configures it once
-    # The connector's own names, by a plain function: a method would keep it alive.
-    name = type(connector)._generate_foldername_debug  # noqa: SLF001
+    # A plain function: a method would keep the connector alive.
+    name = type(connector)._generate_foldername_debug  # noqa: SLF001 -- its files' names are private
     return ExampleWorker(partial(name, SimpleNamespace(_storage_path=folder.name)), BLOCK_SIZE)
 
 

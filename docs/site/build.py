@@ -10,7 +10,6 @@ Usage: python docs/site/build.py [FOLDER]      FOLDER is build/site by default
 
 from __future__ import annotations
 
-import ast
 import os
 import posixpath
 import re
@@ -20,7 +19,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["build", "main", "stage", "staged_text", "version"]
+import poolproof
+
+__all__ = ["build", "main", "stage", "staged_text"]
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -138,15 +139,6 @@ def _target(link: str, name: str) -> str | None:
     return target
 
 
-def version() -> str:
-    """The version, from the one place where it stands."""
-    tree = ast.parse((ROOT / "interface" / "__init__.py").read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__version__":
-            return str(ast.literal_eval(node.value))
-    raise ValueError("interface/__init__.py assigns no __version__")
-
-
 def build(site: Path) -> int:
     """Stage the pages and build the site; give MkDocs's exit status."""
     pages = ROOT / "build" / "site-pages"
@@ -154,7 +146,7 @@ def build(site: Path) -> int:
     stage(pages)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--clean"]
     command += ["--config-file", str(HERE / "mkdocs.yml"), "--site-dir", str(site.resolve())]
-    surroundings = {**os.environ, "POOLPROOF_EDITION": f"Poolproof {version()}"}
+    surroundings = {**os.environ, "POOLPROOF_EDITION": f"Poolproof {poolproof.__version__}"}
     return subprocess.run(command, check=False, cwd=ROOT, env=surroundings).returncode
 
 

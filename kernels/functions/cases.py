@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from poolproof.contract.depth import Depth
-from poolproof.kernels.case import CaseError
+from poolproof.kernels.case import CaseError, check_rows
 from poolproof.kernels.checks.check import Check
 from poolproof.kernels.functions.declaration import FunctionDeclaration
 from poolproof.kernels.functions.target import FunctionTarget
@@ -56,12 +56,7 @@ class FunctionCase:
     @classmethod
     def from_json(cls: type[Case], value: Any) -> Case:  # noqa: PYI019 -- Self is of Python 3.11
         """What `to_json` wrote. Raises CaseError."""
-        if not isinstance(value, dict):
-            raise CaseError(f"a case is a JSON object, not {value!r}")
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(value) - set(known))
-        if unknown:
-            raise CaseError(f"unknown key {unknown[0]!r} in a case; known are {', '.join(known)}")
+        check_rows(cls, value)
         try:
             rows = {key: _frozen(item) for key, item in value.items()}
             case = cls(**rows)

@@ -164,13 +164,16 @@ class _Cast(TorchWrite):
     def __init__(self, mistake: str) -> None:
         self.mistake = mistake
 
-    def __call__(self, *tensors: Tensor, key_scale: float, value_scale: float) -> None:  # type: ignore[override]
+    def __call__(self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor,
+                 slot_mapping: Tensor, *, key_scale: float = 1.0, value_scale: float = 1.0,
+                 ) -> None:  # fmt: skip
         if self.mistake == "the keys' scale for values":
             value_scale = key_scale
         if self.mistake == "the source is scaled where it stands" and key_scale != 1:
-            tensors[0].div_(key_scale)
+            key.div_(key_scale)
             key_scale = 1.0
-        super().__call__(*tensors, key_scale=key_scale, value_scale=value_scale)
+        super().__call__(key, value, key_cache, value_cache, slot_mapping,
+                         key_scale=key_scale, value_scale=value_scale)  # fmt: skip
 
     def stored(self, rows: Tensor, cache: Tensor, scale: float) -> Tensor:
         is_cut = rows.dtype == torch.float32 and cache.dtype == torch.bfloat16

@@ -5,24 +5,23 @@ from itertools import permutations, product
 
 import pytest
 
-np = pytest.importorskip("numpy")
-
-from poolproof.exploration.breadth_first import (  # noqa: E402 -- needs NumPy
-    OnePartition,
-    explore,
-    reachable,
-    space_of,
-)
-from poolproof.exploration.bulk_partition import BulkPartition, _exact_sum  # noqa: E402
-from poolproof.exploration.bulk_relation import BulkRelation  # noqa: E402
-from poolproof.exploration.orbit_space import OrbitSpace  # noqa: E402
-from poolproof.exploration.packed_orbits import (  # noqa: E402
+from poolproof.exploration.breadth_first import OnePartition, explore, reachable, space_of
+from poolproof.exploration.orbit_space import OrbitSpace
+from poolproof.exploration.packed_orbits import (
     VERB_BITS,
     Packing,
     plain_changes,
     why_not_in_bulk,
 )
-from poolproof.exploration.scope import Scope  # noqa: E402
+from poolproof.exploration.scope import Scope
+
+np = pytest.importorskip("numpy")
+
+from poolproof.exploration.bulk_partition import (  # noqa: E402 -- it needs NumPy
+    BulkPartition,
+    _exact_sum,
+)
+from poolproof.exploration.bulk_relation import BulkRelation  # noqa: E402 -- it needs NumPy
 
 RULES = [
     {"eviction": eviction, "duplicates": duplicates, "recache": recache}

@@ -102,8 +102,9 @@ def step(scheduler: Scheduler, name: str, tokens: list[int]):
     )
     output = scheduler.schedule()
     for stored in output.kv_connector_metadata.requests:
-        if stored.is_store:  # as save_kv_layer does
-            name_of = scheduler.connector._generate_filename_debug  # noqa: SLF001
+        if stored.is_store:
+            # save_kv_layer names its files in this way, and needs a device for the rest.
+            name_of = scheduler.connector._generate_filename_debug  # noqa: SLF001 -- see above
             name_of("layer.0", stored.token_ids, stored.mm_hashes)
     names = list(output.num_scheduled_tokens)
     scheduler.update_from_output(
