@@ -12,12 +12,16 @@ from poolproof.contract.profile import Profile
 from poolproof.contract.tapes import TapeDivergedError
 from poolproof.contract.target import capabilities_of
 from poolproof.contract.trace import Trace, write_trace
+from poolproof.harness.pool_check import FullCheck
 from poolproof.harness.pool_session import PoolSession
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign
 from poolproof.harness.replay import replay
 from poolproof.harness.tape_driver import TapedCampaign, taped
+from poolproof.reference.dict_pool import DictPool
 from poolproof.targets.command_messages import command_text
+from poolproof.targets.command_process import CommandSession, LiveAnswers
+from poolproof.targets.command_target import CommandPool
 from poolproof.targets.load import load_target
 
 SERVE = f"cmd:{shlex.quote(sys.executable)} -m poolproof.targets.serve"
@@ -89,18 +93,21 @@ def test_a_large_pool_is_asked_and_not_shown(quiet):
     assert pool.block_hash(0) is None
 
 
-def exchanges_of(quiet, num_blocks):
+def asked(num_blocks):
     """A large pool, and the lines that its program is sent from now on."""
     lines = []
-    pool = quiet.make(num_blocks, True)
-    pool.poolproof_read_ahead.__self__._ask_all.__self__._session._heard = lambda way, line: (
-        lines.append(line) if way == "sent" else None
+    session = CommandSession(
+        [sys.executable, "-m", "poolproof.targets.serve", "impl[events=none,keys=block]"],
+        heard=lambda way, line: lines.append(line) if way == "sent" else None,
     )
-    return pool, lines
+    hello = session.hello()
+    session.begin(num_blocks, True)
+    lines.clear()
+    return CommandPool(hello, num_blocks, LiveAnswers(session), None), lines
 
 
-def test_what_will_be_read_of_a_large_pool_is_asked_at_once(quiet):
-    pool, lines = exchanges_of(quiet, 100)
+def test_what_will_be_read_of_a_large_pool_is_asked_at_once():
+    pool, lines = asked(100)
     pool.poolproof_read_ahead([0, 1], [0, 99], [KEYS[0]])
     assert len(lines) == 1
     assert [pool.ref_count(0), pool.ref_count(1), pool.block_hash(1)] == [0, 0, None]
@@ -108,8 +115,8 @@ def test_what_will_be_read_of_a_large_pool_is_asked_at_once(quiet):
     assert len(lines) == 1
 
 
-def test_what_was_read_ahead_is_read_once_and_only_before_the_next_command(quiet):
-    pool, lines = exchanges_of(quiet, 100)
+def test_what_was_read_ahead_is_read_once_and_only_before_the_next_command():
+    pool, lines = asked(100)
     pool.poolproof_read_ahead([0], [], [])
     assert (pool.ref_count(0), pool.ref_count(0)) == (0, 0)
     assert len(lines) == 2
@@ -119,10 +126,18 @@ def test_what_was_read_ahead_is_read_once_and_only_before_the_next_command(quiet
 
 
 def test_a_large_pool_is_checked_in_few_exchanges(quiet):
-    pool, lines = exchanges_of(quiet, 1000)
+    pool, lines = asked(1000)
     session = PoolSession(pool, quiet.profile, 1000)
     assert session.step(Allocate(500)) is None
     # 500 blocks with count, hash and links, and as many links at the queue's ends.
+    assert len(lines) < 20
+
+
+def test_all_of_a_large_pool_is_read_in_few_exchanges(quiet):
+    pool, lines = asked(1000)
+    check = FullCheck(pool, capabilities_of(pool), DictPool(1000, quiet.profile), [*KEYS])
+    assert check.passes()
+    # 1,000 counts, hashes and links each, 256 in an exchange.
     assert len(lines) < 20
 
 
