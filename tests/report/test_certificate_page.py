@@ -47,3 +47,17 @@ def test_a_narrow_browser_shows_all_of_it(browser, folder, samples, scheme):
     assert browser.value("document.querySelector('h2:target').id") == "f-7d3f0a11"
     assert browser.console == []
     assert all("#" in address for address in browser.requests)
+
+
+def test_a_cell_has_its_heading_in_front_where_the_head_of_the_table_is_not_shown(
+    browser, folder, samples
+):
+    (folder / "page.html").write_text(page_of(samples, samples.finding()), encoding="utf-8")
+    before = "getComputedStyle(document.querySelector('tbody tr').cells[1], '::before').content"
+    browser.show(400)
+    browser.open(folder / "page.html")
+    heading = browser.value("document.querySelectorAll('thead th')[1].textContent")
+    assert heading
+    assert heading in browser.value(before)
+    browser.show(1280)
+    assert browser.value(before) == "none"
