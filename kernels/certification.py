@@ -261,7 +261,7 @@ def _canaries(target: Certifiable) -> _Canaries:
     missed: list[str] = []
     if target.kind is not None:
         for fault in map(FUNCTION_FAULTS.__getitem__, FUNCTION_CANARIES[target.kind.name]):
-            seen = len(catch_function(fault)) == len(fault.checks)
+            seen = len(catch_function(fault.make(), fault.checks)) == len(fault.checks)
             (caught if seen else missed).append(f"{fault.id}: {fault.title}")
         return _Canaries(tuple(caught), tuple(missed))
     from poolproof.kernels.faulty_kernels import CANARIES, FAULTY_KERNELS, catch

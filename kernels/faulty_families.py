@@ -7,33 +7,18 @@ them misses the others. All of them must be refused by a `quick` run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from poolproof.kernels.batch import PagedBatch, SequenceRows
-from poolproof.kernels.target import KernelTarget
+from poolproof.kernels.fault_family import FaultFamily, sized
 from poolproof.kernels.torch_attention import Rows, TorchAttention
 
-__all__ = ["FAMILIES", "FaultyTorchKernel", "family_members"]
-
-
-@dataclass(frozen=True, slots=True)
-class FaultyTorchKernel:
-    """One member of a family: what `faulty_kernels.FaultyKernel` is for our own kernels."""
-
-    id: str
-    title: str
-    thread: str
-    checks: tuple[str, ...]
-    kernel: Callable[[], TorchAttention]
-
-    def make(self) -> KernelTarget:
-        """The faulty kernel as a target."""
-        return self.kernel().target(f"faulty kernel {self.id}")
+__all__ = ["FAMILIES"]
 
 
 class _FewerKeys(TorchAttention):
@@ -392,52 +377,33 @@ class _ManyHeads(TorchAttention):
         return loaded[torch.arange(len(loaded)).clamp(max=self.most - 1)]
 
 
-Member = tuple[str, Callable[[], TorchAttention]]
-DENSE = ("dense",)
-
-
-@dataclass(frozen=True, slots=True)
-class FaultFamily:
-    """`letter` begins the ids; `title` holds a place for what distinguishes a member."""
-
-    letter: str
-    title: str
-    members: tuple[Member, ...]
-    checks: tuple[str, ...] = DENSE
-    thread: str = ""
-
-
-def _sized(kernel: Callable[[int], TorchAttention], *sizes: int) -> tuple[Member, ...]:
-    return tuple((str(size), partial(kernel, size)) for size in sizes)
-
-
 FAMILIES = (
     FaultFamily("LK", "keys from number {} on are dropped",
-           _sized(_FewerKeys, 64, 130, 200, 512, 777, 1024, 1500, 2000)),
+           sized(_FewerKeys, 64, 130, 200, 512, 777, 1024, 1500, 2000)),
     FaultFamily("LD", "keys from number {} on are dropped in decode",
-           _sized(partial(_FewerKeys, modes=("decode",)), 96, 256, 600, 1024, 1999)),
+           sized(partial(_FewerKeys, modes=("decode",)), 96, 256, 600, 1024, 1999)),
     FaultFamily("LP", "keys from number {} on are dropped in prefill",
-           _sized(partial(_FewerKeys, modes=("prefill",)), 96, 256, 600, 1024, 1999)),
+           sized(partial(_FewerKeys, modes=("prefill",)), 96, 256, 600, 1024, 1999)),
     FaultFamily("LQ", "queries from number {} on are masked as the first",
-           _sized(_LateTile, 48, 64, 96, 128, 256, 270)),
+           sized(_LateTile, 48, 64, 96, 128, 256, 270)),
     FaultFamily("LB", "sequences from number {} on read another's table",
-           _sized(_LateSequence, 4, 8, 12, 16, 24, 30)),
+           sized(_LateSequence, 4, 8, 12, 16, 24, 30)),
     FaultFamily("LG", "heads of a group from number {} on take the first one's query",
-           _sized(_LateHead, 4, 6, 8, 12, 15)),
+           sized(_LateHead, 4, 6, 8, 12, 15)),
     FaultFamily("LE", "elements of a head from number {} on are left out of the products",
-           _sized(_ShortHead, 64, 96, 128, 192, 250)),
+           sized(_ShortHead, 64, 96, 128, 192, 250)),
     FaultFamily("LV", "elements of a head from number {} on are left out of the values",
-           _sized(partial(_ShortHead, in_values=True), 64, 100, 128, 192, 250)),
+           sized(partial(_ShortHead, in_values=True), 64, 100, 128, 192, 250)),
     FaultFamily("LH", "heads of the cache from number {} on are read as the one before",
-           _sized(_ManyHeads, 2, 3, 4, 5)),
+           sized(_ManyHeads, 2, 3, 4, 5)),
     FaultFamily("LR", "rows of the batch from number {} on are not computed",
-           _sized(_LateRow, 64, 128, 200, 256)),
+           sized(_LateRow, 64, 128, 200, 256)),
     FaultFamily("LC", "of what is cached before a chunk {} keys are seen",
-           _sized(_ShortPrefix, 128, 500, 1024, 1800)),
+           sized(_ShortPrefix, 128, 500, 1024, 1800)),
     FaultFamily("LW", "a window is cut to {}",
-           _sized(_ShortWindow, 32, 64, 100, 128, 256)),
+           sized(_ShortWindow, 32, 64, 100, 128, 256)),
     FaultFamily("LT", "entries of a table from number {} on are taken from its begin",
-           _sized(_NarrowTable, 16, 32, 64, 100)),
+           sized(_NarrowTable, 16, 32, 64, 100)),
     FaultFamily("VS", "the scale is {}", (
         ("head_size ** -0.5", lambda: _FixedScale(lambda rows: _head_size(rows) ** -0.5)),
         ("that of the padded head", lambda: _FixedScale(
@@ -511,13 +477,3 @@ FAMILIES = (
         thread="https://github.com/vllm-project/vllm/issues/641"),
 )  # fmt: skip
 """The mistakes; each is refused with every one of its constants."""
-
-
-def family_members() -> Iterator[FaultyTorchKernel]:
-    """Every member of every family."""
-    for family in FAMILIES:
-        for number, (word, kernel) in enumerate(family.members, 1):
-            title = family.title.format(word)
-            yield FaultyTorchKernel(
-                f"{family.letter}{number}", title, family.thread, family.checks, kernel
-            )

@@ -26,9 +26,10 @@ from poolproof.kernels.check_run import DRAWS_PER_EXAMPLE, in_order
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.checks.check import Outcome
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.faulty_families import FaultyTorchKernel, family_members
-from poolproof.kernels.functions.fault import FaultyFunction
+from poolproof.kernels.fault_family import FamilyMember
+from poolproof.kernels.faulty_families import FAMILIES
 from poolproof.kernels.functions.faulty import FUNCTION_FAULTS, catch_function
+from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.grammar import draw_case
 from poolproof.kernels.target import KernelTarget, Storage
 
@@ -584,9 +585,9 @@ STORAGE_FAULTS = (
 
 _OURS = (*SOFTMAX_FAULTS, *INDEXING_FAULTS, *MASK_FAULTS, *STORAGE_FAULTS)
 
-FAULTY_KERNELS: dict[str, FaultyKernel | FaultyTorchKernel | FaultyFunction] = {
+FAULTY_KERNELS: dict[str, FaultyKernel | FamilyMember] = {
     **{faulty.id: faulty for faulty in _OURS},
-    **{faulty.id: faulty for faulty in family_members()},
+    **{faulty.id: faulty for family in FAMILIES for faulty in family.faults()},
     **FUNCTION_FAULTS,
 }
 
@@ -623,11 +624,11 @@ def examples_until_caught(
     return None
 
 
-def catch(faulty: FaultyKernel | FaultyTorchKernel | FaultyFunction, seed: int = 0) -> Caught:
+def catch(faulty: FaultyKernel | FamilyMember, seed: int = 0) -> Caught:
     """Which of its checks see a faulty kernel, or a faulty function beside it."""
-    if isinstance(faulty, FaultyFunction):
-        return catch_function(faulty, seed)
     target = faulty.make()
+    if isinstance(target, FunctionTarget):
+        return catch_function(target, faulty.checks, seed)
     counts = {name: examples_until_caught(target, name, seed) for name in faulty.checks}
     return {name: count for name, count in counts.items() if count is not None}
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from poolproof.contract.depth import Depth
 from poolproof.kernels.check_run import certify_check
-from poolproof.kernels.functions.fault import FaultyFunction
+from poolproof.kernels.fault_family import FamilyMember
 from poolproof.kernels.functions.faulty_storage import STORAGE_FAMILIES
 from poolproof.kernels.functions.torch_merge import MERGE_FAMILIES
+from poolproof.kernels.kind import Certifiable
 
 __all__ = ["FUNCTION_CANARIES", "FUNCTION_FAMILIES", "FUNCTION_FAULTS", "catch_function"]
 
 FUNCTION_FAMILIES = (*STORAGE_FAMILIES, *MERGE_FAMILIES)
 
-FUNCTION_FAULTS: dict[str, FaultyFunction] = {
+FUNCTION_FAULTS: dict[str, FamilyMember] = {
     fault.id: fault for family in FUNCTION_FAMILIES for fault in family.faults()
 }
 
@@ -25,10 +26,10 @@ FUNCTION_CANARIES: dict[str, tuple[str, ...]] = {
 """By kind; a certification that misses one of them says nothing."""
 
 
-def catch_function(fault: FaultyFunction, seed: int = 0) -> dict[str, int]:
-    """Which of its checks see a faulty function in a quick run, and in which example."""
-    target, seen = fault.make(), {}
-    for name in fault.checks:
+def catch_function(target: Certifiable, checks: tuple[str, ...], seed: int = 0) -> dict[str, int]:
+    """Which of the checks see a faulty function in a quick run, and in which example."""
+    seen = {}
+    for name in checks:
         found = certify_check(target, name, Depth.QUICK, seed, lambda _: None).finding
         if found is not None:
             seen[name] = found.example

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from poolproof.kernels.functions.fault import FunctionFamily, sized
+from poolproof.kernels.fault_family import FaultFamily, sized
 from poolproof.kernels.functions.torch_storage import TorchCopy, TorchSwap, TorchWrite
 
 __all__ = ["STORAGE_FAMILIES"]
@@ -331,19 +331,19 @@ _WRITTEN, _WRITE_SET = ("written slots",), ("write set",)
 _COPIED = ("copied blocks",)
 
 STORAGE_FAMILIES = (
-    FunctionFamily("FP", "padding: {}", _members(
+    FaultFamily("FP", "padding: {}", _members(
         _Padding, "only -1 is skipped", "what follows the first is dropped",
         "what follows it moves up"), (*_WRITTEN, "padding")),
-    FunctionFamily("FQ", "padding: {}", _members(
+    FaultFamily("FQ", "padding: {}", _members(
         _Padding, "it goes to slot 0", "it goes to the last slot"), _WRITE_SET,
         thread="https://github.com/sgl-project/sglang/issues/36207"),
-    FunctionFamily("FT", "tokens from number {} on are not stored",
+    FaultFamily("FT", "tokens from number {} on are not stored",
                    sized(partial(_Short, "tokens"), 8, 64, 256, 1024, 2000), _WRITTEN),
-    FunctionFamily("FH", "heads from number {} on are not stored",
+    FaultFamily("FH", "heads from number {} on are not stored",
                    sized(partial(_Short, "heads"), 1, 2, 8, 16), _WRITTEN),
-    FunctionFamily("FE", "elements of a head from number {} on are not stored",
+    FaultFamily("FE", "elements of a head from number {} on are not stored",
                    sized(partial(_Short, "elements"), 16, 64, 128, 192, 255), _WRITTEN),
-    FunctionFamily("FI", "{}", (
+    FaultFamily("FI", "{}", (
         ("slots go through int32", partial(_Narrow, lambda s: s.int())),
         ("slots go through float32", partial(_Narrow, lambda s: s.float())),
         ("slots are cut to 31 bits", partial(_Narrow, partial(_cut_to, 31))),
@@ -351,54 +351,54 @@ STORAGE_FAMILIES = (
         ("block ids are cut to 16 bits", partial(_Narrow, partial(_cut_to, 16), blocks=True)),
         ("elements are numbered in int32", _Elements32),
     ), ("64-bit slots",)),
-    FunctionFamily("FS", "strides: {}", _members(
+    FaultFamily("FS", "strides: {}", _members(
         _Strides, "the values' cache has the strides of the keys'",
         "the keys' cache has the strides of the values'", "both caches are packed",
         "keys and values are packed", "values have the strides of the keys"), _WRITTEN),
-    FunctionFamily("FN", "{} is written too", _members(
+    FaultFamily("FN", "{} is written too", _members(
         _Beside, "the rest of a block whose first slot is written",
         "the slot behind the last token", "the last slot of a block", "the null block",
         "what stands between the blocks"), _WRITE_SET),
-    FunctionFamily("FC", "{}", _members(
+    FaultFamily("FC", "{}", _members(
         _Cast, "the keys' scale for values", "half types are cut and not rounded",
         "everything goes through bfloat16", "everything goes through float16",
         "numbers are multiplied by the scale", "the scale is dropped",
         "numbers beyond the range are not cut", "numbers are cut at 240"), _WRITTEN,
         thread="https://github.com/flashinfer-ai/flashinfer/issues/1023"),
-    FunctionFamily("FV", "{}", _members(
+    FaultFamily("FV", "{}", _members(
         _Cast, "the source is scaled where it stands"), ("sources",)),
-    FunctionFamily("FR", "{}", _members(
+    FaultFamily("FR", "{}", _members(
         _Rows, "rows behind the last slot go to slot 0",
         "rows behind the last slot go behind it"), _WRITE_SET),
-    FunctionFamily("FA", "{}", _members(
+    FaultFamily("FA", "{}", _members(
         _Rows, "tokens are counted from the last row", "a call with more rows is dropped"),
         _WRITTEN),
-    FunctionFamily("BC", "copies act {} at a time",
+    FaultFamily("BC", "copies act {} at a time",
                    (*sized(_Chain, 1, 2, 3, 32),
                     ("backwards, one", partial(_Chain, 1, backwards=True))), _COPIED),
-    FunctionFamily("BP", "pairs from number {} on are not copied",
+    FaultFamily("BP", "pairs from number {} on are not copied",
                    sized(partial(_Fewer, "pairs"), 4, 16, 128, 256), _COPIED),
-    FunctionFamily("BS", "slots of a block from number {} on are not copied",
+    FaultFamily("BS", "slots of a block from number {} on are not copied",
                    sized(partial(_Fewer, "slots"), 2, 8, 16, 63), _COPIED),
-    FunctionFamily("BH", "heads from number {} on are not copied",
+    FaultFamily("BH", "heads from number {} on are not copied",
                    sized(partial(_Fewer, "heads"), 1, 3, 8, 16), _COPIED),
-    FunctionFamily("BE", "elements of a head from number {} on are not copied",
+    FaultFamily("BE", "elements of a head from number {} on are not copied",
                    sized(partial(_Fewer, "elements"), 16, 64, 128, 255), _COPIED),
-    FunctionFamily("BI", "block ids go through {}", (
+    FaultFamily("BI", "block ids go through {}", (
         ("int16", partial(_NarrowBlocks, lambda ids: ids.short())),
         ("16 bits", partial(_NarrowBlocks, partial(_cut_to, 16))),
         ("float16", partial(_NarrowBlocks, lambda ids: ids.clamp(max=65504).half())),
         ("float32", partial(_NarrowBlocks, lambda ids: ids.float())),
     ), ("64-bit blocks",)),
-    FunctionFamily("BW", "copied: {}", _members(
+    FaultFamily("BW", "copied: {}", _members(
         _WrongCopy, "keys alone", "values over keys", "the destination to the source",
         "the mapping as packed by columns"), _COPIED),
-    FunctionFamily("BN", "copied: {}", _members(_WrongCopy, "the next block too"), _WRITE_SET),
-    FunctionFamily("SW", "swapped {}", _members(
+    FaultFamily("BN", "copied: {}", _members(_WrongCopy, "the next block too"), _WRITE_SET),
+    FaultFamily("SW", "swapped {}", _members(
         _WrongSwap, "to the place that they had", "as packed"), (*_COPIED, "there and back")),
-    FunctionFamily("SN", "swapped {}", _members(
+    FaultFamily("SN", "swapped {}", _members(
         _WrongSwap, "and the source is cleared", "both ways"), _WRITE_SET),
-    FunctionFamily("SF", "numbers are swapped through {}", (
+    FaultFamily("SF", "numbers are swapped through {}", (
         ("float16", partial(_ThroughFloats, lambda held: held.half())),
         ("bfloat16", partial(_ThroughFloats, lambda held: held.bfloat16())),
         ("float32, NaN as 0", partial(_ThroughFloats, lambda held: held.float().nan_to_num(0.0))),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from poolproof.kernels.functions.fault import FunctionFamily, sized
+from poolproof.kernels.fault_family import FaultFamily, sized
 from poolproof.kernels.functions.merge import MERGE
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.functions.torch_storage import function_target
@@ -177,14 +177,14 @@ class _HalfOutput(TorchMerge):
 
 
 MERGE_FAMILIES = (
-    FunctionFamily("GB", "{} is subtracted", (
+    FaultFamily("GB", "{} is subtracted", (
         ("nothing", partial(_Base, lambda lses: lses[0] * 0)),
         ("the first part's", partial(_Base, lambda lses: lses[0])),
         ("the mean", partial(_Base, lambda lses: lses.clamp(min=-3e4).mean(0))),
         ("at most 80", partial(_Base, lambda lses: lses.amax(0).clamp(max=80))),
         ("at least -80", partial(_Base, lambda lses: lses.amax(0).clamp(min=-80))),
     ), ("merged",)),
-    FunctionFamily("GW", "weights: {}", (
+    FaultFamily("GW", "weights: {}", (
         ("base 2 for base e", partial(_Weights, lambda lses, base: torch.exp2(lses - base))),
         ("all alike", partial(_Weights, lambda lses, _: (lses > float("-inf")).float())),
         ("in bfloat16", partial(
@@ -195,11 +195,11 @@ MERGE_FAMILIES = (
             _Weights, lambda lses, base: torch.exp((lses - base).clamp(min=-10)))),
         ("squared", partial(_Weights, lambda lses, base: torch.exp(2 * (lses - base)))),
     ), ("merged",), thread="https://github.com/flashinfer-ai/flashinfer/issues/58"),
-    FunctionFamily("GE", "parts without keys: {}", tuple(
+    FaultFamily("GE", "parts without keys: {}", tuple(
         (mistake, partial(_Empty, mistake)) for mistake in (
             "minus infinity minus itself", "-10,000 stands for them", "they count as zero",
             "a weight of 0 removes them", "their sums are 1e-30")), ("merged",)),
-    FunctionFamily("GL", "the merged log-sum-exp: {}", (
+    FaultFamily("GL", "the merged log-sum-exp: {}", (
         ("the largest part's", partial(_Lse, lambda base, _: base)),
         ("without the largest", partial(_Lse, lambda _, total: torch.log(total))),
         ("in base 2", partial(_Lse, lambda base, total: (base + torch.log(total)) / math.log(2))),
@@ -207,21 +207,21 @@ MERGE_FAMILIES = (
         ("in bfloat16", partial(
             _Lse, lambda base, total: (base + torch.log(total)).bfloat16().float())),
     ), ("merged",)),
-    FunctionFamily("GP", "parts from number {} on are dropped",
+    FaultFamily("GP", "parts from number {} on are dropped",
                    sized(partial(_Late, 0), 2, 4, 7, 63), ("merged",)),
-    FunctionFamily("GT", "tokens from number {} on are the first part's",
+    FaultFamily("GT", "tokens from number {} on are the first part's",
                    sized(partial(_Late, 1), 4, 64, 128, 256), ("merged",)),
-    FunctionFamily("GH", "heads from number {} on are the first part's",
+    FaultFamily("GH", "heads from number {} on are the first part's",
                    sized(partial(_Late, 2), 2, 8, 16, 32), ("merged",)),
-    FunctionFamily("GD", "elements of a head from number {} on are the first part's",
+    FaultFamily("GD", "elements of a head from number {} on are the first part's",
                    sized(partial(_Late, 3), 16, 64, 128, 255), ("merged",)),
-    FunctionFamily("GS", "strides are made up: {} packed", tuple(
+    FaultFamily("GS", "strides are made up: {} packed", tuple(
         (which, partial(_Packed, which)) for which in ("outputs", "sums", "outputs and sums")),
         ("merged",)),
-    FunctionFamily("GI", "{} is written", tuple(
+    FaultFamily("GI", "{} is written", tuple(
         (which, partial(_InPlace, which)) for which in (
             "the output over the first part's", "the sum over the first part's")), ("inputs",)),
-    FunctionFamily("GR", "outputs are rounded before they are weighted: {}", (
+    FaultFamily("GR", "outputs are rounded before they are weighted: {}", (
         ("bfloat16", partial(_HalfOutput, torch.bfloat16)),
         ("float16", partial(_HalfOutput, torch.float16)),
     ), ("merged",)),

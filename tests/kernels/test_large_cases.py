@@ -12,7 +12,9 @@ from poolproof.kernels.case import Case, build
 from poolproof.kernels.check_run import certify_check, in_order
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.faulty_families import FAMILIES, family_members
+from poolproof.kernels.faulty_families import FAMILIES
+from poolproof.kernels.faulty_kernels import FAULTY_KERNELS
+from poolproof.kernels.functions.faulty import FUNCTION_FAMILIES
 from poolproof.kernels.large_cases import KINDS, draw_at_kind
 from poolproof.kernels.layouts import REACHES
 from poolproof.kernels.target import gather_target, paged_target
@@ -83,7 +85,7 @@ def test_large_cases_stand_evenly_among_small_ones():
 
 
 def test_a_fault_at_a_size_is_made_small_again():
-    late = next(faulty for faulty in family_members() if faulty.id == "LB2")
+    late = FAULTY_KERNELS["LB2"]
     found = certify_check(late.make(), "dense", Depth.QUICK, 0, lambda case: None).finding
     assert len(found.case["sequences"]) == 9
     assert max(keys for _, keys in found.case["sequences"]) < 20
@@ -121,7 +123,8 @@ def test_the_64_bit_check_has_a_case_of_every_reach_and_feature_that_is_declared
 
 def test_every_family_has_four_constants_or_more():
     assert all(len(family.members) >= 4 for family in FAMILIES)
-    assert len({faulty.id for faulty in family_members()}) == len(list(family_members()))
+    letters = [family.letter for family in (*FAMILIES, *FUNCTION_FAMILIES)]
+    assert len(set(letters)) == len(letters)
 
 
 def test_what_is_beside_a_sliced_output_is_not_written():
