@@ -10,14 +10,14 @@ from typing import Any
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.target import KernelTarget
 
-__all__ = ["FamilyMember", "FaultFamily", "Member", "sized"]
+__all__ = ["FaultFamily", "FaultOfFamily", "Member", "sized"]
 
 Member = tuple[str, Callable[[], Any]]
 """What distinguishes a member, and what makes an object with a method `target`."""
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyMember:
+class FaultOfFamily:
     """One mistake with one constant: what `faulty_kernels.FaultyKernel` is for our own kernels."""
 
     id: str
@@ -46,10 +46,10 @@ class FaultFamily:
     checks: tuple[str, ...] = ("dense",)
     thread: str = ""
 
-    def faults(self) -> list[FamilyMember]:
+    def faults(self) -> list[FaultOfFamily]:
         """Every member."""
         return [
-            FamilyMember(
+            FaultOfFamily(
                 f"{self.letter}{number}", self.title.format(word), self.thread, self.checks, faulty
             )
             for number, (word, faulty) in enumerate(self.members, 1)

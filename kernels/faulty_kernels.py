@@ -26,7 +26,7 @@ from poolproof.kernels.check_run import DRAWS_PER_EXAMPLE, in_order
 from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.checks.check import Outcome
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.fault_family import FamilyMember
+from poolproof.kernels.fault_family import FaultOfFamily
 from poolproof.kernels.faulty_families import FAMILIES
 from poolproof.kernels.functions.faulty import FUNCTION_FAULTS, catch_function
 from poolproof.kernels.functions.target import FunctionTarget
@@ -585,7 +585,7 @@ STORAGE_FAULTS = (
 
 _OURS = (*SOFTMAX_FAULTS, *INDEXING_FAULTS, *MASK_FAULTS, *STORAGE_FAULTS)
 
-FAULTY_KERNELS: dict[str, FaultyKernel | FamilyMember] = {
+FAULTY_KERNELS: dict[str, FaultyKernel | FaultOfFamily] = {
     **{faulty.id: faulty for faulty in _OURS},
     **{faulty.id: faulty for family in FAMILIES for faulty in family.faults()},
     **FUNCTION_FAULTS,
@@ -624,7 +624,7 @@ def examples_until_caught(
     return None
 
 
-def catch(faulty: FaultyKernel | FamilyMember, seed: int = 0) -> Caught:
+def catch(faulty: FaultyKernel | FaultOfFamily, seed: int = 0) -> Caught:
     """Which of its checks see a faulty kernel, or a faulty function beside it."""
     target = faulty.make()
     if isinstance(target, FunctionTarget):

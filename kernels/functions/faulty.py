@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from poolproof.contract.depth import Depth
 from poolproof.kernels.check_run import certify_check
-from poolproof.kernels.fault_family import FamilyMember
+from poolproof.kernels.fault_family import FaultOfFamily
 from poolproof.kernels.functions.faulty_storage import STORAGE_FAMILIES
 from poolproof.kernels.functions.torch_merge import MERGE_FAMILIES
 from poolproof.kernels.kind import Certifiable
@@ -13,7 +13,7 @@ __all__ = ["FUNCTION_CANARIES", "FUNCTION_FAMILIES", "FUNCTION_FAULTS", "catch_f
 
 FUNCTION_FAMILIES = (*STORAGE_FAMILIES, *MERGE_FAMILIES)
 
-FUNCTION_FAULTS: dict[str, FamilyMember] = {
+FUNCTION_FAULTS: dict[str, FaultOfFamily] = {
     fault.id: fault for family in FUNCTION_FAMILIES for fault in family.faults()
 }
 
