@@ -284,6 +284,13 @@ def test_a_race_behind_a_start_from_zero_is_seen():
     assert "(group 1, block 4) from a state that request a writes over" in races
 
 
+def test_a_state_that_is_written_over_with_the_same_one_is_no_race():
+    watch = oracle()
+    sentences(watch, 1, row("a", [1, 2], 0, use(None, (2, 3))))
+    same = row("c", [1, 2], 0, use(None, (2, 3)))
+    assert sentences(watch, 2, same, row("b", [1, 2, 4], 2, use(3, (3, 5)))) == []
+
+
 def test_a_race_names_the_part_of_the_state():
     watch = oracle()
     each = [("temporal",), ("window",)]
