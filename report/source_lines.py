@@ -46,8 +46,10 @@ def line_of(trace: Trace, source: str = "") -> SourceLine | None:
 
 
 def _file_of(target: str, source: str) -> Path | None:
-    place, colon, _ = TargetSpec.parse(target).base.rpartition(":")
-    if not colon or place.startswith("cmd"):
+    spec = TargetSpec.parse(target)
+    place, colon, _ = spec.base.rpartition(":")
+    # With a patch the lines of the file are not those that ran.
+    if not colon or place.startswith("cmd") or spec.patch is not None:
         return None
     said = re.fullmatch(r"(.+\.py) \(sha256 [0-9a-f]+\)", source)
     module = Path(*place.split(".")) if re.fullmatch(r"[\w.]+", place) else Path(place)

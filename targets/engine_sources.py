@@ -25,10 +25,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from poolproof.contract.target import TargetError
+from poolproof.targets.source_patch import active_patch, patch_key, text_of
 
 __all__ = [
     "BlankModule",
@@ -99,7 +100,8 @@ def import_from_source(
 
     Raises TargetError, which names the file, for a missing file and for whatever importing raises.
     """
-    digest = hashlib.sha256(str((root / package).resolve()).encode()).hexdigest()[:8]
+    place = f"{(root / package).resolve()}{patch_key()}"
+    digest = hashlib.sha256(place.encode()).hexdigest()[:8]
     private = f"{_PREFIX}{package}_{digest}"
     loaded = {
         name: sys.modules[f"{private}.{name}"]
@@ -170,7 +172,7 @@ def _import_one(
             f"{package}.{above}",
             _register(f"{package}.{above}", f"{private}.{above}", inside, public),
         )
-    loader = SourceFileLoader(f"{private}.{name}", str(path))
+    loader = _Loader(f"{private}.{name}", str(path))
     spec = ModuleSpec(loader.name, loader, origin=loader.path, is_package=is_package)
     spec.has_location = True
     module = importlib.util.module_from_spec(spec)
@@ -188,6 +190,16 @@ def _import_one(
         else:
             what = f"{type(error).__name__}: {error}"
         raise TargetError(f"{path} cannot be imported: {what}") from error
+
+
+class _Loader(SourceFileLoader):
+    """Runs what the active patch makes of the file, where there is one; else as usual."""
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        if active_patch() is None:
+            return super().get_code(fullname)
+        code: CodeType = self.source_to_code(text_of(Path(self.path)), self.path)
+        return code
 
 
 def _importing(shown: Mapping[str, ModuleType]) -> Any:

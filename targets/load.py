@@ -47,6 +47,7 @@ from poolproof.targets.mini_sglang_engine import mini_sglang_engine
 from poolproof.targets.nano_engine import nano_engine
 from poolproof.targets.nano_manager import impl_nano_manager, nano_vllm_manager
 from poolproof.targets.native_target import ask_instance, declared_profile, native_target
+from poolproof.targets.patched_target import patched_target, refuse_patched_before
 from poolproof.targets.played_recording import RECORDING_PREFIX, recorded_target
 from poolproof.targets.program_engines import program_target
 from poolproof.targets.reference_targets import (
@@ -58,6 +59,7 @@ from poolproof.targets.reference_targets import (
 from poolproof.targets.sglang_manager import sglang_manager
 from poolproof.targets.sglang_unified_manager import sglang_unified_manager
 from poolproof.targets.source_engines import source_target
+from poolproof.targets.source_patch import patch_key, text_of
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.transformers_engine import transformers_engine
@@ -119,8 +121,12 @@ class _AsItIsNow(SourceFileLoader):
     """Compiles the file, and neither reads nor leaves bytecode.
 
     Python reuses bytecode if the file has the same size and the same second of change. A target
-    that was edited twice within a second would be certified as it was before.
+    that was edited twice within a second would be certified as it was before. With a patch, what
+    that makes of the file.
     """
+
+    def get_data(self, path: str) -> bytes:
+        return text_of(Path(path))
 
     def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - the loader's own signature
         code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
@@ -136,7 +142,7 @@ def _import_file(path: Path) -> ModuleType:
         )
     path = path.resolve()
     # A name of its own: the user's `pool.py` must not hide an installed module `pool`.
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(f"{path}{patch_key()}".encode()).hexdigest()[:8]
     name = f"{_FILE_PREFIX}{path.stem}_{digest}"
     loader = _AsItIsNow(name, str(path)) if path.suffix == ".py" else None
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
@@ -285,7 +291,8 @@ def load_target(target: str | type | TargetSpec, *, api: str | None = None) -> T
     Args:
         target: a built-in name (`nano-vllm:PATH` names a checkout), `package.module:Class`,
             `path/to/file.py:Class`, `cmd:./program arguments` or `recording:FILE`; rows of the
-            profile may follow in brackets, as in `impl[eviction=lifo]`. Or a class itself.
+            profile may follow in brackets, as in `impl[eviction=lifo]`, and a diff that is
+            applied to its sources in memory, as in `vllm[patch=fix.diff]`. Or a class itself.
         api: one of `APIS`, where the class alone does not tell.
 
     Raises TargetError, whose message says in one or two lines what is wrong and what to do.
@@ -293,6 +300,13 @@ def load_target(target: str | type | TargetSpec, *, api: str | None = None) -> T
     if api is not None and api not in APIS:
         raise TargetError(f"unknown --api {api!r}; it is one of {', '.join(APIS)}")
     spec = TargetSpec.of(target)
+    if spec.patch is None:
+        refuse_patched_before(spec)
+        return _load(spec, api)
+    return patched_target(spec, spec.patch, lambda: _load(spec, api))
+
+
+def _load(spec: TargetSpec, api: str | None) -> Target:
     base, overrides, text = spec.base, spec.rows, spec.text
     if spec.cls is not None:
         return _target_of_class(spec, spec.cls, api)

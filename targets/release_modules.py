@@ -27,6 +27,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from poolproof.contract.target import TargetError
+from poolproof.targets.source_patch import active_patch, patch_key, text_of
 
 __all__ = ["PREFIX", "ReleaseModules", "msgspec_stand_in"]
 
@@ -161,7 +162,9 @@ class ReleaseModules:
         self._package = package
         self._runs = runs
         self._given = {"typing_extensions": _typing_names(), **given}
-        digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:8]
+        # What is imported later has the patch that the first had.
+        self._patch = active_patch()
+        digest = hashlib.sha256(f"{root.resolve()}{patch_key()}".encode()).hexdigest()[:8]
         self._private = f"{PREFIX}{package}_{digest}"
         self._modules: dict[str, ModuleType] = {}
         self._builtins = {**vars(builtins), "__import__": self._import}
@@ -220,7 +223,7 @@ class ReleaseModules:
         self._modules[name] = sys.modules[shown] = module
         try:
             # Compiled from its text: bytecode would lie in a folder that is not ours to write to.
-            source = path.read_bytes()
+            source = text_of(path, self._patch)
             exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102 -- what an import does
         except (Exception, SystemExit) as error:
             del self._modules[name], sys.modules[shown]

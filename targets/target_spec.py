@@ -2,8 +2,9 @@
 
 `impl[eviction=lifo,duplicates=first,null_block=0]` is such a text; the rows of a profile are
 written in the same words. Whether rows and values exist is said by `contract.profile`, whether
-there is such an allocator by `load.py`. A built-in starts from the first value of each row and what
-it adds, and assumes none: it is built to the profile that is stated.
+there is such an allocator by `load.py`. `vllm[patch=fix.diff]` is the same allocator with a diff
+applied to its sources in memory (`source_patch.py`). A built-in starts from the first value of each
+row and what it adds, and assumes none: it is built to the profile that is stated.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ def _group_words(group: dict[str, object]) -> str:
 class TargetSpec:
     """`base` is the name without its brackets, `rows` are what stands in them.
 
-    `cls` is there where a class was given and no name: it is used as it is.
+    `patch` is the path of a diff, which stands in the brackets as well. `cls` is there where a
+    class was given and no name: it is used as it is.
     """
 
     base: str
     rows: Mapping[str, Any] = field(default_factory=dict)
     cls: type | None = None
+    patch: str | None = None
 
     @classmethod
     def of(cls, target: str | type | TargetSpec) -> TargetSpec:
@@ -85,19 +88,32 @@ class TargetSpec:
                 )
             if key in rows:
                 raise TargetError(f"{key!r} stands twice in {text!r}; keep one of them")
-            rows[key] = _value(value)
-        return cls(base, rows)
+            rows[key] = value if key == _PATCH else _value(value)
+        return cls(base, rows, patch=rows.pop(_PATCH, None))
 
     def with_rows(self, rows: Mapping[str, Any]) -> TargetSpec:
         """The same allocator with further rows, which take the place of its own."""
         return replace(self, rows={**self.rows, **rows})
 
+    def with_patch(self, patch: str) -> TargetSpec:
+        """The same allocator with a diff. Raises TargetError where it has one, or for its name."""
+        if self.patch is not None:
+            raise TargetError(
+                f"{self.text} has the patch {self.patch} already; put both diffs into one file"
+            )
+        if not patch.strip() or patch != patch.strip() or set("[],") & set(patch):
+            raise TargetError(
+                f"{patch!r} cannot stand in the name of a target, because of its commas, brackets "
+                "or blanks; give the patch another name"
+            )
+        return replace(self, patch=patch)
+
     @property
     def text(self) -> str:
         """The target string, which `parse` reads again."""
-        if not self.rows:
-            return self.base
-        return f"{self.base}[{','.join(f'{k}={value_words(v)}' for k, v in self.rows.items())}]"
+        inside = [f"{key}={value_words(value)}" for key, value in self.rows.items()]
+        inside += [f"{_PATCH}={self.patch}"] if self.patch is not None else []
+        return f"{self.base}[{','.join(inside)}]" if inside else self.base
 
 
 def _value(text: str) -> Any:
@@ -121,6 +137,9 @@ def _place_of(cls: type) -> str:
         spec = None
     return name if spec is not None and spec.origin == file else file
 
+
+_PATCH = "patch"
+"""The one key in brackets that is no row."""
 
 ProfileT = TypeVar("ProfileT", bound=Profile)
 

@@ -20,6 +20,7 @@ from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.release_modules import ReleaseModules
 from poolproof.targets.release_sources import fetch_release
+from poolproof.targets.source_patch import patch_key
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.v0_manager import published_v0_target
@@ -42,7 +43,7 @@ def _runs(name: str) -> bool:
 
 
 @cache
-def _modules_in(root: Path) -> ReleaseModules:
+def _modules_in(root: Path, _patch: str) -> ReleaseModules:
     return ReleaseModules(root, "vllm", _runs, {})
 
 
@@ -60,7 +61,7 @@ def v0_release(name: str, overrides: Mapping[str, Any]) -> Target:
     if not version:
         raise TargetError(f"{name} names no release; write its version, as vllm-v0@0.3.3")
     folder = engine_folder(f"vllm-{version}", f"run `poolproof engines vllm=={version}`")
-    modules = _modules_in(folder)
+    modules = _modules_in(folder, patch_key())
     if not modules.has("vllm.core.block_manager"):
         raise TargetError(
             f"{name} is not driven, because vLLM {version} has no core/block_manager.py with the "

@@ -16,6 +16,7 @@ from typing import Any
 from poolproof.contract.target import TargetError
 from poolproof.targets.release_modules import ReleaseModules
 from poolproof.targets.source_engines import PublishedEngine, fetched_folder
+from poolproof.targets.source_patch import patch_key
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.vllm_manager_target import vllm_manager_target
@@ -52,7 +53,7 @@ class _ForkModules:
 
 
 @cache
-def _modules_in(root: Path, package: str) -> _ForkModules:
+def _modules_in(root: Path, package: str, _patch: str) -> _ForkModules:
     return _ForkModules(root, package)
 
 
@@ -68,7 +69,7 @@ def fork_target(engine: ForkEngine, name: str, overrides: Mapping[str, Any]) -> 
             f"{root} is no checkout of {engine.address}: it has no folder {engine.package}/v1/core"
         )
     prepare_vllm()
-    modules = _modules_in(root.resolve(), engine.package)
+    modules = _modules_in(root.resolve(), engine.package, patch_key())
     cls = modules("vllm.v1.core.kv_cache_manager").KVCacheManager
     return vllm_manager_target(
         name, cls, {**engine.rows, **overrides}, f"{engine.name} {engine.commit[:7]}", modules

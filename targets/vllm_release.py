@@ -26,6 +26,7 @@ from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.release_modules import ReleaseModules, msgspec_stand_in, silent_logger
 from poolproof.targets.release_sources import fetch_release
+from poolproof.targets.source_patch import patch_key
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 from poolproof.targets.v0_release import fetch_v0, v0_release
@@ -123,7 +124,7 @@ def given_to(package: str) -> dict[str, Mapping[str, Any]]:
 
 
 @cache
-def _modules_in(root: Path) -> ReleaseModules:
+def _modules_in(root: Path, _patch: str) -> ReleaseModules:
     return ReleaseModules(root, "vllm", runs_of("vllm"), given_to("vllm"))
 
 
@@ -138,7 +139,7 @@ def vllm_modules(version: str) -> ReleaseModules:
             "version of a release, as vllm@0.28.0, and fetch it before: "
             "`poolproof engines vllm==0.28.0`"
         )
-    return _modules_in(folder)
+    return _modules_in(folder, patch_key())
 
 
 def fetch_vllm(version: str, into: Path | None = None) -> tuple[Path, bool]:
