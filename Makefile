@@ -14,6 +14,7 @@
 #   make test-ray     the tests that need it, over a cluster of processes
 #   make atheris      set up .venv-atheris, with Atheris, for campaigns that libFuzzer drives
 #   make test-atheris the tests that need it
+#   make pages        the tables of README.md and docs/, made anew      (ARGS=--check: only compared)
 #   make site         the manual as a site in build/site, which works from the folder
 #   make test-site    its links, its search, and that it loads nothing from the network
 #   make compiled     a copy with compiled drivers in build/compiled, and a plain one beside it
@@ -203,7 +204,7 @@ proof: $(VENV)/.installed-proof
 	$(VENV)/bin/pytest $(PARALLEL) -m 'not vllm' $(PROOF_TESTS) $(ARGS)
 
 # Takes many minutes; an interrupted run resumes from build/kill_matrix.jsonl.  With ARGS=--record,
-# docs/generate.py makes the tables of README.md and docs/bugs.md from it.
+# `make pages` makes the tables of README.md and docs/bugs.md from it.
 .PHONY: bugs
 bugs: $(VENV)/.installed-proof
 	$(VENV)/bin/python benchmarks/kill_matrix.py --html build/kill_matrix.html $(ARGS)
@@ -302,6 +303,12 @@ atheris: $(VENV_ATHERIS)/.installed
 
 test-atheris: atheris
 	$(VENV_ATHERIS)/bin/pytest -m atheris tests/fuzz $(ARGS)
+
+# --- the manual ---------------------------------------------------------------------------------
+
+.PHONY: pages
+pages: $(VENV)/.installed-test
+	$(VENV)/bin/python generators/generate.py $(ARGS)
 
 # --- the manual as a site -------------------------------------------------------------------
 
