@@ -38,13 +38,24 @@ from poolproof.harness.replay import Replay, replay
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Make, Target
 
-__all__ = ["load_target_of", "maker_for", "replay_isolated", "shrink_isolated", "watch_isolated"]
+__all__ = [
+    "load_target_of",
+    "maker_for",
+    "replay_each",
+    "replay_isolated",
+    "shrink_isolated",
+    "watch_isolated",
+]
 
 
 def load_target_of(trace: Trace, instead: str | None = None) -> Target:
     """The target that the trace was made with, or the one named `instead`. Raises TargetError."""
     api = trace.options.get("api")
-    target = load_target(instead or trace.target, api=None if instead else api)
+    return _part_for(trace, load_target(instead or trace.target, api=None if instead else api))
+
+
+def _part_for(trace: Trace, target: Target) -> Target:
+    """The target, or its part of the trace's level. Raises TargetError where it has none."""
     if target.level != trace.level:
         part = target.part_at(trace.level)
         if part is not None:
@@ -141,10 +152,33 @@ def replay_isolated(
 
     with serving(load, _replay, limits, in_process=in_process) as call:
         found = finished_or_lost(call(trace))
+    return _as_replay(trace, found)
+
+
+def replay_each(
+    traces: Sequence[Trace], load: Callable[[], Target], limits: Limits
+) -> list[Replay]:
+    """What each trace shows on the target that `load` loads, or on its part of that level.
+
+    Raises TargetError.
+    """
+    shown = []
+    with serving(load, _replay_on_part, limits, in_process=False) as call:
+        for trace in traces:
+            found = finished_or_lost(call(trace))
+            shown.append(_as_replay(trace, found))
+    return shown
+
+
+def _as_replay(trace: Trace, found: Replay | Lost) -> Replay:
     if isinstance(found, Replay):
         return found
     begun = trace.with_commands(trace.commands[: found.mark])
     return Replay(begun.commands, 0, as_violation(begun, found))
+
+
+def _replay_on_part(target: Target, trace: Trace, beacon: Beacon) -> Replay:
+    return _replay(_part_for(trace, target), trace, beacon)
 
 
 def watch_isolated(

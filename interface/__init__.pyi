@@ -6,6 +6,7 @@ from poolproof.api import audit as audit
 from poolproof.api import certify as certify
 from poolproof.api import explore as explore
 from poolproof.api import infer_profile as infer_profile
+from poolproof.api import judge_patch as judge_patch
 from poolproof.api import render as render
 from poolproof.api import replay as replay
 from poolproof.api import shrink as shrink
@@ -22,6 +23,7 @@ from poolproof.certification.finding import Finding as Finding
 from poolproof.certification.finding import FindingStatus as FindingStatus
 from poolproof.certification.inference import InferredProfile as InferredProfile
 from poolproof.certification.known_findings import KnownFileError as KnownFileError
+from poolproof.certification.repair import RepairReport as RepairReport
 from poolproof.contract.content import TokenChain as TokenChain
 from poolproof.contract.depth import Depth as Depth
 from poolproof.contract.errors import OptionError as OptionError

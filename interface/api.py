@@ -25,6 +25,7 @@ from poolproof.certification.isolated_trace import replay_isolated, shrink_isola
 from poolproof.certification.known_findings import KnownFindings, read_known_findings
 from poolproof.certification.options import CertifyOptions, usable_processors
 from poolproof.certification.progress import SilentProgress, StageProgress
+from poolproof.certification.repair import RepairReport, judge_repair
 from poolproof.certification.verdict import Rules, failing, judge
 from poolproof.contract.depth import Depth
 from poolproof.contract.errors import OptionError, PoolproofError
@@ -54,6 +55,7 @@ __all__ = [
     "certify",
     "explore",
     "infer_profile",
+    "judge_patch",
     "render",
     "replay",
     "shrink",
@@ -324,6 +326,59 @@ def infer_profile(
     return infer(load_with, asked.options, progress or SilentProgress())
 
 
+def judge_patch(
+    target: str,
+    patch: str | Path,
+    *,
+    depth: str = "standard",
+    profile: Mapping[str, Any] | None = None,
+    layouts: Sequence[str] = (),
+    api: str | None = None,
+    seed: int = 0,
+    workers: int | None = None,
+    call_timeout_s: float = 10.0,
+    memory_mib: int = 2048,
+    progress: StageProgress | None = None,
+) -> RepairReport:
+    """Certify a target with a diff applied to its sources, beside the target without it.
+
+    The report says which findings the diff repairs, which it leaves, which are new with it, and
+    what it costs in hits. Nothing is written: the diff is applied while the target is imported.
+
+    Args:
+        target: "path/to/file.py:Class", "package.module:Class", or a built-in name of an engine
+            that is installed, fetched or checked out.
+        patch: the file of a unified diff, as `git diff` writes it.
+        depth: "quick", "standard" or "deep", for both.
+        profile: rows that override those the target declares.
+        layouts: the layouts of a manager to run; all by default.
+        api: which shape the class has, if it has several.
+        seed: 0 or more.
+        workers: processes; one per CPU by default.
+        call_timeout_s: seconds that one call of the target may take.
+        memory_mib: memory of one worker, in MiB, beyond what importing the target uses.
+        progress: told what is being done; silent by default.
+
+    Raises OptionError for a value that is not allowed, and TargetError for a target that cannot be
+    run or patched and for a diff that does not parse, does not apply, or changes nothing of it.
+    """
+    given = str(_path("patch", patch))
+    if not isinstance(target, str):
+        raise OptionError(f"target must be the text that names its sources, not {shown(target)}")
+    patched = TargetSpec.of(target).with_rows(_rows(profile)).with_patch(given).text
+    both = [
+        Asked.of(
+            name, depth=depth, profile=profile, layouts=layouts, api=api, fail_on=tuple(Severity),
+            known=None, baseline=None, keep_going=True, hardening=False, seed=seed,
+            workers=workers, in_process=False, call_timeout_s=call_timeout_s,
+            memory_mib=memory_mib,
+        )
+        for name in (target, patched)
+    ]  # fmt: skip
+    load = (both[0].load, both[1].load)
+    return judge_repair(given, load, both[0].options, progress or SilentProgress())
+
+
 def explore(
     target: str | type,
     *,
@@ -440,13 +495,14 @@ def shrink(
     return replace(small, shown=() if watched is None else watched.shown)
 
 
-def render(subject: Certificate | Finding | Trace, form: str = "text") -> str:
-    """Write a certificate, a finding or a trace as a document.
+def render(subject: Certificate | RepairReport | Finding | Trace, form: str = "text") -> str:
+    """Write a certificate, the report on a patch, a finding or a trace as a document.
 
     Args:
         subject: what to show.
         form: "text", "markdown" or "html" (a web page) for any; "json" or "junit" for a
-            certificate; "jsonl" (a trace file) or "pytest" (a regression test) for the others.
+            certificate or a report; "jsonl" (a trace file) or "pytest" (a regression test) for the
+            others.
 
     Raises OptionError for an unknown form.
     """

@@ -1,6 +1,6 @@
 """In which files the paths of a patch are looked for, target by target.
 
-A diff names files as their repository does (`a/vllm/v1/core/block_pool.py`), and they lie where
+A diff names files as their repository does (`vllm/v1/core/x.py` behind an `a/`), and they lie where
 they were installed, fetched or checked out: below the folder that holds the package, or, of a
 target that is a file, below one of the folders above it. The beginning of a path may be missing
 there, as `python/` is where SGLang is installed.

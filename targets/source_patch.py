@@ -18,7 +18,7 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -88,8 +88,8 @@ def read_patch(given: str, find: FindFile, target: str) -> SourcePatch:
         raise TargetError(f"{given} is no diff: byte {error.start} is not UTF-8") from error
     files: dict[Path, list[FileDiff]] = {}
     left_out: dict[str, None] = {}
-    for file in read_diff(text, given):
-        path = find(file.path)
+    for each in read_diff(text, given):
+        file, path = _found(each, find)
         why = _why_left_out(file, path, given)
         if path is None or why:
             left_out[f"{file.path} ({why})"] = None
@@ -126,6 +126,14 @@ def _content(given: str, target: str) -> bytes:
         ) from error
     except OSError as error:
         raise TargetError(f"the patch {given} cannot be read: {error.strerror or error}") from error
+
+
+def _found(file: FileDiff, find: FindFile) -> tuple[FileDiff, Path | None]:
+    """The file of the sources that is meant, by either name that the diff has for it."""
+    path = find(file.path)
+    if file.other is None or (path is not None and path.suffix == ".py"):
+        return file, path
+    return replace(file, path=file.other), find(file.other)
 
 
 def _why_left_out(file: FileDiff, path: Path | None, given: str) -> str:
@@ -204,8 +212,12 @@ def text_of(path: Path, patch: SourcePatch | None = None) -> bytes:
 @contextmanager
 def while_patched(patch: SourcePatch) -> Iterator[None]:
     """Load with this patch; what Python imports by its name has it afterwards as well."""
-    if not any(isinstance(each, _Finder) and each.patch is patch for each in sys.meta_path):
+    known = (each for each in sys.meta_path if isinstance(each, _Finder))
+    same = next((each for each in known if each.patch.texts == patch.texts), None)
+    if same is None:
         sys.meta_path.insert(0, _Finder(patch))
+    else:
+        same.patch = patch  # read anew, and it is to know which of its files are used
     _active.append(patch)
     try:
         yield

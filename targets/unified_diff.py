@@ -48,12 +48,16 @@ Change = str
 
 @dataclass(slots=True)
 class FileDiff:
-    """What a diff does to one file; `path` as the repository has it, `line` where it is named."""
+    """What a diff does to one file; `path` as the repository has it, `line` where it is named.
+
+    `other` is the name behind +++ where `diff -u` compared two files, such as a copy with the file.
+    """
 
     path: str
     change: Change
     line: int
     hunks: list[Hunk] = field(default_factory=list)
+    other: str | None = None
 
 
 def read_diff(text: str, name: str) -> list[FileDiff]:
@@ -148,16 +152,19 @@ class _Reader:
     def _named(self) -> FileDiff:
         """The file of a '---' line, and of the '+++' line below, which is the next from now on."""
         line = self._at + 1
-        old = self._lines[self._at][4:].partition("\t")[0].rstrip()
+        old = self._path_at(self._at)
         self._at += 1
-        new = self._lines[self._at][4:].partition("\t")[0].rstrip()
-        if old == _NOWHERE:
-            return FileDiff(self._path(new), "created", line)
-        if new == _NOWHERE:
-            return FileDiff(self._path(old), "deleted", line)
-        # `diff -u` compares pool.py.orig with pool.py, or two folders; git tells of renames above.
-        self._path(old)
-        return FileDiff(self._path(new), "changed", line)
+        new = self._path_at(self._at)
+        if old is None or new is None:
+            change = "created" if old is None else "deleted"
+            return FileDiff(old or new or _NOWHERE, change, line)
+        # Of renames git tells above; `diff -u` compares whatever it was given.
+        return FileDiff(old, "changed", line, other=None if old == new else new)
+
+    def _path_at(self, place: int) -> str | None:
+        """The path in a '---' or '+++' line, None for no file at all."""
+        named = self._lines[place][4:].partition("\t")[0].rstrip()
+        return None if named == _NOWHERE else self._path(named)
 
     def _path(self, named: str) -> str:
         """A path without git's prefix. Raises TargetError for one that leads out of the package."""

@@ -74,6 +74,12 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--profile", "rows", multiple=True, metavar="KEY=VALUE", help="Set a profile row.")
 @click.option("--infer-profile", is_flag=True, help="Find the rows under which TARGET holds.")
+@click.option(
+    "--patch",
+    type=_PATH,
+    metavar="FILE",
+    help="Judge a diff of TARGET's sources: with and without.",
+)
 @power_options
 def certify_command(
     *,
@@ -97,6 +103,7 @@ def certify_command(
     memory_limit: int,
     rows: tuple[str, ...],
     infer_profile: bool,
+    patch: Path | None,
     power: bool,
     **power_arguments: Any,
 ) -> None:
@@ -106,6 +113,7 @@ def certify_command(
 
     Exit status: 0 holds, 1 a violation was found, 2 the run could not be carried out or concluded.
     With --infer-profile: 0 a profile was found under which it holds, 1 no row explains a violation.
+    With --patch: 0 it breaks nothing, and repairs something if anything was found; 1 otherwise.
     """
     from poolproof.report.certificate_outputs import Outputs
     from poolproof.report.output_files import refuse_to_overwrite
@@ -124,6 +132,19 @@ def certify_command(
         # Survivors cost what a whole certification costs, each of them.
         depth = "quick"
     of_allocators = {"--sarif": sarif_file, "--badge": badge_file, "--annotate": annotate}
+    if patch is not None:
+        unfit = {**of_allocators, "--known": known, "--baseline": baseline, "--fail-on": fail_on,
+                 "--keep-going": keep_going, "--hardening": hardening, "--power": power,
+                 "--in-process": in_process, "--infer-profile": infer_profile}  # fmt: skip
+        _refuse_beside("--patch", [name for name, value in unfit.items() if value])
+        if api == "kernel" or is_kernel(spec.text):
+            raise click.UsageError(f"{target} is a kernel; apply {patch} to a checkout of it")
+        sys.exit(
+            _judge_patch(
+                spec.text, patch, places, depth=depth, seed=seed, workers=workers, api=api,
+                layouts=layouts, call_timeout_s=call_timeout, memory_mib=memory_limit,
+            )
+        )  # fmt: skip
     if infer_profile:
         unfit = {**given_places(places), **of_allocators, "--known": known, "--baseline": baseline,
                  "--fail-on": fail_on, "--keep-going": keep_going, "--hardening": hardening,
@@ -174,12 +195,34 @@ def _is_default(name: str) -> bool:
 
 def _refuse_with_inference(target: str, api: str | None, unfit: list[str]) -> None:
     """Raises a usage error for what does not go with --infer-profile."""
-    for name in unfit:
-        raise click.UsageError(f"{name} does not go with --infer-profile; leave it out")
+    _refuse_beside("--infer-profile", unfit)
     if api == "kernel" or is_kernel(target):
         raise click.UsageError(
             f"{target} is a kernel and has no profile; leave out --infer-profile"
         )
+
+
+def _refuse_beside(option: str, unfit: list[str]) -> None:
+    """Raises a usage error for what does not go with an option."""
+    for name in unfit:
+        raise click.UsageError(f"{name} does not go with {option}; leave it out")
+
+
+def _judge_patch(target: str, patch: Path, places: Places, **options: Any) -> int:
+    from poolproof.api import judge_patch
+    from poolproof.certification.progress import progress_to
+    from poolproof.report.output_files import refuse_to_overwrite
+    from poolproof.report.repair_document import repair_document
+    from poolproof.report.repair_outputs import RepairOutputs
+    from poolproof.report.text_form import show
+
+    outputs = RepairOutputs(**places)
+    outputs.check()
+    refuse_to_overwrite(outputs.singles, {"--patch": patch})
+    with progress_to(sys.stderr) as progress:
+        report = judge_patch(target, patch, progress=progress, **options)
+    show(repair_document(report, outputs.write(report)))
+    return report.exit_status
 
 
 def _infer_profile(target: str, **options: Any) -> int:

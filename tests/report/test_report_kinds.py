@@ -10,7 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from poolproof.certification.explore_target import TargetExploration
+from poolproof.certification.hits import HitComparison, Hits
 from poolproof.certification.kernel_certificate import KernelCertificate
+from poolproof.certification.repair import PatchEffect, RepairFinding, RepairReport
 from poolproof.certification.verdict import Rules, judge, judge_kernel
 from poolproof.contract.commands import PopLeft
 from poolproof.contract.content import TokenChain
@@ -109,6 +111,21 @@ def measured(samples, name):
     return MeasuredCertificate(held, power(name))
 
 
+def repair(samples, name):
+    before, after = certificate(samples, name), judge(samples.certificate(target=name), Rules())
+    (found,) = before.findings
+    hits = HitComparison(
+        unit="lookups", num_runs=3, num_commands=40, num_left_out=1,
+        before=Hits(10, 20), after=Hits(8, 20, 1),
+    )  # fmt: skip
+    broken = replace(found, remark="new")
+    judged = (
+        RepairFinding(PatchEffect.REPAIRS, found, name),
+        RepairFinding(PatchEffect.BREAKS, broken, f"without it nothing: {name}"),
+    )
+    return RepairReport(patch=name, before=before, after=after, findings=judged, hits=(hits,))
+
+
 MAKERS = {
     "certificate": lambda samples, campaigns, name: certificate(samples, name),
     "kernel": lambda samples, campaigns, name: kernel(name),
@@ -116,6 +133,7 @@ MAKERS = {
     "matrix": lambda samples, campaigns, name: matrix(name),
     "power": lambda samples, campaigns, name: power(name),
     "certificate with power": lambda samples, campaigns, name: measured(samples, name),
+    "repair": lambda samples, campaigns, name: repair(samples, name),
 }
 
 SAID = {
@@ -125,6 +143,7 @@ SAID = {
     "matrix": ("1 of 2 specimens are caught", "A1", "missed"),
     "power": ("1 of 2", "right.py:3", "off by one"),
     "certificate with power": ("HOLDS", "plain driver", "1 of 2", "off by one"),
+    "repair": ("repairs 1, leaves 0, breaks 1", "f-7d3f0a11", "8 lookups that hit"),
 }
 """What text, Markdown and page of each kind have to say."""
 
@@ -275,6 +294,7 @@ def test_json_is_an_object_with_the_name_in_it(made, kind):
         ("matrix", ("3", "1", "0", "0")),
         ("power", ("2", "0", "0", "1")),
         ("certificate with power", ("6", "0", "0", "2")),
+        ("repair", ("3", "2", "0", "0")),
     ],
 )
 def test_junit_counts_what_failed(made, counts):
