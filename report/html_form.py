@@ -41,9 +41,9 @@ __all__ = ["html_page"]
 _STYLE = """\
 body {
   font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem;
-  color: #1a1a1a; background: #fff;
+  color: #1a1a1a; background: #fff; overflow-wrap: anywhere;
 }
-h1 { font-size: 1.3rem; margin: 0 0 .3rem; } code { overflow-wrap: anywhere; }
+h1 { font-size: 1.3rem; margin: 0 0 .3rem; }
 .verdict { font-size: 1.15rem; font-weight: bold; } h2:target { background: #fff3c4; }
 h2 { font-size: 1.05rem; margin: 2rem 0 .3rem; }
 p { margin: .4rem 0; } .dim { color: #5c5c5c; } .strong { font-weight: bold; }
@@ -52,7 +52,9 @@ p { margin: .4rem 0; } .dim { color: #5c5c5c; } .strong { font-weight: bold; }
 .broken { border-left: 4px solid #b3261e; padding-left: .8rem; }
 .scroll { overflow-x: auto; margin: .6rem 0; } .indented { margin-left: 1.5rem; }
 figure { margin: 0; } svg { width: 100%; min-width: 36rem; height: auto; }
-table { border-collapse: collapse; font: 13px/1.4 ui-monospace, monospace; }
+table {
+  border-collapse: collapse; font: 13px/1.4 ui-monospace, monospace; overflow-wrap: normal;
+}
 th, td {
   text-align: left; vertical-align: top; padding: .2rem .8rem .2rem .4rem;
   border-bottom: 1px solid #e4e4e4;
@@ -61,7 +63,7 @@ tbody th { font-weight: normal; } .number { text-align: right; white-space: nowr
 td.good, tr.good > * { background: #e6f4ea; } td.warning { background: #fff3c4; }
 td.alarm { background: #fdecea; } td.bad, tr.bad > * { background: #fdecea; font-weight: bold; }
 dl { display: grid; grid-template-columns: max-content auto; gap: .1rem 1rem; }
-dd { margin: 0; overflow-wrap: anywhere; } summary { cursor: pointer; }
+dd { margin: 0; min-width: 0; } summary { cursor: pointer; }
 .steps { border: 1px solid #e4e4e4; border-radius: .4rem; margin: .8rem 0; min-width: 0; }
 .steps input { width: 1.1rem; height: 1.1rem; margin: .15rem; accent-color: #1a5fb4; }
 .steps input.bad { accent-color: #b3261e; } .frame { display: none; }
@@ -71,7 +73,7 @@ h3 { font-size: .9rem; margin: 0; }
 .row ol { display: flex; flex-wrap: wrap; gap: .25rem; list-style: none; margin: 0; padding: 0; }
 .row li {
   border: 1px solid #9a9a9a; border-radius: .2rem; padding: 0 .4rem;
-  font: 13px/1.6 ui-monospace, monospace; overflow-wrap: anywhere;
+  font: 13px/1.6 ui-monospace, monospace; min-width: 0;
 }
 .row li.strong { background: #fff3c4; border-color: #7a4d00; }
 @media (max-width: 30rem) {

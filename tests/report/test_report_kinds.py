@@ -9,9 +9,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from poolproof.certification.explore_target import TargetExploration
 from poolproof.certification.kernel_certificate import KernelCertificate
 from poolproof.certification.verdict import Rules, judge, judge_kernel
-from poolproof.contract.violation import Severity
+from poolproof.contract.commands import PopLeft
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import Admit, Step
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.violation import Severity, Violation
+from poolproof.exploration.breadth_first import space_of
+from poolproof.exploration.scope import Scope
 from poolproof.fuzz.coverage_record import CodeCoverage, CoveragePoint, FileCoverage
 from poolproof.fuzz.status import WaitingLine
 from poolproof.kernels.findings import CheckLine, KernelFinding, KernelRun
@@ -27,7 +34,10 @@ from poolproof.power.power_report import (
     PowerReport,
 )
 from poolproof.report.campaign_record import CampaignRecord
+from poolproof.report.explorer_page import failures_page, space_page
+from poolproof.report.finding_report import finding_report, trace_report
 from poolproof.report.forms import Form
+from poolproof.report.html_form import html_page
 from poolproof.report_kinds import REPORT_KINDS
 
 HOSTILE = "\x1b[2J \u202eback \x00 </td></main> | <script>alert(1) \r&amp; a.py"
@@ -134,6 +144,97 @@ def made(kind, samples, campaigns):
 
 def written(subject, form):
     return REPORT_KINDS[type(subject)].written(subject, form)
+
+
+LONG = "a_name_of_a_target_that_nobody_breaks_into_lines" * 4
+
+
+def of_level(samples, level, *commands, **changes):
+    violation = Violation("I1", Severity.LEAK, LONG, (1,), len(commands) - 1)
+    trace = samples.trace(target=LONG, level=level, violation=violation, commands=commands)
+    return html_page(trace_report(replace(trace, **changes)))
+
+
+CHAIN = TokenChain((0, 0, 1, 2, 1))
+PAGES = {
+    **{kind: lambda *given, make=make: written(make(*given, LONG), Form.HTML)
+       for kind, make in MAKERS.items()},
+    "finding": lambda samples, campaigns: html_page(finding_report(samples.finding())),
+    "trace of a queue": lambda samples, campaigns: of_level(samples, "queue", PopLeft()),
+    "trace of a manager": lambda samples, campaigns: of_level(
+        samples, "manager", Admit(0, CHAIN, 0), Step(), profile=ManagerProfile(),
+        options={"layout": "full", "block_size": 4},
+    ),
+    "walk through states": lambda samples, campaigns: space_page(
+        space_of(Scope(2), symmetry=True)
+    ),
+    "paths to failures": lambda samples, campaigns: failures_page(
+        TargetExploration(LONG, "pool.py", (), (samples.finding(),))
+    ),
+}  # fmt: skip
+"""What a browser can be given, with names that have no place to break them at."""
+
+WIDEST = """[...document.querySelectorAll('*')].sort((a, b) =>
+    b.getBoundingClientRect().right - a.getBoundingClientRect().right)[0].outerHTML.slice(0, 300)"""
+CONTROLS = """
+    [...document.querySelectorAll('a[href], button, input, select, summary, [tabindex="0"]')]
+        .filter(e => e.checkVisibility() && !e.disabled && e.tabIndex >= 0)
+"""
+PALEST = """(() => {
+    const part = c => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+    const numbers = color => color.match(/[\\d.]+/g).map(Number);
+    const behind = e => {
+        for (; e; e = e.parentElement) {
+            const [r, g, b, a = 1] = numbers(getComputedStyle(e).backgroundColor);
+            if (a > 0.5) return [r, g, b];
+        }
+        return matchMedia('(prefers-color-scheme: dark)').matches ? [0, 0, 0] : [255, 255, 255];
+    };
+    const texts = [...document.body.querySelectorAll('*')].filter(e => e.checkVisibility()
+        && !e.closest('svg') && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()));
+    const ratios = texts.map(e => {
+        const [a, b] = [light(numbers(getComputedStyle(e).color)), light(behind(e))];
+        return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.outerHTML.slice(0, 90)];
+    });
+    return ratios.sort((a, b) => a[0] - b[0])[0];
+})()"""
+"""The smallest contrast of a text and what is behind it, as WCAG 2.2 computes it."""
+
+
+@pytest.fixture(params=PAGES)
+def page(request, folder, samples, campaigns):
+    (folder / "page.html").write_text(PAGES[request.param](samples, campaigns), encoding="utf-8")
+    return folder / "page.html"
+
+
+@pytest.mark.some(4)
+def test_a_narrow_browser_shows_each_page_whole_and_readable(browser, page):
+    for scheme in ("light", "dark"):
+        browser.show(400, scheme)
+        browser.open(page)
+        assert browser.fits(), browser.value(WIDEST)
+        contrast, where = browser.value(PALEST)
+        assert contrast >= 4.5, (scheme, where)
+    assert browser.console == []
+    assert browser.requests == []
+
+
+@pytest.mark.some(4)
+def test_the_tab_key_reaches_every_control_of_a_page(browser, page):
+    browser.show(1280)
+    browser.open(page)
+    # Of radio buttons of one group the key reaches the one that is chosen.
+    browser.value(
+        f"globalThis.nameOf = e => e.type === 'radio' ? e.name : {CONTROLS}.indexOf(e); 0"
+    )
+    wanted = set(browser.value(f"{CONTROLS}.map(nameOf)"))
+    reached = set()
+    # What scrolls can be reached as well, so that the arrow keys move it.
+    for _ in range(browser.value("document.querySelectorAll('a, button, input, .scroll').length")):
+        browser.press("Tab")
+        reached.add(browser.value("nameOf(document.activeElement)"))
+    assert wanted <= reached
 
 
 def test_there_is_a_sample_of_every_kind(samples, campaigns):
