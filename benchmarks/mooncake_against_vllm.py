@@ -249,7 +249,7 @@ def arguments() -> argparse.Namespace:
         "--compiled", type=Path, default=COMPILED, metavar="FOLDER", help="(default build/compiled)"
     )
     parser.add_argument("--repeats", type=int, default=5, help="repeats of each (default 5)")
-    add_destination(parser, "mooncake_compiled")
+    add_destination(parser, "mooncake_against_vllm")
     return parser.parse_args()
 
 
