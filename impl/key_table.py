@@ -86,6 +86,10 @@ class KeyTable:
         slot = self._find(key, hash(key))
         return None if slot < 0 else self._slots[2 * slot + 1]
 
+    def items(self) -> list[tuple[Any, int]]:
+        """Each key with its block, in no order that means anything."""
+        return [(key, self[key]) for key in self]
+
     def clear(self) -> None:
         """Forget every entry."""
         slots = self._slots

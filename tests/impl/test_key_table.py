@@ -83,7 +83,8 @@ class TableMachine(RuleBasedStateMachine):
     @invariant()
     def it_says_what_the_dict_says(self):
         assert len(self.table) == len(self.model)
-        assert {key: self.table[key] for key in self.table} == self.model
+        assert dict(self.table.items()) == self.model
+        assert set(self.table) == set(self.model)
         for key in KEYS:
             assert self.table.get(key) == self.model.get(key)
             assert (key in self.table) == (key in self.model)
