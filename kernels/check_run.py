@@ -170,7 +170,7 @@ def _is_of_the_target(frame: traceback.FrameSummary) -> bool:
     """Whether a frame is a call of the target, or of the kernels that fill its cache."""
     file = frame.filename.replace("\\", "/")
     ours = ("kernels/target.py", "functions/target.py")
-    called = frame.name == "__call__" and file.endswith(ours)
+    called = frame.name in {"__call__", "with_lse"} and file.endswith(ours)
     return called or "/kernels/paged/" in file or file.startswith("<poolproof_kernel")
 
 
@@ -386,6 +386,8 @@ def _why_not(check: Check, target: KernelTarget) -> str:
         return "only Triton kernels in the interpreter can be watched"
     if check.name in {"cache write", "block copy", "swap"}:
         return "the target is attention alone"
+    if check.name == "split keys":
+        return "no log-sum-exp is returned"
     if check.name == "output rows":
         return "no output tensor can be handed in"
     if check.name == "empty rows":

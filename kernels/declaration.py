@@ -13,7 +13,7 @@ from typing import Any
 
 from poolproof.kernels.case import LAYOUTS, VIEWS
 
-__all__ = ["FEATURES", "PROMISES", "Declaration", "DeclarationError"]
+__all__ = ["FEATURES", "LSE", "PROMISES", "Declaration", "DeclarationError"]
 
 PROMISES: dict[str, tuple[str, ...]] = {
     "tail": ("any", "finite-values", "finite"),
@@ -47,6 +47,9 @@ kept; `query` is the query's own. `scale`: which scales are taken; `head-size` i
 alone. `cache_size`: whether a cache may have 2^31 slots and more, or 2^31 elements and more.
 `cache_reads`: whether the whole cache is copied at a call, which nobody can do with a large one."""
 
+LSE = ("absent", "e", "2")
+"""Whether a log-sum-exp is returned beside the output, and the base of its logarithm."""
+
 FEATURES = ("sliding_window", "softcap", "alibi", "sinks", "non_causal", "fp8")
 
 _LISTS: dict[str, tuple[Any, ...]] = {
@@ -76,7 +79,8 @@ class Declaration:
     one query with longer ones, `idle` whether it may hold a sequence that asks nothing, `out`
     whether an output tensor may be passed. `views` are the tensors that may be slices of larger
     ones; with `layouts_apart` keys and values may have different layouts. `smallest_window` is 2
-    for a target to which 1 means that there is no window.
+    for a target to which 1 means that there is no window. With `lse` of `e` or `2` the target
+    returns the output and the logarithm of each softmax's sum, sink included, to that base.
     """
 
     tail: str = "any"
@@ -105,6 +109,7 @@ class Declaration:
     tiles: tuple[int, ...] = ()
     views: tuple[str, ...] = VIEWS
     smallest_window: int = 1
+    lse: str = "absent"
     grouped: bool = True
     mixed: bool = True
     idle: bool = True
@@ -144,6 +149,12 @@ def _checked(key: str, value: Any) -> Any:
         if value not in PROMISES[key]:
             raise DeclarationError(
                 f"{key!r} in a declaration must be one of {', '.join(PROMISES[key])}, not {value!r}"
+            )
+        return value
+    if key == "lse":
+        if value not in LSE:
+            raise DeclarationError(
+                f"{key!r} in a declaration must be one of {', '.join(LSE)}, not {value!r}"
             )
         return value
     if key == "smallest_window":

@@ -14,6 +14,7 @@ from torch import Tensor
 from poolproof.kernels.batch import PagedBatch, SequenceRows
 from poolproof.kernels.target import KernelTarget
 from poolproof.kernels.torch_attention import Rows, TorchAttention
+from poolproof.kernels.torch_lse import TorchLse
 
 __all__ = ["ODD_KERNELS", "odd_kernel"]
 
@@ -242,6 +243,33 @@ class _LogSums(TorchAttention):
         return self.weighted(rows, weights, values), (~is_empty).float()
 
 
+class _TiledLse(TorchLse):
+    """A log-sum-exp that grows with every tile of `tile` keys, from the last."""
+
+    def __init__(self, tile: int) -> None:
+        self.tile = tile
+
+    def lse(self, rows: Rows, scores: Tensor) -> Tensor:
+        sinks = self.sinks(rows)
+        total = torch.full(scores.shape[:-1], float("-inf"))
+        for part in reversed(scores.split(self.tile, -1)):
+            total = torch.logaddexp(total, torch.logsumexp(part, -1))
+        return total if sinks is None else torch.logaddexp(total, sinks.expand_as(total))
+
+
+class _BinaryLse(TorchLse):
+    """Scores in base 2 from the begin, and a log-sum-exp of that base."""
+
+    def lse(self, rows: Rows, scores: Tensor) -> Tensor:
+        factor = 1.4426950408889634
+        base = self.base(rows, scores)
+        total = torch.exp2((scores - base[..., None]) * factor).sum(-1)
+        sinks = self.sinks(rows)
+        if sinks is not None:
+            total = total + torch.exp2((sinks - base) * factor)
+        return base * factor + torch.log2(total)
+
+
 _BLOCK = {"block_size": "close", "strides": "close"}
 # What sorts by physical block adds up in another order elsewhere.
 _PLACE = {**_BLOCK, "placement": "close"}
@@ -268,6 +296,10 @@ ODD_KERNELS: dict[str, tuple[TorchAttention, dict[str, Any]]] = {
     "unseen keys cut away": (_Kept(), {}),
     "more than the maximum subtracted": (_ShiftedBase(), {}),
     "logarithms of sums": (_LogSums(), {}),
+    "log-sum-exps returned": (TorchLse(), {}),
+    "log-sum-exps in tiles of 5": (_TiledLse(5), {}),
+    "log-sum-exps in tiles of 128": (_TiledLse(128), {}),
+    "log-sum-exps in base 2": (_BinaryLse(), {"lse": "2"}),
 }
 """Each with what it does not promise."""
 
