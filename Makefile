@@ -9,10 +9,12 @@
 #   make kernels      set up .venv-kernels, with torch, triton and OpenVINO for the CPU
 #   make test-kernels the tests of the kernels, interpreted  (on a GPU: make certify-kernels)
 #   make certify-kernels  certify a kernel                      (KERNEL=paged, ARGS="--depth deep ...")
+#   make gpu          certify and time ours on a GPU, under ten minutes    (ARGS=--record: for the manual)
 #   make ray          set up .venv-ray, with Ray, for campaigns over a cluster
 #   make test-ray     the tests that need it, over a cluster of processes
 #   make atheris      set up .venv-atheris, with Atheris, for campaigns that libFuzzer drives
 #   make test-atheris the tests that need it
+#   make pages        the tables of README.md and docs/, made anew      (ARGS=--check: only compared)
 #   make site         the manual as a site in build/site, which works from the folder
 #   make test-site    its links, its search, and that it loads nothing from the network
 #   make compiled     a copy with compiled drivers in build/compiled, and a plain one beside it
@@ -202,7 +204,7 @@ proof: $(VENV)/.installed-proof
 	$(VENV)/bin/pytest $(PARALLEL) -m 'not vllm' $(PROOF_TESTS) $(ARGS)
 
 # Takes many minutes; an interrupted run resumes from build/kill_matrix.jsonl.  With ARGS=--record,
-# docs/generate.py makes the tables of README.md and docs/bugs.md from it.
+# `make pages` makes the tables of README.md and docs/bugs.md from it.
 .PHONY: bugs
 bugs: $(VENV)/.installed-proof
 	$(VENV)/bin/python benchmarks/kill_matrix.py --html build/kill_matrix.html $(ARGS)
@@ -246,7 +248,7 @@ $(VENV_KERNELS)/.installed-poolproof: $(VENV_KERNELS)/.installed-torch pyproject
 	$(VENV_KERNELS)/bin/python .ci/install_beside.py --editable '.[test]'
 	@touch $@
 
-.PHONY: kernels test-kernels certify-kernels
+.PHONY: kernels test-kernels certify-kernels gpu
 kernels: $(VENV_KERNELS)/.installed-poolproof
 
 # The tests interpret the kernels, even on a machine with a GPU.
@@ -256,6 +258,12 @@ test-kernels: kernels
 # Compiled if there is a GPU, otherwise interpreted.
 certify-kernels: kernels
 	$(VENV_KERNELS)/bin/poolproof kernels $(KERNEL) $(ARGS)
+
+# KERNEL_PYTHON: an environment whose torch has CUDA, with poolproof in it; the one of this file has
+# torch for CPUs, because CI has no GPU.
+KERNEL_PYTHON ?= $(VENV_KERNELS)/bin/python
+gpu: $(if $(filter $(VENV_KERNELS)/%,$(KERNEL_PYTHON)),kernels)
+	$(KERNEL_PYTHON) benchmarks/kernels_on_gpu.py $(ARGS)
 
 # --- a Ray cluster --------------------------------------------------------------------------
 
@@ -295,6 +303,12 @@ atheris: $(VENV_ATHERIS)/.installed
 
 test-atheris: atheris
 	$(VENV_ATHERIS)/bin/pytest -m atheris tests/fuzz $(ARGS)
+
+# --- the manual ---------------------------------------------------------------------------------
+
+.PHONY: pages
+pages: $(VENV)/.installed-test
+	$(VENV)/bin/python generators/generate.py $(ARGS)
 
 # --- the manual as a site -------------------------------------------------------------------
 

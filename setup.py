@@ -30,7 +30,8 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 ROOT_PACKAGE = "poolproof"
 ROOT_FOLDER = "interface"
-# The manual, which `poolproof explain` quotes.  docs/ is no package: it has scripts as well.
+# The manual, which `poolproof explain` quotes.  Only its pages are packed; generators/, which makes
+# their tables, stays out.
 MANUAL = "docs"
 
 COMPILES = os.environ.get("POOLPROOF_COMPILE", "0") == "1"

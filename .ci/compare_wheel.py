@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_INSTALLED = {"tests", "benchmarks", "examples", "docs", ".ci", ".github"}
+NOT_INSTALLED = {"tests", "benchmarks", "examples", "docs", "generators", ".ci", ".github"}
 
 
 def tree() -> dict[str, Path]:

@@ -78,6 +78,6 @@ def tell_destination(path: Path) -> None:
     """Say where the figures are, and what is left to do where the manual quotes them."""
     shown = os.path.relpath(path)
     if path.parent == RECORDED:
-        print(f"recorded in {shown}; docs/generate.py brings the manual up to date")
+        print(f"recorded in {shown}; make pages brings the manual up to date")
     else:
         print(f"figures in {shown}")

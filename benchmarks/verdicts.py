@@ -1,8 +1,8 @@
 """Certifies every system of verdict_systems.toml that can be run here, and records the verdicts.
 
 Writes the verdicts, and the trace of each finding beside them; with --record the traces go into
-docs/findings/, and `docs/generate.py` makes docs/verdicts.md of both. Systems that are not here
-keep the row that they have.
+docs/findings/, and `make pages` makes docs/verdicts.md of both. Systems that are not here keep the
+row that they have.
 Exit status 1 when something was found that the table does not explain, or a check was inconclusive.
 
 Usage: python benchmarks/verdicts.py [ID ...] [--depth quick|standard] [--record]

@@ -14,7 +14,7 @@ class _EndKeepsBlocks(NativePlainEngine):
 
     def _let_go(self) -> None:
         for request in self._running:
-            if request.has_ended and not request.num_in_flight and request.tables[0]:
+            if request.has_ended and not request.is_in_flight and request.tables[0]:
                 request.tables[0].pop()
         super()._let_go()
 

@@ -201,6 +201,15 @@ class Certificate:
         missing = (fact for stage in self.stages for fact in stage.missing_facts)
         return tuple(dict.fromkeys(missing))
 
+    def found_by(self, stage: StageResult) -> tuple[str, ...]:
+        """The fingerprints of what a stage met, forms of findings included."""
+        return tuple(
+            form.fingerprint
+            for finding in self.findings
+            for form in finding.each_form
+            if form.level == stage.level and stage.stage in form.stages
+        )
+
     def to_json(self) -> dict[str, Any]:
         """This certificate as plain JSON values."""
         return {
@@ -222,7 +231,9 @@ class Certificate:
             "python": self.python,
             "platform": self.platform,
             "seconds": round(self.seconds, 3),
-            "stages": [stage.to_json() for stage in self.stages],
+            "stages": [
+                {**stage.to_json(), "findings": list(self.found_by(stage))} for stage in self.stages
+            ],
             "findings": [finding.to_json() for finding in self.findings],
             "canaries_caught": list(self.canaries_caught),
             "canaries_missed": list(self.canaries_missed),

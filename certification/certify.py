@@ -32,6 +32,7 @@ from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.ruler import check_ruler
 from poolproof.certification.run_kinds import POOL, Chunk, RunKind, manager_kind
+from poolproof.certification.second_look import SecondLook
 from poolproof.contract.profile_costs import alternatives, with_changes
 from poolproof.contract.target import CONTRACT_VERSION
 from poolproof.contract.trace import Trace
@@ -142,7 +143,7 @@ class _Certification:
     def __init__(
         self, executor: Executor[Target], options: CertifyOptions, progress: StageProgress
     ) -> None:
-        self._executor = executor
+        self._executor = SecondLook(executor)
         self._options = options
         self._progress = progress
         self.was_interrupted = False
@@ -218,6 +219,26 @@ class _Certification:
         exploring.explore(BUDGETS[self._options.depth], driving.lost, kinds)
         driving.stages += exploring.stages
 
+    def _stood_still(self, about: Description) -> list[StageResult]:
+        """A stage that concludes nothing, if calls stood still and then did not."""
+        calls = self._executor.stood_still
+        if not calls:
+            return []
+        note = (
+            f"{calls[0]}, and the same run ended when it was repeated"
+            f"{f'; so did {len(calls) - 1} more' if len(calls) > 1 else ''}. Certify again on a "
+            "quiet machine or with a larger --call-timeout; if it comes again there, the target "
+            "waits for something that does not always come"
+        )
+        return [
+            StageResult(
+                level=about.level,
+                stage="calls that stood still",
+                outcome=StageOutcome.INCONCLUSIVE,
+                note=note,
+            )
+        ]
+
     def _certificate(self, about: Description, driving: Driving) -> Certificate:
         options = self._options
         return Certificate(
@@ -234,7 +255,7 @@ class _Certification:
             limits=(),
             python=f"{platform.python_implementation()} {platform.python_version()}",
             platform=platform.platform(terse=True),
-            stages=tuple(driving.stages),
+            stages=(*driving.stages, *self._stood_still(about)),
             findings=driving.collector.findings,
             notes=(*about.notes, *layout_notes(about), *sorted(driving.remarks)),
             not_run=tuple(NotRun(what, why) for what, why in not_run(about, options)),

@@ -19,8 +19,10 @@ from poolproof.certification.jobs import make_for
 from poolproof.certification.json_fields import FieldError, Fields
 from poolproof.certification.manager_watch import watch
 from poolproof.contract.trace import Trace, TraceError
+from poolproof.contract.trace_harm import TraceHarm
 from poolproof.contract.violation import Severity, Violation
 from poolproof.harness.continuations import Continued, continued, shortened
+from poolproof.harness.failure_kind import failure_kind, harm_feared
 from poolproof.harness.isolation import Beacon, Finished, Lost
 from poolproof.invariants.catalogue import WITHOUT_A_READ
 from poolproof.targets.target import Target
@@ -31,6 +33,7 @@ __all__ = [
     "ReadSearch",
     "consequence_of",
     "fears_wrong_data",
+    "harm_of",
     "read_name",
     "search_read",
     "shorten_read",
@@ -108,6 +111,27 @@ def fears_wrong_data(trace: Trace) -> bool:
         return False
     # What breaks DATA in a pool are two contents with one hash, which nobody has read there.
     return violation.invariant != "DATA" or not trace.level.has_sequences
+
+
+def harm_of(trace: Trace, consequence: Consequence | None) -> TraceHarm:
+    """What the trace of a finding says of its harm; the read has a trace of its own."""
+    assert trace.violation is not None
+    feared = harm_feared(trace.violation, trace.commands)
+    if consequence is None:
+        return feared
+    harm = replace(
+        feared,
+        severity=consequence.severity,
+        num_continuations=consequence.num_continuations,
+        num_commands=consequence.num_commands,
+        remark=consequence.remark,
+        was_tried=True,
+    )
+    if consequence.trace is None or consequence.read is None:
+        return harm
+    kind = failure_kind(consequence.read, consequence.trace.commands)
+    sentence = consequence.read.sentence
+    return replace(harm, invariant=kind.invariant, operation=kind.operation, sentence=sentence)
 
 
 def read_name(fingerprint: str) -> str:

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poolproof.certification.consequence import Consequence
+from poolproof.certification.consequence import Consequence, harm_of
 from poolproof.certification.json_fields import FieldError, Fields
 from poolproof.contract.trace import Trace, TraceError
 from poolproof.contract.violation import Severity, Violation
@@ -157,8 +157,9 @@ class Finding:
         return beyond_small(Extent.of_run(self.trace, self.trace.commands))
 
     def whole_trace(self) -> Trace:
-        """The trace with the violation and the fingerprint in it, as it is written to a file."""
-        return replace(self.trace, violation=self.violation, fingerprint=self.fingerprint)
+        """The trace as it is written to a file: with violation, fingerprint and harm in it."""
+        failing = replace(self.trace, violation=self.violation, fingerprint=self.fingerprint)
+        return replace(failing, harm=harm_of(failing, self.consequence))
 
     @classmethod
     def from_json(cls, value: Any) -> Finding:
@@ -172,7 +173,7 @@ class Finding:
         return cls(
             fingerprint=fingerprint,
             violation=trace.violation,
-            trace=trace,
+            trace=replace(trace, harm=None),  # which the consequence says
             stages=read.texts("stages"),
             first_seen_steps=read.integer("first_seen_steps"),
             runs_seen=read.integer("runs_seen"),

@@ -16,6 +16,7 @@ from poolproof.certification.consequence import (
     ReadSearch,
     consequence_of,
     fears_wrong_data,
+    harm_of,
     read_name,
     search_read,
     shorten_read,
@@ -27,7 +28,7 @@ from poolproof.certification.losses import confirmed_lost, improved_lost
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
 from poolproof.exploration.shortest import ShortestResult
-from poolproof.fuzz.findings import Examination, ShownHarm, text_of
+from poolproof.fuzz.findings import Examination, text_of
 from poolproof.fuzz.level_runs import runs_of
 from poolproof.fuzz.recorded_choices import RecordedChoices, answers_of, new_cells
 from poolproof.fuzz.settings import CampaignSettings
@@ -249,23 +250,15 @@ class TargetExaminer:
         task = ReadSearch(trace, trace, is_further_form=False)
         (ended,) = self._executor.map(search_read, [task])
         found = consequence_of(task, raise_if_ours(ended))
-        read, sentence, severity = "", "", found.severity
+        read = ""
         if found.trace is not None:
             (shorter,) = self._executor.map(shorten_read, [(trace, found.trace)])
             whole = shorter.value if isinstance(shorter, Finished) else found.trace
             assert whole.violation is not None
-            severity, sentence = whole.violation.severity, whole.violation.sentence
+            found = replace(found, severity=whole.violation.severity, trace=whole)
             named = replace(whole, fingerprint=read_name(fingerprint_of(trace)))
             read = text_of(self._named(named))
-        harm = ShownHarm(
-            severity=severity.value,
-            sentence=sentence,
-            read=read,
-            num_continuations=found.num_continuations,
-            num_commands=found.num_commands,
-            remark=found.remark,
-        )
-        return replace(so_far, harm=harm)
+        return replace(so_far, harm=replace(harm_of(trace, found), read=read))
 
     def _named(self, trace: Trace) -> Trace:
         """With the name by which the target is found again."""

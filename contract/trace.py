@@ -23,6 +23,7 @@ from poolproof.contract.misuse import MisuseFailure
 from poolproof.contract.outside import shown
 from poolproof.contract.profile import Profile, ProfileError
 from poolproof.contract.shown_state import ShownState, shown_from_json, shown_to_json
+from poolproof.contract.trace_harm import TraceHarm
 from poolproof.contract.violation import Severity, Violation
 
 __all__ = ["TRACE_VERSION", "Trace", "TraceError", "read_trace", "write_atomically", "write_trace"]
@@ -43,7 +44,8 @@ class Trace:
 
     `options` holds what the target was built with beyond the fixed fields (block size of token
     chains, seed of the driver). `shown` is what a manager showed before any command and after each,
-    as far as that is known.
+    as far as that is known. `harm` is what a certification or a campaign saw the run lead to; None
+    where nobody has judged it.
     """
 
     target: str
@@ -57,6 +59,7 @@ class Trace:
     target_version: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     shown: tuple[ShownState, ...] = ()
+    harm: TraceHarm | None = None
 
     def __post_init__(self) -> None:
         """The name of a level stands for it. Raises ValueError for what is none."""
@@ -64,11 +67,13 @@ class Trace:
 
     def with_commands(self, commands: Iterable[Command]) -> Trace:
         """The same set-up with other commands and no violation yet."""
-        return replace(self, commands=tuple(commands), violation=None, fingerprint=None, shown=())
+        return replace(
+            self, commands=tuple(commands), violation=None, fingerprint=None, shown=(), harm=None
+        )
 
     def header(self) -> dict[str, Any]:
         """The first line of the file."""
-        return {
+        header = {
             "format": FORMAT,
             "version": TRACE_VERSION,
             "target": self.target,
@@ -80,6 +85,8 @@ class Trace:
             "enable_caching": self.enable_caching,
             "options": dict(self.options),
         }
+        # Versions that do not know it pass over it.
+        return header if self.harm is None else {**header, "harm": self.harm.to_json()}
 
     def lines(self) -> list[str]:
         """The file's lines, without line ends."""
@@ -201,7 +208,18 @@ def _header(name: str, record: dict[str, Any]) -> Trace:
     return Trace(
         target, level, replace(profile, assumed=tuple(assumed)), num_blocks, caching, (),
         target_version=record.get("target_version"), options=options,
+        harm=_harm(name, record.get("harm")),
     )  # fmt: skip
+
+
+def _harm(name: str, value: object) -> TraceHarm | None:
+    """The harm; older traces and those that nobody has judged have none."""
+    if value is None:
+        return None
+    try:
+        return TraceHarm.from_json(value)
+    except ValueError as error:
+        raise TraceError(f"{name} line 1: harm is damaged: {error}") from error
 
 
 def _every_row(level: Level, rows: Any) -> Any:

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from poolproof.contract.trace import Trace, TraceError, read_trace
+from poolproof.contract.trace_harm import TraceHarm
 from poolproof.fuzz.status import FindingLine, WaitingLine
 from poolproof.fuzz.symptom import symptom_of
-from poolproof.harness.failure_kind import failure_kind
+from poolproof.harness.failure_kind import failure_kind, harm_feared
 from poolproof.harness.fingerprint import fingerprint_of
 from poolproof.harness.isolation import Lost
 from poolproof.harness.minimise import Cursor, Minimisation
@@ -31,7 +32,6 @@ __all__ = [
     "Examination",
     "Examiner",
     "Pending",
-    "ShownHarm",
     "alike",
     "kind_of",
     "line_of",
@@ -84,23 +84,6 @@ class Examiner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ShownHarm:
-    """What a manager's finding that fears wrong data led to, as far as was tried: plain values.
-
-    `severity` is what was shown. `read` is the trace up to the wrong read, as text, and `sentence`
-    what was read; both are empty if none was seen in `num_continuations` with `num_commands`
-    behind the finding's trace. `remark` says what ended the search early.
-    """
-
-    severity: str
-    sentence: str = ""
-    read: str = ""
-    num_continuations: int = 0
-    num_commands: int = 0
-    remark: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Examination:
     """How far a failing run has been examined.
 
@@ -112,7 +95,7 @@ class Examination:
     is_apart: bool = False
     num_searches: int = 0
     is_done: bool = False
-    harm: ShownHarm | None = None
+    harm: TraceHarm | None = None
 
     @property
     def trace(self) -> Trace:
@@ -174,7 +157,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class CampaignFinding:
-    """A minimised failing run under its fingerprint, and what it leads to (`ShownHarm`)."""
+    """A minimised failing run under its fingerprint, and what it leads to (`TraceHarm`)."""
 
     fingerprint: str
     kind: str
@@ -182,13 +165,22 @@ class CampaignFinding:
     tape: bytes
     steps: int
     seconds: float
-    harm: ShownHarm | None = None
+    harm: TraceHarm | None = None
 
     @property
     def severity(self) -> str:
         """How bad it was shown to be, or where nobody looked, what the broken invariant fears."""
         assert self.trace.violation is not None
-        return self.trace.violation.severity.value if self.harm is None else self.harm.severity
+        harm = self.trace.violation.severity if self.harm is None else self.harm.severity
+        return harm.value
+
+    def whole_trace(self) -> Trace:
+        """The trace as it is written to a file: with its harm; the read has a file of its own."""
+        if self.harm is not None:
+            return replace(self.trace, harm=replace(self.harm, read=""))
+        assert self.trace.violation is not None
+        harm = harm_feared(self.trace.violation, self.trace.commands)
+        return replace(self.trace, harm=harm)
 
     @property
     def symptom(self) -> str:
@@ -255,7 +247,7 @@ def line_of(
     )
 
 
-def _leads_to(harm: ShownHarm | None) -> str:
+def _leads_to(harm: TraceHarm | None) -> str:
     """The wrong read to which a finding leads, or that none was seen; "" where nobody looked."""
     if harm is None or harm.sentence:
         return "" if harm is None else harm.sentence

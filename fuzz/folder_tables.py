@@ -14,20 +14,19 @@ import sqlite3
 import types
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from poolproof.contract.errors import PoolproofError
 from poolproof.contract.outside import cut, printable, said_by
 from poolproof.contract.trace import TraceError
-from poolproof.contract.violation import Severity
+from poolproof.contract.trace_harm import TraceHarm
 from poolproof.fuzz.coverage_record import CodeCoverage
 from poolproof.fuzz.findings import (
     CampaignFinding,
     Examination,
     Pending,
-    ShownHarm,
     text_of,
     trace_of,
 )
@@ -306,14 +305,13 @@ def findings_in(database: sqlite3.Connection, damage: Damage) -> list[CampaignFi
     return sorted(found, key=_when_found)
 
 
-def _harms_in(database: sqlite3.Connection, damage: Damage) -> dict[str, ShownHarm]:
+def _harms_in(database: sqlite3.Connection, damage: Damage) -> dict[str, TraceHarm]:
     """What findings and their forms lead to, by fingerprint."""
-    harms: dict[str, ShownHarm] = {}
+    harms: dict[str, TraceHarm] = {}
     if _has_table(database, "harms"):
         for fingerprint, value in damage.rows(database, "fingerprint, harm", "harms"):
             with damage.passed_over(f"what {_shown_name(fingerprint)} leads to"):
-                harm = checked(ShownHarm(**json.loads(_text(value))))
-                Severity(harm.severity)
+                harm = TraceHarm.from_json(json.loads(_text(value)))
                 if harm.read:
                     trace_of(harm.read)
                 harms[fingerprint] = harm
@@ -323,7 +321,7 @@ def _harms_in(database: sqlite3.Connection, damage: Damage) -> dict[str, ShownHa
 def insert_harm(database: sqlite3.Connection, finding: CampaignFinding) -> None:
     """Keep what a finding leads to, if anybody has looked."""
     if finding.harm is not None:
-        row = (finding.fingerprint, json.dumps(asdict(finding.harm)))
+        row = (finding.fingerprint, json.dumps(finding.harm.to_json()))
         database.execute("INSERT OR REPLACE INTO harms VALUES (?, ?)", row)
 
 

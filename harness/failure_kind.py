@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from poolproof.contract.commands import Command
 from poolproof.contract.misuse import MisuseFailure
+from poolproof.contract.trace_harm import TraceHarm
 from poolproof.contract.violation import Severity, Violation
 
-__all__ = ["CONSTRUCTION", "EVERY_KIND", "EveryKind", "FailureKind", "failure_kind"]
+__all__ = ["CONSTRUCTION", "EVERY_KIND", "EveryKind", "FailureKind", "failure_kind", "harm_feared"]
 
 CONSTRUCTION = "construction"
 """The operation of what breaks before any command."""
@@ -55,3 +56,14 @@ def failure_kind(violation: Violation, commands: Sequence[Command]) -> FailureKi
     """The kind of a failure after `commands`."""
     operation = commands[-1].operation if commands else CONSTRUCTION
     return FailureKind(violation.invariant, violation.severity, operation, violation.misuse)
+
+
+def harm_feared(violation: Violation, commands: Sequence[Command]) -> TraceHarm:
+    """The harm of a failure after `commands` where nobody looked for what it leads to."""
+    kind = failure_kind(violation, commands)
+    return TraceHarm(
+        severity=kind.severity,
+        invariant=kind.invariant,
+        operation=kind.operation,
+        was_tried=False,
+    )

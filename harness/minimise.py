@@ -241,7 +241,11 @@ class _Search:
             if named.violation is not None:
                 best = named
         trace = replace(
-            self._trace, commands=best.commands, violation=best.violation, fingerprint=None
+            self._trace,
+            commands=best.commands,
+            violation=best.violation,
+            fingerprint=None,
+            harm=None,
         )
         return Minimisation(trace, self._cursor, best)
 

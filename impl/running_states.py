@@ -68,7 +68,7 @@ class RunningStates:
         first, end = self.num_computed, self.num_computed + count
         known = end - num_drafts
         uses, places = [], []
-        for group, before in zip(groups, self.places, strict=True):
+        for group, before in zip(groups, self.places):
             size, table = group.block_size, tables[group.index]
             ends = list(range(known, end + 1))
             if every_block:

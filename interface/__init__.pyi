@@ -43,6 +43,7 @@ from poolproof.contract.target import QueueTarget as QueueTarget
 from poolproof.contract.target import TargetError as TargetError
 from poolproof.contract.trace import Trace as Trace
 from poolproof.contract.trace import TraceError as TraceError
+from poolproof.contract.trace_harm import TraceHarm as TraceHarm
 from poolproof.contract.violation import Severity as Severity
 from poolproof.contract.violation import Violation as Violation
 from poolproof.exploration.scope import ExplorationError as ExplorationError
@@ -52,6 +53,7 @@ from poolproof.harness.replay import Replay as Replay
 from poolproof.harness.request_generator import RequestMix as RequestMix
 from poolproof.harness.request_generator import generate_requests as generate_requests
 from poolproof.harness.request_generator import write_requests as write_requests
+from poolproof.project_file import ProjectFileError as ProjectFileError
 from poolproof.targets.load import load_target as load_target
 from poolproof.targets.target import Target as Target
 

@@ -194,23 +194,34 @@ def audit(recording: str | Path) -> Audit:
 
 
 def assert_holds(
-    target: str | type | Target, *, depth: str = "quick", **options: Any
+    target: str | type | Target, *, depth: str | None = None, **options: Any
 ) -> Certificate:
     """Certify an allocator in a test: returns the certificate if it holds.
 
-    The traces of what was found go to `.poolproof/findings`, as those of `poolproof certify` do.
+    What `[tool.poolproof]` of the test's project says of the target is asked for, as by `poolproof
+    certify`; an argument that is given takes its place. The traces of what was found go to
+    `.poolproof/findings`, as those of `poolproof certify` do.
 
     Args:
         target: as for `certify`.
-        depth: "quick" (under 30 s), "standard" (about 2 minutes) or "deep".
+        depth: "quick" (under 30 s), "standard" (about 2 minutes) or "deep"; the project's by
+            default, and quick where it has none.
         options: any further argument of `certify`.
 
     Raises NotHeldError, an AssertionError whose message shows each finding step by step, or why the
-    run says too little; and what `certify` raises.
+    run says too little; ProjectFileError for a `[tool.poolproof]` that cannot be used; and what
+    `certify` raises.
     """
     __tracebackhide__ = True
+    from poolproof.project_options import project_options
+    from poolproof.trace_places import Places
+
     _require_options("assert_holds", options)
-    certificate = certify(target, depth=depth, **options)
+    if depth is not None:
+        options["depth"] = depth
+    test = Places.around_caller(sys._getframe(1)).folders[0]  # noqa: SLF001 - inspect.stack reads the source of every frame
+    project = project_options(target, named_from=Path.cwd(), test=test)
+    certificate = certify(target, **{"depth": "quick", **project, **options})
     require_held(certificate, failing(certificate))
     return certificate
 

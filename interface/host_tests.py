@@ -35,6 +35,7 @@ from poolproof.fuzz.example_database import tape_test
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.harness.isolation import ImporterError, InProcess, Isolation
 from poolproof.harness.single_invariant import STATED_AT
+from poolproof.project_options import project_options
 from poolproof.report.failed_assertion import unconcluded
 from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
@@ -198,10 +199,15 @@ class TargetCheck:
             raise NotHeldError(headline, notes) from None
 
 
-def checks_of(nodeid: str, marker: pytest.Mark, config: pytest.Config) -> list[TargetCheck]:
-    """The items of a marked test; one that fails with a sentence where there can be no others."""
+def checks_of(
+    nodeid: str, marker: pytest.Mark, config: pytest.Config, test: Path
+) -> list[TargetCheck]:
+    """The items of a marked test; one that fails with a sentence where there can be no others.
+
+    `test` is the test's folder, from which upward its project is looked for.
+    """
     try:
-        run, with_hypothesis = _run_of(nodeid, marker, config.rootpath)
+        run, with_hypothesis = _run_of(nodeid, marker, config.rootpath, test)
         about = run.look()
     except PoolproofError as error:
         failed = _Run(nodeid, None, {}, config.rootpath)
@@ -209,8 +215,8 @@ def checks_of(nodeid: str, marker: pytest.Mark, config: pytest.Config) -> list[T
     return _items(run, about, with_hypothesis=with_hypothesis)
 
 
-def _run_of(nodeid: str, marker: pytest.Mark, folder: Path) -> tuple[_Run, bool]:
-    """What a marker asks for. Raises OptionError."""
+def _run_of(nodeid: str, marker: pytest.Mark, folder: Path, test: Path) -> tuple[_Run, bool]:
+    """What a marker and the project's table ask for. Raises OptionError, ProjectFileError."""
     if len(marker.args) != 1:
         raise OptionError(
             f"the marker of {nodeid} takes one target, such as "
@@ -224,7 +230,9 @@ def _run_of(nodeid: str, marker: pytest.Mark, folder: Path) -> tuple[_Run, bool]
         if name not in _OPTIONS:
             known = ("hypothesis", *_OPTIONS)
             raise OptionError(f"the marker of {nodeid} {unknown_name('option', name, known)}")
-    return _Run(nodeid, marker.args[0], {**_OPTIONS, **options}, folder), with_hypothesis
+    project = project_options(marker.args[0], named_from=folder, test=test)
+    run = _Run(nodeid, marker.args[0], {**_OPTIONS, **project, **options}, folder)
+    return run, with_hypothesis
 
 
 def _items(run: _Run, about: Description, *, with_hypothesis: bool) -> list[TargetCheck]:

@@ -88,7 +88,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     _refuse_old_pytest()
     from poolproof.host_tests import checks_of
 
-    checks = checks_of(metafunc.definition.nodeid, marker, metafunc.config)
+    test = metafunc.definition.path.parent
+    checks = checks_of(metafunc.definition.nodeid, marker, metafunc.config, test)
     metafunc.parametrize(_FIXTURE, checks, ids=[check.name for check in checks], indirect=True)
 
 

@@ -28,12 +28,11 @@ def outputs_are_due(
     what it has sampled for those that were cancelled meanwhile, where that may still come. Those in
     `may_end` may end without a token.
     """
-    given: dict[int, Output] = {}
-    for output in outputs:
-        number, tokens, ends = output
+    given: set[int] = set()
+    for number, tokens, ends in outputs:
         if number in given:
             return _wrong(f"request {sequence_name(number)} is given tokens twice in one step")
-        given[number] = output
+        given.add(number)
         if ends and not tokens and number in may_end:
             continue
         if number not in due:

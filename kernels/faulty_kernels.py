@@ -134,7 +134,7 @@ SOFTMAX_FAULTS = (
         (
             Change(
                 "tile",
-                "weights = tl.exp(scores - base[:, None])",
+                "weights = tl.exp2(scores - base[:, None])",
                 'weights = tl.where(scores == float("-inf"), 0.0, 1.0)',
             ),
         ),
@@ -144,21 +144,30 @@ SOFTMAX_FAULTS = (
         "the scale is 2 % too large",
         "",
         DENSE,
-        (Change("tile", "scores = scores * scale", "scores = scores * (scale * 1.02)"),),
+        (
+            Change("tile", "(scores * scale)", "(scores * (scale * 1.02))"),
+            Change("tile", "(scale * LOG2_E)", "(scale * 1.02 * LOG2_E)"),
+        ),
     ),
     FaultyKernel(
         "S3",
         "the scale is forgotten",
         "",
         DENSE,
-        (Change("tile", "scores = scores * scale", "scores = scores * 1.0"),),
+        (
+            Change("tile", "(scores * scale)", "scores"),
+            Change("tile", "(scale * LOG2_E)", "LOG2_E"),
+        ),
     ),
     FaultyKernel(
         "S4",
         "the scale is applied twice",
         "",
         DENSE,
-        (Change("tile", "scores = scores * scale", "scores = scores * (scale * scale)"),),
+        (
+            Change("tile", "(scores * scale)", "(scores * (scale * scale))"),
+            Change("tile", "(scale * LOG2_E)", "(scale * scale * LOG2_E)"),
+        ),
     ),
     FaultyKernel(
         "S5",
@@ -182,10 +191,14 @@ SOFTMAX_FAULTS = (
         (
             Change(
                 "decode",
-                "old = tl.exp(maximum - higher)",
+                "old = tl.exp2(maximum - higher)",
                 'old = tl.where(maximum == float("-inf"), 0.0, 1.0)',
             ),
-            Change("decode", "new = tl.exp(split_maximum - higher)", "new = tl.exp(higher * 0.0)"),
+            Change(
+                "decode",
+                "new = tl.exp2(split_maxima - higher)",
+                'new = tl.where(split_maxima == float("-inf"), 0.0, 1.0)',
+            ),
         ),
     ),
     FaultyKernel(
@@ -231,7 +244,7 @@ SOFTMAX_FAULTS = (
         "a sink is added without its maximum",
         "",
         DENSE,
-        (Change("tile", "tl.exp(sinks - highest)", "tl.exp(sinks)"),),
+        (Change("tile", "tl.exp2(sinks - highest)", "tl.exp2(sinks)"),),
     ),
     FaultyKernel(
         "S14",
@@ -285,7 +298,7 @@ INDEXING_FAULTS = (
         "https://github.com/LMCache/LMCache/issues/3092",
         DENSE,
         (Change("decode", "heads = head * GROUP + members",
-                "heads = head + members * num_kv_heads", 2),),
+                "heads = head + members * num_kv_heads"),),
     ),
     FaultyKernel(
         "X3",
@@ -315,8 +328,8 @@ INDEXING_FAULTS = (
         "values are read from the key cache",
         "",
         DENSE,
-        (Change("decode", "            value_cache, table, positions",
-                "            key_cache, table, positions"),),
+        (Change("tile", "            value_cache, block_table, positions",
+                "            key_cache, block_table, positions"),),
     ),
     FaultyKernel(
         "X7",
@@ -324,7 +337,8 @@ INDEXING_FAULTS = (
         "",
         DENSE,
         (Change("tile", "(elements < HEAD_SIZE)[None, :]",
-                "(elements < HEAD_SIZE - 1)[None, :]"),),
+                "(elements < HEAD_SIZE - 1)[None, :]"),
+         Change("tile", "WHOLE and HEAD_SIZE == HEAD_PADDED", "False")),
     ),
     FaultyKernel(
         "X8",
@@ -362,7 +376,7 @@ INDEXING_FAULTS = (
         "tiles follow the block size, so bits depend on it",
         "https://github.com/pytorch/pytorch/issues/182593",
         ("block size",),
-        (Change("attention", '"TILE": sizes.keys', '"TILE": 32 if batch.block_size > 4 else 16'),),
+        (Change("attention", '"TILE": keys', '"TILE": 32 if batch.block_size > 4 else 16'),),
     ),
     FaultyKernel(
         "X13",
@@ -370,7 +384,7 @@ INDEXING_FAULTS = (
         "https://github.com/vllm-project/vllm/issues/51902",
         ("batch of one",),
         (Change("attention", "    first_rows = torch.cumsum",
-                "    sizes = TileSizes(16, 16 if longest > 32 else 32, 32)\n"
+                "    sizes = TileSizes(16, 16 if longest > 32 else 32, 32, 16)\n"
                 "    first_rows = torch.cumsum"),),
     ),
     FaultyKernel(
@@ -378,13 +392,14 @@ INDEXING_FAULTS = (
         "the output is summed up in the output tensor",
         "",
         ("output rows",),
-        (Change("decode", "    tl.store(addresses, output, mask=mask)",
+        (Change("decode", "    tl.store(addresses, output, mask=is_element[None, :])",
+                "    mask = is_element[None, :]\n"
                 "    tl.store(addresses, output + 0 * tl.load(addresses, mask=mask), mask=mask)"),),
     ),
 )  # fmt: skip
 
 
-WHOLE_BLOCKS = "positions < tl.cdiv(length, BLOCK_SIZE) * BLOCK_SIZE"
+WHOLE_BLOCKS = "positions < tl.cdiv(end, BLOCK_SIZE) * BLOCK_SIZE"
 
 MASK_FAULTS = (
     FaultyKernel(
@@ -392,16 +407,16 @@ MASK_FAULTS = (
         "values behind the last token are loaded, with weights of 0",
         "https://github.com/vllm-project/vllm/issues/641",
         ("value tail", "read set"),
-        (Change("decode", "            value_cache, table, positions, readable, head,",
-                f"            value_cache, table, positions, {WHOLE_BLOCKS}, head,"),),
+        (Change("tile", "            value_cache, block_table, positions, readable, head,",
+                f"            value_cache, block_table, positions, {WHOLE_BLOCKS}, head,"),),
     ),
     FaultyKernel(
         "M2",
         "keys behind the last token are loaded and masked by adding -10,000",
         "https://github.com/vllm-project/vllm/issues/936",
         ("key tail",),
-        (Change("decode", "            key_cache, table, positions, readable, head,",
-                f"            key_cache, table, positions, {WHOLE_BLOCKS}, head,"),
+        (Change("tile", "            key_cache, block_table, positions, readable, head,",
+                f"            key_cache, block_table, positions, {WHOLE_BLOCKS}, head,"),
          Change("tile", 'return tl.where(visible, scores, float("-inf"))',
                 "return scores + tl.where(visible, 0.0, -10000.0)")),
     ),
@@ -410,16 +425,16 @@ MASK_FAULTS = (
         "keys behind the last token are loaded and masked well: no number shows it",
         "https://github.com/vllm-project/vllm/issues/42496",
         ("read set",),
-        (Change("decode", "            key_cache, table, positions, readable, head,",
-                f"            key_cache, table, positions, {WHOLE_BLOCKS}, head,"),),
+        (Change("tile", "            key_cache, block_table, positions, readable, head,",
+                f"            key_cache, block_table, positions, {WHOLE_BLOCKS}, head,"),),
     ),
     FaultyKernel(
         "M4",
         "masked lanes load the null block",
         "https://github.com/vllm-project/vllm/issues/57156",
         ("null block",),
-        (Change("tile", "mask = readable[:, None] & (elements < HEAD_SIZE)[None, :]",
-                "mask = (positions >= 0)[:, None] & (elements < HEAD_SIZE)[None, :]"),),
+        (Change("tile", "mask = mask & readable[:, None]",
+                "mask = mask & (positions >= 0)[:, None]"),),
     ),
     FaultyKernel(
         "M5",
@@ -434,39 +449,38 @@ MASK_FAULTS = (
         "the window is one token too long in prefill",
         "https://github.com/zml/zml/issues/763",
         DENSE,
-        (Change("prefill", "> query_positions[:, None] - WINDOW)",
-                ">= query_positions[:, None] - WINDOW)"),),
+        (Change("tile", "> query_positions[:, None] - window)",
+                ">= query_positions[:, None] - window)"),),
     ),
     FaultyKernel(
         "M7",
         "the window is one token too short in decode",
         "https://github.com/lightseekorg/tokenspeed/issues/578",
         DENSE,
-        (Change("decode", "first = tl.maximum(length - WINDOW, 0) if WINDOW else 0",
-                "first = tl.maximum(length - WINDOW + (WINDOW > 1), 0) if WINDOW else 0", 2),),
+        (Change("decode", "tl.maximum(length - window, 0)",
+                "tl.maximum(length - window + (window > 1), 0)", 2),),
     ),
     FaultyKernel(
         "M8",
         "the window is ignored in decode",
         "https://github.com/EricLBuehler/mistral.rs/issues/2094",
         (*DENSE, "behind the window"),
-        (Change("decode", "first = tl.maximum(length - WINDOW, 0) if WINDOW else 0",
-                "first = 0", 2),),
+        (Change("decode", "tl.maximum(length - window, 0)", "tl.maximum(length - length, 0)", 2),),
     ),
     FaultyKernel(
         "M9",
         "values in front of the window are loaded, with weights of 0",
         "",
         ("behind the window", "read set"),
-        (Change("decode", "            value_cache, table, positions, readable, head,",
-                "            value_cache, table, positions, positions < end, head,"),),
+        (Change("tile", "            value_cache, block_table, positions, readable, head,",
+                "            value_cache, block_table, positions, positions < end, head,"),),
     ),
     FaultyKernel(
         "M10",
         "a query does not see its own position",
         "",
         DENSE,
-        (Change("prefill", "positions[None, :] <= query_positions[:, None]",
+        (Change("tile", "positions[None, :] <= query_positions[:, None]",
                 "positions[None, :] < query_positions[:, None]"),),
     ),
     FaultyKernel(
@@ -474,7 +488,7 @@ MASK_FAULTS = (
         "queries of a prompt see later keys of their tile",
         "",
         DENSE,
-        (Change("prefill", "positions[None, :] <= query_positions[:, None]",
+        (Change("tile", "positions[None, :] <= query_positions[:, None]",
                 "positions[None, :] < end"),),
     ),
     FaultyKernel(

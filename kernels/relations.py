@@ -20,6 +20,7 @@ from torch import Tensor
 
 from poolproof.kernels.batch import Ownership, PagedBatch
 from poolproof.kernels.case import Case
+from poolproof.kernels.declaration import Declaration
 from poolproof.kernels.layouts import in_layout
 
 __all__ = [
@@ -67,7 +68,7 @@ class Relation:
     `variants` yields nothing if the batch has no room for the relation. If the row has a weaker
     value, `weaker` may still give variants; without it, nothing is promised. `is_foreign`: a
     violation shows one request another's data. `also_by` are values of the row that promise it as
-    well.
+    well. `applies`: whether a target of this declaration supports what is varied.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Relation:
     variants: Callable[[Subject, str], Iterator[Variant]]
     is_foreign: bool = False
     also_by: tuple[str, ...] = ()
+    applies: Callable[[Declaration], bool] = lambda _: True
 
 
 def same_bits(one: Tensor, other: Tensor) -> bool:
@@ -195,6 +197,11 @@ def _taken(cache: Tensor, blocks: Tensor) -> Tensor:
     return room.copy_(taken)
 
 
+def _has_half_sizes(declared: Declaration) -> bool:
+    sizes = declared.block_sizes
+    return any(size % 2 == 0 and size // 2 in sizes for size in sizes)
+
+
 PLACEMENT_RELATIONS = (
     Relation(
         name="placement",
@@ -213,12 +220,14 @@ PLACEMENT_RELATIONS = (
         sentence="blocks of half the size give the same bits",
         promise="block_size",
         variants=_halved,
+        applies=_has_half_sizes,
     ),
     Relation(
         name="strides",
         sentence="another layout gives the same bits, whatever stands between the blocks",
         promise="strides",
         variants=_strided,
+        applies=lambda declared: len(declared.layouts) > 1,
         is_foreign=True,
     ),
 )
@@ -344,6 +353,10 @@ def _both(subject: Subject, where: Tensor, only_finite: bool, place: str) -> Ite
             yield Variant(f"{word} {place}", with_caches(batch, keys, values))
 
 
+def _has_tails(declared: Declaration) -> bool:
+    return any(size > 1 for size in declared.block_sizes)
+
+
 POISON_RELATIONS = (
     Relation(
         name="null block",
@@ -364,6 +377,7 @@ POISON_RELATIONS = (
         sentence="keys in slots behind a sequence's last token change nothing",
         promise="tail",
         variants=_key_tail,
+        applies=_has_tails,
         is_foreign=True,
         also_by=("finite-values",),
     ),
@@ -372,6 +386,7 @@ POISON_RELATIONS = (
         sentence="values in slots behind a sequence's last token change nothing",
         promise="tail",
         variants=_value_tail,
+        applies=_has_tails,
         is_foreign=True,
     ),
     Relation(
@@ -379,6 +394,7 @@ POISON_RELATIONS = (
         sentence="blocks that no query sees any more can be given back, their entries null",
         promise="behind_window",
         variants=_behind_window,
+        applies=lambda declared: "sliding_window" in declared.features,
         is_foreign=True,
     ),
     Relation(

@@ -210,7 +210,8 @@ class EventView:
 
     def _wrong_parent(self, event: BlockStored, sequence: int) -> Iterator[EventFault]:
         if len(event.tokens) != event.block_size * len(event.hashes):
-            self._windows.add(event.group)  # it skips blocks, so parents may be skipped ones
+            # It skips blocks, so that parents may be skipped ones; so does one without any hash.
+            self._windows.add(event.group)
         if event.parent is None or event.group in self._windows:
             return
         if event.group not in self._rooted or len(self._sizes.get(event.group, ())) > 1:
@@ -219,7 +220,7 @@ class EventView:
         if not is_there:
             yield from self._fault(
                 "parent", sequence,
-                f"stores {_named(event.hashes[0] if event.hashes else None)} behind "
+                f"stores {_named(event.hashes[0])} behind "
                 f"{_named(event.parent)}, which is not stored",
             )  # fmt: skip
 
@@ -232,7 +233,7 @@ class EventView:
         for number, block_hash in enumerate(event.hashes):
             tokens = event.tokens[number * size : (number + 1) * size]
             extra = None if event.extra_keys is None else event.extra_keys[number : number + 1]
-            said = repr((parent, tokens, event.lora, extra)).encode(errors="backslashreplace")
+            said = repr((parent, tokens, event.lora, extra)).encode()
             meaning = blake2b(said, digest_size=_DIGEST_BYTES).digest()
             if self._meanings.setdefault((event.group, block_hash), meaning) != meaning:
                 yield EventFault(

@@ -25,11 +25,10 @@ class _Request:
     number: int
     tokens: list[int]
     limit: int
-    num_prompt: int
     adapter: tuple[str, str] | None
     images: tuple[Image, ...]
     num_computed: int = 0
-    num_in_flight: int = 0
+    is_in_flight: bool = False
     tables: list[list[int]] = field(default_factory=list)
     drafts: list[int] = field(default_factory=list)
     has_ended: bool = False
@@ -69,9 +68,7 @@ class NativePlainEngine:
         del priority  # all wait in one line, and share nothing
         limit = len(tokens) + max_new_tokens
         chain = TokenChain.from_extra_keys(tokens, extra_keys)
-        self._waiting.append(
-            _Request(request_id, list(tokens), limit, len(tokens), chain.lora, chain.images)
-        )
+        self._waiting.append(_Request(request_id, list(tokens), limit, chain.lora, chain.images))
 
     def cancel(self, request_id: int) -> None:
         """A request ends; its blocks stay while a step in flight names them."""
@@ -87,7 +84,7 @@ class NativePlainEngine:
         parts, step = [], []
         for request in self._running:
             # One step at a time for each: what it samples decides what comes next.
-            if request.has_ended or request.num_in_flight or not left:
+            if request.has_ended or request.is_in_flight or not left:
                 continue
             line = len(request.tokens) + len(request.drafts)
             count = min(left, line - request.num_computed)
@@ -111,7 +108,7 @@ class NativePlainEngine:
                     **({"states": self._states(request, count)} if self._tells_states else {}),
                 }
             )
-            request.num_in_flight += 1
+            request.is_in_flight = True
             left -= count
             step.append((request, count - len(request.drafts), samples))
         self._in_flight.append(step)
@@ -131,7 +128,7 @@ class NativePlainEngine:
                 "starts": table[(first - 1) // size] if first else None,
                 "leaves": [(end, table[(end - 1) // size])],
             }
-            for group, (table, size) in enumerate(zip(request.tables, self._sizes, strict=True))
+            for group, (table, size) in enumerate(zip(request.tables, self._sizes))
             if self.profile.groups[group].is_state
         ]
 
@@ -162,7 +159,7 @@ class NativePlainEngine:
         """Give users what was sampled, up to the stop token and the limit."""
         outputs = []
         for request, num_known, samples in self._in_flight.popleft():
-            request.num_in_flight -= 1
+            request.is_in_flight = False
             request.num_computed += num_known
             if not samples or request.has_ended:
                 continue
@@ -201,7 +198,7 @@ class NativePlainEngine:
                 del self._free[:count]
 
     def _let_go(self) -> None:
-        for request in [r for r in self._running if r.has_ended and not r.num_in_flight]:
+        for request in [r for r in self._running if r.has_ended and not r.is_in_flight]:
             self._running.remove(request)
             for table in request.tables:
                 self._free += table

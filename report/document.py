@@ -215,13 +215,17 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class DrawnStep:
-    """A command and the state after it; `actual` is there where something else was found."""
+    """A command and the state after it; `actual` is there where something else was found.
+
+    `found` says in a sentence what broke.
+    """
 
     title: str
     note: str
     rows: tuple[StepRow, ...]
     actual: tuple[StepRow, ...] | str = ()
     is_broken: bool = False
+    found: str = ""
 
 
 @dataclass(frozen=True, slots=True)

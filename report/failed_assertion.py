@@ -18,7 +18,7 @@ from poolproof.report.certificate_outputs import Outputs
 from poolproof.report.document import Document
 from poolproof.report.finding_report import finding_report, harm_of, trace_report
 from poolproof.report.text_form import plain_text
-from poolproof.report.wording import harm_words
+from poolproof.report.wording import harm_of_trace
 
 __all__ = ["found_again", "refusal", "unconcluded"]
 
@@ -84,8 +84,8 @@ def found_again(
         violation=violation,
         fingerprint=recorded.fingerprint if is_same else None,
         shown=(),
+        harm=recorded.harm if is_same else None,
     )
-    harm = harm_words(violation.severity, violation.invariant, recorded.level)
     document: Document = trace_report(shown)
-    headline = f"{name} breaks {on} again: {violation.invariant}, {harm}"
+    headline = f"{name} breaks {on} again: {violation.invariant}, {harm_of_trace(shown)}"
     return headline, plain_text(document).rstrip("\n")

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from poolproof.certification.consequence import read_name
+from poolproof.certification.consequence import Consequence, read_name
 from poolproof.certification.finding import Finding, FindingStatus
 from poolproof.contract.trace import Trace
+from poolproof.contract.trace_harm import TraceHarm
+from poolproof.contract.violation import Severity, Violation
 from poolproof.report.document import (
     Block,
     DataTable,
@@ -34,7 +36,7 @@ from poolproof.report.level_views import VIEWS, sentence_of
 from poolproof.report.manager_drawing import command_words
 from poolproof.report.source_lines import line_of
 from poolproof.report.step_drawing import steps_of
-from poolproof.report.wording import harm_words, num_blocks_of, set_up_of, severity_words
+from poolproof.report.wording import harm_of_trace, num_blocks_of, set_up_of, severity_words
 from poolproof.targets.target_spec import profile_words
 
 __all__ = [
@@ -70,8 +72,34 @@ def trace_report(trace: Trace) -> Document:
     around: list[Block] = [Paragraph(profile_words(trace.profile, tuple(trace.profile.to_json())))]
     if trace.violation is not None and trace.violation.frames:
         around.append(Paragraph(f"In the target's code: {' <- '.join(trace.violation.frames)}"))
-    blocks = (*_trace_blocks(trace, _feared(trace)), Wide(tuple(around)), *_explained(trace))
-    return Document(_title(trace), "", blocks, is_broken=trace.violation is not None)
+    blocks: list[Block] = list(_trace_blocks(trace, harm_of_trace(trace)))
+    if trace.violation is not None and trace.harm is not None:
+        known = list(_recorded_harm(trace, trace.violation, trace.harm))
+        blocks += [Indented((_facts(iter(known)),))] if known else []
+    blocks += [Wide(tuple(around)), *_explained(trace)]
+    return Document(_title(trace), "", tuple(blocks), is_broken=trace.violation is not None)
+
+
+def _recorded_harm(
+    trace: Trace, violation: Violation, harm: TraceHarm
+) -> Iterator[tuple[str, str]]:
+    """What the file says of the harm, without a run: what it leads to, and where that shows."""
+    if not harm.was_tried:
+        return
+    if harm.sentence:
+        yield "leads to", f"{harm.invariant} at {harm.operation}: {harm.sentence}"
+        if trace.fingerprint is not None:
+            yield "by", f"the trace {read_name(trace.fingerprint)}, which lies beside this one"
+    else:
+        yield "leads to", _not_read(violation.severity, harm)
+
+
+def _not_read(feared: Severity, tried: TraceHarm | Consequence) -> str:
+    """That no wrong read was seen, and how much was tried."""
+    words = severity_words(feared).partition(",")[0]
+    count = f"nobody read any in {tried.num_continuations:,} continuations"
+    rest = f"; {tried.remark}" if tried.remark else ""
+    return f"{words} is feared and not shown: {count} ({tried.num_commands:,} commands){rest}"
 
 
 def _explained(trace: Trace) -> tuple[Block, ...]:
@@ -113,16 +141,7 @@ def drawing_of(trace: Trace) -> Drawing:
 
 def harm_of(finding: Finding) -> str:
     """What the finding was shown to do, in words, or where nobody looked, what is feared."""
-    if finding.consequence is None:
-        return _feared(finding.whole_trace())
-    return severity_words(finding.severity)
-
-
-def _feared(trace: Trace) -> str:
-    violation = trace.violation
-    if violation is None:
-        return ""
-    return harm_words(violation.severity, violation.invariant, trace.level)
+    return harm_of_trace(finding.whole_trace())
 
 
 def _trace_blocks(trace: Trace, harm: str) -> Iterator[Block]:
@@ -229,13 +248,7 @@ def consequence_words(finding: Finding) -> Iterator[tuple[str, str]]:
     if consequence is None:
         return
     if consequence.trace is None or consequence.read is None:
-        feared = severity_words(finding.violation.severity).partition(",")[0]
-        tried = (
-            f"nobody read any in {consequence.num_continuations:,} continuations "
-            f"({consequence.num_commands:,} commands)"
-        )
-        rest = f"; {consequence.remark}" if consequence.remark else ""
-        yield "leads to", f"{feared} is feared and not shown: {tried}{rest}"
+        yield "leads to", _not_read(finding.violation.severity, consequence)
         return
     trace = consequence.trace
     yield "leads to", sentence_of(trace, consequence.read)

@@ -232,6 +232,8 @@ def _frame(number: int, step: DrawnStep) -> Iterator[str]:
     broken = " broken" if step.is_broken else ""
     note = f' <span class="dim">{_escaped(step.note)}</span>' if step.note else ""
     yield f'<div class="frame{broken}"><p>{number}. <code>{_escaped(step.title)}</code>{note}</p>'
+    if step.found:
+        yield f"<p>{_escaped(step.found)}</p>"
     yield '<div class="beside">'
     yield from _state("expected" if step.actual else "", step.rows)
     if isinstance(step.actual, str):

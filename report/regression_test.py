@@ -13,7 +13,7 @@ from pathlib import Path
 
 from poolproof.contract.outside import printable
 from poolproof.contract.trace import Trace
-from poolproof.report.wording import harm_words, set_up_of
+from poolproof.report.wording import harm_of_trace, set_up_of
 
 __all__ = ["comment", "regression_test", "test_name"]
 
@@ -75,8 +75,7 @@ def comment(trace: Trace) -> str:
     words = [f"{printable(trace.target)}, {set_up_of(trace)}."]
     if trace.violation is not None:
         violation = trace.violation
-        harm = harm_words(violation.severity, violation.invariant, trace.level)
-        words.insert(0, f"{violation.invariant}, {harm}.")
+        words.insert(0, f"{violation.invariant}, {harm_of_trace(trace)}.")
         words.append(f"After command {violation.command_index + 1}: {violation.sentence}")
     text = printable(" ".join(" ".join(words).split()))
     return "\n".join(f"# {line}" for line in textwrap.wrap(text, 96))

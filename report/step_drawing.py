@@ -7,7 +7,7 @@ table cannot say different things. What a step has changed is marked.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from poolproof.contract.trace import Trace
 from poolproof.report.document import DrawnStep, Span, StepRow, Steps, Tone
@@ -45,7 +45,10 @@ def _steps(trace: Trace, drawing: Drawing) -> Iterator[DrawnStep]:
         if below is not None and below.expected:
             # What a manager or engine showed stands in the row, what was right below it.
             right = _marked(_state(trace, drawing, below), before)
-            yield DrawnStep(title, row.note, right, marked, is_broken=row.violating)
+            if row.note != below.note:
+                right, marked = _with_answer(right, below), _with_answer(marked, row)
+            found = "" if trace.violation is None else sentence_of(trace, trace.violation)
+            yield DrawnStep(title, row.note, right, marked, is_broken=row.violating, found=found)
         elif row.violating and trace.violation is not None:
             found = sentence_of(trace, trace.violation)
             yield DrawnStep(title, row.note, marked, found, is_broken=True)
@@ -54,11 +57,17 @@ def _steps(trace: Trace, drawing: Drawing) -> Iterator[DrawnStep]:
         before = shown
 
 
+def _with_answer(rows: tuple[StepRow, ...], row: Row) -> tuple[StepRow, ...]:
+    """The state with what was answered: often that alone is wrong, and the pictures are equal."""
+    return (*rows, StepRow("answer", (Span(row.note or "none", Tone.STRONG),)))
+
+
 def _state(trace: Trace, drawing: Drawing, row: Row) -> tuple[StepRow, ...]:
     rows = []
-    if drawing.headings == HEADINGS and trace.num_blocks <= _MOST_BLOCKS:
-        blocks = tuple(Span(text) for text in _blocks(trace, row))
-        rows.append(StepRow("blocks", blocks))
+    if drawing.headings[2] == HEADINGS[2] and trace.num_blocks <= _MOST_BLOCKS:
+        who_has = _owners(drawing.headings[3], row.held)
+        blocks = tuple(Span(text) for text in _blocks(trace, row, who_has))
+        rows += [StepRow("blocks", blocks)] if blocks else []
     cells = zip(drawing.headings[_STATES], row.cells()[_STATES], strict=True)
     for heading, cell in cells:
         if heading:
@@ -67,22 +76,36 @@ def _state(trace: Trace, drawing: Drawing, row: Row) -> tuple[StepRow, ...]:
     return tuple(rows)
 
 
-def _blocks(trace: Trace, row: Row) -> Iterator[str]:
-    """Each block of a pool with its owners and hashes: `0: free, a`."""
-    if "?" in (row.free_queue, row.held):
+def _owners(heading: str, cell: str) -> dict[str, str]:
+    """Who has each block, by its number, from the cell of a pool, a queue or a manager."""
+    owners: dict[str, str] = {}
+    if heading == "tables":
+        for table in filter(None, cell.split("; ")):
+            name, _, blocks = table.partition(":")
+            if not blocks.startswith(" host"):
+                for block in dict.fromkeys(blocks.replace("|", " ").split()):
+                    owners[block] = f"{owners[block]} {name}" if block in owners else name
+        return owners
+    for item in cell.split():
+        block, _, count = item.partition("x")
+        word = "held" if heading == HEADINGS[3] else heading
+        owners[block] = f"{word} x{count}" if count not in ("", "1") else word
+    return owners
+
+
+def _blocks(trace: Trace, row: Row, owners: Mapping[str, str]) -> Iterator[str]:
+    """Each block with its owners and hashes: `0: free, a`; none where the state is not known."""
+    if "?" in (row.free_queue, row.held) or ".." in (*row.free_queue.split(), *owners):
         return
     free = row.free_queue.split()
-    held = {item.partition("x")[0]: item.partition("x")[2] or "1" for item in row.held.split()}
     for number in range(trace.num_blocks):
         block = str(number)
         pairs = (item.partition("->") for item in row.index.split())
         hashes = [letter for letter, _, blocks in pairs if block in blocks.split(",")]
         if number == trace.profile.null_block:
             state = "null"
-        elif block in held:
-            state = f"held x{held[block]}" if held[block] != "1" else "held"
         else:
-            state = "free" if block in free else "-"
+            state = owners.get(block, "free" if block in free else "-")
         yield ", ".join([f"{block}: {state}", *hashes])
 
 

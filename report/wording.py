@@ -12,6 +12,7 @@ from poolproof.contract.violation import Severity
 from poolproof.harness.weak_hashes import WEAK_HASHES
 
 __all__ = [
+    "harm_of_trace",
     "harm_words",
     "num_blocks_of",
     "set_up_of",
@@ -50,6 +51,16 @@ def harm_words(severity: Severity, invariant: str, level: str) -> str:
     words = severity_words(severity)
     is_read = invariant == "DATA" and Level(level).has_reads
     return words if is_read else words.replace(", silent", ", feared")
+
+
+def harm_of_trace(trace: Trace) -> str:
+    """What a trace was shown to do, in words, or where nobody looked, what is feared."""
+    violation = trace.violation
+    if violation is None:
+        return ""
+    if trace.harm is not None and trace.harm.was_tried:
+        return severity_words(trace.harm.severity)
+    return harm_words(violation.severity, violation.invariant, trace.level)
 
 
 def num_blocks_of(trace: Trace) -> str:

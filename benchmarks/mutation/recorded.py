@@ -1,6 +1,6 @@
 """What is recorded of the mutants, a row for each file, and what a new result replaces of it.
 
-Needs none of what makes the mutants: docs/generate.py reads it too.
+Needs none of what makes the mutants: generators/generate.py reads it too.
 """
 
 from __future__ import annotations

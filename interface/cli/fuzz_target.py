@@ -268,7 +268,7 @@ def _imported(examples: Path | None, settings: CampaignSettings) -> tuple[Corpus
 
 def _write_finding(finding: CampaignFinding) -> None:
     """The trace of a finding, and the one up to the wrong read to which it leads."""
-    _write_trace(finding.fingerprint, finding.trace)
+    _write_trace(finding.fingerprint, finding.whole_trace())
     if finding.harm is not None and finding.harm.read:
         _write_trace(read_name(finding.fingerprint), trace_of(finding.harm.read))
 

@@ -1,37 +1,24 @@
 """`poolproof new FILE`: writes the skeleton of a native pool, manager, index, engine or kernel.
 
-With `--ci` it writes the files of `fuzz/recipes/` into a user's repository: for GitHub Actions a
+With `--ci` it writes files for CI into a user's repository (`ci_recipes.py`): for GitHub Actions a
 workflow that certifies each pull request and one that continues a campaign each night, for other
-systems a fragment; docs/ci.md explains them. They are written once; from then on they belong to the
-user. What they install is this very Poolproof, as far as pip noted where that came from.
+systems a fragment. They are written once; from then on they belong to the user. What they install
+is this very Poolproof, as far as pip noted where that came from.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import shlex
-from importlib.resources import files
 from pathlib import Path
 
 import click
 
 from poolproof.cli.arguments import not_empty
-from poolproof.report.output_files import OutputError, check_folder, write_file
+from poolproof.cli.ci_recipes import SYSTEMS, recipe, require_pinned, write_recipes
+from poolproof.project_file import ProjectFile, find_project
+from poolproof.report.output_files import OutputError
 
-__all__ = ["RECIPES", "SYSTEMS", "new_command", "recipe", "write_recipes"]
-
-
-RECIPES = ("poolproof-gate.yml", "poolproof-campaign.yml")
-
-SYSTEMS = {
-    "github": RECIPES,
-    "gitlab": ("poolproof.gitlab-ci.yml",),
-    "buildkite": ("poolproof.buildkite.yml",),
-    "pre-commit": ("poolproof.pre-commit-config.yaml",),
-}
-"""The files of each system."""
+__all__ = ["new_command"]
 
 
 @click.command("new")
@@ -53,8 +40,12 @@ SYSTEMS = {
     help="With --ci: what pip installs; by default from where this Poolproof came.",
 )
 @click.option(
-    "--target", metavar="TARGET", callback=not_empty, help="The target that the workflows certify."
+    "--target",
+    metavar="TARGET",
+    callback=not_empty,
+    help="With --ci: what to certify; by default what [tool.poolproof] lists.",
 )
+@click.option("--force", is_flag=True, help="With --ci: overwrite files that exist.")
 def new_command(
     *,
     file: Path,
@@ -66,6 +57,7 @@ def new_command(
     system: str | None,
     source: str | None,
     target: str | None,
+    force: bool,
 ) -> None:
     """Write the skeleton of a pool, manager, index, engine or kernel to FILE, a new file.
 
@@ -81,33 +73,52 @@ def new_command(
         raise click.UsageError(f"--{' and --'.join(skeletons)} are skeletons; leave one")
     if target is not None and not ci:
         raise click.UsageError("--target names what the workflows of --ci certify; add --ci")
-    for name, value in (("--system", system), ("--source", source)):
-        if value is not None and not ci:
+    for name, value in (("--system", system), ("--source", source), ("--force", force)):
+        if value and not ci:
             raise click.UsageError(f"{name} is about the files of --ci; add --ci")
     if ci:
-        _write_workflows(file, target, SYSTEMS[system or "github"], source)
+        _write_workflows(file, target, SYSTEMS[system or "github"], source, force=force)
     else:
         _write_skeleton(file, skeletons[0] if skeletons else "pool")
 
 
 def _write_workflows(
-    folder: Path, target: str | None, names: tuple[str, ...], source: str | None
+    folder: Path, target: str | None, names: tuple[str, ...], source: str | None, *, force: bool
 ) -> None:
     from poolproof.cli.installed_source import installed_source
 
-    wanted = source or installed_source()
-    for path in write_recipes(folder, target, names, wanted):
-        click.echo(f"wrote {path}")
-    many = " in both" if len(names) == 2 else ""
-    todo = "see that TARGET is right" if target else f"set TARGET{many}"
+    wanted = installed_source() if source is None else require_pinned(source)
     if wanted is None:
-        click.echo(
-            f"{todo}, and POOLPROOF, what pip installs: this Poolproof came from a folder that "
-            "others cannot reach (--source 'poolproof @ git+https://...@COMMIT' fills it in); then "
-            "commit"
+        raise click.UsageError(
+            "this Poolproof came from a folder that others cannot reach: say what CI is to "
+            "install with --source 'poolproof @ git+https://...@COMMIT'"
         )
+    project = None if target is not None else find_project(Path.cwd())
+    if project is None:
+        paths = write_recipes(folder, target, names, wanted, force=force)
     else:
-        click.echo(f"installs {wanted}\n{todo}, and that this can be installed there; then commit")
+        first = project.targets[0].target
+        paths = write_recipes(folder, "", names, wanted, campaign_target=first, force=force)
+    for path in paths:
+        click.echo(f"wrote {path}")
+    click.echo(f"installs {wanted}")
+    if project is None:
+        todo = "see that TARGET is right" if target else "set TARGET"
+        click.echo(f"{todo}, and that all this can be installed there; then commit")
+    else:
+        _say_what_is_certified(project, names)
+        click.echo("see that all this can be installed there; then commit")
+
+
+def _say_what_is_certified(project: ProjectFile, names: tuple[str, ...]) -> None:
+    listed = ", ".join(one.target for one in project.targets)
+    click.echo(f"certifies what {project.path} lists: {listed}")
+    if project.folder != Path.cwd():
+        click.echo(f"CI starts at the repository's top: see that {project.path} is found there")
+    has_campaign = any("CAMPAIGN_TARGET" in recipe(name) for name in names)
+    if has_campaign and len(project.targets) > 1:
+        first = project.targets[0].target
+        click.echo(f"the campaign searches {first}; one campaign has one target")
 
 
 def _write_skeleton(file: Path, kind: str) -> None:
@@ -130,42 +141,3 @@ def _write_skeleton(file: Path, kind: str) -> None:
         return
     name = kind.capitalize()
     click.echo(f"wrote {file}\nfill it in, then: poolproof certify {file}:{name} --depth quick")
-
-
-def recipe(name: str, target: str | None = None, source: str | None = None) -> str:
-    """The text of a file for CI, with the target to certify and what pip installs filled in."""
-    text = (files("poolproof.fuzz") / "recipes" / name).read_text("utf-8")
-    for key, value in (("TARGET", target), ("POOLPROOF", source)):
-        if value is not None:
-            text = _with_value(text, key, value)
-    return text
-
-
-def _with_value(text: str, key: str, value: str) -> str:
-    """The text with another value of a key, or where a line ends in `# KEY`, of that line."""
-    # A text in JSON is one in YAML, whatever brackets and colons it has.
-    quoted = json.dumps(value)
-    text = re.sub(
-        rf"^( *){key}: .*$", lambda found: f"{found[1]}{key}: {quoted}", text, flags=re.MULTILINE
-    )
-    marked = re.compile(rf"^( *(?:- )?[\w_]+:) .*?  # {key}$", re.MULTILINE)
-    whole = json.dumps(f"poolproof certify {shlex.quote(value)} --depth quick")
-    filled = whole if key == "TARGET" else f"[{quoted}]"
-    return marked.sub(lambda found: f"{found[1]} {filled}  # {key}", text)
-
-
-def write_recipes(
-    folder: Path,
-    target: str | None = None,
-    names: tuple[str, ...] = RECIPES,
-    source: str | None = None,
-) -> list[Path]:
-    """Write all files of a system or none; returns their paths. Raises OutputError."""
-    paths = [folder / name for name in names]
-    for path in paths:
-        if path.exists() or path.is_symlink():
-            raise OutputError(f"{path} exists already and is left as it is; move it away first")
-    check_folder(folder)
-    for path in paths:
-        write_file(path, recipe(path.name, target, source))
-    return paths

@@ -67,6 +67,7 @@ def replay_command(
         commands=outcome.applied,
         violation=outcome.violation,
         fingerprint=recorded.fingerprint if same else None,
+        harm=recorded.harm if same else None,
     )
     if shown.level.has_layouts:
         watched = watch_isolated(

@@ -15,7 +15,7 @@ from poolproof.kernels.declaration import PROMISES
 from poolproof.kernels.relations import RELATIONS, Relation, Subject, differing_rows, same_bits
 from poolproof.kernels.target import KernelTarget
 
-__all__ = ["RELATION_CHECKS", "broken_relation", "relation_applies"]
+__all__ = ["RELATION_CHECKS", "broken_relation"]
 
 
 class _Related:
@@ -75,22 +75,6 @@ def _difference(what: str, expected: torch.Tensor, found: torch.Tensor) -> str:
     )
 
 
-def relation_applies(relation: Relation, target: KernelTarget) -> bool:
-    """Whether the target supports what the relation varies."""
-    declared = target.declaration
-    if relation.name == "strides":
-        return len(declared.layouts) > 1
-    if relation.name == "behind the window":
-        return "sliding_window" in declared.features
-    if relation.name == "block size":
-        return any(
-            size % 2 == 0 and size // 2 in declared.block_sizes for size in declared.block_sizes
-        )
-    if relation.name in {"key tail", "value tail"}:
-        return any(size > 1 for size in declared.block_sizes)
-    return True
-
-
 def _check_of(relation: Relation) -> Check:
     assert relation.promise in PROMISES, relation
     foreign = Severity.WRONG_DATA_OF_ANOTHER
@@ -99,7 +83,7 @@ def _check_of(relation: Relation) -> Check:
         sentence=relation.sentence,
         severity=foreign if relation.is_foreign else Severity.WRONG_DATA_OF_ONES_OWN,
         run=_Related(relation),
-        applies=lambda target: relation_applies(relation, target),
+        applies=lambda target: relation.applies(target.declaration),
         promise=relation.promise,
         also_by=relation.also_by,
         takes_large_cases=True,

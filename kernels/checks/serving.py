@@ -18,7 +18,7 @@ from poolproof.contract.violation import Severity
 from poolproof.kernels.batch import PagedBatch, ownership
 from poolproof.kernels.case import Case
 from poolproof.kernels.checks.check import Check, Outcome
-from poolproof.kernels.checks.related import broken_relation, relation_applies
+from poolproof.kernels.checks.related import broken_relation
 from poolproof.kernels.relations import RELATIONS, Subject
 from poolproof.kernels.serving.forward import AllocatorBrokeError, WrongOutputError
 from poolproof.kernels.serving.manager_engine import ServedManager, windows_of
@@ -148,7 +148,7 @@ def _vary(target: KernelTarget, case: Case, batch: PagedBatch) -> Outcome:
     asked = torch.ones(batch.query.shape[0], dtype=torch.bool)
     compared = 1
     for relation in RELATIONS.values():
-        if not relation_applies(relation, target):
+        if not relation.applies(target.declaration):
             continue
         subject = Subject(case, batch, ownership(batch), random.Random(case.seed))
         outcome = broken_relation(relation, target, subject, asked)

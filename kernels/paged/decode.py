@@ -9,7 +9,7 @@ alone and in a batch. The prefill kernel handles sequences with more or fewer qu
 import triton
 import triton.language as tl
 
-from poolproof.kernels.paged.tile import add_tile, finish, load_tile, scores_of
+from poolproof.kernels.paged.tile import attend_tiles, finish
 
 __all__ = ["decode_splits", "merge_splits"]
 
@@ -40,7 +40,8 @@ def decode_splits(
     stride_table,
     num_kv_heads,
     num_splits,
-    WINDOW: tl.constexpr,
+    window,
+    HAS_WINDOW: tl.constexpr,
     HAS_SOFTCAP: tl.constexpr,
     HAS_SLOPES: tl.constexpr,
     GROUP: tl.constexpr,
@@ -50,7 +51,7 @@ def decode_splits(
     BLOCK_SIZE: tl.constexpr,
     TILE: tl.constexpr,
     SPLIT: tl.constexpr,
-    FROM_FP8: tl.constexpr,
+    BY_FLOAT32: tl.constexpr,
     IN_FLOAT32: tl.constexpr,
 ):
     """One program: one split of one sequence, for the query heads that share a head."""
@@ -60,7 +61,7 @@ def decode_splits(
     length = tl.load(kv_lengths + sequence)
     if tl.load(query_lengths + sequence) != 1:
         return
-    first = tl.maximum(length - WINDOW, 0) if WINDOW else 0
+    first = tl.maximum(length - window, 0) if HAS_WINDOW else 0
     begin = tl.maximum(split * SPLIT, first)
     end = tl.minimum(split * SPLIT + SPLIT, length)
     if begin >= end:
@@ -84,25 +85,35 @@ def decode_splits(
     maximum = tl.full([GROUP_PADDED], float("-inf"), tl.float32)
     total = tl.zeros([GROUP_PADDED], tl.float32)
     weighted = tl.zeros([GROUP_PADDED, HEAD_PADDED], tl.float32)
-    for tile in range(begin // TILE * TILE, end, TILE):
-        positions = tile + tl.arange(0, TILE)
-        readable = (positions >= begin) & (positions < end)
-        keys = load_tile(
-            key_cache, table, positions, readable, head,
+    # All tiles but the last, and but the first where a window begins inside it.
+    first_tile = begin // TILE * TILE
+    first_whole = tl.cdiv(begin, TILE) * TILE
+    last_whole = tl.maximum(end // TILE * TILE, first_whole)
+    if HAS_WINDOW:
+        maximum, total, weighted = attend_tiles(
+            queries, query_positions, is_member, slopes, key_cache, value_cache, table, head,
+            begin, end, first_tile, tl.minimum(first_whole, end), window, scale, softcap,
             stride_key_block, stride_key_slot, stride_key_head,
-            HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, FROM_FP8,
+            stride_value_block, stride_value_slot, stride_value_head, maximum, total, weighted,
+            False, False, HAS_SOFTCAP, HAS_SLOPES, HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, TILE,
+            BY_FLOAT32, IN_FLOAT32, WHOLE=False,
         )  # fmt: skip
-        values = load_tile(
-            value_cache, table, positions, readable, head,
-            stride_value_block, stride_value_slot, stride_value_head,
-            HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, FROM_FP8,
-        )  # fmt: skip
-        scores = scores_of(
-            queries, keys, positions, query_positions, slopes, readable[None, :], scale, softcap,
-            HAS_SOFTCAP, HAS_SLOPES, IN_FLOAT32,
-        )  # fmt: skip
-        values = values.to(queries.dtype)
-        maximum, total, weighted = add_tile(scores, values, maximum, total, weighted, IN_FLOAT32)
+    maximum, total, weighted = attend_tiles(
+        queries, query_positions, is_member, slopes, key_cache, value_cache, table, head,
+        begin, end, first_whole, last_whole, window, scale, softcap,
+        stride_key_block, stride_key_slot, stride_key_head,
+        stride_value_block, stride_value_slot, stride_value_head, maximum, total, weighted,
+        False, False, HAS_SOFTCAP, HAS_SLOPES, HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, TILE,
+        BY_FLOAT32, IN_FLOAT32, WHOLE=True,
+    )  # fmt: skip
+    maximum, total, weighted = attend_tiles(
+        queries, query_positions, is_member, slopes, key_cache, value_cache, table, head,
+        begin, end, last_whole, end, window, scale, softcap,
+        stride_key_block, stride_key_slot, stride_key_head,
+        stride_value_block, stride_value_slot, stride_value_head, maximum, total, weighted,
+        False, False, HAS_SOFTCAP, HAS_SLOPES, HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, TILE,
+        BY_FLOAT32, IN_FLOAT32, WHOLE=False,
+    )  # fmt: skip
     place = (sequence * num_kv_heads * GROUP + heads) * num_splits + split
     tl.store(maxima + place, maximum, mask=is_member)
     tl.store(totals + place, total, mask=is_member)
@@ -122,50 +133,54 @@ def merge_splits(
     value_scale,
     stride_out,
     stride_out_head,
-    num_kv_heads,
     num_splits,
-    WINDOW: tl.constexpr,
+    window,
+    HAS_WINDOW: tl.constexpr,
     HAS_SINKS: tl.constexpr,
-    GROUP: tl.constexpr,
-    GROUP_PADDED: tl.constexpr,
     HEAD_SIZE: tl.constexpr,
     HEAD_PADDED: tl.constexpr,
     SPLIT: tl.constexpr,
+    MERGED: tl.constexpr,
     IN_FLOAT32: tl.constexpr,
 ):
-    """One program: the splits of one sequence, for the query heads that share a head."""
+    """One program: the splits of one query head of one sequence, MERGED of them at a time."""
     sequence = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     length = tl.load(kv_lengths + sequence)
     if tl.load(query_lengths + sequence) != 1:
         return
-    first = tl.maximum(length - WINDOW, 0) if WINDOW else 0
-    members = tl.arange(0, GROUP_PADDED)
-    heads = head * GROUP + members
-    is_member = members < GROUP
-    elements = tl.arange(0, HEAD_PADDED)
-    mask = is_member[:, None] & (elements < HEAD_SIZE)[None, :]
-    maximum = tl.full([GROUP_PADDED], float("-inf"), tl.float32)
-    total = tl.zeros([GROUP_PADDED], tl.float32)
-    weighted = tl.zeros([GROUP_PADDED, HEAD_PADDED], tl.float32)
+    first = tl.maximum(length - window, 0) // SPLIT if HAS_WINDOW else 0
     # A sequence merges its own splits, however many the longest one of the batch has.
-    for split in range(first // SPLIT, tl.cdiv(length, SPLIT)):
-        place = (sequence * num_kv_heads * GROUP + heads) * num_splits + split
-        split_maximum = tl.load(maxima + place, mask=is_member, other=0.0)
-        split_total = tl.load(totals + place, mask=is_member, other=0.0)
+    end = tl.cdiv(length, SPLIT)
+    elements = tl.arange(0, HEAD_PADDED)
+    is_element = elements < HEAD_SIZE
+    place = (sequence * tl.num_programs(1) + head) * num_splits
+    maximum = tl.full([1], float("-inf"), tl.float32)
+    total = tl.zeros([1], tl.float32)
+    weighted = tl.zeros([HEAD_PADDED], tl.float32)
+    # From a multiple of MERGED, so that a window does not change how sums are grouped.
+    for begin in range(first // MERGED * MERGED, end, MERGED):
+        splits = begin + tl.arange(0, MERGED)
+        is_split = (splits >= first) & (splits < end)
+        split_maxima = tl.load(maxima + place + splits, mask=is_split, other=float("-inf"))
+        split_totals = tl.load(totals + place + splits, mask=is_split, other=0.0)
         split_weighted = tl.load(
-            weighted_sums + place[:, None] * HEAD_SIZE + elements[None, :], mask=mask, other=0.0
+            weighted_sums + (place + splits)[:, None] * HEAD_SIZE + elements[None, :],
+            mask=is_split[:, None] & is_element[None, :],
+            other=0.0,
         )
-        higher = tl.maximum(maximum, split_maximum)
-        old = tl.exp(maximum - higher)
-        new = tl.exp(split_maximum - higher)
-        total = total * old + split_total * new
-        weighted = weighted * old[:, None] + split_weighted * new[:, None]
+        higher = tl.maximum(maximum, tl.max(split_maxima, axis=0))
+        old = tl.exp2(maximum - higher)
+        new = tl.exp2(split_maxima - higher)
+        total = total * old + tl.sum(split_totals * new, axis=0)
+        weighted = weighted * old + tl.sum(split_weighted * new[:, None], axis=0)
         maximum = higher
-    sink_scores = tl.zeros([GROUP_PADDED], tl.float32)
+    sink = tl.zeros([1], tl.float32)
     if HAS_SINKS:
-        sink_scores = tl.load(sinks + heads, mask=is_member, other=0.0)
-    output = finish(maximum, total, weighted, sink_scores, value_scale, out, HAS_SINKS, IN_FLOAT32)
+        sink += tl.load(sinks + head)
+    output = finish(
+        maximum, total, weighted[None, :], sink, value_scale, out, HAS_SINKS, IN_FLOAT32
+    )
     row = tl.load(first_rows + sequence).to(tl.int64)
-    addresses = out + row * stride_out + heads[:, None] * stride_out_head + elements[None, :]
-    tl.store(addresses, output, mask=mask)
+    addresses = out + row * stride_out + head * stride_out_head + elements[None, :]
+    tl.store(addresses, output, mask=is_element[None, :])

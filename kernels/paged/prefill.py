@@ -8,7 +8,7 @@ short, and sequences with one query are left to the decode kernel.
 import triton
 import triton.language as tl
 
-from poolproof.kernels.paged.tile import add_tile, finish, load_tile, scores_of
+from poolproof.kernels.paged.tile import attend_tiles, finish
 
 __all__ = ["prefill_tiles"]
 
@@ -42,8 +42,9 @@ def prefill_tiles(
     stride_out,
     stride_out_head,
     num_sequences,
+    window,
     CAUSAL: tl.constexpr,
-    WINDOW: tl.constexpr,
+    HAS_WINDOW: tl.constexpr,
     HAS_SOFTCAP: tl.constexpr,
     HAS_SLOPES: tl.constexpr,
     HAS_SINKS: tl.constexpr,
@@ -53,19 +54,21 @@ def prefill_tiles(
     BLOCK_SIZE: tl.constexpr,
     ROWS: tl.constexpr,
     TILE: tl.constexpr,
-    FROM_FP8: tl.constexpr,
+    BY_FLOAT32: tl.constexpr,
     IN_FLOAT32: tl.constexpr,
 ):
     """One program: ROWS // GROUP queries of one sequence, one head of the cache."""
     QUERIES: tl.constexpr = ROWS // GROUP
     head = tl.program_id(1)
-    sequence = tl.load(tile_sequences + tl.program_id(0)).to(tl.int64)
+    # The last queries of a prompt see the most keys: their programs start first.
+    number = tl.num_programs(0) - 1 - tl.program_id(0)
+    sequence = tl.load(tile_sequences + number).to(tl.int64)
     # There are as many programs as the worst batch of this size needs.
     if sequence >= num_sequences:
         return
     query_length = tl.load(query_lengths + sequence)
     length = tl.load(kv_lengths + sequence)
-    tiles_behind = (tl.load(tile_ends + sequence) - tl.program_id(0)).to(tl.int32)
+    tiles_behind = (tl.load(tile_ends + sequence) - number).to(tl.int32)
     first_query = (tl.cdiv(query_length, QUERIES) - tiles_behind) * QUERIES
     lanes = tl.arange(0, ROWS)
     numbers = first_query + lanes // GROUP
@@ -88,40 +91,47 @@ def prefill_tiles(
         sink_scores = tl.load(sinks + heads, mask=is_row, other=0.0)
     table = block_tables + sequence * stride_table
     query_positions = length - query_length + numbers
+    first_position = length - query_length + first_query
+    last_position = length - query_length + tl.minimum(first_query + QUERIES, query_length) - 1
     begin = 0
     end = length
+    first_whole = 0
+    last_whole = length // TILE * TILE
     if CAUSAL:
-        last_query = tl.minimum(first_query + QUERIES, query_length) - 1
-        end = tl.minimum(length, length - query_length + last_query + 1)
-    if WINDOW:
-        begin = tl.maximum(length - query_length + first_query - WINDOW + 1, 0)
+        end = tl.minimum(length, last_position + 1)
+        last_whole = tl.minimum(length, first_position + 1) // TILE * TILE
+    if HAS_WINDOW:
+        begin = tl.maximum(first_position - window + 1, 0)
+        first_whole = tl.cdiv(tl.maximum(last_position - window + 1, 0), TILE) * TILE
+    last_whole = tl.maximum(last_whole, first_whole)
     maximum = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     weighted = tl.zeros([ROWS, HEAD_PADDED], tl.float32)
-    for tile in range(begin // TILE * TILE, end, TILE):
-        positions = tile + tl.arange(0, TILE)
-        readable = (positions >= begin) & (positions < end)
-        keys = load_tile(
-            key_cache, table, positions, readable, head,
+    if HAS_WINDOW:
+        maximum, total, weighted = attend_tiles(
+            queries, query_positions, is_row, slopes, key_cache, value_cache, table, head,
+            begin, end, begin // TILE * TILE, tl.minimum(first_whole, end), window, scale, softcap,
             stride_key_block, stride_key_slot, stride_key_head,
-            HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, FROM_FP8,
+            stride_value_block, stride_value_slot, stride_value_head, maximum, total, weighted,
+            CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_SLOPES, HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, TILE,
+            BY_FLOAT32, IN_FLOAT32, WHOLE=False,
         )  # fmt: skip
-        values = load_tile(
-            value_cache, table, positions, readable, head,
-            stride_value_block, stride_value_slot, stride_value_head,
-            HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, FROM_FP8,
-        )  # fmt: skip
-        visible = readable[None, :] & is_row[:, None]
-        if CAUSAL:
-            visible = visible & (positions[None, :] <= query_positions[:, None])
-        if WINDOW:
-            visible = visible & (positions[None, :] > query_positions[:, None] - WINDOW)
-        scores = scores_of(
-            queries, keys, positions, query_positions, slopes, visible, scale, softcap,
-            HAS_SOFTCAP, HAS_SLOPES, IN_FLOAT32,
-        )  # fmt: skip
-        values = values.to(queries.dtype)
-        maximum, total, weighted = add_tile(scores, values, maximum, total, weighted, IN_FLOAT32)
+    maximum, total, weighted = attend_tiles(
+        queries, query_positions, is_row, slopes, key_cache, value_cache, table, head,
+        begin, end, first_whole, last_whole, window, scale, softcap,
+        stride_key_block, stride_key_slot, stride_key_head,
+        stride_value_block, stride_value_slot, stride_value_head, maximum, total, weighted,
+        CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_SLOPES, HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, TILE,
+        BY_FLOAT32, IN_FLOAT32, WHOLE=True,
+    )  # fmt: skip
+    maximum, total, weighted = attend_tiles(
+        queries, query_positions, is_row, slopes, key_cache, value_cache, table, head,
+        begin, end, last_whole, end, window, scale, softcap,
+        stride_key_block, stride_key_slot, stride_key_head,
+        stride_value_block, stride_value_slot, stride_value_head, maximum, total, weighted,
+        CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_SLOPES, HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, TILE,
+        BY_FLOAT32, IN_FLOAT32, WHOLE=False,
+    )  # fmt: skip
     output = finish(maximum, total, weighted, sink_scores, value_scale, out, HAS_SINKS, IN_FLOAT32)
     addresses = out + rows[:, None] * stride_out + heads[:, None] * stride_out_head
     tl.store(addresses + elements[None, :], output, mask=mask)

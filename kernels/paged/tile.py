@@ -1,15 +1,91 @@
-"""One tile of keys against some rows of queries: scores, running softmax, end of the softmax.
+"""Tiles of keys against some rows of queries: scores, running softmax, end of the softmax.
 
 Shared by decode and prefill, so that a score is defined once. Tiles are cut by logical position and
 never by block, batch or placement: the order in which numbers are added, and so every bit of the
-result, depends on the sequence alone (pytorch#182593 shows what breaks that). Everything that is
-loaded is masked, because a slot that was never written may hold NaN, and 0 * NaN is NaN (vllm#641).
+result, depends on the sequence alone (pytorch#182593 shows what breaks that). Whatever may lie
+beyond a sequence is masked, because a slot that was never written may hold NaN, and 0 * NaN is NaN
+(vllm#641).
+
+Scores are logarithms to the base 2: a GPU has an instruction for 2^x, and `exp` is that instruction
+behind a multiplication for each score. Here the multiplication is part of the scale.
 """
 
 import triton
 import triton.language as tl
 
-__all__ = ["add_tile", "finish", "load_tile", "scores_of", "to_bfloat16"]
+LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
+
+__all__ = ["add_tile", "attend_tiles", "finish", "load_tile", "scores_of", "to_bfloat16"]
+
+
+@triton.jit
+def attend_tiles(
+    queries,
+    query_positions,
+    is_row,
+    slopes,
+    key_cache,
+    value_cache,
+    block_table,
+    head,
+    begin,
+    end,
+    first_tile,
+    last_tile,
+    window,
+    scale,
+    softcap,
+    stride_key_block,
+    stride_key_slot,
+    stride_key_head,
+    stride_value_block,
+    stride_value_slot,
+    stride_value_head,
+    maximum,
+    total,
+    weighted,
+    CAUSAL: tl.constexpr,
+    HAS_WINDOW: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr,
+    HAS_SLOPES: tl.constexpr,
+    HEAD_SIZE: tl.constexpr,
+    HEAD_PADDED: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    TILE: tl.constexpr,
+    BY_FLOAT32: tl.constexpr,
+    IN_FLOAT32: tl.constexpr,
+    WHOLE: tl.constexpr,
+):
+    """Take the tiles from `first_tile` up to `last_tile` into the running softmax, and return it.
+
+    Keys are read at positions from `begin` to `end`. Of a WHOLE tile every row sees every key, so
+    nothing is masked; that is most of a long prompt.
+    """
+    for tile in range(first_tile, last_tile, TILE):
+        positions = tile + tl.arange(0, TILE)
+        readable = (positions >= begin) & (positions < end)
+        keys = load_tile(
+            key_cache, block_table, positions, readable, head,
+            stride_key_block, stride_key_slot, stride_key_head,
+            HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, BY_FLOAT32, WHOLE,
+        )  # fmt: skip
+        values = load_tile(
+            value_cache, block_table, positions, readable, head,
+            stride_value_block, stride_value_slot, stride_value_head,
+            HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, BY_FLOAT32, WHOLE,
+        )  # fmt: skip
+        visible = readable[None, :] & is_row[:, None]
+        if CAUSAL:
+            visible = visible & (positions[None, :] <= query_positions[:, None])
+        if HAS_WINDOW:
+            visible = visible & (positions[None, :] > query_positions[:, None] - window)
+        scores = scores_of(
+            queries, keys, positions, query_positions, slopes, visible, scale, softcap,
+            HAS_SOFTCAP, HAS_SLOPES, IN_FLOAT32, WHOLE,
+        )  # fmt: skip
+        values = values.to(queries.dtype)
+        maximum, total, weighted = add_tile(scores, values, maximum, total, weighted, IN_FLOAT32)
+    return maximum, total, weighted
 
 
 @triton.jit
@@ -25,18 +101,31 @@ def load_tile(
     HEAD_SIZE: tl.constexpr,
     HEAD_PADDED: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
-    FROM_FP8: tl.constexpr,
+    BY_FLOAT32: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
-    """Keys or values at `positions`, zero where not `readable`: (tile, padded head size)."""
-    blocks = tl.load(block_table + positions // BLOCK_SIZE, mask=readable, other=0)
+    """Keys or values at `positions`, zero where not `readable`: (tile, padded head size).
+
+    A tile is WHOLE where every position is readable: nothing but the head's padding is masked.
+    """
+    if WHOLE:
+        blocks = tl.load(block_table + positions // BLOCK_SIZE)
+    else:
+        blocks = tl.load(block_table + positions // BLOCK_SIZE, mask=readable, other=0)
     # A cache has more than 2^31 elements: offsets are 64 bits wide (vllm#47671, flashinfer#3130).
     rows = blocks.to(tl.int64) * stride_block + (positions % BLOCK_SIZE) * stride_slot
     elements = tl.arange(0, HEAD_PADDED)
-    mask = readable[:, None] & (elements < HEAD_SIZE)[None, :]
     addresses = cache + rows[:, None] + head * stride_head + elements[None, :]
-    numbers = tl.load(addresses, mask=mask, other=0.0)
-    if FROM_FP8:
-        # Exact, and the interpreter's own way from e5m2 to float16 loses the smallest numbers.
+    if WHOLE and HEAD_SIZE == HEAD_PADDED:
+        numbers = tl.load(addresses)
+    else:
+        mask = (elements < HEAD_SIZE)[None, :]
+        if not WHOLE:
+            mask = mask & readable[:, None]
+        numbers = tl.load(addresses, mask=mask, other=0.0)
+    if BY_FLOAT32:
+        # fp8, interpreted. Exact, as the hardware's own way is; the interpreter's way from e5m2 to
+        # float16 loses the smallest numbers.
         numbers = numbers.to(tl.float32)
     return numbers
 
@@ -54,32 +143,40 @@ def scores_of(
     HAS_SOFTCAP: tl.constexpr,
     HAS_SLOPES: tl.constexpr,
     IN_FLOAT32: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
-    """Scores of rows against a tile, -inf where not `visible`: (rows, tile) in float32."""
+    """Scores of rows against a tile, -inf where not `visible`: (rows, tile) in float32, base 2.
+
+    In a WHOLE tile everything is visible.
+    """
     keys = keys.to(queries.dtype)
     if IN_FLOAT32:
         # The interpreter multiplies the bit patterns of bfloat16 (triton#11584).
         scores = tl.dot(queries.to(tl.float32), tl.trans(keys.to(tl.float32)))
     else:
         scores = tl.dot(queries, tl.trans(keys), input_precision="ieee")
-    scores = scores * scale
     if HAS_SOFTCAP:
         # tanh that never divides infinity by infinity (vllm#56578).
-        scores = softcap - 2.0 * softcap / (tl.exp(2.0 * scores / softcap) + 1.0)
+        doubled = tl.exp(2.0 * (scores * scale) / softcap)
+        scores = (softcap - 2.0 * softcap / (doubled + 1.0)) * LOG2_E
+    else:
+        scores = scores * (scale * LOG2_E)
     if HAS_SLOPES:
         distance = key_positions[None, :] - query_positions[:, None]
-        scores += slopes[:, None] * distance.to(tl.float32)
+        scores += (slopes * LOG2_E)[:, None] * distance.to(tl.float32)
+    if WHOLE:
+        return scores
     return tl.where(visible, scores, float("-inf"))
 
 
 @triton.jit
 def add_tile(scores, values, maximum, total, weighted, IN_FLOAT32: tl.constexpr):
-    """Take a tile into the running softmax: (new maximum, new total, new weighted sum)."""
+    """Take a tile into the running softmax: (new maximum, new total, new weighted sums)."""
     higher = tl.maximum(maximum, tl.max(scores, axis=1))
     # A row that has seen no key yet: -inf minus -inf is not a number (vllm#57094).
     base = tl.where(higher == float("-inf"), 0.0, higher)
-    rescale = tl.exp(maximum - base)
-    weights = tl.exp(scores - base[:, None])
+    rescale = tl.exp2(maximum - base)
+    weights = tl.exp2(scores - base[:, None])
     total = total * rescale + tl.sum(weights, axis=1)
     if IN_FLOAT32:
         product = tl.dot(to_bfloat16(weights).to(tl.float32), values.to(tl.float32))
@@ -109,9 +206,10 @@ def finish(
 ):
     """Rows of the output, in its type: weighted sums over totals; zeros where no key was seen."""
     if HAS_SINKS:
+        sinks = sinks * LOG2_E
         highest = tl.maximum(maximum, sinks)
-        rescale = tl.exp(maximum - highest)
-        total = total * rescale + tl.exp(sinks - highest)
+        rescale = tl.exp2(maximum - highest)
+        total = total * rescale + tl.exp2(sinks - highest)
         weighted = weighted * rescale[:, None]
     output = weighted * value_scale / tl.where(total > 0, total, 1.0)[:, None]
     if IN_FLOAT32:

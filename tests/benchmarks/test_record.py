@@ -57,7 +57,7 @@ def test_a_script_that_recorded_names_what_is_left_to_do(record, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(record, "RECORDED", tmp_path)
     assert record.write_record(tmp_path / "speed.json", {})
-    expected = "recorded in speed.json; docs/generate.py brings the manual up to date\n"
+    expected = "recorded in speed.json; make pages brings the manual up to date\n"
     assert capsys.readouterr().out == expected
 
 

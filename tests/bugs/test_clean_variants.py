@@ -26,6 +26,7 @@ def clean_under(profile):
     return lambda num_blocks, caching: CleanPool(num_blocks, enable_caching=caching, rules=profile)
 
 
+@pytest.mark.some(5)
 def test_the_clean_pool_passes(profile):
     passes("clean", clean_under(profile), profile, 100)
 

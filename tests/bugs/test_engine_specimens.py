@@ -29,6 +29,7 @@ def first_failure(found: EngineSpecimen, seed: int, most_runs: int = MOST_RUNS) 
     return next((trace for trace in failures if trace is not None), None)
 
 
+@pytest.mark.some(58)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("found", FOUND, ids=lambda found: found.id)
 def test_a_campaign_catches_the_specimen_by_its_invariant(found: EngineSpecimen, seed: int) -> None:
@@ -40,6 +41,7 @@ def test_a_campaign_catches_the_specimen_by_its_invariant(found: EngineSpecimen,
     assert violation.severity.rank >= found.severity.rank, violation.sentence
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("oddity", ENGINE_ODDITIES, ids=lambda oddity: oddity.name)
 def test_no_oddity_is_accused(oddity: EngineOddity) -> None:
     for profile, make in oddity.makes():

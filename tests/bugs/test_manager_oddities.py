@@ -44,6 +44,7 @@ def under(cls, rows):
     return type(cls.__name__, (cls,), {"profile": rows})
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(("cls", "rows"), CLEAN.values(), ids=CLEAN)
 def test_a_clean_manager_serves_its_profile_and_passes(cls, rows, passing_facts):
     assert cls.serves(ManagerProfile.from_mapping(rows))

@@ -64,6 +64,7 @@ def block_sizes_of(cls):
     return BlockSizesCampaign(cls.__name__, make_of, profile, other_block_sizes(profile, 4))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("variant", IN_OTHER_BLOCKS)
 def test_a_member_shows_in_blocks_of_another_size_and_not_of_the_usual_one(variant):
     campaign = block_sizes_of(variant.cls)
@@ -83,6 +84,7 @@ def test_a_member_is_refused_at_its_level_under_any_seed(variant, seed):
     assert failure_of(variant, variant.depth, seed) is not None
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("variant", FIRST_OF_EACH, ids=by_name)
 def test_the_first_of_a_family_is_refused_in_the_same_way_and_so_is_a_replay(variant):
     trace = failure_of(variant, "quick", script=variant.script)
@@ -115,6 +117,7 @@ def facts_of_what_holds(cls, sizes):
 
 
 # The first is the clean manager.
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "cls",
     [LOOK_ALIKES[0], *(pytest.param(cls, marks=pytest.mark.deep) for cls in LOOK_ALIKES[1:])],
@@ -126,6 +129,7 @@ def test_what_is_right_holds_and_every_script_reaches_what_it_is_for(cls):
     assert set(required_script_facts(profile, can, QUICK_SIZES)) <= facts
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("place", range(1, len(LOOK_ALIKES)))
 def test_what_looks_alike_holds_in_its_share_of_the_scripts(place):
     assert facts_of_what_holds(LOOK_ALIKES[place], QUICK_SIZES.shared(place, len(LOOK_ALIKES)))

@@ -50,6 +50,7 @@ def required_of(example):
     return required_manager_facts(ManagerProfile.from_mapping(example.right.profile), can)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("example", ROWS, ids=name_of)
 def test_the_oddity_declares_the_value_and_holds_under_it_with_every_fact_reached(example):
     assert example.right.profile[example.row] == example.value

@@ -112,6 +112,7 @@ def test_what_is_accepted_passes_and_does_not_shorten_the_search() -> None:
     assert plain_driver("again.json")["facts_required"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("worse", "option", "shown"),
     [

@@ -88,3 +88,10 @@ def test_statuses_and_verdicts_survive(samples):
     back = Certificate.from_json(made.to_json())
     assert back.findings[0].status is FindingStatus.BASELINE
     assert back.verdict is Verdict.HOLDS
+
+
+def test_a_refused_stage_names_what_it_met(samples):
+    finding = samples.finding()
+    certificate = samples.certificate(finding)
+    met = {stage["stage"]: stage["findings"] for stage in certificate.to_json()["stages"]}
+    assert met[finding.stages[0]] == [finding.fingerprint]

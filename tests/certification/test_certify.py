@@ -82,6 +82,7 @@ def stale(_small_budget: None) -> Certificate:
         return refused("KeepsStaleHashes")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("target", ["impl", "reference", "impl[eviction=lifo,duplicates=first]"])
 def test_a_correct_pool_holds(target: str) -> None:
     certificate = certified(target)

@@ -106,6 +106,7 @@ def test_a_program_that_never_answers_is_given_up_after_three_runs():
     assert result.num_runs == result.num_failing_runs == 3
 
 
+@pytest.mark.deep
 def test_a_program_that_dies_later_is_given_more_runs(tmp_path):
     path = tmp_path / "dies.py"
     path.write_text(DIES_AT_ITS_FOURTH_COMMAND)

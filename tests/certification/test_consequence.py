@@ -29,7 +29,7 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
-from poolproof.contract.trace import Trace, read_trace
+from poolproof.contract.trace import Trace, read_trace, write_trace
 from poolproof.contract.violation import Severity, ViolationError
 from poolproof.harness.continuations import Continued
 from poolproof.harness.failure_kind import FailureKind
@@ -39,7 +39,7 @@ from poolproof.harness.replay import replay
 from poolproof.invariants.catalogue import STATEMENTS, WITHOUT_A_READ
 from poolproof.report.certificate_document import CERTIFICATE
 from poolproof.report.certificate_outputs import Outputs as CertificateOutputs
-from poolproof.report.finding_report import finding_report
+from poolproof.report.finding_report import finding_report, trace_report
 from poolproof.report.forms import Form
 from poolproof.report.text_form import plain_text
 from poolproof.report.wording import harm_words
@@ -268,6 +268,22 @@ def test_all_outputs_tell_of_the_read_and_its_trace_is_written(samples, stale, t
     CertificateOutputs(folder=tmp_path / "out").write(judged)
     written = read_trace(tmp_path / "out" / f"r{stale.fingerprint[1:]}.jsonl")
     assert written.violation.sentence == read
+
+
+def test_the_file_of_a_finding_tells_its_harm_without_a_run(tmp_path, stale, unread):
+    told = _told_by_file(tmp_path / "t.jsonl", stale)
+    assert f"{stale.fingerprint} IDX wrong data of another request, silent" in told
+    assert f"leads to DATA at load: {stale.consequence.read.sentence}" in told
+    assert f"by the trace r{stale.fingerprint[1:]}, which lies beside this one" in told
+    told = _told_by_file(tmp_path / "t.jsonl", unread)
+    assert "bookkeeping that no read shows" in told
+    assert "is feared and not shown: nobody read any in" in told
+
+
+def _told_by_file(path, finding):
+    """The report of a trace file, in one line."""
+    write_trace(finding.whole_trace(), path)
+    return " ".join(plain_text(trace_report(read_trace(path))).split())
 
 
 @pytest.mark.parametrize("name", ["stale", "unread"])

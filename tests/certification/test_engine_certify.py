@@ -53,6 +53,7 @@ def target_of(name: str) -> Target:
     return load_target(f"{HOSTILE}:{name}")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("name", "invariant"),
     [

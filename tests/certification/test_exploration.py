@@ -91,6 +91,7 @@ def test_levels_that_lost_a_worker_are_left_out():
     assert {stage.level for stage in stages} == {"pool"}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "stage", "commands"),
     [

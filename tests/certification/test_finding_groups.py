@@ -6,6 +6,9 @@ import pytest
 
 from poolproof.certification.finding_groups import grouped
 from poolproof.contract.commands import Allocate, Cache, Evict, Free, Lookup, Reset
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import Admit, Finish, Step
+from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.misuse import MisuseFailure, MisuseKind, MisuseOutcome
 from poolproof.contract.violation import Severity, Violation
 
@@ -41,6 +44,23 @@ def test_the_same_harm_of_one_operation_is_one_bug(found):
     lost = found("f-00000001", "I1", LEAK, "block 0 is lost", Allocate(1), Free((0,)))
     counted = found("f-00000002", "OWN", LEAK, "block 0 shows 2", *CACHED, Free((0,)))
     assert names(grouped([counted, lost])) == [["f-00000001", "f-00000002"]]
+
+
+def test_one_cause_at_two_block_sizes_is_one_bug(samples):
+    """The larger block takes longer to fill, and what breaks first there is named otherwise."""
+
+    def at(block_size, name, invariant, *commands):
+        violation = Violation(invariant, WRONG, f"{invariant} with blocks of {block_size}")
+        trace = samples.trace(
+            level="manager", profile=ManagerProfile(), commands=commands, violation=violation,
+            fingerprint=name, options={"block_size": block_size},
+        )  # fmt: skip
+        return samples.finding(name, violation=violation, trace=trace)
+
+    tokens = TokenChain((0,) * 5)
+    small = at(1, "f-00000001", "IDX", Admit(0, tokens, 0), Finish(0), Admit(1, tokens, 0))
+    large = at(4, "f-00000002", "DATA", Admit(0, tokens, 0), Step(), Admit(1, tokens, 0))
+    assert names(grouped([small, large])) == [["f-00000001", "f-00000002"]]
 
 
 def test_other_harm_of_another_operation_is_another_bug(found):

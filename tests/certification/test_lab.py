@@ -72,6 +72,7 @@ def test_the_pool_is_led_to_method_by_method_and_holds(poolproof, solutions):
     assert poolproof("certify", "mine.py:Pool", "--depth", "quick").exit_code == 0
 
 
+@pytest.mark.deep
 def test_the_manager_is_led_to_method_by_method_and_then_to_the_cache(poolproof, solutions):
     poolproof("new", "--manager", "mine.py")
     path = Path("mine.py")
@@ -89,6 +90,7 @@ def test_the_manager_is_led_to_method_by_method_and_then_to_the_cache(poolproof,
     assert "the index says less than it could" in " ".join(cached.stdout.split())
 
 
+@pytest.mark.deep
 def test_the_engine_is_led_to_method_by_method(poolproof, solutions):
     poolproof("new", "--engine", "mine.py")
     path = Path("mine.py")

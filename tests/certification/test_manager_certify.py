@@ -129,6 +129,7 @@ def test_a_stale_key_is_refused_with_a_short_trace_and_what_was_shown(stale):
     assert finding.shortest_known
 
 
+@pytest.mark.deep
 def test_a_black_box_is_refused_for_what_is_read_or_found():
     certificate = refused("StaleBlackBox")
     assert {f.violation.invariant for f in certificate.findings} & {"IDX", "DATA", "ADM"}
@@ -142,6 +143,7 @@ def test_a_right_black_box_holds():
     assert not certificate.canaries_missed
 
 
+@pytest.mark.deep
 def test_in_process_finds_the_same(stale):
     with more_runs():
         together = certified(f"{HOSTILE}:KeepsStaleKeys", in_process=True)

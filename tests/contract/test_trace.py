@@ -18,6 +18,7 @@ from poolproof.contract.trace import (
     write_atomically,
     write_trace,
 )
+from poolproof.contract.trace_harm import TraceHarm
 from poolproof.contract.violation import Severity, Violation
 
 VIOLATION = Violation("I1", Severity.LEAK, "block 3 is lost", (3,), 2, ("pool.py:7 free",))
@@ -268,3 +269,53 @@ def test_a_written_file_has_the_permissions_that_umask_allows(path):
     finally:
         assert os.umask(before) == 0o027
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+HARM = TraceHarm(
+    severity=Severity.WRONG_DATA_OF_ANOTHER,
+    invariant="DATA",
+    operation="admit",
+    sentence="A reads a slot of B",
+    num_continuations=3,
+    num_commands=40,
+)
+
+
+def test_the_first_line_says_the_harm(path):
+    write_trace(dataclasses.replace(TRACE, harm=HARM), path)
+    first = json.loads(path.read_text().splitlines()[0])
+    assert first["harm"] == {
+        "severity": "wrong-data-of-another",
+        "invariant": "DATA",
+        "operation": "admit",
+        "sentence": "A reads a slot of B",
+        "num_continuations": 3,
+        "num_commands": 40,
+        "was_tried": True,
+    }
+    assert read_trace(path).harm == HARM
+
+
+def test_a_trace_from_before_harms_were_kept_has_none(path):
+    write_trace(TRACE, path)
+    assert "harm" not in path.read_text()
+    assert read_trace(path).harm is None
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        ([], "it is no object"),
+        ({}, "it lacks its severity"),
+        ({"severity": "mild"}, "'mild' is not a valid Severity"),
+        ({"severity": "leak", "sentence": 3}, "its sentence is no text"),
+        ({"severity": "leak", "num_commands": -1}, "its num_commands is no count"),
+        ({"severity": "leak", "was_tried": "no"}, "its was_tried is neither true nor false"),
+    ],
+)
+def test_a_damaged_harm_is_named(path, harm, says):
+    assert refused(path, with_header(harm=harm)) == f"FILE line 1: harm is damaged: {says}"
+
+
+def test_other_commands_do_other_harm():
+    assert dataclasses.replace(TRACE, harm=HARM).with_commands(()).harm is None

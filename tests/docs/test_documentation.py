@@ -72,7 +72,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_generated_blocks_are_up_to_date() -> None:
-    command = [sys.executable, "docs/generate.py", "--check"]
+    command = [sys.executable, "generators/generate.py", "--check"]
     checked = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -107,7 +107,7 @@ def test_options_named_alone_exist(page: Path) -> None:
         "--record",
         "--strict",
         "--lf",
-    }  # of docs/generate.py, benchmarks/, mypy, pytest
+    }  # of generators/generate.py, benchmarks/, mypy, pytest
     for name in COMMANDS:
         command = main.get_command(click.Context(main), name)
         assert command is not None

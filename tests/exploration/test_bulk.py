@@ -57,6 +57,7 @@ def cut(joined, width):
     return [joined[place : place + width] for place in range(0, len(joined), width)]
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("scope", SCOPES, ids=named)
 def test_every_orbit_leads_where_it_leads_one_by_one(scope):
     space, bulk = OrbitSpace(scope), BulkRelation(scope)

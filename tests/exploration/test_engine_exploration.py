@@ -80,6 +80,7 @@ def test_a_planted_bug_is_shown_by_a_shortest_trace() -> None:
     assert len(found.commands) == 4
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", ["S9", "S25", "S26", "S129", "S120", "S126", "S119"])
 def test_merging_states_hides_no_shorter_failure(name: str) -> None:
     found = ENGINE_SPECIMENS[name]

@@ -1,5 +1,7 @@
 """Bounded exploration of managers: right ones show nothing, planted bugs their shortest trace."""
 
+import pytest
+
 from poolproof.bugs.catalogue import manager_specimen
 from poolproof.bugs.clean_manager import CleanManager
 from poolproof.bugs.clean_pool import CleanPool
@@ -66,6 +68,7 @@ def test_a_fork_without_references_is_found_after_three_commands():
     assert found.violation.invariant == "OWN"
 
 
+@pytest.mark.deep
 def test_a_stale_index_is_found_after_six_commands():
     class Fewer(StaleIndex):
         preempt = abort = reset = accept = loaded = None

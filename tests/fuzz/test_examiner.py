@@ -146,7 +146,7 @@ def examined_manager(tmp_path, source, *commands, **rows):
 def test_a_managers_finding_that_fears_wrong_data_comes_with_the_read(tmp_path):
     done = examined_manager(tmp_path, EARLY, Admit(0, TokenChain((0, 0, 0)), 0), Step())
     assert done.trace.violation.invariant == "IDX"
-    assert done.harm.severity == "wrong-data-of-ones-own"
+    assert done.harm.severity is Severity.WRONG_DATA_OF_ONES_OWN
     assert "KV that nobody has written" in done.harm.sentence
     read = read_of(done.harm.read)
     assert read.violation.sentence == done.harm.sentence

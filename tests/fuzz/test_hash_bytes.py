@@ -19,6 +19,7 @@ def run(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(main, arguments)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", POOLS)
 def test_a_campaign_on_a_pool_of_one_width_breaks_nothing(run, name):
     target = f"poolproof.bugs.oddities:{name}"

@@ -8,9 +8,10 @@ from poolproof.contract.commands import Allocate, Evict, Free, Touch
 from poolproof.contract.manager_commands import Abort, Finish
 from poolproof.contract.profile import Profile
 from poolproof.contract.trace import Trace
+from poolproof.contract.trace_harm import TraceHarm
 from poolproof.contract.violation import Severity, Violation
 from poolproof.fuzz.coordinator import CampaignBudget
-from poolproof.fuzz.findings import CampaignFinding, Pending, ShownHarm, alike, line_of
+from poolproof.fuzz.findings import CampaignFinding, Pending, alike, line_of
 from poolproof.fuzz.folder import CampaignFolder, merge_folder, read_forms
 from poolproof.fuzz.merge import CampaignState, News
 from poolproof.fuzz.settings import CampaignSettings
@@ -174,7 +175,7 @@ def test_a_folder_of_version_1_is_taken_up(tmp_path):
 
 
 def test_what_a_finding_leads_to_is_kept_and_merged_and_shown(tmp_path):
-    harm = ShownHarm("bookkeeping", num_continuations=60, num_commands=900)
+    harm = TraceHarm(severity=Severity.BOOKKEEPING, num_continuations=60, num_commands=900)
     known = finding_of("f-1", trace_of())
     with CampaignFolder(tmp_path / "theirs", PLANTED) as theirs:
         theirs.add_finding(replace(known, harm=harm))
@@ -187,8 +188,32 @@ def test_what_a_finding_leads_to_is_kept_and_merged_and_shown(tmp_path):
     assert line.leads_to == "nobody read wrong data in 60 continuations (900 commands)"
 
 
+def test_what_older_campaigns_kept_of_a_harm_is_read(tmp_path):
+    kept = (
+        '{"severity": "bookkeeping", "sentence": "", "read": "", "num_continuations": 6, '
+        '"num_commands": 90, "remark": ""}'
+    )
+    with CampaignFolder(tmp_path, PLANTED) as folder:
+        folder.add_finding(
+            replace(finding_of("f-1", trace_of()), harm=TraceHarm(severity=Severity.LEAK))
+        )
+        folder._database.execute("UPDATE harms SET harm = ?", (kept,))
+        (found,) = folder.findings()
+    assert found.harm == TraceHarm(
+        severity=Severity.BOOKKEEPING, num_continuations=6, num_commands=90
+    )
+
+
+def test_the_trace_that_a_campaign_writes_says_its_harm():
+    found = finding_of("f-1", trace_of())
+    assert found.whole_trace().harm.severity is Severity.LEAK
+    assert not found.whole_trace().harm.was_tried
+    read = TraceHarm(severity=Severity.WRONG_DATA_OF_ANOTHER, sentence="A reads B", read="...")
+    assert replace(found, harm=read).whole_trace().harm == replace(read, read="")
+
+
 def test_a_folder_of_version_3_is_taken_up_and_one_that_is_damaged_is_read(tmp_path):
-    known = replace(finding_of("f-1", trace_of()), harm=ShownHarm("bookkeeping"))
+    known = replace(finding_of("f-1", trace_of()), harm=TraceHarm(severity=Severity.BOOKKEEPING))
     with CampaignFolder(tmp_path, PLANTED) as folder:
         folder.add_finding(known)
         folder._database.execute("UPDATE harms SET harm = '{}'")

@@ -202,6 +202,7 @@ def test_what_became_minimal_is_no_longer_kept_as_begun(tmp_path, clock):
     assert read_pending(tmp_path) == []
 
 
+@pytest.mark.deep
 def test_a_kind_that_is_not_known_comes_before_more_of_one_that_is(tmp_path, clock):
     several = CampaignSettings("tests/fuzz/planted.py:ManyBugs", "pool", 6)
     with CampaignFolder(tmp_path, several) as folder:

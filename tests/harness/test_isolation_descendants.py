@@ -95,6 +95,7 @@ def start_and_end(context, argument, beacon):
     os._exit(3)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("end", ["answer", "hang", "exit"])
 def test_what_a_worker_started_ends_with_it(tmp_path, way, end):
@@ -265,6 +266,7 @@ with Isolation(dict) as isolation:
 """
 
 
+@pytest.mark.some(4)
 @pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("way", range(len(WAYS)))
 @pytest.mark.parametrize("end", ["target", signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])

@@ -72,6 +72,7 @@ def test_a_length_that_is_cut_shows_and_its_trace_becomes_short(monkeypatch, bou
     assert len(small.commands[-1].chain.tokens) <= bound + 8
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("target", "runs"), [("impl", 4), ("impl[null_block=0]", 2), ("reference", 1)]
 )

@@ -147,6 +147,7 @@ def extent_and_facts(campaign):
     return extent, facts
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["impl", "impl[eviction=lifo]", "reference[duplicates=first]"])
 def test_a_right_pool_holds_and_its_runs_reach_far(name):
     target = load_target(name)

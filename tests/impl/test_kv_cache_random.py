@@ -304,6 +304,7 @@ class Engine:
         assert +self.index == carried
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("num_seeds", [12, pytest.param(60, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("eagle", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)

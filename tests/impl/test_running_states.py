@@ -57,6 +57,13 @@ def test_a_state_stays_where_it_is_when_its_scratch_becomes_the_block_of_a_posit
     assert step(states, 3, num_drafts=2, table=grown) == (90, {10: 91, 11: 92, 12: 12})
 
 
+def test_without_scratch_a_state_stands_in_the_block_that_its_last_position_began():
+    groups = [StateGroup(0, 4, 0)]
+    states = RunningStates.after_hit(4, [[10, 11]], groups)
+    (use,) = states.step(1, 0, 1, [[10, 11]], groups, every_block=True)
+    assert (use["starts"], use["leaves"]) == (10, [(5, 11)])
+
+
 def test_drafts_need_scratch():
     groups = (FullAttention(), RecurrentState(num_speculative_blocks=2))
     with pytest.raises(ValueError, match="needs tells_states and 3 speculative blocks, not 2"):

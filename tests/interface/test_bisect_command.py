@@ -85,6 +85,7 @@ def test_the_first_bad_commit_is_found_and_the_checkout_stays(poolproof, history
     assert git("status", "--porcelain") == ""
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("good", "bad", "says"),
     [

@@ -235,6 +235,7 @@ def test_commands_are_told_in_words(command: Any, words: str) -> None:
     assert engine_command_words(command) == words
 
 
+@pytest.mark.some(1)
 @pytest.mark.usefixtures("_few_runs")
 @pytest.mark.parametrize(
     ("how", "status", "says"),

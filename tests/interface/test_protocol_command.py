@@ -58,6 +58,7 @@ def test_a_program_that_refuses_every_version_but_the_first_is_asked_again():
     assert '"do":"run"' in result.output
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["impl-manager", "reference-manager"])
 def test_managers_converse_and_both_sides_keep_to_the_schema(name):
     result = run("smoke", f"{SERVE} {name}")
@@ -68,6 +69,7 @@ def test_managers_converse_and_both_sides_keep_to_the_schema(name):
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.deep
 def test_engines_converse_and_both_sides_keep_to_the_schema():
     result = run("smoke", f"{SERVE} impl-engine")
     assert result.exit_code == 0, result.output

@@ -244,6 +244,40 @@ def test_half_of_a_use_is_named_with_the_other_half(folder, text, says):
     assert re.search(says, done.stdout + done.stderr), done.stdout + done.stderr
 
 
+MARKED = """
+import pytest
+
+
+@pytest.mark.poolproof("impl-manager")
+def test_by_the_table(poolproof_check):
+    poolproof_check()
+
+
+@pytest.mark.poolproof("impl-manager", layouts=["sliding"])
+def test_by_the_marker(poolproof_check):
+    poolproof_check()
+"""
+
+
+def test_the_marker_asks_for_what_the_project_says(folder):
+    (folder / "pyproject.toml").write_text(
+        "[tool.pytest.ini_options]\naddopts = ['--collect-only', '-q']\n"
+        "[tool.poolproof]\ntargets = ['impl-manager']\nlayouts = ['full']\n"
+    )
+    (folder / "test_manager.py").write_text(MARKED)
+    done, _ = run_pytest(folder)
+    layouts = set(re.findall(r"(test_by_\w+)\[manager-(\w+)-", done.stdout))
+    assert layouts == {("test_by_the_table", "full"), ("test_by_the_marker", "sliding")}
+
+
+def test_a_table_that_cannot_be_used_is_a_sentence(folder):
+    (folder / "pyproject.toml").write_text("[tool.poolproof]\ntargets = ['impl']\nsed = 1\n")
+    (folder / "test_pool.py").write_text(MARKED.replace("impl-manager", "impl"))
+    done, items = run_pytest(folder, "-q")
+    assert "unknown key 'sed'; did you mean seed?" in items["test_by_the_table[conclusive]"]
+    assert "Traceback" not in done.stdout
+
+
 @pytest.mark.deep  # imports and draws in a process of its own
 def test_hypothesis_s_profile_and_database_are_the_host_s(folder):
     (folder / "queue.py").write_text(QUEUE.format(place=-1))

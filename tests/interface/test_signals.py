@@ -64,6 +64,7 @@ def end(folder, number, *arguments):
     return process.returncode, output, error
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_certify_shows_and_writes_what_it_found_until_then(folder, number):
     status, output, error = end(
@@ -79,6 +80,7 @@ def test_certify_shows_and_writes_what_it_found_until_then(folder, number):
     assert "Traceback" not in error
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("command", ["explore", "replay"])
 def test_other_commands_say_that_they_were_interrupted(folder, samples, number, command):

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Imported first: what the standard library and others decide by the system is decided already.
@@ -30,6 +32,7 @@ main()
 """
 
 
+@pytest.mark.deep
 def test_a_pool_is_refused_without_proc_and_prctl(tmp_path: Path) -> None:
     target = f"{ROOT / 'examples' / 'stale_index.py'}:Pool"
     command = [sys.executable, "-c", ELSEWHERE, "certify", target, "--depth", "quick"]

@@ -20,11 +20,20 @@ from poolproof.invariants.engine_plans import (
     part_has_images,
     plan_encodes_images,
     plan_keeps_limits,
+    plan_keeps_promises,
     plan_names_blocks,
     plan_names_live_requests,
+    plan_zeroes_blocks,
     transfers_can_end,
+    unreadable_answer,
 )
-from poolproof.invariants.progress import MOST_EMPTY_PLANS, plans_go_on, users_are_served
+from poolproof.invariants.kv_reads import step_reads_own_prefix
+from poolproof.invariants.progress import (
+    MOST_EMPTY_PLANS,
+    loads_get_on,
+    plans_go_on,
+    users_are_served,
+)
 
 PLAIN = EngineProfile()
 DRAFTS = EngineProfile(draft_tokens=2)
@@ -48,6 +57,16 @@ def said(violation: Violation | None, invariant: str) -> str:
     assert violation is not None
     assert violation.invariant == invariant
     return violation.sentence
+
+
+# CRASH.
+
+
+def test_an_answer_that_cannot_be_read_is_named() -> None:
+    violation = unreadable_answer("plan()", "a plan lacks compute")
+    assert violation.invariant == "CRASH"
+    assert violation.severity is Severity.CRASH
+    assert violation.sentence == "plan() answered what cannot be read: a plan lacks compute"
 
 
 # PLAN: whose tokens are computed.
@@ -113,6 +132,30 @@ def test_a_request_too_many_is_named() -> None:
     assert said(violation, "PLAN") == "the step computes tokens of 3 requests; max_running is 2"
 
 
+# PLAN: what the profile says never happens.
+
+NEVER = EngineProfile(preemptions="never", prefix_hits="never")
+
+
+def test_a_preemption_where_there_is_none_is_named() -> None:
+    plan = EnginePlan((part(0),), preempted=(1, 2))
+    assert plan_keeps_promises(plan, {0}, PLAIN) is None
+    sentence = said(plan_keeps_promises(plan, {0}, NEVER), "PLAN")
+    assert sentence == "request B is preempted; preemptions is never"
+
+
+def test_a_hit_where_there_is_none_is_named() -> None:
+    plan = EnginePlan((part(0), part(1, first=4), part(2, first=1)))
+    assert plan_keeps_promises(plan, {1}, PLAIN) is None
+    sentence = said(plan_keeps_promises(plan, {1}, NEVER), "PLAN")
+    assert sentence == "the step begins request C at position 1; prefix_hits is never"
+
+
+def test_a_request_that_has_begun_goes_on_from_where_it_was() -> None:
+    plan = EnginePlan((part(0), part(1, first=4)))
+    assert plan_keeps_promises(plan, {1}, NEVER) is None
+
+
 # PLAN: positions.
 
 
@@ -123,6 +166,8 @@ def test_a_request_too_many_is_named() -> None:
         (part(first=3), 4),
         (part(count=2), 4),
         (part(first=3, count=3, num_drafts=2), 4),
+        # All tokens are computed, and the drafts are tried alone.
+        (part(first=4, count=2, num_drafts=2), 4),
     ],
 )
 def test_positions_that_are_known_are_accepted(planned: PlannedPart, num_tokens: int) -> None:
@@ -183,6 +228,22 @@ def test_positions_that_are_known_are_accepted(planned: PlannedPart, num_tokens:
 )
 def test_positions_that_nobody_can_know_are_named(planned: PlannedPart, sentence: str) -> None:
     assert said(part_computes_known_tokens(planned, 4, DRAFTS), "PLAN") == sentence
+
+
+@pytest.mark.parametrize(("most", "count"), [(4, 4), (0, 5)])
+def test_a_request_may_reach_its_longest(most: int, count: int) -> None:
+    profile = EngineProfile(max_request_tokens=most)
+    assert part_computes_known_tokens(part(count=count), 9, profile) is None
+
+
+@pytest.mark.parametrize(("most", "count"), [(1, 2), (4, 5)])
+def test_a_request_beyond_its_longest_is_named(most: int, count: int) -> None:
+    violation = part_computes_known_tokens(
+        part(count=count), 9, EngineProfile(max_request_tokens=most)
+    )
+    assert said(violation, "PLAN") == (
+        f"the step computes position {count - 1} of request A; max_request_tokens is {most}"
+    )
 
 
 # PLAN: blocks.
@@ -253,8 +314,19 @@ def test_each_group_counts_blocks_of_its_own_size() -> None:
     assert sentence == "request A has no block for position 6 in group 1, of blocks 0 to 5"
 
 
+@pytest.mark.parametrize("block", [0, 5])
+def test_blocks_that_exist_are_zeroed(block: int) -> None:
+    assert plan_zeroes_blocks(EnginePlan(zeroes=(block,)), 6) is None
+
+
+@pytest.mark.parametrize("block", [-1, 6])
+def test_zeroing_a_block_that_does_not_exist_is_named(block: int) -> None:
+    sentence = said(plan_zeroes_blocks(EnginePlan(zeroes=(2, block)), 6), "PLAN")
+    assert sentence == f"the step zeroes block {block} of 6 blocks"
+
+
 def test_copies_and_transfers_of_blocks_that_exist_are_accepted() -> None:
-    plan = EnginePlan(copies=((0, 5),), transfers=(load(1, 0, 5), load(2, 3)))
+    plan = EnginePlan(copies=((0, 5),), transfers=(load(1, 0, 5), load(2, 3)), flushes=(3, 1))
     assert plan_names_blocks(plan, 6, {3}) is None
 
 
@@ -269,6 +341,7 @@ def test_copies_and_transfers_of_blocks_that_exist_are_accepted() -> None:
             "store 1 begins, and it is in flight already",
         ),
         (EnginePlan(transfers=(load(1, 0, 6),)), "load 1 moves block 6 of 6 blocks"),
+        (EnginePlan(flushes=(4,)), "the step waits for transfer 4, which is not in flight"),
     ],
 )
 def test_copies_and_transfers_that_cannot_be_are_named(plan: EnginePlan, sentence: str) -> None:
@@ -318,6 +391,14 @@ def test_images_beyond_the_limits_are_named(
     assert sentence in said(plan_encodes_images(plan, SIZES, kept, SEEING), "PLAN")
 
 
+def test_an_encoder_for_one_position_takes_no_image_of_two() -> None:
+    profile = replace(SEEING, max_encoder_tokens=1)
+    violation = plan_encodes_images(EnginePlan(encodes=("c",)), SIZES, {"c"}, profile)
+    assert said(violation, "PLAN") == (
+        "the step encodes 2 positions of images; max_encoder_tokens is 1"
+    )
+
+
 def test_a_step_encodes_any_number_where_no_limit_is_stated() -> None:
     profile = replace(SEEING, max_encoder_tokens=0)
     assert plan_encodes_images(EnginePlan(encodes=("a", "b")), SIZES, {"a", "b"}, profile) is None
@@ -346,7 +427,9 @@ def test_a_position_of_an_image_that_is_not_encoded_is_named(
     first: int, count: int, kept: str, sentence: str
 ) -> None:
     found = part_has_images(part(0, first, count), PICTURES, set(kept))
-    assert sentence in said(found, "PLAN")
+    assert said(found, "PLAN") == (
+        f"the step computes {sentence}, for which the worker has no output of the encoder"
+    )
 
 
 # OUT.
@@ -422,6 +505,27 @@ def test_outputs_that_are_not_due_are_named(outputs: Sequence[Output], sentence:
     assert violation.severity is Severity.WRONG_DATA_OF_ONES_OWN
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        # Ended without a token, as it may; dropped, as it may be; nothing said.
+        (3, (), True),
+        (4, (), False),
+        (5, (), False),
+    ],
+)
+def test_an_output_behind_one_that_is_accepted_is_judged_too(first: Output) -> None:
+    due: dict[int, Due] = {4: ((1,), True, True)}
+    violation = outputs_are_due([first, (2, (7,), False)], due, {}, may_end={3})
+    assert said(violation, "OUT").startswith("request C is given <7>; nothing was sampled")
+
+
+def test_a_request_that_may_end_without_a_token_is_given_none() -> None:
+    assert outputs_are_due([(3, (), True)], {}, {}, may_end={3}) is None
+    violation = outputs_are_due([(3, (7,), True)], {}, {}, may_end={3})
+    assert said(violation, "OUT").startswith("request D is given <7> and ends; nothing was")
+
+
 def test_what_may_be_dropped_is_dropped_whole() -> None:
     violation = outputs_are_due([(0, (4,), False)], {0: ((4, 5), False, True)}, {})
     assert said(violation, "OUT").startswith("request A is given <4> and goes on")
@@ -447,6 +551,24 @@ def test_what_comes_late_is_what_was_sampled(tokens: tuple[int, ...]) -> None:
 def test_late_outputs_are_of_one_request() -> None:
     assert outputs_are_due([(3, (7,), False)], {}, {2: (7,)}) is not None
     assert outputs_are_due([(2, (), True)], {}, {2: ()}) is not None
+
+
+# DATA.
+
+
+@pytest.mark.parametrize(
+    ("is_own", "severity"),
+    [(True, Severity.WRONG_DATA_OF_ONES_OWN), (False, Severity.WRONG_DATA_OF_ANOTHER)],
+)
+def test_what_a_step_reads_is_the_worse_if_another_request_computed_it(
+    is_own: bool, severity: Severity
+) -> None:
+    violation = step_reads_own_prefix("request A reads ...", 3, is_own=is_own)
+    assert violation == Violation("DATA", severity, "request A reads ...", (3,))
+
+
+def test_what_is_read_of_no_block_names_none() -> None:
+    assert step_reads_own_prefix("request A reads ...", None, is_own=True).blocks == ()
 
 
 # LIVE.
@@ -484,7 +606,26 @@ def test_steps_that_give_tokens_in_time_are_accepted() -> None:
 
 
 def test_an_engine_that_turns_in_a_circle_is_named() -> None:
-    assert said(users_are_served(37, [0, 1], 10), "LIVE") == (
+    violation = users_are_served(37, [0, 1], 10)
+    assert said(violation, "LIVE") == (
         "requests A, B are waiting, and in 37 steps nobody was given a token; their 10 tokens take "
         "36 steps at most"
     )
+    assert violation is not None
+    assert violation.severity is Severity.STALL
+
+
+def test_loads_that_may_serve_somebody_are_accepted() -> None:
+    assert loads_get_on(16, [0], 0) is None
+    assert loads_get_on(36, [0], 10) is None
+    assert loads_get_on(1_000, [], 0) is None
+
+
+def test_loads_that_serve_nobody_are_named() -> None:
+    violation = loads_get_on(37, [0, 1], 10)
+    assert said(violation, "LIVE") == (
+        "requests A, B are waiting, and 37 loads have arrived since anybody was given a token; "
+        "their 10 tokens take 36 at most"
+    )
+    assert violation is not None
+    assert violation.severity is Severity.STALL

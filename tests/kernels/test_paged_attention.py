@@ -91,7 +91,7 @@ def test_bounds_that_the_caller_knows_replace_the_look_at_the_device():
 
 
 def test_other_tile_sizes_stay_within_the_bound():
-    assert run(Case(sequences=((1, 70), (9, 40))), sizes=TileSizes(32, 64, 16))[1] < 0.5
+    assert run(Case(sequences=((1, 70), (9, 40))), sizes=TileSizes(32, 64, 16, 32))[1] < 0.5
 
 
 def test_a_query_on_another_device_is_refused():
@@ -110,5 +110,7 @@ def test_tiles_for_a_gpu_do_not_depend_on_the_batch(monkeypatch):
     import poolproof.kernels.paged.attention as launcher
 
     monkeypatch.setattr(launcher, "INTERPRETED", False)
-    assert tile_sizes(128, torch.bfloat16) == TileSizes(keys=64, split=512, rows=128)
-    assert tile_sizes(128, torch.float32) == TileSizes(keys=32, split=512, rows=64)
+    h100 = tile_sizes(128, torch.bfloat16, 90)
+    assert (h100.keys, h100.split, h100.rows, h100.prefill_keys) == (64, 512, 256, 128)
+    assert tile_sizes(128, torch.bfloat16, 89).rows == 64
+    assert tile_sizes(128, torch.float32, 90).prefill_keys == 32

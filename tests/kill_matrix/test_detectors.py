@@ -48,6 +48,7 @@ def test_unit_examples_find_what_they_speak_of_and_miss_the_subtle():
     assert {len(examples_for(SUBJECTS[name])) > 9 for name in ("Q1", "A1", "D13", "S9")} == {True}
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     ("detector", "name"),
     [

@@ -18,7 +18,7 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 # As in .ci/compare_wheel.py: everything else at the top is a package.
-NOT_INSTALLED = {"tests", "benchmarks", "examples", "docs"}
+NOT_INSTALLED = {"tests", "benchmarks", "examples", "docs", "generators"}
 NOT_OURS = {"build", "dist", "reports", "htmlcov", "corpus"}
 LONGEST_FILE = 1_000
 

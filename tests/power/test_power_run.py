@@ -70,6 +70,7 @@ def test_faults_that_show_are_refused_and_a_counter_that_nobody_reads_is_not(
     assert {name for name, seen in counting.items() if seen} == {"loop left early"}
 
 
+@pytest.mark.deep
 def test_the_scheduler_of_an_engine_is_mutated(right_engine, small_budgets, only):
     only("request.num_left -= 1", "self.free.extend(request.blocks)", "self.num_admitted += 1")
     report = measured(right_engine)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from poolproof.cli.new_command import write_recipes
+from poolproof.cli.ci_recipes import write_recipes
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,13 +39,19 @@ class Repository:
     service: Any
     run_ids: list[str] = field(default_factory=list)
 
-    def run(self, name: str, target: str, event: str, **environment: str) -> Any:
-        """A fresh checkout, in which one workflow runs for the event `push` or another."""
+    def run(
+        self, name: str, target: str, event: str, *, project: str = "", **environment: str
+    ) -> Any:
+        """A fresh checkout, in which one workflow runs for the event `push` or another.
+
+        `project` is its pyproject.toml.
+        """
         self.run_ids.append(str(len(self.run_ids)))
         checkout = self.folder / f"checkout-{len(self.run_ids)}"
         checkout.mkdir()
         for example in ("simple_pool.py", "stale_index.py"):
             shutil.copy(ROOT / "examples" / example, checkout)
+        (checkout / "pyproject.toml").write_text(project)
         write_recipes(checkout / ".github" / "workflows", target)
         return self.runner.run_workflow(
             checkout / ".github" / "workflows" / name,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from poolproof.cli.new_command import write_recipes
+from poolproof.cli.ci_recipes import write_recipes
 
 ROOT = Path(__file__).resolve().parents[2]
 RIGHT, WRONG = "simple_pool.py:Pool", "stale_index.py:Pool"
@@ -77,7 +77,25 @@ def test_the_gate_of_gitlab_refuses_and_keeps_its_report(checkout):
     script = "\n".join(job["script"][1:])
     done = bash(script, checkout, {**written["variables"], "DEPTH": "quick"})
     assert done.returncode == 1, done.stderr
-    assert (checkout / job["artifacts"]["reports"]["junit"]).is_file()
+    assert (checkout / job["artifacts"]["reports"]["junit"][0]).is_file()
+
+
+@pytest.mark.parametrize("name", ["poolproof.gitlab-ci.yml", "poolproof.buildkite.yml"])
+def test_a_gate_without_a_target_certifies_what_the_project_lists(checkout, name):
+    (checkout / "pyproject.toml").write_text(
+        f'[tool.poolproof]\ntargets = ["{RIGHT}", "{WRONG}"]\ndepth = "quick"\n'
+    )
+    write_recipes(checkout, "", (name,))
+    written = yaml.safe_load((checkout / name).read_text())
+    if "variables" in written:
+        line, variables = written["poolproof-gate"]["script"][-1], written["variables"]
+    else:
+        line, variables = written["steps"][0]["commands"][-1], written["env"]
+    line = line.replace("$$", "$").replace(".poolproof-venv/bin/", "")
+    done = bash(line, checkout, {key: str(value) for key, value in variables.items()})
+    assert done.returncode == 1, done.stderr
+    reports = sorted(path.name for path in (checkout / "poolproof-report").iterdir())
+    assert reports == ["1-simple_pool-py-pool", "2-stale_index-py-pool"]
 
 
 def test_the_campaign_of_gitlab_finds_it_too(checkout):

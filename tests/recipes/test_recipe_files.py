@@ -11,15 +11,19 @@ import yaml
 from click.testing import CliRunner
 
 from poolproof.cli import installed_source
+from poolproof.cli.ci_recipes import RECIPES, SYSTEMS, recipe, require_pinned
 from poolproof.cli.command_line import main
 from poolproof.cli.installed_source import source_of
-from poolproof.cli.new_command import RECIPES, SYSTEMS, recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def loaded(name, target=None):
     return yaml.safe_load(recipe(name, target))
+
+
+def loaded_file(path):
+    return yaml.safe_load(Path(path).read_text())
 
 
 def steps_of(name):
@@ -29,17 +33,18 @@ def steps_of(name):
 
 @pytest.fixture
 def new(tmp_path, monkeypatch):
-    """What calls `poolproof new` in an empty folder."""
+    """What calls `poolproof new` in an empty folder; this Poolproof came from an index."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(installed_source, "installed_source", lambda: "poolproof==9")
     return lambda *arguments: CliRunner().invoke(main, ["new", *arguments])
 
 
 def test_both_workflows_are_written_for_the_target(new):
     result = new("--ci", ".github/workflows", "--target", "engine/pool.py:Pool")
     assert result.exit_code == 0, result.output
-    for name in RECIPES:
+    for name, key in zip(RECIPES, ("TARGET", "CAMPAIGN_TARGET"), strict=True):
         written = yaml.safe_load(Path(".github/workflows", name).read_text())
-        assert written["env"]["TARGET"] == "engine/pool.py:Pool"
+        assert written["env"][key] == "engine/pool.py:Pool"
 
 
 @pytest.mark.parametrize("target", ["impl[eviction=lifo]", "cmd:./pool 'a: b' \\1 # x", '"'])
@@ -48,7 +53,42 @@ def test_a_target_of_any_form_stays_as_it_is(target):
 
 
 def test_without_a_target_the_user_is_told_to_set_it(new):
-    assert "set TARGET in both" in new("--ci", "ci").output
+    assert "set TARGET, and that" in new("--ci", "ci").output
+
+
+PROJECT = "[tool.poolproof]\ntargets = ['a.py:Pool', 'b.py:Manager']\n"
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_project_s_targets_are_those_of_its_table(new, system):
+    Path("pyproject.toml").write_text(PROJECT)
+    result = new("--ci", "ci", "--system", system)
+    assert result.exit_code == 0, result.output
+    assert "lists: a.py:Pool, b.py:Manager" in result.output
+    text = "".join(path.read_text() for path in Path("ci").iterdir())
+    assert "path/to/your_pool.py" not in text
+    assert "b.py:Manager" not in text
+    if system == "pre-commit":
+        assert 'entry: "poolproof certify"  # TARGET' in text
+    else:
+        assert 'TARGET: ""' in text
+        assert 'DEPTH: ""' in text
+    if system in ("github", "gitlab"):
+        assert 'CAMPAIGN_TARGET: "a.py:Pool"' in text
+        assert "one campaign has one target" in result.output
+
+
+def test_a_target_that_is_named_comes_before_the_table(new):
+    Path("pyproject.toml").write_text(PROJECT)
+    new("--ci", "ci", "--target", "c.py:Pool")
+    assert loaded_file("ci/poolproof-gate.yml")["env"]["TARGET"] == "c.py:Pool"
+
+
+def test_a_table_above_is_named_since_ci_starts_at_the_top(new, tmp_path, monkeypatch):
+    Path("pyproject.toml").write_text(PROJECT)
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+    assert f"see that {tmp_path / 'pyproject.toml'} is found there" in new("--ci", "ci").output
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(new):
@@ -59,6 +99,14 @@ def test_nothing_is_overwritten_and_nothing_half_written(new):
     assert "ci/poolproof-campaign.yml exists already and is left as it is" in result.output
     assert [path.name for path in Path("ci").iterdir()] == ["poolproof-campaign.yml"]
     assert Path("ci/poolproof-campaign.yml").read_text() == "precious"
+
+
+def test_with_force_what_exists_is_overwritten(new):
+    Path("ci").mkdir()
+    Path("ci/poolproof-campaign.yml").write_text("old")
+    result = new("--ci", "ci", "--target", "c.py:Pool", "--force")
+    assert result.exit_code == 0, result.output
+    assert loaded_file("ci/poolproof-campaign.yml")["env"]["CAMPAIGN_TARGET"] == "c.py:Pool"
 
 
 def test_a_place_that_is_no_folder_is_named(new):
@@ -74,6 +122,7 @@ def test_a_place_that_is_no_folder_is_named(new):
         (("mine.py", "--target", "impl"), "add --ci"),
         (("mine.py", "--system", "gitlab"), "--system is about the files of --ci"),
         (("mine.py", "--source", "poolproof"), "--source is about the files of --ci"),
+        (("mine.py", "--force"), "--force is about the files of --ci"),
     ],
 )
 def test_options_that_do_not_go_together(new, arguments, wrong):
@@ -131,22 +180,56 @@ def test_what_pip_installs_and_what_is_certified_is_filled_in(new, system):
 
 
 def test_a_hook_of_pre_commit_gets_one_command(new):
-    new("--ci", "ci", "--system", "pre-commit", "--target", "a b.py:Pool", "--source", "here")
+    new("--ci", "ci", "--system", "pre-commit", "--target", "a b.py:Pool", "--source", "a.whl")
     written = yaml.safe_load(Path("ci/poolproof.pre-commit-config.yaml").read_text())
     (hook,) = written["repos"][0]["hooks"]
     assert shlex.split(hook["entry"]) == ["poolproof", "certify", "a b.py:Pool", "--depth", "quick"]
-    assert hook["additional_dependencies"] == ["here"]
+    assert hook["additional_dependencies"] == ["a.whl"]
 
 
-def test_files_install_what_is_installed_here(new, monkeypatch):
-    monkeypatch.setattr(installed_source, "installed_source", lambda: "poolproof==9")
+def test_files_install_what_is_installed_here(new):
     assert "installs poolproof==9" in new("--ci", "ci").output
     assert yaml.safe_load(Path("ci", RECIPES[0]).read_text())["env"]["POOLPROOF"] == "poolproof==9"
 
 
-def test_a_source_that_others_cannot_reach_is_said(new, monkeypatch):
+def test_a_source_that_others_cannot_reach_is_said_and_nothing_written(new, monkeypatch):
     monkeypatch.setattr(installed_source, "installed_source", lambda: None)
-    assert "came from a folder that others cannot reach (--source" in new("--ci", "ci").output
+    result = new("--ci", "ci")
+    assert result.exit_code == 2
+    assert "came from a folder that others cannot reach" in result.output
+    assert not Path("ci").exists()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "poolproof==0.2.0",
+        "poolproof[proof] == 0.2.0",
+        "poolproof @ git+https://example.org/p@0123abc",
+        "git+ssh://git@example.org/p.git@v0.2.0",
+        "poolproof @ https://example.org/poolproof-0.2.0-py3-none-any.whl",
+        "wheels/poolproof-0.2.0-py3-none-any.whl",
+    ],
+)
+def test_a_version_a_commit_and_an_archive_are_pinned(source):
+    assert require_pinned(source) == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "poolproof",
+        "poolproof>=0.2",
+        "poolproof==0.*",
+        "poolproof @ git+https://example.org/p",
+        "poolproof @ git+https://example.org/p@main",
+    ],
+)
+def test_what_may_be_another_release_tomorrow_is_refused(new, source):
+    result = new("--ci", "ci", "--target", "a.py:Pool", "--source", source)
+    assert result.exit_code == 2
+    assert f"--source '{source}' is not pinned" in result.output
+    assert not Path("ci").exists()
 
 
 @pytest.mark.parametrize(

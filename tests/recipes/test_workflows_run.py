@@ -30,6 +30,18 @@ def test_the_gate_fails_a_pull_request_for_what_the_main_branch_did_not_show(rep
     assert repository.service.cache_keys == ["poolproof-baseline-sha-1"]
 
 
+def test_a_gate_without_a_target_leaves_all_to_the_project(repository):
+    table = f'[tool.poolproof]\ntargets = ["{RIGHT}", "{WRONG}"]\ndepth = "quick"\n'
+    refused = repository.run(GATE, "", "push", project=table)
+    assert refused.failed_steps == ["Certify"], refused.log
+    assert "HOLDS" in refused.summary
+    assert "REFUSED" in refused.summary
+    assert (
+        "poolproof-report/1-simple_pool-py-pool/certificate.json"
+        in (refused.artifacts["poolproof-report"])
+    )
+
+
 def test_the_second_night_goes_on_where_the_first_ended(repository):
     first = repository.run(CAMPAIGN, RIGHT, "schedule", CAMPAIGN_SECONDS="3")
     assert first.failed_steps == [], first.log

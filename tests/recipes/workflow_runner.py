@@ -97,7 +97,7 @@ class _Run:
     def _value(self, expression: str) -> str:
         hashed = re.fullmatch(r"hashFiles\('([^']+)'\)", expression)
         if hashed is not None:
-            return "0123" if (self.checkout / hashed[1]).is_file() else ""
+            return "0123" if any(path.is_file() for path in self.checkout.glob(hashed[1])) else ""
         scope, _, name = expression.partition(".")
         return self.environment[name] if scope == "env" else self.context[expression]
 

@@ -118,6 +118,11 @@ def with_images(*images: Image, length: int = 10) -> Submit:
     return Submit(2, TokenChain((1,) * length, images=images), 1, 0)
 
 
+def test_requests_are_numbered_from_zero() -> None:
+    empty = EngineModel(4, 4, EngineProfile())
+    assert undefined_for_engine(empty, submit(1, number=0)) is None
+
+
 @pytest.fixture
 def seeing() -> EngineModel:
     """8 blocks of 4 tokens; images have up to 5 positions, and image "a" has 3."""
@@ -132,6 +137,7 @@ def seeing() -> EngineModel:
     [
         (Image("a", 0, 3), Image("b", 3, 5)),
         (Image("b", 5, 5),),
+        (Image("b", 0, 1),),
         (Image("a", 1, 3), Image("a", 5, 3)),
     ],
 )
@@ -142,9 +148,9 @@ def test_images_stand_one_after_the_other(seeing: EngineModel, images: Any) -> N
 @pytest.mark.parametrize(
     ("images", "why"),
     [
-        ((Image("a", 0, 3), Image("b", 2, 3)), "images overlap"),
-        ((Image("b", 6, 5),), "leave the prompt"),
-        ((Image("b", -1, 3),), "leave the prompt"),
+        ((Image("a", 0, 3), Image("b", 2, 3)), "images overlap, or leave the prompt"),
+        ((Image("b", 6, 5),), "images overlap, or leave the prompt"),
+        ((Image("b", -1, 3),), "images overlap, or leave the prompt"),
         ((Image("b", 0, 6),), "an image has 1 to 5 positions"),
         ((Image("b", 0, 0),), "an image has 1 to 5 positions"),
         ((Image("a", 0, 4),), "image 'a' had another number of positions"),
@@ -153,7 +159,7 @@ def test_images_stand_one_after_the_other(seeing: EngineModel, images: Any) -> N
 def test_these_images_mean_nothing(seeing: EngineModel, images: Any, why: str) -> None:
     said = undefined_for_engine(seeing, with_images(*images))
     assert said is not None
-    assert why in said
+    assert said.startswith(why)
 
 
 def test_an_engine_without_images_is_sent_none(model: EngineModel) -> None:

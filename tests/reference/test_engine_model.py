@@ -47,6 +47,25 @@ def test_rejected_drafts_no_longer_count_in_the_steps_that_were_planned_behind_t
     assert model.num_tokens_assumed(model.requests[0]) == 9
 
 
+def test_drafts_that_were_right_still_count_in_the_steps_behind_them() -> None:
+    model = model_in_flight()
+    plan(model, 4, 3, 2)
+    plan(model, 7, 3, 2)
+    answer(model, 1)
+    assert model.num_tokens_assumed(model.requests[0]) == 10
+
+
+def test_a_stale_step_takes_nothing_from_the_run_that_came_after_it() -> None:
+    model = model_in_flight()
+    plan(model, 4, 3, 2)
+    model.planned(
+        EnginePlan((PlannedPart(0, 0, 5, 0, ((1, 2, 3, 4),)),), preempted=(0,)),
+    )
+    assert model.num_tokens_assumed(model.requests[0]) == 6
+    model.execute(AnswerStep(5, 0, 2))
+    assert model.num_tokens_assumed(model.requests[0]) == 6
+
+
 def test_a_step_computes_as_much_earlier_as_drafts_before_it_were_rejected() -> None:
     model = model_in_flight()
     plan(model, 4, 3, 2)
@@ -114,6 +133,8 @@ def test_part_of_a_prompt_samples_nothing() -> None:
     submit(model, 1, 2, 3)
     executed = step(model, 0, 2)
     assert (executed.tokens, executed.sampled, executed.due) == ((1, 2), (), ())
+    assert (executed.ends, executed.num_accepted) == (False, 0)
+    assert (executed.is_read, executed.is_stale) == (True, False)
     assert model.requests[0].began
     assert model.requests[0].tokens == [1, 2, 3]
 
@@ -185,7 +206,8 @@ def with_drafts(tokens: int = 3, most: int = 12) -> EngineModel:
 def test_drafts_follow_from_the_last_token_and_the_length() -> None:
     request = with_drafts().requests[0]
     assert request.drafts == EngineModel.drafts_after(request, (), 2)
-    assert len(request.tokens) == 4
+    assert request.tokens == [1, 2, 3, 5]
+    assert request.drafts == (3, 1)  # 5 + 4 tokens
     assert EngineModel.drafts_after(request, (6,), 2) == (2, 3)  # 6 + 5 tokens
     assert EngineModel.drafts_after(request, (6,), 0) == ()
 
@@ -235,7 +257,7 @@ def test_a_draft_that_nobody_gave_is_an_unknown_token() -> None:
     executed = step(model, 0, 4, drafts=2, accepted=2)
     assert executed.tokens[:2] == (1, 2)
     assert len(set(executed.tokens[2:])) == 2
-    assert max(executed.tokens[2:]) < 0
+    assert max(executed.tokens[2:]) < -1  # what is computed over wrong KV stands as -1
     assert executed.sampled == (5,)
 
 
@@ -372,3 +394,121 @@ def test_what_follows_a_step_begins_when_it_is_computed() -> None:
     model.execute(AnswerStep(1, 0, 0))
     model.computed(step)
     assert list(model.transfers) == [3]
+
+
+def test_what_the_step_waits_for_does_not_begin_when_it_is_computed() -> None:
+    model = small_model()
+    begun = Transfer(3, is_load=False, waits=False, blocks=(1,), places=(0,))
+    follows = Transfer(4, is_load=False, waits=False, blocks=(2,), places=(1,), follows=True)
+    step = model.planned(EnginePlan(transfers=(begun, follows), flushes=(4,)))
+    model.transfers.clear()  # it arrived
+    model.execute(AnswerStep(1, 0, 0))
+    model.computed(step)
+    assert not model.transfers
+
+
+@pytest.mark.parametrize(("order", "places"), [("any", [0, 1, 2]), ("fifo", [0, 1])])
+def test_transfers_end_in_the_order_that_the_profile_says(order: str, places: list[int]) -> None:
+    model = small_model(transfer_order=order)
+    kinds = (True, False, True)
+    transfers = tuple(
+        Transfer(number, is_load, waits=False, blocks=(1,), places=(0,))
+        for number, is_load in enumerate(kinds)
+    )
+    model.planned(EnginePlan(transfers=transfers))
+    assert model.places_to_arrive() == places
+
+
+# Who is gone, and what is void.
+
+
+def test_what_was_in_flight_at_a_cancel_comes_late() -> None:
+    model = small_model(steps_in_flight=2)
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    model.cancel(model.requests[0])
+    _, (executed,) = model.execute(AnswerStep(5, 0, 0))
+    assert executed.due == ()
+    assert model.late(executed) == (5,)
+
+
+def test_nothing_comes_late_for_a_request_that_ended_by_itself() -> None:
+    model = small_model(steps_in_flight=2)
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    model.end(model.requests[0])
+    _, (executed,) = model.execute(AnswerStep(5, 0, 0))
+    assert executed.sampled
+    assert model.late(executed) == ()
+
+
+def test_a_request_that_has_ended_may_be_ended_again() -> None:
+    model = small_model()
+    submit(model, 1)
+    model.end(model.requests[0])
+    model.end(model.requests[0])
+    assert model.is_idle
+
+
+def test_a_step_of_a_preempted_request_that_samples_nothing_is_stale() -> None:
+    model = small_model(steps_in_flight=2)
+    submit(model, 1, 2, 3)
+    plan(model, 0, 2, 0)
+    model.planned(EnginePlan(preempted=(0,)))
+    _, (executed,) = model.execute(AnswerStep(5, 0, 0))
+    assert (executed.sampled, executed.is_stale) == ((), True)
+
+
+def test_each_preemption_is_counted() -> None:
+    model = small_model()
+    submit(model, 1, 2)
+    for _ in range(2):
+        model.planned(EnginePlan(preempted=(0,)))
+    assert model.requests[0].num_preempted == 2
+
+
+@pytest.mark.parametrize(("row", "may_drop"), [("delivered", set()), ("may-drop", {0})])
+def test_the_profile_says_whether_stale_outputs_may_be_dropped(
+    row: str, may_drop: set[int]
+) -> None:
+    model = small_model(steps_in_flight=2, stale_outputs=row)
+    submit(model, 1, 2)
+    plan(model, 0, 2, 0)
+    model.planned(EnginePlan(preempted=(0,)))
+    assert model.in_flight[0].may_drop == may_drop
+
+
+def two_requests(reset: str) -> EngineModel:
+    """A step of request 0 is in flight; request 1 waits."""
+    model = small_model(steps_in_flight=2, reset=reset)
+    submit(model, 1, 2)
+    submit(model, 3, request_id=1)
+    plan(model, 0, 2, 0)
+    return model
+
+
+def test_what_a_step_in_flight_writes_counts_as_nothing_after_a_reset() -> None:
+    model = two_requests("idle")
+    assert not model.in_flight[0].is_void
+    model.reset()
+    assert model.in_flight[0].is_void
+    assert model.in_flight[0].preempted == set()
+
+
+def test_a_reset_that_preempts_takes_the_blocks_of_those_that_have_begun() -> None:
+    model = two_requests("preempts")
+    model.reset()
+    assert (model.in_flight[0].preempted, model.in_flight[0].may_drop) == ({0}, {0})
+    assert [model.requests[number].num_preempted for number in (0, 1)] == [1, 0]
+
+
+def test_what_is_computed_over_wrong_kv_is_due_to_nobody() -> None:
+    model = small_model()
+    submit(model, 1, 2, 3, 4, most=1)
+    plan(model, 0, 4, 0)
+    _, (executed,) = model.execute(AnswerStep(5, 0, 0))
+    assert executed.ends
+    spoilt = executed.spoilt(1)
+    assert spoilt.tokens == (1, -1, 3, 4)
+    assert (spoilt.due, spoilt.ends, spoilt.is_read, spoilt.is_spoilt) == ((), False, False, True)
+    assert (spoilt.part, spoilt.sampled) == (executed.part, executed.sampled)

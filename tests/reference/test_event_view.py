@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from poolproof.contract.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, EventBatch
-from poolproof.reference.event_view import EventView
+from poolproof.reference.event_view import EventFault, EventView
 
 SIZE = 2
 
@@ -154,3 +154,146 @@ def test_memory_is_that_of_what_is_resident():
     view, _ = followed(*[[stored(n), removed(n)] for n in range(100)])
     assert not view._resident
     assert not view._meanings
+
+
+def test_everything_that_was_heard_is_counted():
+    view, _ = followed(
+        [stored(1)], [stored(1)], [stored(1), AllBlocksCleared()], [AllBlocksCleared()]
+    )
+    assert (view.counts.batches, view.counts.told_again, view.counts.cleared) == (4, 2, 2)
+    for _ in range(2):
+        view.apply(EventBatch(0, ()), is_replayed=True)
+        view.lose(3)
+    assert (view.counts.repeated, view.counts.lost, view.counts.batches) == (2, 6, 4)
+    view.restart()
+    view.restart()
+    assert (view.counts.restarts, view.expected) == (2, 0)
+
+
+def test_whoever_has_lost_a_batch_is_not_certain():
+    view = EventView("e")
+    view.lose(1)
+    assert view.is_certain is False
+
+
+def test_a_removal_that_cannot_be_names_its_batch_and_hides_no_other():
+    view, (fault,) = followed([stored(1)], [removed(7, 1)])
+    assert fault.sequence == 1
+    assert fault.sentence == "e, batch 1: removes block 7 from GPU, which is not stored there"
+    assert view.holds(1) is False
+
+
+def test_what_was_stored_without_tokens_can_be_removed():
+    assert followed([stored(1, tokens=())], [removed(1)])[1] == []
+
+
+def test_copies_on_another_tier_may_survive_that_the_cache_is_cleared():
+    view, _ = followed([stored(1, medium="CPU"), stored(1, medium="CPU")], [AllBlocksCleared()])
+    assert view.holds(1, medium="CPU") is None
+    assert view.num_resident == 2
+
+
+def test_what_may_survive_on_another_tier_keeps_its_meaning_and_nothing_else_does():
+    _, faults = followed(
+        [stored(1), stored(2, tokens=(5, 5)), stored(1, medium="CPU", tokens=())],
+        [AllBlocksCleared(), stored(1, tokens=(7, 7)), stored(2, tokens=(8, 8))],
+    )
+    assert [fault.sentence.partition(" is stored")[0] for fault in faults] == [
+        "e, batch 1: block 1"
+    ]
+
+
+def test_a_cleared_cache_has_all_of_its_blocks_again():
+    view = EventView("e", num_blocks=2)
+    _, faults = followed([stored(1, 2)], [AllBlocksCleared(), stored(3, 4)], view=view)
+    assert faults == []
+
+
+def test_a_pool_that_is_over_again_after_it_was_cleared_is_told_again():
+    view = EventView("e", num_blocks=1)
+    _, faults = followed([stored(1, 2)], [AllBlocksCleared(), stored(1, 2)], view=view)
+    assert [(fault.kind, fault.sequence) for fault in faults] == [("blocks", 0), ("blocks", 1)]
+
+
+def test_a_block_that_was_removed_makes_room():
+    view = EventView("e", num_blocks=2)
+    _, faults = followed(
+        [stored(1, 2)], [removed(2), stored(3, parent=1, tokens=(9, 9))], view=view
+    )
+    assert faults == []
+
+
+def test_a_block_that_leaves_another_tier_makes_no_room():
+    view = EventView("e", num_blocks=2)
+    elsewhere = [stored(1, medium="CPU", tokens=()), removed(1, medium="CPU")]
+    _, faults = followed([stored(1, 2)], elsewhere, [stored(3, parent=2)], view=view)
+    assert [fault.kind for fault in faults] == ["blocks"]
+
+
+def test_wrong_numbers_of_tokens_are_named():
+    _, (one,) = followed([], [stored(1, tokens=(1, 2, 3))])
+    assert one == EventFault(
+        "size", 1, "e, batch 1: stores 1 block of 2 tokens each, and tells 3 tokens"
+    )
+    _, (two,) = followed([stored(1, 2, tokens=(1, 2))])
+    assert two.sentence == "e, batch 0: stores 2 blocks of 2 tokens each, and tells 2 tokens"
+
+
+def test_blocks_have_at_least_one_token():
+    _, (fault,) = followed([BlockStored((1,), None, (1,), 0)])
+    assert fault.sentence == "e, batch 0: stores 1 block of 0 tokens each, and tells 1 tokens"
+    _, faults = followed([BlockStored((1,), None, (4,), 1)], [BlockStored((1,), None, (5,), 1)])
+    assert [fault.kind for fault in faults] == ["meaning"]
+
+
+def test_a_parent_of_several_blocks_must_be_there_too():
+    _, (fault,) = followed([stored(1)], [stored(3, 4, parent=2)])
+    assert fault.sentence == "e, batch 1: stores block 3 behind block 2, which is not stored"
+
+
+def test_where_layers_have_windows_parents_may_be_missing():
+    behind = stored(3, parent=2, tokens=(9, 9))
+    assert followed([stored(1, kind="sliding_window")], [behind])[1] == []
+    assert [f.kind for f in followed([stored(1, kind="full_attention")], [behind])[1]] == ["parent"]
+
+
+def test_where_blocks_of_a_group_have_two_sizes_parents_may_be_missing():
+    behind = stored(3, parent=2, tokens=(9, 9))
+    small = BlockStored((4,), None, (1,), 1)
+    assert followed([stored(1)], [small], [behind])[1] == []
+    elsewhere = BlockStored((4,), None, (1,), 1, group=1)
+    assert [f.kind for f in followed([stored(1)], [elsewhere], [behind])[1]] == ["parent"]
+
+
+def test_another_meaning_names_the_block_its_tokens_and_its_parent():
+    _, (first, second) = followed([stored(1, 2)], [stored(1, 2, tokens=(7, 7, 8, 8))])
+    assert first == EventFault(
+        "meaning", 1, "e, batch 1: block 1 is stored for the tokens [7, 7] behind no block, and "
+        "stands already for another prefix",
+    )  # fmt: skip
+    assert "block 2 is stored for the tokens [8, 8] behind block 1, and stands" in second.sentence
+
+
+def test_a_block_behind_another_one_has_another_meaning():
+    _, faults = followed([stored(1, 2)], [stored(5, 2, tokens=(4, 4, 2, 3))])
+    assert [fault.kind for fault in faults] == ["meaning"]
+
+
+def test_where_blocks_are_skipped_nobody_knows_what_a_hash_stands_for():
+    _, faults = followed(
+        [stored(1, tokens=(1, 2, 3, 4))], [stored(1, tokens=(9, 9, 3, 4))], [stored(1)],
+    )  # fmt: skip
+    assert faults == []
+
+
+def test_extra_keys_belong_to_their_own_block():
+    both = stored(1, 2, extra_keys=(("a",), ("b",)))
+    assert followed([both], [stored(1, extra_keys=(("a",),))])[1] == []
+    other = stored(1, 2, extra_keys=(("a",), ("c",)))
+    _, (fault,) = followed([both], [other])
+    assert "block 2 is stored" in fault.sentence
+
+
+def test_a_long_hash_is_named_by_its_first_bytes():
+    _, (fault,) = followed([removed(bytes(range(9)))])
+    assert "removes block 0001020304050607 from GPU" in fault.sentence

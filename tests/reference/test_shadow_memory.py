@@ -146,3 +146,11 @@ def test_a_block_that_gets_what_was_kept_elsewhere_is_noted():
     memory.changed.clear()
     memory.put(3, memory.held(2))
     assert memory.changed == {3}
+
+
+def test_a_block_that_is_filled_with_something_else_has_changed():
+    memory = written()
+    memory.changed.clear()
+    memory.fill(2, b"s", B)
+    assert memory.changed == {2}
+    assert memory.last_written(2) == (b"s", B)

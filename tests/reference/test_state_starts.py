@@ -11,6 +11,7 @@ from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.state_use import StateCopy, StateUse
 from poolproof.contract.step_record import ComputedTokens, StepRecord
 from poolproof.reference.recurrent_states import uses_by_table
+from poolproof.reference.state_starts import WrongStart
 from poolproof.reference.step_oracle import StepOracle
 
 
@@ -254,3 +255,71 @@ def test_by_the_table_a_block_keeps_the_last_state_that_passed(
     groups = [CacheGroup(), CacheGroup("state")]
     (found,) = uses_by_table(groups, [4, 4], [[], [7, 5, 2]], first, count, every_block=every_block)
     assert (found.group, found.starts, found.leaves) == (1, starts, leaves)
+
+
+def test_a_wrong_start_in_both_parts_of_a_state_is_told_once():
+    watch = oracle()
+    parts = (use(3, (3, 4), parts=("temporal",)), use(5, (3, 6), parts=("window",)))
+    (found,) = sentences(watch, 1, row("a", [1, 2, 3], 2, parts))
+    assert "(group 0, block 3, temporal) from zero; wanted that of <1 2>" in found
+
+
+def test_what_nobody_sees_starts_from_anything():
+    watch = oracle()
+    sentences(watch, 1, row("a", [1, 2], 0, use(None, (2, 3))))
+    goes_on = row("a", [1, 2, 3], 2, use(3, (3, 3)))
+    unseen = replace(row("b", [1, 2, 4], 2, use(3, (3, 5))), is_read=False)
+    assert sentences(watch, 2, goes_on, unseen) == []
+
+
+def test_a_race_behind_a_start_from_zero_is_seen():
+    watch = oracle("state", "state")
+    begins = (use(None, (2, 3)), use(None, (2, 4), group=1))
+    sentences(watch, 1, row("a", [1, 2], 0, begins))
+    goes_on = row("a", [1, 2, 3], 2, (use(3, (3, 3)), use(4, (3, 4), group=1)))
+    # Of group 0 it starts from zero, which is wrong; of group 1 it races.
+    other = row("b", [1, 2, 4], 2, (use(None, (3, 5)), use(4, (3, 6), group=1)))
+    from_zero, races = sentences(watch, 2, goes_on, other)
+    assert "(group 0) from zero" in from_zero
+    assert "(group 1, block 4) from a state that request a writes over" in races
+
+
+def test_a_state_that_is_written_over_with_the_same_one_is_no_race():
+    watch = oracle()
+    sentences(watch, 1, row("a", [1, 2], 0, use(None, (2, 3))))
+    same = row("c", [1, 2], 0, use(None, (2, 3)))
+    assert sentences(watch, 2, same, row("b", [1, 2, 4], 2, use(3, (3, 5)))) == []
+
+
+def test_a_race_names_the_part_of_the_state():
+    watch = oracle()
+    each = [("temporal",), ("window",)]
+    sentences(watch, 1, row("a", [1, 2], 0, tuple(use(None, (2, 3), parts=p) for p in each)))
+    kept, moved = (use(3, (3, 6), parts=each[0]), use(3, (3, 3), parts=each[1]))
+    goes_on = row("a", [1, 2, 3], 2, (kept, moved))
+    other = row("b", [1, 2, 4], 2, tuple(use(3, (3, 5), parts=p) for p in each))
+    assert sentences(watch, 2, goes_on, other) == [
+        (
+            "step 2: request b starts at position 2 (group 0, block 3, window) from a state that "
+            "request a writes over in the same step; wanted that of <1 2>"
+        )
+    ]
+
+
+def wrong_start(**fields):
+    given = {
+        "step": 2, "reader": "b", "group": 0, "part": "", "position": 2, "place": (3, 1),
+        "wanted": None, "found": None, "is_zero": False, "writer": None, "written_in": None,
+    }  # fmt: skip
+    return WrongStart(**{**given, **fields})
+
+
+def test_a_wrong_start_names_its_block():
+    assert wrong_start().block == 3
+    assert wrong_start(place=None).block is None
+
+
+def test_what_belongs_to_no_prefix_is_what_nobody_has_left_whoever_wrote_it():
+    sentence = wrong_start(writer="a", written_in=1).sentence()
+    assert sentence.endswith("from what nobody has left there; wanted zero, the state of the "
+                             "empty prefix")  # fmt: skip

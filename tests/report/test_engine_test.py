@@ -34,6 +34,7 @@ def minimal_trace(specimen, target):
 
 # Some of each invariant, and of what a player needs beyond the plainest engine: steps in flight,
 # drafts, transfers, windows.
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("specimen_id", "said"),
     [
@@ -77,6 +78,7 @@ def test_the_process_of_these_tests_has_nothing_of_poolproof(elsewhere, tmp_path
         assert "is not here" in elsewhere.run(written).stderr
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("layout", impl_engine_layouts(), ids=lambda layout: layout.name)
 def test_a_right_engine_is_accused_by_no_written_test(layout):
     campaign = EngineCampaign("impl-engine", layout.make, layout.profile, layout.block_size)

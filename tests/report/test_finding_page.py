@@ -8,10 +8,18 @@ from html.parser import HTMLParser
 
 import pytest
 
-from poolproof.report.drawing import draw_pool
+from poolproof.contract.commands import PopLeft
+from poolproof.contract.content import TokenChain
+from poolproof.contract.manager_commands import Admit
+from poolproof.contract.manager_profile import ManagerProfile
+from poolproof.contract.profile import Profile
+from poolproof.contract.shown_state import Held, ShownState
+from poolproof.contract.violation import Severity, Violation
+from poolproof.report.drawing import draw_pool, draw_queue
 from poolproof.report.finding_report import finding_report, trace_report
 from poolproof.report.forms import Form, document_text
 from poolproof.report.html_form import html_page
+from poolproof.report.manager_drawing import draw_manager
 from poolproof.report.step_drawing import steps_of
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome")
@@ -140,3 +148,59 @@ def test_a_browser_shows_the_broken_step_without_errors_or_requests(samples, fol
     assert first.startswith("5. lookup(a)")
     assert background == ("rgb(22, 24, 27)" if scheme == "dark" else "rgb(255, 255, 255)")
     assert "CONSOLE" not in done.stderr
+
+
+def manager_trace(samples, block_size=4, **changes):
+    """A manager that holds nothing, asked to admit more than fits; it says that it is sure."""
+    state = ShownState((0,), ())
+    violation = Violation("CRASH", Severity.CRASH, "admit A [0 x 5] answered 'sure'", (), 0)
+    values = {
+        "level": "manager", "profile": ManagerProfile(), "num_blocks": 1, "violation": violation,
+        "commands": (Admit(0, TokenChain((0,) * 5), 0),), "options": {"block_size": block_size},
+        "shown": (state, replace(state, answer="sure")),
+    }  # fmt: skip
+    return samples.trace(**{**values, **changes})
+
+
+def test_an_answer_that_alone_is_wrong_stands_on_both_sides(samples):
+    trace = manager_trace(samples)
+    broken = steps_of(trace, draw_manager(trace)).steps[-1]
+    assert broken.found == "admit A [0 x 5] answered 'sure'"
+    expected, actual = (
+        {row.label: [item.text for item in row.items] for row in rows}
+        for rows in (broken.rows, broken.actual)
+    )
+    assert (expected["answer"], actual["answer"]) == (["never"], ["sure"])
+    assert expected["blocks"] == ["0: free"]
+    assert "answered &#x27;sure&#x27;</p>" in html_page(trace_report(trace))
+
+
+def test_a_manager_that_raises_or_ends_its_process_is_drawn_at_that_step(samples):
+    """The first leaves no answer, the second shows nothing at all."""
+    shown = manager_trace(samples).shown
+    for trace in (
+        manager_trace(samples, shown=(shown[0], replace(shown[1], answer=None))),
+        manager_trace(samples, shown=()),
+    ):
+        broken = steps_of(trace, draw_manager(trace)).steps[-1]
+        assert (broken.title, broken.is_broken) == ("admit A [0 x 5]", True)
+        assert [item.text for item in broken.rows[0].items] == ["0: free"]
+        assert broken.actual
+
+
+def test_the_blocks_of_a_manager_say_who_has_them(samples):
+    shown = (
+        ShownState((0, 1, 2), ()),
+        ShownState((), (Held(0, "device", ((0, 1),)), Held(1, "device", ((0, 2),)))),
+    )
+    trace = manager_trace(samples, num_blocks=3, shown=shown)
+    actual = steps_of(trace, draw_manager(trace)).steps[-1].actual
+    assert [item.text for item in actual[0].items] == ["0: A B", "1: A", "2: B"]
+
+
+def test_the_blocks_of_a_queue_are_drawn_too(samples):
+    trace = samples.trace(
+        level="queue", num_blocks=2, profile=Profile(), commands=(PopLeft(),), violation=None
+    )
+    rows = steps_of(trace, draw_queue(trace)).steps[-1].rows
+    assert [item.text for item in rows[0].items] == ["0: outside", "1: free"]

@@ -105,6 +105,7 @@ def test_a_reader_that_goes_away_changes_no_exit_status(folder, samples):
     assert error == "0\n"
 
 
+@pytest.mark.deep
 def test_streams_that_were_closed_before_the_start_are_no_error(folder, samples):
     (folder / "t.jsonl").write_text("\n".join(samples.trace().lines()))
     command = f"{sys.executable} -m poolproof show t.jsonl"

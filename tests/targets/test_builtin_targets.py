@@ -45,11 +45,13 @@ def violations(target: Target, runs: int = 40) -> list[object]:
 
 @pytest.mark.parametrize("profile", PROFILES)
 # The state machines drive the reference under every two rows.
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ["impl", pytest.param("reference", marks=pytest.mark.deep)])
 def test_every_profile_holds(name, profile):
     assert violations(load_target(name + profile)) == []
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("profile", ["[eviction=unspecified]", "[retention=may-drop]"])
 def test_the_reference_takes_rows_that_impl_has_not(profile):
     assert violations(load_target(f"reference{profile}")) == []

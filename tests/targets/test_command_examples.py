@@ -135,6 +135,7 @@ def first_of_managers(program, runs, block_size=4):
     return next((trace.violation for trace in traces if trace is not None), None)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 def test_a_manager_holds(manager, block_size):
     assert first_of_managers(manager[0], 12, block_size) is None
@@ -168,6 +169,7 @@ def first_of_engines(program, runs):
     return next((trace.violation for trace in traces if trace is not None), None)
 
 
+@pytest.mark.deep
 def test_an_engine_holds(engine):
     assert first_of_engines(engine[0], 40) is None
 

@@ -33,8 +33,8 @@ def figures() -> str:
             found = list(rows(result))
         except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
             raise FigureError(
-                f"{RESULTS / name}.json does not hold what docs/figures.py quotes: {error!r}; run "
-                f"benchmarks/{name}.py --record again, or change the row there"
+                f"{RESULTS / name}.json does not hold what generators/figures.py quotes: "
+                f"{error!r}; run benchmarks/{name}.py --record again, or change the row there"
             ) from error
         lines += [f"| {what} | {value} | `{COMMANDS[name]}` |" for what, value in found]
     return "\n".join(lines) + "\n"

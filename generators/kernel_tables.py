@@ -86,16 +86,47 @@ def kernel_figures() -> str:
             ("largest error over its bound", ratios),
         ]
         lines += [f"| {what} | {value} | {command} |" for what, value in rows]
-    speed = read("kernel_bandwidth")
-    command = "`python benchmarks/kernel_bandwidth.py`"
-    if speed is None:
-        lines.append(
-            f"| decode and prefill on a GPU | not measured: no GPU was at hand | {command} |"
-        )
-        return "\n".join(lines) + "\n"
-    for row in speed["decode"]:
-        what = f"decode, {row['sequences']} sequences of {row['tokens']:,}, {speed['device']}"
-        lines.append(f"| {what} | {row['ours over copy']:.0%} of the copy bandwidth | {command} |")
-    ratio = speed["prefill"]["ours over torch"]
-    lines.append(f"| prefill | {ratio:.2f} times as fast as torch's best | {command} |")
+    lines += [f"| {what} | {value} | {command} |" for what, value, command in _on_a_gpu()]
     return "\n".join(lines) + "\n"
+
+
+def _on_a_gpu() -> list[tuple[str, str, str]]:
+    """What was measured with CUDA; of decode the rows in the type of the model."""
+    speed, tiles = read("kernel_bandwidth"), read("kernel_tiles")
+    command = "`python benchmarks/kernel_bandwidth.py`"
+    rows = []
+    if speed is None:
+        rows.append(("decode and prefill on a GPU, beside peers", "not recorded", command))
+    else:
+        for row in speed["decode"]:
+            share = row["kernels"]["paged"]["over_copy"]
+            rows.append((f"decode, {row['words']}", f"{share:.0%} of the copy bandwidth", command))
+        for row in speed["prefill"]:
+            rate = row["kernels"]["paged"]["tflop_per_s"]
+            rows.append((f"prefill, {row['words']}", f"{rate:,} TFLOP/s", command))
+    if tiles is not None:
+        command = "`python benchmarks/kernel_tiles.py`"
+        for case, taken in _taken(tiles).items():
+            rows.append((f"{case}, {tiles['device']}", taken, command))
+    return rows
+
+
+def _taken(tiles: dict[str, Any]) -> dict[str, str]:
+    """The rates of the way of cutting that `tile_sizes` takes on the GPU of the record."""
+    best = max(row["tflop_per_s"] for row in tiles["prompt"].values())
+    ways = (
+        {"keys": 64, "split": 512, "decode_warps": 2, "decode_stages": 2},
+        {"rows": 256, "prefill_keys": 128, "prefill_warps": 8, "prefill_stages": 2},
+    )
+    found = {}
+    for row in tiles["ways"]:
+        if row["way"] not in ways:
+            continue
+        if "over_copy" in row:
+            found[f"decode, {row['case']}"] = f"{row['over_copy']:.2f} of the copy bandwidth"
+        else:
+            rate = row["tflop_per_s"]
+            found[f"prefill, {row['case']}"] = (
+                f"{rate:,} TFLOP/s, {rate / best:.2f} of torch's best over dense tensors"
+            )
+    return found

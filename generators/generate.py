@@ -3,8 +3,8 @@
 A block lies between `<!-- generated: NAME -->` and `<!-- end of NAME -->`. Figures come from
 benchmarks/results/*.json, sentences from planted bugs that are found again, tables from the code.
 
-Usage: python docs/generate.py            write what has changed
-       python docs/generate.py --check    write nothing, exit with 1 if a block is out of date
+Usage: python generators/generate.py            write what has changed (`make pages`)
+       python generators/generate.py --check    write nothing, exit with 1 if a block is out of date
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def main() -> int:
             if not checking:
                 write_atomically(page, new)
     for where in changed:
-        print(f"{where}: {'out of date; run python docs/generate.py' if checking else 'written'}")
+        print(f"{where}: {'out of date; run make pages' if checking else 'written'}")
     return int(checking and bool(changed))
 
 

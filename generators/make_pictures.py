@@ -3,10 +3,10 @@
 The first two and `campaign` are what a terminal shows, `discovery` is a chart of that campaign's
 page; the last is drawn from benchmarks/results/survival.json.
 
-Usage: python docs/make_pictures.py                 write docs/pictures/*.svg
-       python docs/make_pictures.py certificates    the certificate and the finding alone
-       python docs/make_pictures.py survival        that one alone
-       python docs/make_pictures.py campaign        those of the campaign alone
+Usage: python generators/make_pictures.py                 write docs/pictures/*.svg
+       python generators/make_pictures.py certificates    the certificate and the finding alone
+       python generators/make_pictures.py survival        that one alone
+       python generators/make_pictures.py campaign        those of the campaign alone
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def certificate_of(target: str) -> Certificate:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "certificate.json"
         command = [sys.executable, "-m", "poolproof", "certify", target, "--depth", "quick"]
-        subprocess.run(  # noqa: S603 -- our own command, on an example of ours
+        subprocess.run(
             [*command, "--report", folder, "--json", str(file)],
             check=False,  # the status says what was found
             cwd=ROOT,
@@ -82,7 +82,7 @@ def draw_campaign() -> None:
     target = "tests/fuzz/planted.py:TouchesTwice"
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "poolproof", "fuzz", target, "--folder", folder, "--quiet"]
-        subprocess.run(  # noqa: S603 -- our own command, on a pool of our tests
+        subprocess.run(
             [*command, "--steps", "250000", "--workers", "1"],
             check=False,  # the status says what was found
             cwd=ROOT,

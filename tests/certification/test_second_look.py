@@ -1,0 +1,88 @@
+"""A call that hangs once is not blamed on the target, and is not passed over either."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from poolproof.certification.certificate import StageOutcome, Verdict
+from poolproof.certification.certify import certify
+from poolproof.certification.depths import BUDGETS, Budget
+from poolproof.certification.options import CertifyOptions
+from poolproof.certification.progress import SilentProgress
+from poolproof.certification.second_look import SecondLook
+from poolproof.certification.verdict import Rules, judge, reasons_inconclusive
+from poolproof.contract.depth import Depth
+from poolproof.harness.isolation import Finished, Hung, Isolation, Limits
+from poolproof.harness.lost_run import Again
+from poolproof.stateful_tests import settings
+from poolproof.targets.load import load_target
+
+LIMITS = Limits(call_timeout_s=1.0)
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+
+STANDS_STILL_ONCE = """
+import time
+from pathlib import Path
+from poolproof.impl.block_pool import BlockPool
+
+FLAG = Path(__file__).with_name("stood_still")
+
+class Pool(BlockPool):
+    def free(self, blocks):
+        if not FLAG.exists():
+            FLAG.touch()
+            time.sleep(60)
+        super().free(blocks)
+"""
+
+
+def hang_without_the_file(context, flag: Path, beacon):
+    if not flag.exists():
+        flag.touch()
+        time.sleep(60)
+    return flag.name
+
+
+def hang(context, argument, beacon):
+    time.sleep(60)
+
+
+@needs_fork
+def test_what_ends_the_second_time_counts_and_is_noted(tmp_path):
+    with Isolation(dict, LIMITS) as isolation:
+        look = SecondLook(isolation)
+        outcomes = list(look.map(hang_without_the_file, [tmp_path / "a", tmp_path / "b"]))
+    assert [outcome.value for outcome in outcomes if isinstance(outcome, Finished)] == ["a", "b"]
+    assert look.stood_still == ["a command did not return within 1 s"] * 2
+
+
+@needs_fork
+@pytest.mark.parametrize("argument", [1, Again(1, Path("journal"))])
+def test_what_hangs_twice_hangs(argument):
+    with Isolation(dict, LIMITS) as isolation:
+        look = SecondLook(isolation)
+        (outcome,) = look.map(hang, [argument])
+    assert isinstance(outcome, Hung)
+    assert look.stood_still == []
+
+
+@needs_fork
+def test_a_target_that_stood_still_once_is_neither_refused_nor_passed(folder, monkeypatch):
+    small = Budget(pool_chunks=1, chain_chunks=1, queue_chunks=1, shortest_states=500)
+    monkeypatch.setitem(BUDGETS, Depth.QUICK, small)
+    monkeypatch.setitem(settings.EXAMPLES, Depth.QUICK, 8)
+    monkeypatch.setattr("poolproof.certification.driving.RUNS_PER_CHUNK", 40)
+    (folder / "pool.py").write_text(STANDS_STILL_ONCE)
+    options = CertifyOptions(depth=Depth.QUICK, limits=LIMITS)
+    found = certify(lambda: load_target("./pool.py:Pool"), options, SilentProgress())
+    certificate = judge(found, Rules())
+    assert (certificate.verdict, certificate.findings) == (Verdict.INCONCLUSIVE, ())
+    *_, last = certificate.stages
+    assert (last.stage, last.outcome) == ("calls that stood still", StageOutcome.INCONCLUSIVE)
+    assert last.note.startswith(
+        "a command did not return within 1 s, and the same run ended when it was repeated. "
+    )
+    assert [why for why in reasons_inconclusive(certificate) if "stood still" in why]
