@@ -15,6 +15,7 @@ from poolproof.kernels.batch import PagedBatch, SequenceRows
 from poolproof.kernels.target import KernelTarget
 from poolproof.kernels.torch_attention import Rows, TorchAttention
 from poolproof.kernels.torch_lse import TorchLse
+from poolproof.kernels.torch_mla import KEY_SIZES, LATENT_SIZES, TorchMla
 
 __all__ = ["ODD_KERNELS", "odd_kernel"]
 
@@ -273,6 +274,9 @@ class _BinaryLse(TorchLse):
 _BLOCK = {"block_size": "close", "strides": "close"}
 # What sorts by physical block adds up in another order elsewhere.
 _PLACE = {**_BLOCK, "placement": "close"}
+# Those that know nothing of latent keys read the values where they are said to stand.
+_LATENT = {"head_sizes": KEY_SIZES, "value_sizes": LATENT_SIZES, "latent": True}
+_OTHER_VALUES = {"head_sizes": (24, 48, 192), "value_sizes": (16, 64, 128)}
 
 ODD_KERNELS: dict[str, tuple[TorchAttention, dict[str, Any]]] = {
     "in tiles of 7": (_Online(7), {}),
@@ -300,6 +304,17 @@ ODD_KERNELS: dict[str, tuple[TorchAttention, dict[str, Any]]] = {
     "log-sum-exps in tiles of 5": (_TiledLse(5), {}),
     "log-sum-exps in tiles of 128": (_TiledLse(128), {}),
     "log-sum-exps in base 2": (_BinaryLse(), {"lse": "2"}),
+    "latent keys": (TorchMla(), {}),
+    "latent keys in tiles of 7": (_Online(7), _LATENT),
+    "latent keys, splits of 33 merged": (_Merged(33), _LATENT),
+    "latent keys, weights in the query's type": (_HalfWeights(), _LATENT),
+    "latent keys with log-sum-exps": (TorchLse(), _LATENT),
+    "latent keys, eight elements at a time": (_ByElement(8), _LATENT),
+    "values of another size": (TorchAttention(), _OTHER_VALUES),
+    "values of another size, in tiles of 13 from the last": (
+        _Online(13, backwards=True),
+        _OTHER_VALUES,
+    ),
 }
 """Each with what it does not promise."""
 

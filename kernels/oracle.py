@@ -83,7 +83,7 @@ def dense_attention(batch: PagedBatch, *, rounded_scores: bool = False) -> Expec
 
     `rounded_scores`: the target keeps its scores in the query's type.
     """
-    shape = batch.query.shape
+    shape = batch.out_shape
     output = torch.zeros(shape, dtype=torch.float64)
     bound = torch.full(shape, SMALLEST[batch.query.dtype], dtype=torch.float64)
     lse = torch.full(shape[:2], float("-inf"), dtype=torch.float64)

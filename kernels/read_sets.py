@@ -206,7 +206,8 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
     owned = ownership(batch)
     exact = declared.window_reads == "exact"
     allowed_slots = owned.visible if exact else _read_by_anybody(batch)
-    for name in ("key_cache", "value_cache"):
+    # Latent values stand in the keys: who has read these has read those.
+    for name in ("key_cache",) if batch.is_latent else ("key_cache", "value_cache"):
         cache = getattr(batch, name)
         numbers = element_numbers(cache)
         read = accesses.elements("load", cache)
@@ -214,7 +215,8 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
         if len(missing):
             yield f"does not read {len(missing)} elements of visible slots of {name}"
         extra = np.setdiff1d(read, numbers[allowed_slots.numpy()])
-        if cache.untyped_storage().data_ptr() == other_of(name, batch).untyped_storage().data_ptr():
+        other = other_of(name, batch).untyped_storage().data_ptr()
+        if cache.untyped_storage().data_ptr() == other and not batch.is_latent:
             # Interleaved: what is read of the other stands in the same memory.
             extra = np.setdiff1d(extra, element_numbers(other_of(name, batch)))
         if not len(extra):

@@ -88,7 +88,7 @@ class KernelTarget:
         """
         keywords: dict[str, Any] = batch.options.keywords()
         if self.declaration.out:
-            keywords["out"] = torch.empty_like(batch.query) if out is None else out
+            keywords["out"] = batch.query.new_empty(batch.out_shape) if out is None else out
         with warnings.catch_warnings():
             # numpy, in the interpreter; of NaN and overflow a GPU says nothing.
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -108,9 +108,11 @@ class KernelTarget:
             result = keywords["out"]
         if not isinstance(result, Tensor):
             raise BadOutputError(f"returned a {type(result).__name__}, not a tensor")
-        if result.shape != batch.query.shape:
+        if result.shape != batch.out_shape:
+            of_values = f" and values of {batch.value_size} elements"
             raise BadOutputError(
                 f"returned shape {tuple(result.shape)} for a query of {tuple(batch.query.shape)}"
+                + (of_values if batch.value_size != batch.query.shape[2] else "")
             )
         if result.dtype != batch.query.dtype:
             raise BadOutputError(f"returned {result.dtype} for a query of {batch.query.dtype}")

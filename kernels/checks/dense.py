@@ -81,9 +81,10 @@ def _sliced_out(target: KernelTarget, case: Case, batch: PagedBatch) -> torch.Te
     """An output tensor with NaN between its rows, where the case has one."""
     if "out" not in case.views or not target.declaration.out:
         return None
-    rows, heads, size = batch.query.shape
+    out = batch.query.new_zeros(batch.out_shape)
+    rows, heads, size = out.shape
     width = (heads + 2) * size
-    return restrided(torch.zeros_like(batch.query), (width, size, 1), size, rows * width)
+    return restrided(out, (width, size, 1), size, rows * width)
 
 
 def _is_nan_beside(out: torch.Tensor) -> bool:
@@ -106,7 +107,7 @@ def _empty_rows(target: KernelTarget, case: Case) -> Outcome:
     batch = build(case, target.device)
     compared = 0
     for poison in (float("nan"), 7.0):
-        out = torch.full_like(batch.query, poison)
+        out = batch.query.new_full(batch.out_shape, poison)
         output, lse = target.with_lse(batch, out)
         output = output.cpu()
         compared += 1
@@ -139,7 +140,7 @@ def _all_written(target: KernelTarget, case: Case) -> Outcome:
     if not rows.any():
         return Outcome(0)
     outputs = [
-        target(batch, torch.full_like(batch.query, poison)).cpu()[rows]
+        target(batch, batch.query.new_full(batch.out_shape, poison)).cpu()[rows]
         for poison in (float("nan"), 7.0)
     ]
     if same_bits(*outputs):
