@@ -71,7 +71,7 @@ def _capability(device: torch.device) -> int:
     if INTERPRETED:
         return 0
     major, minor = torch.cuda.get_device_capability(device)
-    return 10 * major + minor
+    return int(10 * major + minor)
 
 
 def paged_attention(
