@@ -113,7 +113,7 @@ class PagedBatch:
     @property
     def is_latent(self) -> bool:
         """Whether the values stand in the memory of the keys, as their first elements."""
-        return self.value_cache.data_ptr() == self.key_cache.data_ptr()
+        return bool(self.value_cache.data_ptr() == self.key_cache.data_ptr())
 
     @property
     def out_shape(self) -> tuple[int, int, int]:
