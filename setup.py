@@ -64,6 +64,9 @@ COMPILED = (
     "harness/pool_judges.py",
     "harness/pool_session.py",
     "harness/pool_workload.py",
+    # The core of impl/: one source that is quick both ways, with types beside it (.pxd).
+    "impl/block_loops.py",
+    "impl/key_table.py",
     "reference/content_names.py",
     "reference/dict_pool.py",
     "reference/sequence_model.py",
@@ -163,6 +166,16 @@ def compiled(scratch: str) -> list[Extension]:
         raise SystemExit("POOLPROOF_COMPILE=1 is for plain installs; leave out --editable.")
     from Cython.Build import cythonize
 
+    # Cython looks for the types of poolproof.x.y in poolproof/x/y.pxd, below a folder it is given.
+    types = Path(scratch) / "types"
+    for source in map(Path, COMPILED):
+        with_types = source.with_suffix(".pxd")
+        if with_types.exists():
+            package = types / ROOT_PACKAGE / source.parent
+            package.mkdir(parents=True, exist_ok=True)
+            for folder in (package, *package.relative_to(types).parents[:-1]):
+                (types / folder / "__init__.py").touch()
+            shutil.copy(with_types, package)
     modules = [
         Extension(
             f"{ROOT_PACKAGE}.{source.removesuffix('.py').replace('/', '.')}",
@@ -175,6 +188,7 @@ def compiled(scratch: str) -> list[Extension]:
     extensions: list[Extension] = cythonize(
         modules,
         build_dir=scratch,
+        include_path=[str(types)],
         language_level="3",
         # Annotations are for people and mypy: a target may answer anything, whatever they say.
         compiler_directives={"annotation_typing": False},

@@ -53,6 +53,7 @@ from inferred_tables import inferred_bugs
 from kernel_tables import faulty_kernels, kernel_figures, kernel_findings, kernel_targets
 from limit_tables import limits, never_tried
 from mutation_tables import equivalent_mutants, mutation_scores
+from performance_tables import side_by_side
 from power_tables import power_by_operator, power_survivors, power_systems
 from proof_tables import contracts, needed_invariants, planted_steps, proof_speed, proved_models
 from protocol_tables import (
@@ -125,6 +126,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "never tried": never_tried,
     "oddities at depths": oddities_at_depths,
     "oddities seen": oddities_seen,
+    "side by side": side_by_side,
     "engine guidance": engine_guidance,
     "engine traces": engine_traces,
     "planted engines": planted_engines,

@@ -76,7 +76,7 @@ def power_survivors() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _survivor(mutant: dict[str, Any], entry: dict[str, str] | None) -> str:
+def _survivor(mutant: dict[str, Any], entry: dict[str, Any] | None) -> str:
     judges = []
     if not mutant["refused"]:
         judges.append("`certify`" if mutant["executed"] else "`certify` (never executed)")
@@ -87,7 +87,10 @@ def _survivor(mutant: dict[str, Any], entry: dict[str, str] | None) -> str:
     text += f"`{mutant['after']}`."
     if mutant.get("invariant") and mutant["refused"]:
         text += f" Refused by {mutant['invariant']}."
-    return f"{text} *{entry['kind'].capitalize()}*: {entry['reason']}" if entry else text
+    if entry is None:
+        return text
+    since = " The line has changed since." if entry.get("since_changed") else ""
+    return f"{text} *{entry['kind'].capitalize()}*: {entry['reason']}{since}"
 
 
 def _of_judged(own: dict[str, Any], total: int) -> str:

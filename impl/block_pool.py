@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
+from poolproof.impl.block_loops import UNLINKED, BlockLoops, numbers
 from poolproof.impl.cached_keys import CachedKeys, EventLog, group_of, hash_of, make_keys
-from poolproof.impl.free_queue import UNLINKED, FreeQueue
+from poolproof.impl.free_queue import FreeQueue
 from poolproof.impl.pool_checks import PoolChecks, describe, gatherer, require_sizes
 
 
@@ -96,14 +97,18 @@ class BlockPool:
             self._queue.unlink(null_block)
             self._num_usable -= 1
         # As many zeros again stand beyond the counts, for `PoolChecks`.
-        self._ref_counts = [0] * (2 * num_blocks)
-        self._cached = CachedKeys(num_blocks, duplicates, self._events)
+        self._ref_counts = numbers(2 * num_blocks, 0)
+        self._cached = CachedKeys(num_blocks, duplicates, self._events, partial=self._partial)
         # Looked at directly by `lookup`, which runs once for each block of a prompt.
         self._carrier_of = self._cached.index.first
+        self._loops = BlockLoops(
+            num_blocks, self._next, self._previous, self._ref_counts, self._cached.primary
+        )
         self._checks = PoolChecks(
             num_blocks,
             self._ref_counts,
             self._cached,
+            self._loops,
             null_block,
             null_ignored=null_in_lists == "ignored",
             recache_forbidden=recache == "forbidden",
@@ -141,42 +146,16 @@ class BlockPool:
                 f"allocate: {n} blocks asked for, {self._queue.length} of {self._num_usable} "
                 "free; free some or ask for fewer"
             )
-        # `FreeQueue.take_head`, written out, so that one loop also sets the counts.
-        ref_counts = self._ref_counts
-        queue = self._queue
-        next_of, previous_of, head = queue.next, queue.previous, queue.head
-        block_id = head
-        taken = [block_id := next_of[block_id] for _ in repeat(None, n)]
-        remaining = next_of[block_id]
-        next_of[head] = remaining
-        previous_of[remaining] = head
-        queue.length -= n
-        for block_id in taken:
-            next_of[block_id] = previous_of[block_id] = UNLINKED
-            ref_counts[block_id] = 1
+        taken = self._loops.take(n)
+        self._queue.length -= n
         self._cached.drop_n(taken)
         return taken
 
     def touch(self, block_ids: Iterable[int]) -> None:
         """Add one reference for each entry; a free block leaves the queue and keeps its hash."""
         ids = self._checks.touch(block_ids)
-        if not ids:
-            return
-        ref_counts = self._ref_counts
-        queue = self._queue
-        next_of, previous_of = queue.next, queue.previous
-        for block_id in ids:
-            count = ref_counts[block_id]
-            ref_counts[block_id] = count + 1
-            # A block whose count leaves 0 leaves the queue at once, or a later free would queue
-            # it a second time (TensorRT-LLM#12667).
-            if not count:
-                # `FreeQueue.unlink`, written out: this is the inner loop of every prefix hit.
-                before, after = previous_of[block_id], next_of[block_id]
-                next_of[before] = after
-                previous_of[after] = before
-                next_of[block_id] = previous_of[block_id] = UNLINKED
-                queue.length -= 1
+        if ids:
+            self._queue.length -= self._loops.hold(ids)
 
     def free(self, block_ids: Iterable[int]) -> None:
         """Drop one reference for each entry, in eviction order.
@@ -189,33 +168,10 @@ class BlockPool:
         if self._eviction == "lifo":
             self._free_to_head(ids)
             return
-        ref_counts = self._ref_counts
-        all_to_tail = self._eviction == "lru"
-        primary = self._cached.primary
-        queue = self._queue
-        next_of, previous_of, tail = queue.next, queue.previous, queue.tail
-        to_head: list[int] = []
-        joined = 0
-        last = previous_of[tail]
-        # The count is read where it is lowered: filtering afterwards would queue a block twice
-        # when it stands twice in the list (vllm#42571).
-        for block_id in ids:
-            count = ref_counts[block_id] - 1
-            ref_counts[block_id] = count
-            if not count:
-                if all_to_tail or primary[block_id] is not None:
-                    # `FreeQueue.link_tail`, written out.
-                    next_of[last] = block_id
-                    previous_of[block_id] = last
-                    last = block_id
-                    joined += 1
-                else:
-                    to_head.append(block_id)
-        next_of[last] = tail
-        previous_of[tail] = last
-        queue.length += joined
+        to_head: list[int] | None = None if self._eviction == "lru" else []
+        self._queue.length += self._loops.release(ids, to_head)
         if to_head:
-            queue.link_head(to_head)
+            self._queue.link_head(to_head)
 
     def cache(self, block_ids: Iterable[int], hashes: Iterable[bytes], *, group: int = 0) -> None:
         """Give held, full blocks their hashes in a cache group, one entry after the other."""
@@ -267,6 +223,9 @@ class BlockPool:
     def lookup_prefix(self, hashes: Iterable[bytes], *, group: int = 0) -> list[int]:
         """What `lookup` finds for each hash, up to the first hash that nobody carries."""
         keys = zip(hashes, repeat(group)) if group else hashes
+        table = self._cached.table
+        if table is not None:
+            return table.find_prefix(keys if type(keys) is list else list(keys))
         return list(iter(map(self._carrier_of.get, keys).__next__, None))
 
     def carry(self, block_ids: list[int], hashes: list[bytes], *, group: int = 0) -> bool:

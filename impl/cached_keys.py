@@ -22,10 +22,11 @@ carries (vllm#55092). Token ids, parents and storage tiers are not part of these
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
+from poolproof.impl import block_loops
+from poolproof.impl.key_table import KeyTable
 from poolproof.impl.prefix_index import PrefixIndex
 
 BlockKey = bytes | tuple[bytes, int]
@@ -36,9 +37,9 @@ def make_key(block_hash: bytes, group: int) -> BlockKey:
     return (block_hash, group) if group else block_hash
 
 
-def make_keys(hashes: list[bytes], group: int) -> Sequence[BlockKey]:
+def make_keys(hashes: list[bytes], group: int) -> list[BlockKey]:
     """The index keys of hashes in a group."""
-    return [(block_hash, group) for block_hash in hashes] if group else hashes
+    return [(block_hash, group) for block_hash in hashes] if group else [*hashes]
 
 
 def hash_of(key: BlockKey) -> bytes:
@@ -85,12 +86,19 @@ class CachedKeys:
     """The keys of `num_blocks` blocks.
 
     `primary[b]` is the key of block b, or None; a block has further keys only besides a primary
-    one. `duplicates` is "kept", "first" or "last", as told in `BlockPool`.
+    one. `duplicates` is "kept", "first" or "last", as told in `BlockPool`; without `partial`, no
+    block gets further keys. `table` is the index's, where the pool is compiled and no block has
+    further keys, or None; see `poolproof.impl.key_table`.
     """
 
-    def __init__(self, num_blocks: int, duplicates: str, events: EventLog | None) -> None:
-        self.index = PrefixIndex()
+    def __init__(
+        self, num_blocks: int, duplicates: str, events: EventLog | None, *, partial: bool
+    ) -> None:
         self.primary: list[BlockKey | None] = [None] * num_blocks
+        self.table: KeyTable | None = None
+        if block_loops.COMPILED and not partial:
+            self.table = KeyTable(self.primary)
+        self.index = PrefixIndex(self.table)
         # The tokens that a primary key covers where it is a partial one; absent: all.
         self.partial_tokens: dict[int, int] = {}
         self._further: dict[int, dict[BlockKey, None]] = {}
@@ -109,7 +117,7 @@ class CachedKeys:
         self.drop(block_id)
         self._insert(block_id, key)
 
-    def add_unhashed_n(self, block_ids: list[int], keys: Sequence[BlockKey]) -> None:
+    def add_unhashed_n(self, block_ids: list[int], keys: list[BlockKey]) -> None:
         """`add_full` for distinct blocks without any key, one after the other."""
         primary = self.primary
         if self._events is not None:
@@ -118,8 +126,12 @@ class CachedKeys:
             return
         # No block loses a key here, so every key that nobody carries can go in first, with one dict
         # operation a block. The rest meet a rival and are settled in order.
+        if self.table is not None:
+            for position in self.table.enter_n(block_ids, keys):
+                self._insert(block_ids[position], keys[position])
+            return
         rivalled = []
-        enter = self.index.first.setdefault
+        enter = self.index.first.setdefault  # type: ignore[union-attr]  # no table, so it is a dict
         for block_id, key in zip(block_ids, keys, strict=True):
             if enter(key, block_id) == block_id:
                 primary[block_id] = key
@@ -156,6 +168,10 @@ class CachedKeys:
             return
         if self._events is not None or self._further or self.partial_tokens:
             for block_id in block_ids:
+                self.drop(block_id)
+            return
+        if self.table is not None:
+            for block_id in self.table.leave_n(block_ids, copies):
                 self.drop(block_id)
             return
         primary = self.primary

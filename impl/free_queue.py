@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise, repeat
 
-UNLINKED = -1
+from poolproof.impl.block_loops import UNLINKED, numbers
 
 
 class FreeQueue:
@@ -37,8 +37,8 @@ class FreeQueue:
         self.head = num_blocks
         self.tail = num_blocks + 1
         self.length = num_blocks
-        self.next = [UNLINKED] * (num_blocks + 2)
-        self.previous = [UNLINKED] * (num_blocks + 2)
+        self.next = numbers(num_blocks + 2, UNLINKED)
+        self.previous = numbers(num_blocks + 2, UNLINKED)
         # One int object for each id, shared by both arrays.
         chain = [self.head, *range(num_blocks), self.tail]
         for before, after in pairwise(chain):

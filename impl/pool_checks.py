@@ -5,9 +5,9 @@ each value means is told where it is carried out, in the pool.
 
 Each method of `PoolChecks` takes the arguments of one operation and returns what the pool shall
 carry out, the null block left out where it is ignored; or None for a call that is misuse and
-ignored. It first tries a test that needs a few passes in C and can only say "legal" or "look
-closely"; the close look, `poolproof.impl.pool_misuse`, knows the sentence to raise. Nothing here
-changes any state.
+ignored. It first tries a test that needs a few passes in C, or in the compiled pool one pass of
+`BlockLoops`, and can only say "legal" or "look closely"; the close look,
+`poolproof.impl.pool_misuse`, knows the sentence to raise. Nothing here changes any state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from poolproof.impl import pool_misuse
+from poolproof.impl import block_loops, pool_misuse
+from poolproof.impl.block_loops import BlockLoops
 from poolproof.impl.cached_keys import BlockKey, CachedKeys, make_key
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -90,6 +91,7 @@ class PoolChecks:
         num_blocks: int,
         ref_counts: Sequence[int],
         cached: CachedKeys,
+        loops: BlockLoops,
         null_block: int | None,
         *,
         null_ignored: bool,
@@ -99,6 +101,8 @@ class PoolChecks:
         self._num_blocks = num_blocks
         self._ref_counts = ref_counts
         self._cached = cached
+        self._loops = loops
+        self._by_loops = block_loops.COMPILED
         self._null_block = null_block
         self._null_ignored = null_ignored
         self._recache_forbidden = recache_forbidden
@@ -195,6 +199,13 @@ class PoolChecks:
         if not block_ids or len(block_ids) != len(hashes):
             return False
         try:
+            if self._by_loops and self._checked:
+                return (
+                    self._loops.are_held_once(block_ids, unkeyed=True)
+                    and block_loops.are_bytes(hashes)
+                    and type(group) is int
+                    and group >= 0
+                )
             gather = gatherer(block_ids)
             if gather(self._cached.primary).count(None) <= len(block_ids):
                 return False
@@ -206,28 +217,32 @@ class PoolChecks:
                 and type(group) is int
                 and group >= 0
             )
-        except (IndexError, TypeError):
+        except (IndexError, OverflowError, TypeError):
             return False
 
     def _is_plain_touch(self, block_ids: list[int]) -> bool:
         """All hashed, or all held; the null block is neither."""
         try:
+            if self._by_loops:
+                return self._loops.have_content(block_ids)
             if not block_ids or min(block_ids) < 0 or set(map(type, block_ids)) != {int}:
                 return False
             gather = gatherer(block_ids)
             return all(gather(self._cached.primary)) or all(gather(self._ref_counts))
-        except (IndexError, TypeError):
+        except (IndexError, OverflowError, TypeError):
             return False
 
     def _is_plain_free(self, block_ids: list[int]) -> bool:
         """All held, and none twice."""
         try:
+            if self._by_loops:
+                return self._loops.are_held_once(block_ids)
             return (
                 bool(block_ids)
                 and all(gatherer(block_ids)(self._ref_counts))
                 and are_distinct_ints(block_ids)
             )
-        except (IndexError, TypeError):
+        except (IndexError, OverflowError, TypeError):
             return False
 
     def _ids(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from poolproof.impl.key_table import KeyTable
+
 
 class PrefixIndex:
     """Key -> carriers, every carrier of a key being kept.
@@ -19,12 +21,12 @@ class PrefixIndex:
     second carrier when the first is recycled is a real bug of single-valued maps
     (nano-vllm#219), so a copy moves up into `first` when the first carrier leaves.
 
-    Both dicts are open to the pool, which reads `first` directly; for every key of `copies`,
-    `first` has that key, and the ids under it are distinct.
+    `first` is a dict where no table is given. Both are open to the pool, which reads `first`
+    directly; for every key of `copies`, `first` has that key, and the ids under it are distinct.
     """
 
-    def __init__(self) -> None:
-        self.first: dict[Hashable, int] = {}
+    def __init__(self, first: KeyTable | None = None) -> None:
+        self.first: dict[Hashable, int] | KeyTable = {} if first is None else first
         self.copies: dict[Hashable, dict[int, None]] = {}
 
     def insert(self, key: Hashable, block_id: int) -> bool:
@@ -72,7 +74,7 @@ class PrefixIndex:
         return [self.first[key], *self.copies.get(key, ())]
 
     def clear(self) -> None:
-        """Forget everything. The dicts stay the same objects."""
+        """Forget everything. The containers stay the same objects."""
         self.first.clear()
         self.copies.clear()
 

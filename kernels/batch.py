@@ -78,7 +78,8 @@ class PagedBatch:
 
     Shapes: `query` (num_tokens, num_heads, head_size), `key_cache` and `value_cache` (num_blocks,
     block_size, num_kv_heads, head_size) with any strides, `block_tables` (num_sequences,
-    max_blocks) int32, `kv_lengths` and `query_lengths` (num_sequences,) int32.
+    max_blocks) int32, `kv_lengths` and `query_lengths` (num_sequences,) int32. Values may be
+    smaller than keys; latent ones are the first elements of the keys, in the same memory.
     """
 
     query: Tensor
@@ -103,6 +104,22 @@ class PagedBatch:
     def queries_per_kv_head(self) -> int:
         """Query heads that share a head of the cache."""
         return int(self.query.shape[1]) // self.num_kv_heads
+
+    @property
+    def value_size(self) -> int:
+        """Elements of a head of the values, and of the output."""
+        return int(self.value_cache.shape[3])
+
+    @property
+    def is_latent(self) -> bool:
+        """Whether the values stand in the memory of the keys, as their first elements."""
+        return bool(self.value_cache.data_ptr() == self.key_cache.data_ptr())
+
+    @property
+    def out_shape(self) -> tuple[int, int, int]:
+        """The shape of the output: (num_tokens, num_heads, value_size)."""
+        num_tokens, num_heads, _ = self.query.shape
+        return num_tokens, num_heads, self.value_size
 
     @property
     def is_fp8(self) -> bool:

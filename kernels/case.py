@@ -51,7 +51,8 @@ class Case:
     `cache_dtype` is None for the query's own. `spare_blocks` have no owner; `spare_entries` follow
     the longest row of the table in each row. `scale` None is head_size ** -0.5, and `value_layout`
     None is the layout of the keys. `views` are the tensors that are slices of larger ones. `reach`
-    says how large the cache is of which these blocks are a part.
+    says how large the cache is of which these blocks are a part. `value_size` None is that of the
+    keys; `latent` values are the first elements of the keys.
     """
 
     sequences: tuple[tuple[int, int], ...]
@@ -61,6 +62,8 @@ class Case:
     num_kv_heads: int = 1
     queries_per_kv_head: int = 1
     head_size: int = 16
+    value_size: int | None = None
+    latent: bool = False
     block_size: int = 4
     shared_blocks: int = 0
     spare_blocks: int = 1
@@ -99,6 +102,13 @@ class Case:
         for name, allowed in (("distribution", DISTRIBUTIONS), ("reach", REACHES)):
             if getattr(case, name) not in allowed:
                 raise CaseError(f"{name} of a case must be one of {', '.join(allowed)}")
+        size = case.value_size
+        if size is not None and (type(size) is not int or size < 1):
+            raise CaseError(f"value_size of a case must be a number of elements, not {size!r}")
+        if case.latent and (size is None or size > case.head_size):
+            raise CaseError("latent values of a case need a value_size of at most its head_size")
+        if case.latent and case.num_kv_heads != 1:
+            raise CaseError("a case with latent values has one head in the cache")
         return case
 
     def blocks(self, sequence: int) -> int:
@@ -123,6 +133,8 @@ class Case:
             f"{self.dtype}, heads {self.num_heads} over {self.num_kv_heads}, head size "
             f"{self.head_size}, block size {self.block_size}, queries/keys {pairs}"
         )
+        if self.value_size is not None:
+            text += f", value size {self.value_size}{' in the keys' if self.latent else ''}"
         if self.cache_dtype:
             text += f", cache {self.cache_dtype}"
         if self.shared_blocks:
@@ -148,12 +160,15 @@ def build(case: Case, device: str = "cpu") -> PagedBatch:
     shape = (num_blocks, case.block_size, case.num_kv_heads, case.head_size)
     num_tokens = sum(query for query, _ in case.sequences)
     query = torch.randn(num_tokens, case.num_heads, case.head_size, generator=draw)
-    keys, values = (torch.randn(shape, generator=draw) for _ in range(2))
+    keys = torch.randn(shape, generator=draw)
+    values = torch.randn((*shape[:3], case.value_size or case.head_size), generator=draw)
     query, keys, values = _shaped(case, query, keys, values)
+    if case.latent:
+        keys = torch.cat([values, keys[..., case.value_size :]], -1)
     key_scale = value_scale = 1.0
     if case.cache_dtype is not None:
         # Not powers of two, so that a lost or doubled scale cannot hide.
-        key_scale, value_scale = 0.3, 0.7
+        key_scale, value_scale = 0.3, 0.3 if case.latent else 0.7
         cache_dtype = getattr(torch, case.cache_dtype)
         limit = torch.finfo(cache_dtype).max
         keys = (keys / key_scale).clamp(-limit, limit).to(cache_dtype)
@@ -177,6 +192,8 @@ def build(case: Case, device: str = "cpu") -> PagedBatch:
         keys, values = placed(keys.to(device), values.to(device), layouts)
     else:
         keys, values, table = spread_out((keys, values), layouts, table, case.reach)
+    if case.latent:
+        values = keys[..., : case.value_size]
     return PagedBatch(
         query=_sliced_query(case, query.to(dtype).to(device)),
         key_cache=keys,
@@ -233,6 +250,9 @@ def _shaped(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values whose scores have the size that the distribution says."""
     scale = case.head_size**-0.5 if case.scale is None else case.scale
+    offset = torch.zeros(case.head_size)
+    # What makes scores large must not make latent values large: it is in the rest of the keys.
+    there = offset[case.value_size if case.latent and case.value_size != case.head_size else 0 :]
     if case.distribution == "sharp":
         return query * 4, keys, values
     if case.distribution == "flat":
@@ -242,11 +262,11 @@ def _shaped(
         return query * 0.1, keys, 1 + values * 0.1
     if case.distribution == "high":
         # exp(300) is no float32, and exp(12) no float16: a maximum that is not subtracted shows.
-        offset = (300 / (case.head_size * scale)) ** 0.5
+        there += (300 / (len(there) * scale)) ** 0.5
         return query * 0.1 + offset, keys * 0.1 + offset, values
     if case.distribution == "far":
         # Every score is near -60,000: below the -10,000 and -50,000 that kernels have used in the
         # place of minus infinity (flashinfer#4450).
-        offset = (60_000 / (case.head_size * scale)) ** 0.5
+        there += (60_000 / (len(there) * scale)) ** 0.5
         return query * 0.01 + offset, keys * 0.01 - offset, values
     return query, keys, values

@@ -58,6 +58,12 @@ BUILT_INS: dict[str, BuiltIn] = {
     "paged-copy": BuiltIn("our block copy", ("torch", "triton"), _FUNCTIONS, "copy_target"),
     "paged-swap": BuiltIn("our swap of blocks", ("torch", "triton"), _FUNCTIONS, "swap_target"),
     "gather": BuiltIn("the torch reference", ("torch",), _OURS, "gather_target"),
+    "gather-mla": BuiltIn(
+        "the torch reference of MLA over latent keys",
+        ("torch",),
+        "poolproof.kernels.torch_mla",
+        "mla_target",
+    ),
     "torch-sdpa": BuiltIn(
         "torch's scaled_dot_product_attention over gathered pages",
         ("torch",),

@@ -32,7 +32,7 @@ from poolproof.kernels.findings import (
     KernelFinding,
     KernelRun,
 )
-from poolproof.kernels.grammar import Choose, draw_case
+from poolproof.kernels.grammar import Choose, draw_case, with_declared_values
 from poolproof.kernels.kind import Certifiable, Kind
 from poolproof.kernels.large_cases import KINDS, Draw, draw_at_kind, draw_long_context
 from poolproof.kernels.layouts import LAYOUTS, REACHES
@@ -170,7 +170,7 @@ def _is_of_the_target(frame: traceback.FrameSummary) -> bool:
     """Whether a frame is a call of the target, or of the kernels that fill its cache."""
     file = frame.filename.replace("\\", "/")
     ours = ("kernels/target.py", "functions/target.py")
-    called = frame.name == "__call__" and file.endswith(ours)
+    called = frame.name in {"__call__", "with_lse"} and file.endswith(ours)
     return called or "/kernels/paged/" in file or file.startswith("<poolproof_kernel")
 
 
@@ -318,7 +318,8 @@ def _work(case: Case) -> int:
 
 def smaller_cases(case: Case, declared: Declaration) -> Iterator[Case]:
     """Smaller cases that the target supports, the boldest first."""
-    return (smaller for smaller in _smaller(case, declared) if _supported(smaller, declared))
+    whole = (with_declared_values(smaller, declared) for smaller in _smaller(case, declared))
+    return (smaller for smaller in whole if smaller != case and _supported(smaller, declared))
 
 
 def _smaller(case: Case, declared: Declaration) -> Iterator[Case]:
@@ -386,6 +387,12 @@ def _why_not(check: Check, target: KernelTarget) -> str:
         return "only Triton kernels in the interpreter can be watched"
     if check.name in {"cache write", "block copy", "swap"}:
         return "the target is attention alone"
+    if check.name in {"serving", "managers", "recorded runs"} and target.declaration.value_sizes:
+        return "the model that is served has values of the keys' size"
+    if check.name == "split keys":
+        return "no log-sum-exp is returned"
+    if check.name == "permuted elements":
+        return "values have the keys' size"
     if check.name == "output rows":
         return "no output tensor can be handed in"
     if check.name == "empty rows":
@@ -394,7 +401,9 @@ def _why_not(check: Check, target: KernelTarget) -> str:
 
 
 def _not_covered(target: KernelTarget) -> list[str]:
-    lines = ["head sizes of keys and values that differ (MLA), rotary embedding, quantised output"]
+    lines = ["rotary embedding, quantised output"]
+    if not target.declaration.value_sizes:
+        lines.insert(0, "head sizes of keys and values that differ (MLA)")
     if target.device == "cpu" and target.uses_triton:
         lines.append(
             "races between programs and the GPU's own rounding: the interpreter runs programs one "

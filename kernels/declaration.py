@@ -13,7 +13,7 @@ from typing import Any
 
 from poolproof.kernels.case import LAYOUTS, VIEWS
 
-__all__ = ["FEATURES", "PROMISES", "Declaration", "DeclarationError"]
+__all__ = ["FEATURES", "LSE", "PROMISES", "Declaration", "DeclarationError"]
 
 PROMISES: dict[str, tuple[str, ...]] = {
     "tail": ("any", "finite-values", "finite"),
@@ -47,6 +47,9 @@ kept; `query` is the query's own. `scale`: which scales are taken; `head-size` i
 alone. `cache_size`: whether a cache may have 2^31 slots and more, or 2^31 elements and more.
 `cache_reads`: whether the whole cache is copied at a call, which nobody can do with a large one."""
 
+LSE = ("absent", "e", "2")
+"""Whether a log-sum-exp is returned beside the output, and the base of its logarithm."""
+
 FEATURES = ("sliding_window", "softcap", "alibi", "sinks", "non_causal", "fp8")
 
 _LISTS: dict[str, tuple[Any, ...]] = {
@@ -57,9 +60,12 @@ _LISTS: dict[str, tuple[Any, ...]] = {
     "views": VIEWS,
 }
 
-_FLAGS = ("grouped", "mixed", "out", "idle", "layouts_apart")
+_FLAGS = ("grouped", "mixed", "out", "idle", "layouts_apart", "latent")
 
-_LARGEST = {"head_sizes": 256, "block_sizes": 256, "tiles": 1 << 15, "smallest_window": 1 << 15}
+_LARGEST = {
+    "head_sizes": 1024, "value_sizes": 1024, "block_sizes": 256, "tiles": 1 << 15,
+    "smallest_window": 1 << 15,
+}  # fmt: skip
 
 
 class DeclarationError(ValueError):
@@ -76,7 +82,11 @@ class Declaration:
     one query with longer ones, `idle` whether it may hold a sequence that asks nothing, `out`
     whether an output tensor may be passed. `views` are the tensors that may be slices of larger
     ones; with `layouts_apart` keys and values may have different layouts. `smallest_window` is 2
-    for a target to which 1 means that there is no window.
+    for a target to which 1 means that there is no window. With `lse` of `e` or `2` the target
+    returns the output and the logarithm of each softmax's sum, sink included, to that base.
+    `value_sizes` are the sizes of a value's head where they are not the keys', one for each of
+    `head_sizes`; `latent` values are the first elements of the keys, in the same memory, and the
+    cache has one head (MLA, absorbed).
     """
 
     tail: str = "any"
@@ -105,6 +115,9 @@ class Declaration:
     tiles: tuple[int, ...] = ()
     views: tuple[str, ...] = VIEWS
     smallest_window: int = 1
+    lse: str = "absent"
+    value_sizes: tuple[int, ...] = ()
+    latent: bool = False
     grouped: bool = True
     mixed: bool = True
     idle: bool = True
@@ -126,7 +139,9 @@ class Declaration:
                 )
             rows[key] = _checked(key, value)
         missing = tuple(key for key in known if key not in declared)
-        return cls(**rows, assumed=missing)
+        declaration = cls(**rows, assumed=missing)
+        _check_values(declaration)
+        return declaration
 
     def to_json(self) -> dict[str, Any]:
         """The rows as a mapping that `from_mapping` reads back."""
@@ -134,9 +149,35 @@ class Declaration:
         return {key: list(value) if isinstance(value, tuple) else value
                 for key, value in rows.items()}  # fmt: skip
 
+    def value_size(self, head_size: int) -> int | None:
+        """The size of a value's head beside keys of a size; None where it is the same."""
+        if not self.value_sizes:
+            return None
+        return dict(zip(self.head_sizes, self.value_sizes, strict=True)).get(head_size)
+
     def promises(self, key: str) -> bool:
         """Whether the strictest value of the row is promised."""
         return bool(getattr(self, key) == PROMISES[key][0])
+
+
+def _check_values(declared: Declaration) -> None:
+    """Whether sizes of keys and values belong together. Raises DeclarationError."""
+    heads, values = declared.head_sizes, declared.value_sizes
+    if values and not len(values) == len(heads) == len(set(heads)):
+        raise DeclarationError(
+            f"'value_sizes' in a declaration must hold one size for each of 'head_sizes', all of "
+            f"which differ, not {len(values)} for {', '.join(map(str, heads))}"
+        )
+    if declared.latent and not values:
+        raise DeclarationError("'latent' in a declaration needs 'value_sizes'")
+    if not declared.latent:
+        return
+    for head, value in zip(heads, values, strict=True):
+        if value > head:
+            raise DeclarationError(
+                f"with 'latent' a declaration's 'value_sizes' are at most its 'head_sizes', not "
+                f"{value} for {head}"
+            )
 
 
 def _checked(key: str, value: Any) -> Any:
@@ -144,6 +185,12 @@ def _checked(key: str, value: Any) -> Any:
         if value not in PROMISES[key]:
             raise DeclarationError(
                 f"{key!r} in a declaration must be one of {', '.join(PROMISES[key])}, not {value!r}"
+            )
+        return value
+    if key == "lse":
+        if value not in LSE:
+            raise DeclarationError(
+                f"{key!r} in a declaration must be one of {', '.join(LSE)}, not {value!r}"
             )
         return value
     if key == "smallest_window":
@@ -165,6 +212,6 @@ def _checked(key: str, value: Any) -> Any:
             raise DeclarationError(
                 f"{key!r} in a declaration may hold {', '.join(allowed)}, not {item!r}"
             )
-    if not items and key not in {"features", "tiles", "views"}:
+    if not items and key not in {"features", "tiles", "views", "value_sizes"}:
         raise DeclarationError(f"{key!r} in a declaration must not be empty")
     return items

@@ -32,6 +32,8 @@ from poolproof.kernels.functions.faulty import FUNCTION_FAULTS, catch_function
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.grammar import draw_case
 from poolproof.kernels.target import KernelTarget, Storage
+from poolproof.kernels.torch_lse import LSE_FAMILIES
+from poolproof.kernels.torch_mla import MLA_FAMILIES
 
 __all__ = [
     "CANARIES",
@@ -598,10 +600,11 @@ STORAGE_FAULTS = (
 
 
 _OURS = (*SOFTMAX_FAULTS, *INDEXING_FAULTS, *MASK_FAULTS, *STORAGE_FAULTS)
+_TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES)
 
 FAULTY_KERNELS: dict[str, FaultyKernel | FaultOfFamily] = {
     **{faulty.id: faulty for faulty in _OURS},
-    **{faulty.id: faulty for family in FAMILIES for faulty in family.faults()},
+    **{faulty.id: faulty for family in _TORCH_FAMILIES for faulty in family.faults()},
     **FUNCTION_FAULTS,
 }
 

@@ -25,7 +25,15 @@ NOT_RUN = "not run"
 UNSEEN = "nothing to compare"
 
 _NUMBER = re.compile(r"-?\d[\d.,]*(?:e[+-]?\d+)?|\bnan\b|-?\binf\b")
-_OPTIONAL = ("sliding_window", "softcap", "cache_dtype", "alibi", "sinks", "shared_blocks")
+_OPTIONAL = (
+    "sliding_window",
+    "softcap",
+    "cache_dtype",
+    "alibi",
+    "sinks",
+    "shared_blocks",
+    "latent",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

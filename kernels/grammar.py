@@ -9,12 +9,13 @@ server is drawn by `large_cases.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from poolproof.kernels.case import DISTRIBUTIONS, Case
 from poolproof.kernels.declaration import Declaration
 
-__all__ = ["Choose", "draw_case", "draw_values"]
+__all__ = ["Choose", "draw_case", "draw_values", "with_declared_values"]
 
 Choose = Callable[[int], int]
 Item = TypeVar("Item")
@@ -51,7 +52,7 @@ def draw_case(choose: Choose, allowed: Declaration) -> Case:
     if len(sequences) > 1 and choose(3) == 2:
         shared = min(kv for _, kv in sequences) // block_size
         shared = choose(shared + 1) if shared else 0
-    return Case(
+    case = Case(
         sequences=sequences,
         seed=choose(1 << 20),
         dtype=dtype,
@@ -73,6 +74,20 @@ def draw_case(choose: Choose, allowed: Declaration) -> Case:
         **values,
         **_strides(choose, allowed),
     )
+    return with_declared_values(case, allowed)
+
+
+def with_declared_values(case: Case, allowed: Declaration) -> Case:
+    """The case with values of the size that the target has beside its keys."""
+    size = allowed.value_size(case.head_size)
+    if allowed.latent and size is not None:
+        # What the values have is what the keys have: one layout, one head.
+        heads = case.num_heads
+        return replace(
+            case, value_size=size, latent=True, value_layout=None, num_kv_heads=1,
+            queries_per_kv_head=heads if allowed.grouped else 1,
+        )  # fmt: skip
+    return replace(case, value_size=size, latent=False)
 
 
 def draw_values(choose: Choose, allowed: Declaration, dtype: str) -> dict[str, Any]:

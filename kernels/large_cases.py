@@ -16,7 +16,7 @@ from typing import Any
 
 from poolproof.kernels.case import Case
 from poolproof.kernels.declaration import Declaration
-from poolproof.kernels.grammar import Choose, draw_case
+from poolproof.kernels.grammar import Choose, draw_case, with_declared_values
 
 __all__ = ["KINDS", "Draw", "draw_at_kind", "draw_long_context", "draw_wide_cache"]
 
@@ -27,6 +27,9 @@ MOST_KEYS = 2100
 MOST_QUERIES = 300
 MOST_SEQUENCES = 33
 MOST_QUERIES_PER_KV_HEAD = 16
+MOST_LATENT_QUERIES = 128
+"""Query heads over latent keys, which have one head."""
+
 LONG_CONTEXT = 32_768
 USUAL_TILES = (64, 128, 256, 512, 1024)
 
@@ -164,7 +167,8 @@ def _crowd(choose: Choose, allowed: Declaration, count: int) -> Sequences:
 
 def _wide_group(choose: Choose, allowed: Declaration) -> Case:
     """The most query heads for one head of the cache, for a decode and a prompt."""
-    return _grouped(choose, allowed, MOST_QUERIES_PER_KV_HEAD)
+    most = MOST_LATENT_QUERIES if allowed.latent else MOST_QUERIES_PER_KV_HEAD
+    return _grouped(choose, allowed, most)
 
 
 def _odd_group(choose: Choose, allowed: Declaration) -> Case:
@@ -198,7 +202,16 @@ def _headed(choose: Choose, allowed: Declaration, size: int) -> Case:
     return replace(case, head_size=size)
 
 
-KINDS: tuple[Draw, ...] = (
+def _whole(kind: Draw) -> Draw:
+    """The kind with values as the target has them."""
+
+    def draw(choose: Choose, allowed: Declaration) -> Case:
+        return with_declared_values(kind(choose, allowed), allowed)
+
+    return draw
+
+
+KINDS: tuple[Draw, ...] = tuple(_whole(kind) for kind in (
     _long_decode,
     _long_prompt,
     _many_sequences,
@@ -214,7 +227,7 @@ KINDS: tuple[Draw, ...] = (
     _some_sequences,
     partial(_long_sums, "float16"),
     _chunk_in_a_window,
-)
+))  # fmt: skip
 """Each has the most of something, or the most of it that is odd."""
 
 
@@ -226,7 +239,8 @@ def draw_at_kind(number: int) -> Draw:
 def draw_long_context(choose: Choose, allowed: Declaration) -> Case:
     """One sequence of more keys than 16 bits count."""
     one = 1 if _has(allowed, "decode") else 16
-    return _base(choose, allowed, sequences=((one, LONG_CONTEXT + choose(64)),))
+    case = _base(choose, allowed, sequences=((one, LONG_CONTEXT + choose(64)),))
+    return with_declared_values(case, allowed)
 
 
 def draw_wide_cache(reach: str, feature: str | None) -> Draw:
@@ -254,6 +268,7 @@ def draw_wide_cache(reach: str, feature: str | None) -> Draw:
         queries = [1 if mode == "decode" else 3 for mode in allowed.modes]
         queries = queries if allowed.mixed else queries[choose(len(queries)) :][:1]
         sequences = tuple((min(count, keys), keys) for count in queries)
-        return replace(case, sequences=sequences, shared_blocks=0, **rows)
+        case = replace(case, sequences=sequences, shared_blocks=0, **rows)
+        return with_declared_values(case, allowed)
 
     return draw

@@ -60,20 +60,33 @@ def placed(keys: Tensor, values: Tensor, layouts: tuple[str, str]) -> tuple[Tens
         # torch makes no zeros of every eight-bit type.
         return torch.zeros(shape, dtype=torch.float32).to(dtype).to(keys.device)
 
-    views = caches_over(tuple(keys.shape), keys.dtype, layouts, zeros)
+    views = caches_over(tuple(keys.shape), keys.dtype, layouts, zeros, values.shape[-1])
     for view, cache in zip(views, (keys, values), strict=True):
         view.copy_(cache)
     return views
 
 
 def caches_over(
-    shape: tuple[int, ...], dtype: torch.dtype, layouts: tuple[str, str], allocate: Allocate
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    layouts: tuple[str, str],
+    allocate: Allocate,
+    value_size: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Two caches of a shape in their layouts, over memory from `allocate`."""
+    """Two caches of a shape in their layouts, over memory from `allocate`.
+
+    Heads of the values have `value_size` elements; None is as many as those of the keys.
+    """
+    shapes = shape, (*shape[:-1], value_size or shape[-1])
     if layouts == ("interleaved", "interleaved"):
-        both = allocate((*shape[:2], 2, *shape[2:]), dtype)
-        return both[:, :, 0], both[:, :, 1]
-    keys, values = (_plane(shape, dtype, layout, allocate) for layout in layouts)
+        widths = [math.prod(heads) for _, _, *heads in shapes]
+        both = allocate((*shape[:2], sum(widths)), dtype).split(widths, -1)
+        keys, values = (part.unflatten(-1, one[2:]) for part, one in zip(both, shapes, strict=True))
+    else:
+        keys, values = (
+            _plane(one, dtype, layout, allocate)
+            for one, layout in zip(shapes, layouts, strict=True)
+        )
     return keys, values
 
 
@@ -119,7 +132,7 @@ def spread_out(
     count = num_blocks_of(reach, shape)
     numbers = torch.arange(caches[0].shape[0])
     places = torch.where(numbers % 2 == 1, count - 1 - numbers, numbers)
-    far = caches_over((count, *shape), caches[0].dtype, layouts, reserved)
+    far = caches_over((count, *shape), caches[0].dtype, layouts, reserved, caches[1].shape[-1])
     for there, cache in zip(far, caches, strict=True):
         for number, place in enumerate(places.tolist()):
             there[place] = cache[number]

@@ -14,6 +14,8 @@ from torch import Tensor
 from poolproof.kernels.batch import PagedBatch, SequenceRows
 from poolproof.kernels.target import KernelTarget
 from poolproof.kernels.torch_attention import Rows, TorchAttention
+from poolproof.kernels.torch_lse import TorchLse
+from poolproof.kernels.torch_mla import KEY_SIZES, LATENT_SIZES, TorchMla
 
 __all__ = ["ODD_KERNELS", "odd_kernel"]
 
@@ -242,9 +244,39 @@ class _LogSums(TorchAttention):
         return self.weighted(rows, weights, values), (~is_empty).float()
 
 
+class _TiledLse(TorchLse):
+    """A log-sum-exp that grows with every tile of `tile` keys, from the last."""
+
+    def __init__(self, tile: int) -> None:
+        self.tile = tile
+
+    def lse(self, rows: Rows, scores: Tensor) -> Tensor:
+        sinks = self.sinks(rows)
+        total = torch.full(scores.shape[:-1], float("-inf"))
+        for part in reversed(scores.split(self.tile, -1)):
+            total = torch.logaddexp(total, torch.logsumexp(part, -1))
+        return total if sinks is None else torch.logaddexp(total, sinks.expand_as(total))
+
+
+class _BinaryLse(TorchLse):
+    """Scores in base 2 from the begin, and a log-sum-exp of that base."""
+
+    def lse(self, rows: Rows, scores: Tensor) -> Tensor:
+        factor = 1.4426950408889634
+        base = self.base(rows, scores)
+        total = torch.exp2((scores - base[..., None]) * factor).sum(-1)
+        sinks = self.sinks(rows)
+        if sinks is not None:
+            total = total + torch.exp2((sinks - base) * factor)
+        return base * factor + torch.log2(total)
+
+
 _BLOCK = {"block_size": "close", "strides": "close"}
 # What sorts by physical block adds up in another order elsewhere.
 _PLACE = {**_BLOCK, "placement": "close"}
+# Those that know nothing of latent keys read the values where they are said to stand.
+_LATENT = {"head_sizes": KEY_SIZES, "value_sizes": LATENT_SIZES, "latent": True}
+_OTHER_VALUES = {"head_sizes": (24, 48, 192), "value_sizes": (16, 64, 128)}
 
 ODD_KERNELS: dict[str, tuple[TorchAttention, dict[str, Any]]] = {
     "in tiles of 7": (_Online(7), {}),
@@ -268,6 +300,21 @@ ODD_KERNELS: dict[str, tuple[TorchAttention, dict[str, Any]]] = {
     "unseen keys cut away": (_Kept(), {}),
     "more than the maximum subtracted": (_ShiftedBase(), {}),
     "logarithms of sums": (_LogSums(), {}),
+    "log-sum-exps returned": (TorchLse(), {}),
+    "log-sum-exps in tiles of 5": (_TiledLse(5), {}),
+    "log-sum-exps in tiles of 128": (_TiledLse(128), {}),
+    "log-sum-exps in base 2": (_BinaryLse(), {"lse": "2"}),
+    "latent keys": (TorchMla(), {}),
+    "latent keys in tiles of 7": (_Online(7), _LATENT),
+    "latent keys, splits of 33 merged": (_Merged(33), _LATENT),
+    "latent keys, weights in the query's type": (_HalfWeights(), _LATENT),
+    "latent keys with log-sum-exps": (TorchLse(), _LATENT),
+    "latent keys, eight elements at a time": (_ByElement(8), _LATENT),
+    "values of another size": (TorchAttention(), _OTHER_VALUES),
+    "values of another size, in tiles of 13 from the last": (
+        _Online(13, backwards=True),
+        _OTHER_VALUES,
+    ),
 }
 """Each with what it does not promise."""
 

@@ -17,12 +17,22 @@ First term: the output is rounded, and before that once more where it is merged 
 kept in its type (a shared prefix, splits). Second: the weights are rounded to the cache's type
 before they meet the values (not in float32). Third: scores, exponentials and sums in float32, whose
 errors grow with the square root of the number of terms (Higham, Accuracy and Stability of Numerical
-Algorithms, 2nd ed., 4.3, with a factor of 6 for what is not random). `max_ratio` in a report is
-the largest error over its bound; correct kernels stay below 0.8.
+Algorithms, 2nd ed., 4.3, with a factor of 6 for what is not random).
+
+The log-sum-exp in base e, with L the largest of its own size and that of a score:
+
+    |lse - lse*| <= e + 2^-24 (4 L + 6 (sqrt(n) + 8))
+
+No score is off by more than e, so neither is the log-sum-exp; maxima that are subtracted and added
+again, and brought to another base, are rounded to 2^-24 of their size, and the steps between them
+add up to at most 2 L; a relative error of the sum is an absolute one of its logarithm.
+
+`max_ratio` in a report is the largest error over its bound; correct kernels stay below 0.8.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -42,10 +52,21 @@ SMALLEST = {torch.float32: 1e-38, torch.float16: 2.0**-24, torch.bfloat16: 1e-38
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The expected output, and how far off each element may be; both float64, on the CPU."""
+    """The expected output, and how far off each element may be; all float64, on the CPU.
+
+    `lse` and `lse_bound`, (num_tokens, num_heads), are log-sum-exps in base e.
+    """
 
     output: Tensor
     bound: Tensor
+    lse: Tensor
+    lse_bound: Tensor
+
+    def lse_ratio(self, lse: Tensor, base: str) -> Tensor:
+        """Error over bound of log-sum-exps in a base: (num_tokens, num_heads)."""
+        found = lse.detach().cpu().double() * (math.log(2) if base == "2" else 1.0)
+        error = torch.where(found == self.lse, 0.0, (found - self.lse).abs())
+        return torch.nan_to_num(error / self.lse_bound, nan=float("inf"), posinf=float("inf"))
 
     def ratio(self, output: Tensor) -> Tensor:
         """Error over bound for each element; infinite where the output is not a number."""
@@ -62,22 +83,23 @@ def dense_attention(batch: PagedBatch, *, rounded_scores: bool = False) -> Expec
 
     `rounded_scores`: the target keeps its scores in the query's type.
     """
-    shape = batch.query.shape
+    shape = batch.out_shape
     output = torch.zeros(shape, dtype=torch.float64)
     bound = torch.full(shape, SMALLEST[batch.query.dtype], dtype=torch.float64)
+    lse = torch.full(shape[:2], float("-inf"), dtype=torch.float64)
+    expected = Expected(output, bound, lse, torch.full_like(lse, FLOAT32))
     for sequence in batch.sequences():
         first = sequence.first_visible(batch.options)
         if sequence.query_length and first < sequence.kv_length:
-            _attend(batch, sequence, first, output, bound, rounded_scores=rounded_scores)
-    return Expected(output, bound)
+            _attend(batch, sequence, first, expected, rounded_scores=rounded_scores)
+    return expected
 
 
 def _attend(
     batch: PagedBatch,
     sequence: SequenceRows,
     first: int,
-    output: Tensor,
-    bound: Tensor,
+    expected: Expected,
     *,
     rounded_scores: bool,
 ) -> None:
@@ -104,7 +126,8 @@ def _attend(
         bias = slopes[:, :, None, None] * distance.double()
         scores = scores + bias
         score_error = score_error + (4 * FLOAT32 + rounding) * bias.abs()
-    weights = _softmax(scores.masked_fill(~seen, float("-inf")), options.sinks, group)
+    masked = scores.masked_fill(~seen, float("-inf"))
+    weights, lse = _softmax(masked, options.sinks, group)
     exact = torch.einsum("hgqk,khd->qhgd", weights, values)
     absolute = torch.einsum("hgqk,khd->qhgd", weights, values.abs())
     worst = score_error.masked_fill(~seen, 0.0).amax(-1)
@@ -114,14 +137,25 @@ def _attend(
     if batch.query.dtype != torch.float32:
         squares = torch.einsum("hgqk,khd->qhgd", weights**2, values**2)
         allowed += FACTOR * ROUNDOFF[batch.query.dtype] * squares.sqrt()
-    output[sequence.rows] = exact.flatten(1, 2)
-    bound[sequence.rows] += allowed.flatten(1, 2)
+    expected.output[sequence.rows] = exact.flatten(1, 2)
+    expected.bound[sequence.rows] += allowed.flatten(1, 2)
+    largest = torch.maximum(
+        masked.abs().masked_fill(~seen, 0.0).amax(-1), lse.abs().nan_to_num(posinf=0.0)
+    )
+    lse_error = worst + FLOAT32 * (4 * largest + FACTOR * (seen.shape[1] ** 0.5 + 8))
+    expected.lse[sequence.rows] = lse.flatten(0, 1).T
+    expected.lse_bound[sequence.rows] += lse_error.flatten(0, 1).T
 
 
-def _softmax(scores: Tensor, sinks: Tensor | None, group: int) -> Tensor:
-    """Weights of the keys; zeros where a query sees none. -inf marks what is not seen."""
+def _softmax(scores: Tensor, sinks: Tensor | None, group: int) -> tuple[Tensor, Tensor]:
+    """Weights of the keys, zeros where a query sees none, and log-sum-exps.
+
+    -inf marks what is not seen.
+    """
     if sinks is None:
-        return torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
+        weights = torch.nan_to_num(torch.softmax(scores, dim=-1), nan=0.0)
+        return weights, torch.logsumexp(scores, dim=-1)
     rows = sinks.cpu().double().unflatten(0, (-1, group))[:, :, None, None]
     rows = rows.expand(*scores.shape[:3], 1)
-    return torch.softmax(torch.cat([scores, rows], dim=-1), dim=-1)[..., :-1]
+    scores = torch.cat([scores, rows], dim=-1)
+    return torch.softmax(scores, dim=-1)[..., :-1], torch.logsumexp(scores, dim=-1)

@@ -33,6 +33,8 @@ __all__ = [
     "unlawful_accesses",
 ]
 
+OWN = "a tensor of the target's own"
+
 Array = Any  # numpy's, whose element types this file does not vary
 
 
@@ -52,6 +54,7 @@ class _Storage:
     begin: int
     end: int
     element_size: int
+    is_named: bool
     touched: dict[str, list[Array]] = field(default_factory=lambda: {"load": [], "store": []})
 
 
@@ -65,13 +68,23 @@ class Accesses:
             self.register(name, tensor)
 
     def register(self, name: str, tensor: torch.Tensor) -> None:
-        """Register the storage of a tensor; the first name of a storage stays."""
+        """Register the storage of a tensor; the first name of a storage stays.
+
+        Named tensors outlive the recording. One of the target's own may be freed, and its address
+        be given to another: then the numbers are those of the present one.
+        """
         storage = tensor.untyped_storage()
-        begin = storage.data_ptr()
-        if begin and begin not in self._storages:
-            self._storages[begin] = _Storage(
-                name, begin, begin + storage.nbytes(), tensor.element_size()
-            )
+        begin, end = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        if not begin:
+            return
+        known = self._storages.get(begin)
+        if known is not None and (known.is_named or known.end == end):
+            return
+        for other in list(self._storages.values()):
+            if not other.is_named and other.begin < end and begin < other.end:
+                del self._storages[other.begin]
+        is_named = name != OWN
+        self._storages[begin] = _Storage(name, begin, end, tensor.element_size(), is_named)
 
     def note(self, kind: str, pointers: Array, mask: Array, size: int) -> None:
         """Note one load or store of the interpreter: addresses, mask, bytes per element."""
@@ -134,7 +147,7 @@ def recorded(named: dict[str, torch.Tensor]) -> Iterator[Accesses]:
     def noted_arguments(self: Any, arguments: Any, keywords: Any) -> Any:
         for value in (*arguments, *keywords.values()):
             if isinstance(value, torch.Tensor):
-                accesses.register("a tensor of the target's own", value)
+                accesses.register(OWN, value)
         return to_host(self, arguments, keywords)
 
     builder.create_masked_load = noted_load
@@ -193,7 +206,8 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
     owned = ownership(batch)
     exact = declared.window_reads == "exact"
     allowed_slots = owned.visible if exact else _read_by_anybody(batch)
-    for name in ("key_cache", "value_cache"):
+    # Latent values stand in the keys: who has read these has read those.
+    for name in ("key_cache",) if batch.is_latent else ("key_cache", "value_cache"):
         cache = getattr(batch, name)
         numbers = element_numbers(cache)
         read = accesses.elements("load", cache)
@@ -201,7 +215,8 @@ def _cache_reads(accesses: Accesses, batch: PagedBatch, declared: Declaration) -
         if len(missing):
             yield f"does not read {len(missing)} elements of visible slots of {name}"
         extra = np.setdiff1d(read, numbers[allowed_slots.numpy()])
-        if cache.untyped_storage().data_ptr() == other_of(name, batch).untyped_storage().data_ptr():
+        other = other_of(name, batch).untyped_storage().data_ptr()
+        if cache.untyped_storage().data_ptr() == other and not batch.is_latent:
             # Interleaved: what is read of the other stands in the same memory.
             extra = np.setdiff1d(extra, element_numbers(other_of(name, batch)))
         if not len(extra):

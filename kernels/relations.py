@@ -35,6 +35,7 @@ __all__ = [
     "differing_rows",
     "poisons",
     "same_bits",
+    "with_caches",
 ]
 
 
@@ -107,19 +108,39 @@ def poisons(dtype: torch.dtype, only_finite: bool) -> list[tuple[str, float]]:
 
 
 def with_caches(batch: PagedBatch, key_cache: Tensor, value_cache: Tensor) -> PagedBatch:
-    """The batch over other caches."""
+    """The batch over other caches; latent values are those of the keys."""
+    if batch.is_latent:
+        value_cache = key_cache[..., : batch.value_size]
     return replace(batch, key_cache=key_cache, value_cache=value_cache)
 
 
-def filled(cache: Tensor, where: Tensor, value: float) -> Tensor:
-    """A copy, in the same layout, with `value` in the slots of the mask."""
+def poisoned(
+    batch: PagedBatch, where: Tensor, value: float, *, keys: bool = True, values: bool = True
+) -> PagedBatch:
+    """The batch with a number in the slots of the mask, in keys, values or both.
+
+    Of a latent key what is no value counts as the key alone.
+    """
+    if not batch.is_latent:
+        return with_caches(
+            batch,
+            filled(batch.key_cache, where, value) if keys else batch.key_cache,
+            filled(batch.value_cache, where, value) if values else batch.value_cache,
+        )
+    begin = 0 if values else batch.value_size
+    there = slice(begin, None if keys else batch.value_size)
+    return with_caches(batch, filled(batch.key_cache, where, value, there), batch.value_cache)
+
+
+def filled(cache: Tensor, where: Tensor, value: float, elements: slice = slice(None)) -> Tensor:
+    """A copy, in the same layout, with `value` in these elements of the slots of the mask."""
     copy = torch.empty_strided(
         cache.shape, cache.stride(), dtype=cache.dtype, device=cache.device
     ).copy_(cache)
     poison = torch.tensor(value, dtype=torch.float32).to(cache.dtype).to(cache.device)
     # torch fills no fp8 by mask; its bits are bytes.
     bits = copy.view(torch.uint8) if cache.dtype.itemsize == 1 else copy
-    bits[where.to(cache.device)] = poison.view(bits.dtype)
+    bits[..., elements][where.to(cache.device)] = poison.view(bits.dtype)
     return copy
 
 
@@ -249,10 +270,9 @@ def _key_tail(subject: Subject, promised: str) -> Iterator[Variant]:
     batch, where = subject.batch, subject.owned.tail
     if where.any():
         for word, value in poisons(batch.key_cache.dtype, promised == "finite"):
-            keys = filled(batch.key_cache, where, value)
             yield Variant(
                 f"{word} in key slots behind the last token",
-                with_caches(batch, keys, batch.value_cache),
+                poisoned(batch, where, value, values=False),
             )
 
 
@@ -260,10 +280,9 @@ def _value_tail(subject: Subject, promised: str) -> Iterator[Variant]:
     batch, where = subject.batch, subject.owned.tail
     if where.any():
         for word, value in poisons(batch.value_cache.dtype, promised != "any"):
-            values = filled(batch.value_cache, where, value)
             yield Variant(
                 f"{word} in value slots behind the last token",
-                with_caches(batch, batch.key_cache, values),
+                poisoned(batch, where, value, keys=False),
             )
 
 
@@ -317,19 +336,20 @@ def _isolated(subject: Subject, promised: str) -> Iterator[Variant]:
     where = subject.owned.owned_block & ~own
     slots = where[:, None].expand_as(subject.owned.written)
     for number, (word, value) in enumerate(poisons(batch.key_cache.dtype, promised == "finite")):
-        poisoned = {
-            "queries": {"query": _but_rows(batch.query, kept.rows, value)},
-            "keys": {"key_cache": filled(batch.key_cache, slots, value)},
-            "values": {"value_cache": filled(batch.value_cache, slots, value)},
+        query = _but_rows(batch.query, kept.rows, value)
+        variants = {
+            "queries": replace(batch, query=query),
+            "keys": poisoned(batch, slots, value, values=False),
+            "values": poisoned(batch, slots, value, keys=False),
         }
         if number:
             # The first one, each place alone, says where; the others only whether.
-            every = {name: tensor for one in poisoned.values() for name, tensor in one.items()}
-            poisoned = {"queries, keys and values": every}
-        for place, changes in poisoned.items():
+            every = replace(poisoned(batch, slots, value), query=query)
+            variants = {"queries, keys and values": every}
+        for place, variant in variants.items():
             yield Variant(
                 f"{word} in the {place} of every request but number {kept.index}",
-                replace(batch, **changes),
+                variant,
                 rows,
                 among_others=True,
             )
@@ -348,9 +368,7 @@ def _both(subject: Subject, where: Tensor, only_finite: bool, place: str) -> Ite
     batch = subject.batch
     if where.any():
         for word, value in poisons(batch.key_cache.dtype, only_finite):
-            keys = filled(batch.key_cache, where, value)
-            values = filled(batch.value_cache, where, value)
-            yield Variant(f"{word} {place}", with_caches(batch, keys, values))
+            yield Variant(f"{word} {place}", poisoned(batch, where, value))
 
 
 def _has_tails(declared: Declaration) -> bool:

@@ -77,9 +77,18 @@ class KernelTarget:
 
     def __call__(self, batch: PagedBatch, out: Tensor | None = None) -> Tensor:
         """The output for a batch. Raises BadOutputError, and whatever the target raises."""
+        return self.with_lse(batch, out)[0]
+
+    def with_lse(
+        self, batch: PagedBatch, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The output, and its log-sum-exps, (num_tokens, num_heads), where they are declared.
+
+        Raises BadOutputError, and whatever the target raises.
+        """
         keywords: dict[str, Any] = batch.options.keywords()
         if self.declaration.out:
-            keywords["out"] = torch.empty_like(batch.query) if out is None else out
+            keywords["out"] = batch.query.new_empty(batch.out_shape) if out is None else out
         with warnings.catch_warnings():
             # numpy, in the interpreter; of NaN and overflow a GPU says nothing.
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -92,17 +101,37 @@ class KernelTarget:
                 batch.query_lengths,
                 **keywords,
             )
+        lse = None
+        if self.declaration.lse != "absent":
+            result, lse = _pair(result, batch)
         if self.declaration.out and result is None:
             result = keywords["out"]
         if not isinstance(result, Tensor):
             raise BadOutputError(f"returned a {type(result).__name__}, not a tensor")
-        if result.shape != batch.query.shape:
+        if result.shape != batch.out_shape:
+            of_values = f" and values of {batch.value_size} elements"
             raise BadOutputError(
                 f"returned shape {tuple(result.shape)} for a query of {tuple(batch.query.shape)}"
+                + (of_values if batch.value_size != batch.query.shape[2] else "")
             )
         if result.dtype != batch.query.dtype:
             raise BadOutputError(f"returned {result.dtype} for a query of {batch.query.dtype}")
-        return result
+        return result, lse
+
+
+def _pair(result: Any, batch: PagedBatch) -> tuple[Any, Tensor]:
+    """Output and log-sum-exps. Raises BadOutputError."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise BadOutputError(f"returned a {type(result).__name__}, not output and log-sum-exp")
+    output, lse = result
+    if not isinstance(lse, Tensor) or lse.shape != batch.query.shape[:2]:
+        shape = tuple(lse.shape) if isinstance(lse, Tensor) else type(lse).__name__
+        raise BadOutputError(
+            f"returned log-sum-exps of {shape} for {tuple(batch.query.shape[:2])} tokens and heads"
+        )
+    if lse.dtype != torch.float32:
+        raise BadOutputError(f"returned log-sum-exps in {lse.dtype}, not in float32")
+    return output, lse
 
 
 def paged_target(device: str) -> KernelTarget:

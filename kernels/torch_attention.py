@@ -64,7 +64,7 @@ class TorchAttention:
                 options=AttentionOptions(**options),
             )
         )
-        result = torch.zeros_like(query) if out is None else out.zero_()
+        result = query.new_zeros(batch.out_shape) if out is None else out.zero_()
         for sequence in self.sequences(batch):
             if sequence.query_length and sequence.kv_length:
                 self.store(result, sequence, self.attend(self.rows(batch, sequence)))

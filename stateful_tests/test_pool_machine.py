@@ -76,13 +76,19 @@ def test_a_machine_reaches_every_required_fact(campaign_of):
 
 
 class KeepsHashOfRecycledBlock(BlockPool):
+    def __init__(self, num_blocks, *, enable_caching=True):
+        super().__init__(num_blocks, enable_caching=enable_caching)
+        self.stale = {}
+
     def allocate(self, n):
-        keys = dict(enumerate(self._cached.primary))
+        hashes = list(map(self.block_hash, range(self.num_blocks)))
         taken = super().allocate(n)
-        for block in taken:
-            if keys[block] is not None:
-                self._cached.index.insert(keys[block], block)
+        self.stale |= {hashes[block]: block for block in taken}
         return taken
+
+    def lookup(self, block_hash, *, group=0):
+        found = super().lookup(block_hash, group=group)
+        return self.stale.get(block_hash) if found is None else found
 
 
 class FreesAtMostThree(BlockPool):

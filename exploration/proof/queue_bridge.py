@@ -6,7 +6,7 @@ forms as the loops that are proved, is tried, and orders, lengths and all links 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from itertools import pairwise, permutations
 from typing import Any, Protocol
 
@@ -35,8 +35,8 @@ _NIL = -1
 class LinkedQueue(Protocol):
     """A free queue that shows its links: two arrays over blocks, head and tail."""
 
-    next: list[int]
-    previous: list[int]
+    next: MutableSequence[int]
+    previous: MutableSequence[int]
     head: int
     tail: int
     length: int

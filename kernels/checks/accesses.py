@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from poolproof.contract.violation import Severity
 from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.case import Case, build
@@ -42,7 +40,9 @@ def _read_set(target: KernelTarget, case: Case) -> Outcome:
 
 
 def _unlawful(target: KernelTarget, batch: PagedBatch) -> str | None:
-    out = torch.full_like(batch.query, float("nan")) if target.declaration.out else None
+    out = None
+    if target.declaration.out:
+        out = batch.query.new_full(batch.out_shape, float("nan"))
     # A load far outside of every tensor would end the process: its address is looked at first.
     with recorded(named_tensors(batch, out)) as accesses:
         target(batch, out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from poolproof.contract.violation import Severity
@@ -42,7 +44,8 @@ def _dense(target: KernelTarget, case: Case) -> Outcome:
     if not rows.any():
         return Outcome(0)
     out = _sliced_out(target, case, batch)
-    output = target(batch, out).cpu()
+    output, lse = target.with_lse(batch, out)
+    output = output.cpu()
     if not rows.all():
         # Rows without keys have a check of their own.
         output = output.clone()
@@ -50,18 +53,38 @@ def _dense(target: KernelTarget, case: Case) -> Outcome:
     ratio = expected.max_ratio(output)
     if ratio > 1:
         return Outcome(1, sentence_for(case, expected, output), ratio)
+    if lse is not None:
+        lse_ratio = expected.lse_ratio(lse, target.declaration.lse).masked_fill(~rows[:, None], 0.0)
+        ratio = max(ratio, float(lse_ratio.max()))
+        if ratio > 1:
+            return Outcome(
+                1, _lse_sentence(lse_ratio, expected, lse, target.declaration.lse), ratio
+            )
     if out is not None and not _is_nan_beside(out):
         return Outcome(1, "writes beside the rows of the output tensor, a slice of a wider one")
     return Outcome(1, None, ratio)
+
+
+def _lse_sentence(ratio: torch.Tensor, expected: Expected, lse: torch.Tensor, base: str) -> str:
+    row, head = (int(i) for i in torch.unravel_index(ratio.argmax(), ratio.shape))
+    unit = math.log(2) if base == "2" else 1.0
+    wrong_rows = int((ratio > 1).any(1).sum())
+    return (
+        f"the log-sum-exp of row {row}, head {head} is {float(lse[row, head]):.6g} and should be "
+        f"{float(expected.lse[row, head]) / unit:.6g} within "
+        f"{float(expected.lse_bound[row, head]) / unit:.2g}; {wrong_rows} of {len(ratio)} rows are "
+        "wrong"
+    )
 
 
 def _sliced_out(target: KernelTarget, case: Case, batch: PagedBatch) -> torch.Tensor | None:
     """An output tensor with NaN between its rows, where the case has one."""
     if "out" not in case.views or not target.declaration.out:
         return None
-    rows, heads, size = batch.query.shape
+    out = batch.query.new_zeros(batch.out_shape)
+    rows, heads, size = out.shape
     width = (heads + 2) * size
-    return restrided(torch.zeros_like(batch.query), (width, size, 1), size, rows * width)
+    return restrided(out, (width, size, 1), size, rows * width)
 
 
 def _is_nan_beside(out: torch.Tensor) -> bool:
@@ -84,8 +107,9 @@ def _empty_rows(target: KernelTarget, case: Case) -> Outcome:
     batch = build(case, target.device)
     compared = 0
     for poison in (float("nan"), 7.0):
-        out = torch.full_like(batch.query, poison)
-        output = target(batch, out).cpu()
+        out = batch.query.new_full(batch.out_shape, poison)
+        output, lse = target.with_lse(batch, out)
+        output = output.cpu()
         compared += 1
         if target.declaration.empty_row == "untouched":
             if target.declaration.out and not same_bits(output[empty], out[empty].cpu()):
@@ -97,6 +121,15 @@ def _empty_rows(target: KernelTarget, case: Case) -> Outcome:
                 f"a query without keys gets {worst:g} and not zeros (the output tensor held "
                 f"{poison:g} before)",
             )
+        elif lse is not None and batch.options.sinks is None:
+            # Merged with another part, anything else would give a part without keys a weight.
+            found = lse.cpu()[empty].flatten()
+            if bool((found != float("-inf")).any()):
+                worst = float(found[found != float("-inf")][0])
+                return Outcome(
+                    compared,
+                    f"the log-sum-exp of a query without keys is {worst:g} and not minus infinity",
+                )
     return Outcome(compared)
 
 
@@ -107,7 +140,7 @@ def _all_written(target: KernelTarget, case: Case) -> Outcome:
     if not rows.any():
         return Outcome(0)
     outputs = [
-        target(batch, torch.full_like(batch.query, poison)).cpu()[rows]
+        target(batch, batch.query.new_full(batch.out_shape, poison)).cpu()[rows]
         for poison in (float("nan"), 7.0)
     ]
     if same_bits(*outputs):

@@ -32,6 +32,12 @@ __all__ = ["MANAGER_CHECKS", "SERVING_CHECKS"]
 OPERATIONS_PER_SEQUENCE = 10
 
 
+def _takes_the_model(target: KernelTarget) -> bool:
+    """Whether the model of these checks can be served: values of the keys' size, mixed batches."""
+    declared = target.declaration
+    return declared.mixed and "float32" in declared.dtypes and not declared.value_sizes
+
+
 def _serve(target: KernelTarget, case: Case) -> Outcome:
     """A case gives its seed, its heads, its block size, and a number of operations."""
     assert target.make_pool is not None
@@ -57,12 +63,7 @@ SERVING_CHECKS = (
         sentence="requests over a real pool get dense attention over their own tokens",
         severity=Severity.WRONG_DATA_OF_ANOTHER,
         run=_serve,
-        applies=lambda t: (
-            t.make_pool is not None
-            and t.device == "cpu"
-            and t.declaration.mixed
-            and "float32" in t.declaration.dtypes
-        ),
+        applies=lambda t: t.make_pool is not None and t.device == "cpu" and _takes_the_model(t),
     ),
 )
 
@@ -162,8 +163,7 @@ def _applies(target: KernelTarget) -> bool:
     return (
         any(manager.fits(target.declaration) for manager in target.managers)
         and target.device == "cpu"
-        and target.declaration.mixed
-        and "float32" in target.declaration.dtypes
+        and _takes_the_model(target)
     )
 
 

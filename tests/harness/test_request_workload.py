@@ -296,12 +296,21 @@ class LosesLinks(BlockPool):
 class KeepsEvictedHash(BlockPool):
     """A recycled block stays in the index (bugs.md D1)."""
 
+    def __init__(self, num_blocks, **rows):
+        super().__init__(num_blocks, **rows)
+        self.stale = {}
+
     def allocate(self, n):
-        kept = dict(self._cached.index.first)
+        hashes = list(map(self.block_hash, range(self.num_blocks)))
         taken = super().allocate(n)
-        for key, block_id in kept.items():
-            self._cached.index.first.setdefault(key, block_id)
+        for block in taken:
+            if super().lookup(hashes[block]) is None:
+                self.stale[hashes[block]] = block
         return taken
+
+    def lookup(self, block_hash, *, group=0):
+        found = super().lookup(block_hash, group=group)
+        return self.stale.get(block_hash) if found is None else found
 
 
 class LeaksOne(BlockPool):

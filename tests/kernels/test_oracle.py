@@ -87,7 +87,8 @@ def test_a_ratio_is_infinite_where_the_output_is_no_number():
 
 def test_no_output_has_no_error():
     empty = torch.zeros(0, 1, 16, dtype=torch.float64)
-    assert Expected(empty, empty).max_ratio(empty.float()) == 0
+    expected = Expected(empty, empty, empty[..., 0], empty[..., 0])
+    assert expected.max_ratio(empty.float()) == 0
 
 
 def test_what_nobody_owns_is_not_read():

@@ -42,6 +42,36 @@ def test_tensors_that_were_not_named_are_known_from_the_launch():
     assert len(accesses.elements("load", source)) == 8
 
 
+def test_a_longer_tensor_at_the_address_of_a_freed_one_is_known_whole():
+    memory = torch.ones(16).numpy()
+    with recorded({}) as accesses:
+        for length in (8, 16):
+            # Two storages that begin at one address, as when the first has been freed.
+            source, out = torch.from_numpy(memory[:length]), torch.zeros(1)
+            add_up[(1,)](source, length, out, SIZE=16)
+    assert not accesses.strays
+    assert len(accesses.elements("load", source)) == 16
+
+
+def test_a_tensor_across_the_address_of_a_freed_one_takes_its_place():
+    memory = torch.ones(16).numpy()
+    with recorded({}) as accesses:
+        for begin in (8, 0):
+            source, out = torch.from_numpy(memory[begin:]), torch.zeros(1)
+            add_up[(1,)](source, len(source), out, SIZE=16)
+    assert len(accesses.elements("load", source)) == 16
+    assert len(accesses.elements("load", torch.from_numpy(memory[8:]))) == 0
+
+
+def test_a_named_tensor_keeps_its_name_and_length():
+    memory = torch.ones(16).numpy()
+    whole, part, out = torch.from_numpy(memory), torch.from_numpy(memory[:8]), torch.zeros(1)
+    with recorded({"source": whole}) as accesses:
+        add_up[(1,)](part, 16, out, SIZE=16)
+    assert not accesses.strays
+    assert len(accesses.elements("load", whole)) == 16
+
+
 def test_recording_ends_with_the_block():
     source, out = torch.ones(8), torch.zeros(1)
     with recorded({}) as accesses:
