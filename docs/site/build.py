@@ -70,9 +70,14 @@ def _stage_one(name: str, folder: Path) -> Iterator[str]:
         yield from _linked(text, name)
     elif source.is_dir():
         inside = [one for one in sorted(source.iterdir()) if one.is_file() and one.name[0] != "."]
+        # MkDocs takes a README for the page of its folder, so it becomes a part of that page.
+        readme = next((one.read_text("utf-8") for one in inside if one.name == "README.md"), "")
+        inside = [one for one in inside if one.name != "README.md"]
         lines = [f"- [{one.name}]({staged_name(f'x/{one.name}')[2:]})" for one in inside]
-        target.write_text(_shown(name, "\n".join(lines)), encoding="utf-8")
+        body = staged_text(readme, f"{name}/README.md") + "\n" + "\n".join(lines)
+        target.write_text(_shown(name, body), encoding="utf-8")
         yield from (f"{name}/{one.name}" for one in inside)
+        yield from _linked(readme, f"{name}/README.md")
     else:
         code = source.read_text(encoding="utf-8")
         language = LANGUAGES.get(source.suffix, "text")
