@@ -26,7 +26,7 @@ def clean_under(profile):
     return lambda num_blocks, caching: CleanPool(num_blocks, enable_caching=caching, rules=profile)
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_the_clean_pool_passes(profile):
     passes("clean", clean_under(profile), profile, 100)
 

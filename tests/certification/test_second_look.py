@@ -69,6 +69,7 @@ def test_what_hangs_twice_hangs(argument):
     assert look.stood_still == []
 
 
+@pytest.mark.some(0)
 @needs_fork
 def test_a_target_that_stood_still_once_is_neither_refused_nor_passed(folder, monkeypatch):
     small = Budget(pool_chunks=1, chain_chunks=1, queue_chunks=1, shortest_states=500)
