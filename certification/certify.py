@@ -32,7 +32,7 @@ from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.ruler import check_ruler
 from poolproof.certification.run_kinds import POOL, Chunk, RunKind, manager_kind
-from poolproof.certification.second_look import SecondLook
+from poolproof.certification.second_look import PATIENCE, SecondLook
 from poolproof.contract.profile_costs import alternatives, with_changes
 from poolproof.contract.target import CONTRACT_VERSION
 from poolproof.contract.trace import Trace
@@ -239,6 +239,17 @@ class _Certification:
             )
         ]
 
+    def _slow(self) -> list[str]:
+        """A note, if calls at the sizes of servers took longer than the time limit and ended."""
+        calls = self._executor.slow
+        if not calls:
+            return []
+        limit = f"{PATIENCE:g} times the limit"
+        return [
+            f"slow at the sizes of servers, and not wrong: {calls[0]}, and ended within {limit}"
+            + (f"; so did {len(calls) - 1} more" if len(calls) > 1 else "")
+        ]
+
     def _certificate(self, about: Description, driving: Driving) -> Certificate:
         options = self._options
         return Certificate(
@@ -257,7 +268,7 @@ class _Certification:
             platform=platform.platform(terse=True),
             stages=(*driving.stages, *self._stood_still(about)),
             findings=driving.collector.findings,
-            notes=(*about.notes, *layout_notes(about), *sorted(driving.remarks)),
+            notes=(*about.notes, *layout_notes(about), *sorted(driving.remarks), *self._slow()),
             not_run=tuple(NotRun(what, why) for what, why in not_run(about, options)),
             not_covered=not_covered(about, options, driving.stages),
         )

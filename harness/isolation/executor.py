@@ -27,8 +27,10 @@ R = TypeVar("R")
 class Executor(Protocol[C_co]):
     """Runs jobs `job(context, argument, beacon)`; each ends in an `Outcome`."""
 
-    def map(self, job: Job[C_co, A, R], arguments: Iterable[A]) -> Iterator[Outcome[R]]:
-        """The outcome for each argument, in order."""
+    def map(
+        self, job: Job[C_co, A, R], arguments: Iterable[A], *, patience: float = 1.0
+    ) -> Iterator[Outcome[R]]:
+        """The outcome for each argument, in order; each call may take `patience` time limits."""
         ...
 
     def serve(
@@ -51,7 +53,13 @@ class InWorker(Generic[C]):
         self._context = context
         self._beacon = beacon
 
-    def map(self, job: Job[C, A, R], arguments: Iterable[A]) -> Iterator[Outcome[R]]:
+    def map(
+        self,
+        job: Job[C, A, R],
+        arguments: Iterable[A],
+        *,
+        patience: float = 1.0,  # noqa: ARG002 - the worker's own limit holds
+    ) -> Iterator[Outcome[R]]:
         """The outcome for each argument, in order; all are `Finished`."""
         with self.serve(job) as call:
             for argument in arguments:
@@ -103,7 +111,13 @@ class InProcess(Generic[C]):
         """Release the context."""
         self._context = []
 
-    def map(self, job: Job[C, A, R], arguments: Iterable[A]) -> Iterator[Outcome[R]]:
+    def map(
+        self,
+        job: Job[C, A, R],
+        arguments: Iterable[A],
+        *,
+        patience: float = 1.0,  # noqa: ARG002 - no time limit is kept here
+    ) -> Iterator[Outcome[R]]:
         """The outcome for each argument, in order."""
         for _, outcome in self.as_completed(job, arguments):
             yield outcome

@@ -153,27 +153,31 @@ class Isolation(Generic[C]):
             self._importer.close()
             self._importer = None
 
-    def map(self, job: Job[C, A, R], arguments: Iterable[A]) -> Iterator[Outcome[R]]:
+    def map(
+        self, job: Job[C, A, R], arguments: Iterable[A], *, patience: float = 1.0
+    ) -> Iterator[Outcome[R]]:
         """The outcome for each argument, in order; each argument gets a worker of its own.
 
-        Closing the iterator early kills what still runs.
+        A call may take `patience` times the time limit. Closing the iterator early kills what still
+        runs.
         """
         waiting: dict[int, Outcome[R]] = {}
         position = 0
-        for index, outcome in self.as_completed(job, arguments):
+        for index, outcome in self.as_completed(job, arguments, patience=patience):
             waiting[index] = outcome
             while position in waiting:
                 yield waiting.pop(position)
                 position += 1
 
     def as_completed(
-        self, job: Job[C, A, R], arguments: Iterable[A]
+        self, job: Job[C, A, R], arguments: Iterable[A], *, patience: float = 1.0
     ) -> Iterator[tuple[int, Outcome[R]]]:
         """Like `map`, in order of completion, each with the position of its argument.
 
         Arguments are taken only when a worker is free, so they may be endless.
         """
         importer = self._running_importer()
+        call_timeout_s = self.limits.call_timeout_s * patience
         todo = enumerate(arguments)
         running: dict[WorkerHandle, tuple[int, A]] = {}
         # Ran beside others when one of them ended the watchman: try each alone to learn which.
@@ -189,7 +193,7 @@ class Isolation(Generic[C]):
                     if item is None:
                         break
                     call = request(job, item[1])
-                    worker = importer.fork(self.limits.call_timeout_s, self.limits.memory_mib)
+                    worker = importer.fork(call_timeout_s, self.limits.memory_mib)
                     running[worker] = item
                     _send(worker, call)
                 if not running:

@@ -40,7 +40,7 @@ class Answering:
         self.outcome = outcome
         self.kinds: list[str] = []
 
-    def map(self, _job, tasks):
+    def map(self, _job, tasks, **_patience):
         for task in tasks:
             self.kinds.append(task.kind)
             yield self.outcome

@@ -1,4 +1,4 @@
-"""A call that hangs once is not blamed on the target, and is not passed over either."""
+"""A call that hangs once, or is slow at a size, is not blamed on the target."""
 
 import os
 import time
@@ -11,11 +11,14 @@ from poolproof.certification.certify import certify
 from poolproof.certification.depths import BUDGETS, Budget
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import SilentProgress
+from poolproof.certification.run_kinds import POOL, Chunk, layout_kind
 from poolproof.certification.second_look import SecondLook
 from poolproof.certification.verdict import Rules, judge, reasons_inconclusive
 from poolproof.contract.depth import Depth
+from poolproof.contract.level import Level
 from poolproof.harness.isolation import Finished, Hung, Isolation, Limits
 from poolproof.harness.lost_run import Again
+from poolproof.harness.manager_production import QUICK_SIZES
 from poolproof.stateful_tests import settings
 from poolproof.targets.load import load_target
 
@@ -50,6 +53,17 @@ def hang(context, argument, beacon):
     time.sleep(60)
 
 
+def takes_three_limits(context, argument, beacon):
+    time.sleep(3 * LIMITS.call_timeout_s)
+    return "ended"
+
+
+SMALL = Chunk(POOL, seed=0, first=0, count=1)
+LARGE = Chunk(
+    layout_kind(Level.MANAGER, "full").at_production_sizes(QUICK_SIZES), seed=0, first=0, count=1
+)
+
+
 @needs_fork
 def test_what_ends_the_second_time_counts_and_is_noted(tmp_path):
     with Isolation(dict, LIMITS) as isolation:
@@ -70,6 +84,35 @@ def test_what_hangs_twice_hangs(argument):
 
 
 @pytest.mark.some(0)
+@needs_fork
+def test_what_is_slow_at_the_sizes_of_servers_is_given_time():
+    with Isolation(dict, LIMITS) as isolation:
+        look = SecondLook(isolation)
+        (outcome,) = look.map(takes_three_limits, [LARGE])
+    assert outcome == Finished("ended")
+    assert (look.slow, look.stood_still) == (["a command did not return within 1 s"], [])
+
+
+@needs_fork
+def test_what_is_slow_at_a_small_size_hangs():
+    with Isolation(dict, LIMITS) as isolation:
+        look = SecondLook(isolation)
+        (outcome,) = look.map(takes_three_limits, [SMALL])
+    assert isinstance(outcome, Hung)
+    assert (look.slow, look.stood_still) == ([], [])
+
+
+@needs_fork
+def test_what_never_ends_at_the_sizes_of_servers_hangs(monkeypatch):
+    monkeypatch.setattr("poolproof.certification.second_look.PATIENCE", 2.0)
+    with Isolation(dict, LIMITS) as isolation:
+        look = SecondLook(isolation)
+        (outcome,) = look.map(hang, [LARGE])
+    assert isinstance(outcome, Hung)
+    assert outcome.seconds == 2 * LIMITS.call_timeout_s
+    assert look.slow == []
+
+
 @needs_fork
 def test_a_target_that_stood_still_once_is_neither_refused_nor_passed(folder, monkeypatch):
     small = Budget(pool_chunks=1, chain_chunks=1, queue_chunks=1, shortest_states=500)
