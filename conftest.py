@@ -1,4 +1,4 @@
-"""What all tests share: draws, signals that are heeded, and what the collector looks at.
+"""What all tests share: draws, cases that wait for CI, signals, and what the collector looks at.
 
 What is drawn depends on nothing that happens to be imported. Newer releases of Hypothesis mix
 constants into what they draw that they read from the source of every imported module of a checkout.
@@ -12,6 +12,7 @@ import gc
 import importlib
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import hypothesis.strategies
@@ -26,6 +27,24 @@ def pytest_configure() -> None:
     except (ImportError, AttributeError):
         return  # A release that reads none.
     providers._get_local_constants = lambda: none  # noqa: SLF001 - the same
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`some(n)`: of the cases of this test n run by default, evenly spread; the rest is deep.
+
+    `some(0)` is for a test whose behaviour a shorter one shows as well: all of it is deep.
+    """
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("some"):
+            cases.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    for of_one in cases.values():
+        (number,) = next(of_one[0].iter_markers("some")).args
+        kept = {len(of_one) * place // number for place in range(number)}
+        for place, item in enumerate(of_one):
+            if place not in kept:
+                item.add_marker(pytest.mark.deep)
 
 
 def pytest_collection_finish() -> None:

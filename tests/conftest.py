@@ -13,21 +13,6 @@ from click.testing import CliRunner, Result
 from poolproof.cli.command_line import main
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`some(n)`: of the cases of this test n run by default, evenly spread; the rest is deep."""
-    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("some"):
-            cases.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
-    for of_one in cases.values():
-        (number,) = next(of_one[0].iter_markers("some")).args
-        kept = {len(of_one) * place // number for place in range(number)}
-        for place, item in enumerate(of_one):
-            if place not in kept:
-                item.add_marker(pytest.mark.deep)
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder."""

@@ -26,6 +26,7 @@ def script(monkeypatch):
     return sys.modules["hostile_inputs"]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("kind", "count"),
     [("trace", 6), ("known", 6), ("baseline", 6), ("workload", 6), ("campaign", 6), ("program", 3),

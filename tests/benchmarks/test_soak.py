@@ -87,6 +87,7 @@ def test_what_is_wrong_is_an_alarm_with_its_trace(script, tmp_path):
     assert kept.violation.invariant == found.traces[0].violation.invariant
 
 
+@pytest.mark.some(0)
 def test_a_second_run_adds_to_the_first(tmp_path):
     record = tmp_path / "soak.json"
     first = run(record, "--seconds", "0.1")

@@ -182,6 +182,7 @@ def missed_or_late(golden, invariant):
     return None
 
 
+@pytest.mark.some(13)
 @pytest.mark.parametrize("check", CHECKS, ids=" - ".join)
 def test_without_the_check_some_bug_is_missed_or_caught_later(check, golden, patch):
     CHECKS[check](patch)

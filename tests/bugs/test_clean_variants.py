@@ -26,7 +26,7 @@ def clean_under(profile):
     return lambda num_blocks, caching: CleanPool(num_blocks, enable_caching=caching, rules=profile)
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(1)
 def test_the_clean_pool_passes(profile):
     passes("clean", clean_under(profile), profile, 100)
 
@@ -36,6 +36,7 @@ def test_the_clean_pool_passes_under_any_profile(any_profile):
     passes("clean", clean_under(any_profile), any_profile, 50)
 
 
+@pytest.mark.some(2)
 def test_our_own_pool_passes(profile):
     if profile.eviction in ("unspecified", "unhashed-lifo"):
         pytest.skip("our pool keeps one of three orders")

@@ -28,6 +28,7 @@ def first_violation(seed, other, num_runs):
     return next((trace.violation for trace in traces if trace is not None), None)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("seed", FEW)
 def test_a_design_holds_under_its_own_profile(seed):
     assert first_violation(seed, {}, 12) is None

@@ -44,7 +44,7 @@ def runs_until_caught(canary, profile, block_size, hidden):
     return next(failing, None)
 
 
-@pytest.mark.some(15)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_every_profile_has_canaries_and_each_is_soon_caught(profile):
     found = canaries_of(profile)

@@ -48,6 +48,7 @@ def test_what_was_changed_to_plant_the_bug_holds_on_it(golden, found):
 
 
 # One in six, and the others in deep runs: most take longer to minimise than to replay.
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     "found",
     [

@@ -28,6 +28,7 @@ def violations(campaign, runs=RUNS):
     return [trace.violation for trace in found if trace is not None]
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("found", INDEX_BUGS.values(), ids=list(INDEX_BUGS))
 def test_each_bug_is_named_by_its_invariant_with_its_severity(found):
     seen = violations(IndexCampaign(found.id, found.make, found.profile))
@@ -36,6 +37,7 @@ def test_each_bug_is_named_by_its_invariant_with_its_severity(found):
     assert min((violation.severity for violation in seen), key=lambda s: s.rank) is found.severity
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.duplicates)
 def test_the_canaries_of_every_profile_are_caught(profile):
     canaries = index_canaries(profile)
@@ -44,6 +46,7 @@ def test_the_canaries_of_every_profile_are_caught(profile):
         assert violations(IndexCampaign(found.id, found.make_under(profile), profile))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.duplicates)
 @pytest.mark.parametrize("production", [None, SIZES])
 def test_the_clean_index_holds_under_every_profile(profile, production):
@@ -52,6 +55,7 @@ def test_the_clean_index_holds_under_every_profile(profile, production):
     assert not violations(campaign, SIZES.num_runs if production else RUNS)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("cls", INDEX_ODDITIES, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("production", [None, SIZES])
 def test_odd_indexes_hold(cls, production):

@@ -19,6 +19,7 @@ def shortest_trace(name, invariant, num_runs):
     return min((minimise(trace, execute) for trace in failures), key=lambda t: len(t.commands))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("name", "num_runs"), [("D1-nano", 260), ("C13", 80)])
 def test_nano_vllm_shows_one_request_reading_the_kv_of_another_prefix(name, num_runs):
     trace = shortest_trace(name, "DATA", num_runs)

@@ -44,7 +44,7 @@ def under(cls, rows):
     return type(cls.__name__, (cls,), {"profile": rows})
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("cls", "rows"), CLEAN.values(), ids=CLEAN)
 def test_a_clean_manager_serves_its_profile_and_passes(cls, rows, passing_facts):
     assert cls.serves(ManagerProfile.from_mapping(rows))
@@ -57,6 +57,7 @@ def test_a_clean_manager_passes_long_campaigns(cls, rows, passing_facts):
     passing_facts(under(cls, rows), range(20), 60)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("cls", MANAGER_ODDITIES, ids=lambda cls: cls.__name__)
 def test_an_oddity_passes_under_several_seeds_and_reaches_every_fact(cls, passing_facts):
     profile = ManagerProfile.from_mapping(cls.profile)
@@ -73,6 +74,7 @@ def test_an_oddity_passes_long_campaigns(cls, passing_facts):
     passing_facts(cls, range(20), 60)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("num_bits", [1, 4, 8])
 def test_a_manager_that_compares_what_it_finds_passes_with_weak_hashes(num_bits, passing_facts):
     passing_facts(ContentCheckedManager, range(5), 8, weak_hashes=num_bits)

@@ -44,6 +44,7 @@ def certified(cls, depth):
     return judge(certify(lambda: load_target(name), options, SilentProgress()), Rules())
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("cls", ODDITIES, ids=by_name)
 def test_an_oddity_passes_under_several_seeds(cls):
     assert facts_of(cls, NUM_SEEDS, num_runs=2)

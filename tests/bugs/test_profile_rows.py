@@ -50,7 +50,7 @@ def required_of(example):
     return required_manager_facts(ManagerProfile.from_mapping(example.right.profile), can)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("example", ROWS, ids=name_of)
 def test_the_oddity_declares_the_value_and_holds_under_it_with_every_fact_reached(example):
     assert example.right.profile[example.row] == example.value
@@ -62,6 +62,7 @@ def test_the_oddity_declares_the_value_and_holds_under_it_with_every_fact_reache
     assert set(required_of(example)) <= reached
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("example", ROWS, ids=name_of)
 def test_the_same_class_is_accused_under_a_value_that_contradicts_it(example):
     found, _ = driven(example, example.right, {**example.right.profile, **example.without})

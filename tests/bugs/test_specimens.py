@@ -43,6 +43,7 @@ def by_id(found: Specimen) -> str:
     return found.id
 
 
+@pytest.mark.some(121)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("found", POOL_LEVEL, ids=by_id)
 def test_a_campaign_catches_the_specimen_by_its_invariant(found, seed):

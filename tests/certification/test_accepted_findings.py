@@ -104,6 +104,7 @@ def test_the_bug_alone_is_refused() -> None:
     assert forms_in("main.json") == {("new", *CRASHES)}
 
 
+@pytest.mark.some(0)
 def test_what_is_accepted_passes_and_does_not_shorten_the_search() -> None:
     again = certified(ACCEPTED, options=("--baseline", "main.json"), output="again.json")
     assert again.exit_code == 0, again.output

@@ -120,12 +120,14 @@ def test_a_stale_index_is_refused_with_the_shortest_trace(stale: Certificate) ->
     assert "D1" in {specimen.specimen_id for form in forms for specimen in form.similar}
 
 
+@pytest.mark.some(0)
 def test_an_order_that_is_another_profile_is_named() -> None:
     certificate = refused("ReusesNewestFirst")
     assert certificate.behaves_as == "eviction=lifo"
     assert {f.violation.invariant for f in certificate.findings} == {"ORD"}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "severity", "words"),
     [
@@ -165,6 +167,7 @@ def test_a_target_that_cannot_be_run_is_an_error_that_names_the_cause(
         certified(f"{HOSTILE}:{name}")
 
 
+@pytest.mark.some(0)
 def test_what_a_target_prints_stays_out_of_our_output(capfd: pytest.CaptureFixture[str]) -> None:
     assert certified(f"{HOSTILE}:IsChatty").verdict is Verdict.HOLDS
     printed = capfd.readouterr()
@@ -182,6 +185,7 @@ def test_hardening_reports_apart_and_does_not_fail(monkeypatch: pytest.MonkeyPat
     assert all(f.violation.invariant == "MISUSE" for f in certificate.hardening)
 
 
+@pytest.mark.some(0)
 def test_methods_that_no_command_calls_are_listed() -> None:
     assert "cache_partial" in certified("impl[keys=block]").never_called
 
@@ -206,6 +210,7 @@ def test_each_planted_bug_is_refused(specimen_id: str) -> None:
     assert {f.violation.invariant for f in certificate.findings} & set(specimen.invariants)
 
 
+@pytest.mark.some(0)
 def test_what_was_found_is_kept_when_the_watching_process_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

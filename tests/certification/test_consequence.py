@@ -146,6 +146,7 @@ def test_the_report_says_what_the_finding_leads_to_and_where_its_trace_is(stale)
     assert f"poolproof show out/r{stale.fingerprint[1:]}.jsonl" in text
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("oddity", "rows"),
     [(RewritingManager, {"index": "exact"}), (EarlyShower, {"index": "exact"})],

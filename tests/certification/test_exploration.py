@@ -62,6 +62,7 @@ def specimen_target(name):
     return Target(name, specimen.level, "native", specimen.profile, None, "here", make)
 
 
+@pytest.mark.some(0)
 def test_a_good_pool_is_reached_in_every_state_and_the_notes_say_which():
     stages, findings = explored(InProcess(lambda: load_target("impl")))
     assert findings == ()
@@ -84,6 +85,7 @@ def test_a_good_pool_is_reached_in_every_state_and_the_notes_say_which():
     assert all(stage.steps and stage.runs for stage in stages)
 
 
+@pytest.mark.some(0)
 def test_levels_that_lost_a_worker_are_left_out():
     stages, _ = explored(InProcess(lambda: load_target("impl")), {POOL})
     assert {stage.level for stage in stages} == {"queue"}
@@ -135,6 +137,7 @@ def test_a_queue_is_explored_by_exhausting_its_sequences_where_that_ends():
     assert stages[1].note.startswith("any length on 3 blocks")
 
 
+@pytest.mark.some(0)
 def test_the_null_block_comes_on_top():
     for null, blocks in ((0, 4), (5, 6)):
         target = f"impl[null_block={null},null_in_lists=ignored]"
@@ -145,6 +148,7 @@ def test_the_null_block_comes_on_top():
         assert len(scopes) == (2 if null == 0 else 0)
 
 
+@pytest.mark.some(0)
 def test_a_pool_that_may_drop_has_sequences_only():
     load = lambda: load_target("reference[retention=may-drop]")  # noqa: E731 -- one expression
     # Its states depend on how they came about, so that long sequences are many: seven commands

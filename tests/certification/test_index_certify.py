@@ -33,6 +33,7 @@ def certified(load):
     return judge(certify(load, options, SilentProgress()), Rules())
 
 
+@pytest.mark.some(0)
 def test_a_right_index_holds_at_every_stage():
     certificate = certified(lambda: load_target("impl-index"))
     assert certificate.verdict is Verdict.HOLDS, certificate.findings
@@ -45,6 +46,7 @@ def test_a_right_index_holds_at_every_stage():
     assert len(certificate.canaries_caught) >= 4
 
 
+@pytest.mark.some(0)
 @pytest.mark.parametrize(
     "specimen_id",
     ["K1", *(pytest.param(name, marks=pytest.mark.deep) for name in ("K3", "K7", "K12"))],
@@ -147,6 +149,7 @@ def test_two_skeletons_at_once_are_none(runner, folder):
     assert "--manager and --index are skeletons; leave one" in result.output
 
 
+@pytest.mark.some(0)
 def test_a_campaign_on_an_index_reaches_all_its_states(runner, folder):
     del folder
     arguments = ["fuzz", "reference-index", "--steps", "40000", "--in-process", "--blocks", "2"]

@@ -72,6 +72,7 @@ def rows_of(found):
     return {change.row: change.value for change in found.changes}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
@@ -104,6 +105,7 @@ def test_a_target_that_holds_needs_no_row():
     assert found.profile == found.declared
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["L4", "J9", "Q2", "B24", "C11"])
 @pytest.mark.usefixtures("brief")
 def test_no_row_explains_a_bug(name):
@@ -114,6 +116,7 @@ def test_no_row_explains_a_bug(name):
     assert found.unexplained.violation is not None
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "row"), [("A1", "repeats_in_free=forbidden"), ("B7", "admission=sound")]
 )

@@ -60,6 +60,7 @@ def said_next(result):
     return re.search(r"next +(.*)", " ".join(result.stdout.split()))[1]
 
 
+@pytest.mark.some(0)
 def test_the_pool_is_led_to_method_by_method_and_holds(poolproof, solutions):
     poolproof("new", "mine.py")
     path = Path("mine.py")

@@ -73,6 +73,7 @@ def stale(_small_budget):
         return refused("KeepsStaleKeys")
 
 
+@pytest.mark.some(0)
 def test_a_right_manager_holds_in_each_layout_that_is_asked_for():
     certificate = certified("reference-manager", layouts=("full", "full+sliding"))
     assert certificate.verdict is Verdict.HOLDS, certificate.findings
@@ -98,6 +99,7 @@ def test_layouts_that_are_not_there_or_not_run_are_errors():
         certified("impl", layouts=("full",))
 
 
+@pytest.mark.some(0)
 def test_a_layout_that_is_not_run_is_listed_with_its_reason():
     def load():
         (good,) = load_target(f"{HOSTILE}:Good").layouts
@@ -111,6 +113,7 @@ def test_a_layout_that_is_not_run_is_listed_with_its_reason():
         certified(load, layouts=("mamba",))
 
 
+@pytest.mark.some(0)
 def test_a_certificate_of_a_manager_is_read_back(stale):
     again = Certificate.from_json(stale.to_json())
     assert again.profile == stale.profile
@@ -137,6 +140,7 @@ def test_a_black_box_is_refused_for_what_is_read_or_found():
     assert len(unseen) == 4
 
 
+@pytest.mark.some(0)
 def test_a_right_black_box_holds():
     certificate = certified(f"{HOSTILE}:BlackBox")
     assert certificate.verdict is Verdict.HOLDS, certificate.findings
@@ -151,12 +155,14 @@ def test_in_process_finds_the_same(stale):
     assert "isolation" in {skipped.what for skipped in together.not_run}
 
 
+@pytest.mark.some(0)
 def test_an_order_that_is_another_profile_is_named():
     certificate = refused("ReusesNewestFirst")
     assert certificate.behaves_as == "eviction=lru"
     assert {f.violation.invariant for f in certificate.findings} == {"ORD"}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("name", "severity", "words"),
     [
@@ -185,6 +191,7 @@ def test_a_manager_that_lacks_a_method_is_an_error_that_names_it():
         certified(f"{HOSTILE}:LacksStep")
 
 
+@pytest.mark.some(0)
 def test_rows_that_promise_less_are_said():
     rows = "admission=sound,hits=sound,eviction=unspecified,groups=full,host_blocks=4"
     rows += ",release_order=unspecified"
@@ -231,6 +238,7 @@ def weak_stage_of(folder, specimen):
     return certificate, stage
 
 
+@pytest.mark.some(0)
 def test_a_manager_that_compares_too_little_is_refused_once_hashes_collide(tmp_path):
     certificate, stage = weak_stage_of(tmp_path, "C3")
     assert certificate.verdict is Verdict.REFUSED
@@ -238,12 +246,14 @@ def test_a_manager_that_compares_too_little_is_refused_once_hashes_collide(tmp_p
     assert {f.trace.options["weak_hashes"] for f in certificate.findings} == {4}
 
 
+@pytest.mark.some(0)
 def test_a_manager_that_trusts_its_hashes_depends_on_collisions_and_is_not_wrong(tmp_path):
     certificate, stage = weak_stage_of(tmp_path, "C1-trusted")
     assert certificate.verdict is Verdict.HOLDS
     assert "hashes are trusted: with 4 bits" in stage.note
 
 
+@pytest.mark.some(0)
 def test_a_manager_that_says_nothing_of_collisions_is_not_called_wrong_for_them():
     certificate = certified(f"{HOSTILE}:Good")
     assert "collisions" in certificate.profile.assumed

@@ -42,6 +42,7 @@ def test_the_command_says_what_was_reached(poolproof):
     assert "commands compared" in result.stdout
 
 
+@pytest.mark.some(0)
 def test_the_command_shows_a_bug_with_its_shortest_trace(poolproof):
     target = f"{HOSTILE}:KeepsStaleKeys"
     result = poolproof("explore", target, "--blocks", 2, "--in-process")
@@ -93,6 +94,7 @@ def test_layouts_that_lost_a_worker_or_are_not_asked_for_are_left_out():
     assert [stage.stage for stage in stages] == ["sliding, every workload"]
 
 
+@pytest.mark.some(0)
 def test_a_worker_that_is_lost_is_a_finding_with_its_commands():
     target = f"{HOSTILE}:Dies"
     isolation = Isolation(lambda: load_target(target), Limits(call_timeout_s=5), workers=1)
@@ -119,6 +121,7 @@ def test_each_group_has_three_blocks_beside_what_stays_free(profile, blocks):
     assert blocks_to_explore(profile, 1) < blocks
 
 
+@pytest.mark.some(0)
 def test_a_finding_with_other_keys_is_compared_with_what_such_prompts_show():
     specimen = manager_specimen("C4")
     stages, findings = explored_specimen(specimen)

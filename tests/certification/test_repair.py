@@ -57,7 +57,7 @@ def judged(folder, poolproof):
     return judge
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("texts", "effects", "status", "words"),
     [
@@ -75,6 +75,7 @@ def test_what_a_patch_does_to_what_is_found(judged, texts, effects, status, word
     assert {PatchEffect(finding["effect"]) for finding in report["findings"]} == effects
 
 
+@pytest.mark.some(0)
 def test_a_repair_that_gives_up_the_cache_shows_in_the_hits(judged):
     done, report = judged(RIGHT, FORGETS, "--profile", "retention=may-drop")
     (hits,) = [each for each in report["hits"] if each["unit"] == "lookups"]
@@ -83,6 +84,7 @@ def test_a_repair_that_gives_up_the_cache_shows_in_the_hits(judged):
     assert f"without the patch {before:,}" in " ".join(done.stdout.split())
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("diff", "says"),
     [
@@ -119,6 +121,7 @@ def test_what_cannot_be_patched_says_so(folder, poolproof):
         assert "patch" in done.stderr
 
 
+@pytest.mark.some(0)
 def test_every_form_of_the_report_says_what_the_patch_does(folder, poolproof):
     (folder / "pool.py").write_text(RIGHT)
     (folder / "change.diff").write_text(diff_of(RIGHT, LEAKS))

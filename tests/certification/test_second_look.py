@@ -83,6 +83,7 @@ def test_what_hangs_twice_hangs(argument):
     assert look.stood_still == []
 
 
+@pytest.mark.some(0)
 @needs_fork
 def test_what_is_slow_at_the_sizes_of_servers_is_given_time():
     with Isolation(dict, LIMITS) as isolation:

@@ -10,6 +10,7 @@ from poolproof.cli.command_line import main
 from poolproof.watch.live_memory import LiveMemory
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_each_corruption_is_seen_by_watch_and_audit_and_nothing_else_is(name):
     result = selftest(name)

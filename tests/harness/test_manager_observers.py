@@ -151,6 +151,7 @@ def test_a_worker_hears_of_a_copy_before_it_reads_the_next_time():
     assert session.model.sequences[0].num_computed == 2
 
 
+@pytest.mark.some(0)
 def test_only_legal_commands_are_driven_at_the_end_of_a_run(monkeypatch):
     drained, seen = ManagerWorkload.drain, []
 

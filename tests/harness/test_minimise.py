@@ -114,6 +114,7 @@ def failing(cls, start=0, severity=None):
     return trace, campaign.make
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("cls", "length", "severity"), GOLDEN, ids=[row[0].__name__ for row in GOLDEN]
 )

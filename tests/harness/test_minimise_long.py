@@ -60,6 +60,7 @@ def work_of(execute, spent):
     return counting
 
 
+@pytest.mark.some(0)
 @pytest.mark.parametrize("num_blocks", [16, pytest.param(4096, marks=pytest.mark.deep)])
 def test_a_long_trace_costs_a_bounded_amount_of_work(num_blocks):
     """Nothing of what is counted can go, so that most of the attempts are in vain."""
@@ -76,6 +77,7 @@ def test_a_long_trace_costs_a_bounded_amount_of_work(num_blocks):
     assert not replay(small, lambda n, caching: cls(n, enable_caching=caching)).num_left_out
 
 
+@pytest.mark.some(0)
 def test_what_has_nothing_to_do_with_the_failure_goes_first():
     cls = counted(BlockPool, "lookup", 50, lambda _: 0)
     trace = long_trace(2_000, 4096)

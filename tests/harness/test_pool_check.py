@@ -138,6 +138,7 @@ def corrupt(draw, session, kinds=(*SINGLE, *OF_THE_ORDER)):
 states = {"profile": profiles, "seed": st.integers(0, 10**6), "steps": st.integers(0, 25)}
 
 
+@pytest.mark.some(0)
 @settings(max_examples=400, deadline=None)
 @given(data=st.data(), hidden=hidden_parts, **states)
 def test_the_full_check_says_no_exactly_where_an_invariant_is_broken(
@@ -150,6 +151,7 @@ def test_the_full_check_says_no_exactly_where_an_invariant_is_broken(
     assert passes == (broken is None), broken
 
 
+@pytest.mark.some(0)
 @settings(max_examples=400, deadline=None)
 @given(data=st.data(), **states)
 def test_the_incremental_check_sees_what_was_touched_and_both_ends(data, profile, seed, steps):
@@ -172,6 +174,7 @@ def test_the_incremental_check_sees_what_was_touched_and_both_ends(data, profile
     assert check.passes(touched, keys) == (broken is None), broken
 
 
+@pytest.mark.some(0)
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), **states)
 def test_the_incremental_check_sees_another_order_at_an_end(data, profile, seed, steps):

@@ -186,6 +186,7 @@ def test_torn_links_of_a_fresh_pool_are_seen_at_first_look():
     assert session_of(TearsLinks).first_look().invariant == "LINK"
 
 
+@pytest.mark.some(22)
 @pytest.mark.parametrize(
     "rows",
     [

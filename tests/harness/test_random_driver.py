@@ -262,6 +262,7 @@ class KeepsPartsOverAReset(ChainedBlockPool):
         return done
 
 
+@pytest.mark.some(0)
 def test_what_a_pool_keeps_over_a_reset_is_found_among_chains():
     def make(num_blocks, caching):
         return KeepsPartsOverAReset(

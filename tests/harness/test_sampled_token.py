@@ -160,6 +160,7 @@ def test_a_trace_of_a_block_that_is_found_too_early_shrinks_and_is_replayed() ->
     assert (again.violation, again.num_left_out) == (shrunk.violation, 0)
 
 
+@pytest.mark.some(0)
 def test_a_program_is_told_as_well() -> None:
     name = f"{HashesAllButTheLast.__module__}:{HashesAllButTheLast.__name__}"
     program = load_target(f"cmd:{shlex.quote(sys.executable)} -m poolproof.targets.serve {name}")

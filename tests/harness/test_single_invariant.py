@@ -69,6 +69,7 @@ def test_what_is_right_passes_whichever_invariant_is_checked(level, only):
     assert not caught(clean_campaign(level, only), 3)
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("only", STATED_AT["pool"])
 def test_no_pool_oddity_is_accused_by_any_single_invariant(only):
     for cls in ODDITIES:
@@ -79,6 +80,7 @@ def test_no_pool_oddity_is_accused_by_any_single_invariant(only):
         assert not caught(campaign, 1), cls
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("only", ["DATA", "I2", "ATOM", "OWN"])
 def test_no_manager_oddity_is_accused_by_any_single_invariant(only):
     for cls in MANAGER_ODDITIES:

@@ -57,6 +57,7 @@ class StaleIndex(CleanManager):
                 super()._index_remove(key, block_id)
 
 
+@pytest.mark.some(0)
 def test_a_stale_index_is_minimised_to_one_request_that_reads_another():
     profile = ManagerProfile()
     campaign = ManagerCampaign(

@@ -259,6 +259,7 @@ class Engine:
             self.end(group)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("block_size", "num_gpu_blocks", "num_cpu_blocks", "watermark", "window"),
     [

@@ -295,7 +295,7 @@ def test_the_longest_request_is_served_in_every_group() -> None:
 # Runs of the grammar.
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_no_run_finds_anything_and_everything_is_reached(layout: EngineLayout) -> None:
     campaign = EngineCampaign("impl-engine", layout.make, layout.profile, layout.block_size)

@@ -304,7 +304,7 @@ class Engine:
         assert +self.index == carried
 
 
-@pytest.mark.some(8)
+@pytest.mark.some(4)
 @pytest.mark.parametrize("num_seeds", [12, pytest.param(60, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("eagle", [False, True])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -326,6 +326,7 @@ def test_random_schedules(layout, eagle, num_seeds):
     assert counts["resumed hits"] or eagle
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_random_schedules_without_caching(layout):
     for seed in range(5):
@@ -335,6 +336,7 @@ def test_random_schedules_without_caching(layout):
         assert not engine.index
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("eagle", [False, True])
 def test_the_direct_path_answers_as_the_general_one(eagle):
     for seed in range(20):

@@ -69,6 +69,7 @@ def test_importing_the_package_imports_no_engine_and_none_of_our_modules():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.some(0)
 def test_a_certificate_holds_the_verdict_and_what_was_done():
     certificate = poolproof.certify("impl-queue", depth="quick", in_process=True)
     assert certificate.verdict is poolproof.Verdict.HOLDS
@@ -92,6 +93,7 @@ def test_a_finding_is_replayed_shrunk_and_rendered(refused, folder):
         assert finding.fingerprint in poolproof.render(refused, form)
 
 
+@pytest.mark.some(0)
 def test_a_generated_test_needs_the_public_names_alone(refused, folder):
     finding = refused.findings[0]
     text = poolproof.render(finding, "pytest")
@@ -184,6 +186,7 @@ def test_an_interruption_keeps_what_was_found(monkeypatch, samples):
     assert raised.value.certificate.verdict is poolproof.Verdict.INCONCLUSIVE
 
 
+@pytest.mark.some(0)
 def test_the_place_of_a_class_can_be_loaded_again(folder):
     path = Path(folder, "mine.py")
     path.write_text(

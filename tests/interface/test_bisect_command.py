@@ -75,6 +75,7 @@ def history(folder, monkeypatch):
     return commits
 
 
+@pytest.mark.some(0)
 def test_the_first_bad_commit_is_found_and_the_checkout_stays(poolproof, history, monkeypatch):
     done = poolproof("bisect", "../trace.jsonl", "--good", history[0])
     assert done.exit_code == 0, done.output

@@ -38,6 +38,7 @@ def recorded(tmp_path_factory):
     return result, files
 
 
+@pytest.mark.some(0)
 def test_the_text_says_who_caught_what(recorded):
     result, _ = recorded
     assert result.exit_code == 0, result.output
@@ -102,6 +103,7 @@ def test_a_recorded_matrix_is_shown_again_without_a_search(recorded, poolproof):
     assert result.stdout.endswith(again.stdout)
 
 
+@pytest.mark.some(0)
 def test_an_interrupted_run_goes_on_where_it_stopped(recorded, poolproof, folder):
     lines = recorded[1]["searches.jsonl"].read_text().splitlines(keepends=True)
     searches = folder / "searches.jsonl"
@@ -132,6 +134,7 @@ def test_results_of_other_seeds_stay_and_are_not_used(poolproof, folder):
     assert "; 1 of 2 searches are left" in run.stderr
 
 
+@pytest.mark.some(0)
 def test_results_of_other_code_are_not_taken(recorded, poolproof, folder):
     header, *lines = recorded[1]["searches.jsonl"].read_text().splitlines(keepends=True)
     searches = folder / "searches.jsonl"

@@ -47,6 +47,7 @@ def test_list_names_the_built_in_targets():
     assert {"impl", "impl-queue", "reference", "reference-queue", "vllm"} <= set(names)
 
 
+@pytest.mark.some(0)
 def test_an_expected_error_is_one_line(tmp_path):
     done = run("show", "none.jsonl", cwd=tmp_path)
     assert done.returncode == 2

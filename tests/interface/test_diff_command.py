@@ -54,6 +54,7 @@ def test_a_subclass_that_changes_nothing_agrees(diff):
     assert "agree in" in diff("impl-queue", "impl-queue", status=0)
 
 
+@pytest.mark.some(0)
 def test_a_subclass_that_frees_backwards_differs_by_profile(diff, tmp_path):
     output = diff(SAME, BACKWARDS, "--report", tmp_path / "out", status=1)
     assert "DIFF: free_order()" in output
@@ -63,11 +64,13 @@ def test_a_subclass_that_frees_backwards_differs_by_profile(diff, tmp_path):
     assert read_trace(path).violation.invariant == "DIFF"
 
 
+@pytest.mark.some(0)
 def test_a_subclass_that_loses_blocks_is_named(diff):
     output = diff(SAME, KEEPS, status=1)
     assert "alone breaks its profile: " in output
 
 
+@pytest.mark.some(0)
 def test_policies_explain_a_difference(diff):
     output = diff("impl-queue", "reference-queue", status=0)
     assert "agree" in output

@@ -79,6 +79,7 @@ def test_a_right_engine_holds() -> None:
     assert not certificate.findings
 
 
+@pytest.mark.some(0)
 @pytest.mark.usefixtures("_few_runs")
 def test_a_wrong_engine_is_refused_with_a_trace_that_can_be_run_again(poolproof: Run) -> None:
     refused = poolproof("certify", f"{HOSTILE}:GivesTwice", "--depth", "quick")
@@ -125,6 +126,7 @@ def test_a_trace_is_shown_without_its_target(poolproof: Run, stored: Path) -> No
 EXPLORE = ("explore", "--in-process", "--commands", 3)
 
 
+@pytest.mark.some(0)
 def test_an_engine_is_explored_and_what_was_covered_is_said(poolproof: Run) -> None:
     result = poolproof(*EXPLORE, "impl-engine", "--layout", "fcfs")
     assert result.exit_code == 0, result.output

@@ -358,6 +358,7 @@ def test_answers_of_any_kind_are_noted():
     assert draw_manager(replace(trace, shown=watched.shown)).rows[-1].note == "3.5"
 
 
+@pytest.mark.some(0)
 def test_commands_replay_show_shrink_and_tests_go_together(poolproof):
     commands = (
         LookupPrefix(ZEROS),
@@ -384,6 +385,7 @@ def test_commands_replay_show_shrink_and_tests_go_together(poolproof):
     assert subprocess.run(command, check=False, capture_output=True).returncode == 1
 
 
+@pytest.mark.some(0)
 def test_a_hang_is_replayed_and_shrunk_apart(poolproof):
     commands = (LookupPrefix(ZEROS), Admit(0, ZEROS, 0), Step(), Finish(0))
     write_trace(trace_of(*commands, target="Hangs"), Path("hang.jsonl"))

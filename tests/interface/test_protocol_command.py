@@ -43,6 +43,7 @@ def test_smoke_gives_hashes_of_the_length_that_the_program_says():
     assert '"hashes":["0101010101","0202020202"]' in result.output
 
 
+@pytest.mark.some(0)
 @pytest.mark.parametrize("how", ["smoke", pytest.param("validate", marks=pytest.mark.deep)])
 def test_a_row_in_brackets_counts_where_the_program_does_not_say_it(how):
     program = f"{SERVE} 'poolproof.bugs.oddities:WideRowsPool[hash_bytes=any]'"

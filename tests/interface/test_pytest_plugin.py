@@ -220,6 +220,7 @@ def test_workers_of_xdist_share_one_run(project):
     assert (project / "imports").read_text() == "xxx"
 
 
+@pytest.mark.some(0)
 def test_one_item_is_selected_by_its_name(project):
     done, _ = run_pytest(
         project, "--collect-only", "-q", "-m", "slow", "-k", "queue-I1", "tests/test_queues.py"
@@ -227,6 +228,7 @@ def test_one_item_is_selected_by_its_name(project):
     assert re.findall(r"::(\S+)", done.stdout) == ["test_items[queue-I1]"], done.stdout
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -259,6 +261,7 @@ def test_by_the_marker(poolproof_check):
 """
 
 
+@pytest.mark.some(0)
 def test_the_marker_asks_for_what_the_project_says(folder):
     (folder / "pyproject.toml").write_text(
         "[tool.pytest.ini_options]\naddopts = ['--collect-only', '-q']\n"
@@ -270,6 +273,7 @@ def test_the_marker_asks_for_what_the_project_says(folder):
     assert layouts == {("test_by_the_table", "full"), ("test_by_the_marker", "sliding")}
 
 
+@pytest.mark.some(0)
 def test_a_table_that_cannot_be_used_is_a_sentence(folder):
     (folder / "pyproject.toml").write_text("[tool.poolproof]\ntargets = ['impl']\nsed = 1\n")
     (folder / "test_pool.py").write_text(MARKED.replace("impl-manager", "impl"))

@@ -101,6 +101,7 @@ def test_a_trace_has_no_form_that_is_read_by_programs_but_its_own(poolproof, sam
     assert "shown as text, markdown, html, pytest or python; its file is JSON already" in said
 
 
+@pytest.mark.some(0)
 def test_show_as_pytest_writes_a_test_that_fails_while_the_bug_is_there(poolproof, failing):
     poolproof("show", failing, "--as", "pytest", "-o", "test_bug.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_bug.py"]
@@ -113,6 +114,7 @@ def test_show_as_pytest_writes_a_test_that_fails_while_the_bug_is_there(poolproo
     assert green.returncode == 0, green.stdout
 
 
+@pytest.mark.some(0)
 def test_the_test_finds_its_target_wherever_pytest_is_started(poolproof, failing, tmp_path_factory):
     tests = Path("tests/regression")
     tests.mkdir(parents=True)

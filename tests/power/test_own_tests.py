@@ -42,6 +42,7 @@ def test_the_command_refuses_the_mutant_that_it_tests_and_no_other(source):
     assert (up.refused, down.refused) == (True, False)
 
 
+@pytest.mark.some(0)
 def test_the_verdict_is_the_line_that_names_the_failed_test(source):
     (source.path.parent / "test_counted.py").write_text(
         "import counted\n\ndef test_up():\n    assert counted.up(1) == 2\n"

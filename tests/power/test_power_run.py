@@ -58,6 +58,7 @@ def refused(report, before):
     }
 
 
+@pytest.mark.some(0)
 def test_faults_that_show_are_refused_and_a_counter_that_nobody_reads_is_not(
     right_pool, small_budgets, only
 ):
@@ -91,6 +92,7 @@ def test_a_refused_mutant_says_by_what(right_pool, small_budgets, only):
     assert mutant.judged.stage == "opaque hashes, plain driver, quick"
 
 
+@pytest.mark.some(0)
 def test_the_report_is_the_same_for_a_seed(right_pool, small_budgets):
     first, again = (measured(right_pool, 3, seed=3) for _ in range(2))
     assert first.to_json() | {"seconds": 0} == again.to_json() | {"seconds": 0}
@@ -105,6 +107,7 @@ def test_the_file_of_the_target_is_left_alone(right_pool, small_budgets):
     assert {path for path in Path().iterdir() if path.name != "__pycache__"} <= files
 
 
+@pytest.mark.some(0)
 def test_own_tests_stand_beside(right_pool, small_budgets, only):
     only("self.num_handed_out += 1", "self.queue.remove(block)", "self.caching = enable_caching")
     report = measured(right_pool, own_tests=shlex.join([sys.executable, "-c", OWN_TESTS]))
@@ -117,6 +120,7 @@ def test_own_tests_stand_beside(right_pool, small_budgets, only):
     assert f"own tests     {report.num_refused_by_own} of {len(report.mutants)}" in text
 
 
+@pytest.mark.some(0)
 def test_own_tests_may_be_run_on_the_first_mutants_alone(right_pool, small_budgets, only):
     only("self.num_handed_out += 1", "self.caching = enable_caching")
     command = shlex.join([sys.executable, "-c", OWN_TESTS])
@@ -162,6 +166,7 @@ def test_another_target_has_to_hold_unmutated(right_pool, small_budgets):
         measured(right_pool, also=("right.py:Wrong",))
 
 
+@pytest.mark.some(0)
 def test_a_run_goes_on_where_it_stopped(right_pool, small_budgets, only, monkeypatch):
     only("self.num_handed_out = 0", "self.queue.remove(block)")
     first = measured(right_pool, results=Path("verdicts.jsonl"))
@@ -183,6 +188,7 @@ def test_the_text_names_file_line_and_both_forms_of_a_survivor(right_pool, small
     assert "+ self.num_handed_out = 1" in text
 
 
+@pytest.mark.some(0)
 def test_a_mutant_that_never_returns_is_refused(right_pool, small_budgets, only):
     text = Path("right.py").read_text()
     loop = "while len(taken) < n:\n            taken.append(self.queue.pop(0))"

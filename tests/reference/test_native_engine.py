@@ -33,7 +33,7 @@ def build(profile: EngineProfile, num_blocks: int, enable_caching: bool) -> Nati
     return NativePlainEngine(num_blocks, 4, enable_caching=enable_caching, profile=profile)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("rows", PROFILES.values(), ids=PROFILES)
 def test_the_plainest_engine_holds(rows: dict[str, Any]) -> None:
     profile = EngineProfile.from_mapping(rows)

@@ -35,6 +35,7 @@ def manager(num_blocks=4, enable_caching=True, **rows):
     return NativeSequenceManager(num_blocks, 4, enable_caching=enable_caching, profile=profile)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("rows", ROWS, ids=lambda rows: ",".join(map(str, rows.values())) or "none")
 def test_holds_and_reaches_every_required_fact(rows):
     profile = ManagerProfile.from_mapping(rows)

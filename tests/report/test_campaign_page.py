@@ -177,6 +177,7 @@ def test_an_interrupted_campaign_writes_its_page(poolproof, monkeypatch):
     assert len(Page(text).of("svg")) == 5
 
 
+@pytest.mark.some(0)
 def test_a_campaign_has_a_page_while_it_runs_and_when_it_was_killed(folder):
     command = [sys.executable, "-m", "poolproof", "fuzz", "impl", "--folder", "c", "--in-process"]
     with subprocess.Popen(
@@ -273,6 +274,7 @@ def test_a_campaign_is_no_pytest_file(tmp_path, campaigns, poolproof):
     assert "for pytest name one of its findings" in refused.output
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("form", "begins", "holds"),
     [

@@ -34,6 +34,7 @@ def test_the_line_that_runs_it_again_is_quoted_for_a_shell(samples):
     assert "poolproof certify &#x27;impl[eviction=lifo]&#x27; --depth" in page
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_narrow_browser_shows_all_of_it(browser, folder, samples, scheme):
     (folder / "page.html").write_text(page_of(samples, samples.finding()), encoding="utf-8")
@@ -49,6 +50,7 @@ def test_a_narrow_browser_shows_all_of_it(browser, folder, samples, scheme):
     assert all("#" in address for address in browser.requests)
 
 
+@pytest.mark.some(0)
 def test_a_cell_has_its_heading_in_front_where_the_head_of_the_table_is_not_shown(
     browser, folder, samples
 ):

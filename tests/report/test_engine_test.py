@@ -34,7 +34,7 @@ def minimal_trace(specimen, target):
 
 # Some of each invariant, and of what a player needs beyond the plainest engine: steps in flight,
 # drafts, transfers, windows.
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("specimen_id", "said"),
     [
