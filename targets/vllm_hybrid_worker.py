@@ -67,6 +67,8 @@ def prepare_workers() -> None:
 
     Raises TargetError where a part is missing. Meant for a process that drives nothing else.
     """
+    # A state is one number, which threads only wait for.
+    part_of(engine_module("torch"), "set_num_threads")(1)
     states = engine_module("vllm.v1.worker.mamba_utils")
     copier = part_of(states, "_copy_mamba_state_block")
     inner, stand_ins = {copier.__name__: copier}, {"_memcpy_u64_tiled": _move_whole}
