@@ -85,6 +85,30 @@ REPAIRS = (
         _PRIORITY,
         ("priority", "priority+async", "priority+drafts"),
     ),
+    Repair(
+        "without-51113",
+        "vllm#51113, which is in the release, undone by us",
+        "chunks behind the last boundary that is cached end anywhere",
+        _BEHIND_IT,
+        "docs/repairs/without-51113.diff",
+        ("gdn+draft+drop+chunks",),
+    ),
+    Repair(
+        "without-49502",
+        "vllm#49502, which is in the release, undone by us",
+        "a hit of states may be a block longer than attention's",
+        _BEHIND_IT,
+        "docs/repairs/without-49502.diff",
+        ("gdn+draft+drop+chunks",),
+    ),
+    Repair(
+        "without-55178",
+        "vllm#55178, which is in the release, undone by us",
+        "the padded end of a prompt is computed as a prompt",
+        _BEHIND_IT,
+        "docs/repairs/without-55178.diff",
+        ("mamba2+drafts",),
+    ),
 )
 
 
@@ -144,21 +168,29 @@ def main() -> int:
     if unknown:
         print(f"no repair {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    path = RECORDED / "repairs.json"
-    rows: dict[str, Any] = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else {}
     for name in options.names or known:
-        if name in rows and not options.again:
+        if name in recorded() and not options.again:
             continue
         try:
-            rows[name] = judged(known[name], options.chunks, options.workers)
+            row = judged(known[name], options.chunks, options.workers)
         except TargetError as error:
             print(f"{name}: {error}", file=sys.stderr)
             return 2
-        print(f"{name}: status {rows[name]['status']}", flush=True)
+        print(f"{name}: status {row['status']}", flush=True)
+        rows = {**recorded(), name: row}  # another run may have written in between
         ordered = {each: rows[each] for each in known if each in rows}
         if not write_record(options.json, {"rows": ordered}):
             return 1
     return 0
+
+
+def recorded() -> dict[str, Any]:
+    """The rows that are there."""
+    path = RECORDED / "repairs.json"
+    if not path.exists():
+        return {}
+    rows: dict[str, Any] = json.loads(path.read_text("utf-8"))["rows"]
+    return rows
 
 
 if __name__ == "__main__":

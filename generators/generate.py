@@ -68,7 +68,7 @@ from ray_tables import ray_at_scale, ray_costs
 from recording_tables import audited_schedulers, recording_cost
 from sentences import sentences
 from soak_tables import soak, soak_memory, soak_steps
-from state_tables import STATE_CAUSES, judged_repairs, state_cause
+from state_tables import STATE_CAUSES, judged_repairs, state_cause, state_cause_in_vllm
 from survival_tables import (
     oddities_at_depths,
     specimens_at_depths,
@@ -170,6 +170,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "verdicts": verdicts,
     "vllm release findings": vllm_release_findings,
     "vllm releases": vllm_releases,
+    "cause in vllm": state_cause_in_vllm,
     **{f"cause {name}": partial(state_cause, name) for name in STATE_CAUSES},
 }
 BLOCK = re.compile(

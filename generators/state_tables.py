@@ -10,13 +10,14 @@ from typing import Any
 from figures import FigureError, read
 
 from poolproof.bugs.engine_state_bugs import ENGINE_STATE_BUGS
-from poolproof.contract.trace import read_trace
+from poolproof.contract.trace import Trace, read_trace
 from poolproof.report.finding_report import trace_report
 from poolproof.report.forms import Form, document_text
 
-__all__ = ["STATE_CAUSES", "judged_repairs", "state_cause"]
+__all__ = ["STATE_CAUSES", "judged_repairs", "state_cause", "state_cause_in_vllm"]
 
-_TRACES = Path(__file__).resolve().parent.parent / "docs" / "pictures" / "states"
+_DOCS = Path(__file__).resolve().parent.parent / "docs"
+_TRACES = _DOCS / "pictures" / "states"
 _PICTURE = ("#", "what happens", "computes", "tables")
 STATE_CAUSES = tuple(ENGINE_STATE_BUGS)
 """The planted bugs of states, each with a picture."""
@@ -28,13 +29,24 @@ def state_cause(name: str) -> str:
     if not path.is_file():
         raise FigureError(f"docs/pictures/states has no {path.name}: benchmarks/state_traces.py")
     trace = read_trace(path)
-    assert trace.violation is not None
+    found = f"Found from nothing in {_steps(name):,.0f} commands, cut to {len(trace.commands)}"
+    said, picture = _drawn(trace)
+    return "\n".join([f"{found}: {said}.", "", *picture, ""])
+
+
+def state_cause_in_vllm() -> str:
+    """The trace that was found in vLLM's own scheduler and worker."""
+    said, picture = _drawn(read_trace(_DOCS / "findings" / "vllm-hybrid-1.jsonl"))
+    return "\n".join([f"In vLLM 0.32.0: {said}.", "", *picture, ""])
+
+
+def _drawn(trace: Trace) -> tuple[str, list[str]]:
+    """What a trace violates, and its steps."""
     lines = document_text(trace_report(trace), Form.MARKDOWN).splitlines()
     table = [line for line in lines if line.startswith("|")]
     ends = next(place for place, line in enumerate(lines) if line.startswith("|"))
     said = next(line for line in reversed(lines[:ends]) if line)
-    found = f"Found from nothing in {_steps(name):,.0f} commands, cut to {len(trace.commands)}"
-    return "\n".join([f"{found}: {said}.", "", *_picture(table), ""])
+    return said, list(_picture(table))
 
 
 def _steps(name: str) -> float:
