@@ -32,8 +32,9 @@ from poolproof.certification.hits import (
 from poolproof.certification.isolated_trace import replay_each
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
-from poolproof.certification.run_kinds import Chunk
+from poolproof.certification.run_kinds import Chunk, RunKind
 from poolproof.contract.depth import Depth
+from poolproof.contract.level import Level
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.failure_kind import EVERY_KIND, FailureKind, failure_kind
@@ -45,6 +46,8 @@ __all__ = ["PatchEffect", "RepairFinding", "RepairReport", "judge_repair"]
 
 _RUNS = {Depth.QUICK: 240, Depth.STANDARD: 960, Depth.DEEP: 4_800}
 """Runs over which hits are compared, all kinds together."""
+_ENGINE_COST = 4
+"""How many times fewer they are of engines, whose commands cost more."""
 _FEWEST_RUNS = 8
 """And of each kind at least."""
 _RUNS_PER_CHUNK = 8
@@ -250,11 +253,11 @@ def _hits(
     try:
         with Isolation(load[0], options.limits, workers=options.workers) as unpatched:
             kinds = [k for k in kinds_of(described(unpatched), options) if has_hits(k)]
-            each = max(_FEWEST_RUNS, _RUNS[options.depth] // max(len(kinds), 1))
+            each = _RUNS[options.depth] // max(len(kinds), 1)
             chunks = [
                 Chunk(kind, options.seed, first, _RUNS_PER_CHUNK)
                 for kind in kinds
-                for first in range(0, each, _RUNS_PER_CHUNK)
+                for first in range(0, _runs_of(kind, each), _RUNS_PER_CHUNK)
             ]
             outcomes = unpatched.map(recorded_runs, chunks)
             traces = [t for o in outcomes if isinstance(o, Finished) for t in o.value]
@@ -274,6 +277,11 @@ def _hits(
             )
         )
     return tuple(found)
+
+
+def _runs_of(kind: RunKind, share: int) -> int:
+    cost = _ENGINE_COST if kind.level is Level.ENGINE else 1
+    return max(_FEWEST_RUNS, share // cost)
 
 
 def _counted(executor: Isolation[Target], traces: Sequence[Trace]) -> list[Hits | None]:

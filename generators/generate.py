@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from api_tables import public_errors, public_functions, public_types
@@ -67,6 +68,7 @@ from ray_tables import ray_at_scale, ray_costs
 from recording_tables import audited_schedulers, recording_cost
 from sentences import sentences
 from soak_tables import soak, soak_memory, soak_steps
+from state_tables import STATE_CAUSES, judged_repairs, state_cause, state_cause_in_vllm
 from survival_tables import (
     oddities_at_depths,
     specimens_at_depths,
@@ -112,6 +114,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "figures": figures,
     "kill matrix": kill_matrix,
     "inferred bugs": inferred_bugs,
+    "judged repairs": judged_repairs,
     "kernel figures": kernel_figures,
     "kernel findings": kernel_findings,
     "kernel targets": kernel_targets,
@@ -167,6 +170,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "verdicts": verdicts,
     "vllm release findings": vllm_release_findings,
     "vllm releases": vllm_releases,
+    "cause in vllm": state_cause_in_vllm,
+    **{f"cause {name}": partial(state_cause, name) for name in STATE_CAUSES},
 }
 BLOCK = re.compile(
     r"(<!-- generated: (?P<name>[\w ]+) -->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL

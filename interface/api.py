@@ -347,8 +347,9 @@ def judge_patch(
 
     Args:
         target: "path/to/file.py:Class", "package.module:Class", or a built-in name of an engine
-            that is installed, fetched or checked out.
-        patch: the file of a unified diff, as `git diff` writes it.
+            that is installed, fetched or checked out. One that names a patch itself, such as
+            "vllm-hybrid[patch=a.diff]", is what the other one is judged beside.
+        patch: the file of a unified diff against the unpatched sources, as `git diff` writes it.
         depth: "quick", "standard" or "deep", for both.
         profile: rows that override those the target declares.
         layouts: the layouts of a manager to run; all by default.
@@ -365,7 +366,8 @@ def judge_patch(
     given = str(_path("patch", patch))
     if not isinstance(target, str):
         raise OptionError(f"target must be the text that names its sources, not {shown(target)}")
-    patched = TargetSpec.of(target).with_rows(_rows(profile)).with_patch(given).text
+    unpatched = replace(TargetSpec.of(target), patch=None)
+    patched = unpatched.with_rows(_rows(profile)).with_patch(given).text
     both = [
         Asked.of(
             name, depth=depth, profile=profile, layouts=layouts, api=api, fail_on=tuple(Severity),

@@ -18,6 +18,7 @@ it asks for CUDA's streams.
 from __future__ import annotations
 
 import ctypes
+import inspect
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -67,6 +68,8 @@ def prepare_workers() -> None:
 
     Raises TargetError where a part is missing. Meant for a process that drives nothing else.
     """
+    # A state is one number, which threads only wait for.
+    part_of(engine_module("torch"), "set_num_threads")(1)
     states = engine_module("vllm.v1.worker.mamba_utils")
     copier = part_of(states, "_copy_mamba_state_block")
     inner, stand_ins = {copier.__name__: copier}, {"_memcpy_u64_tiled": _move_whole}
@@ -225,13 +228,20 @@ class HybridWorker:
                 for name in group.layer_names
             )
         runner.calculate_reorder_batch_threshold()
-        runner.may_reinitialize_input_batch(kv_cache_config)
+        self._fit_batch(kv_cache_config)
         runner._postprocess_tensors()
         _leave_out(runner)
         runner.compilation_config = SimpleNamespace(static_forward_context=layers)
         runner.model = SimpleNamespace(
             get_mamba_state_copy_funcs=lambda types: dict.fromkeys(types, functions)
         )
+
+    def _fit_batch(self, kv_cache_config: Any) -> None:
+        """A batch for the groups; up to 0.31 it is told the kernels' block sizes as well."""
+        fit = self.runner.may_reinitialize_input_batch
+        sizes = [group.kv_cache_spec.block_size for group in kv_cache_config.kv_cache_groups]
+        wanted = inspect.signature(fit).parameters
+        fit(kv_cache_config, *([sizes] if "kernel_block_sizes" in wanted else []))
 
     def step(self, scheduled: Any, accepted: Mapping[str, int]) -> dict[str, list[StateUse]]:
         """Carry out one step; what it did with states, by request, in the order of the batch.

@@ -84,6 +84,17 @@ def test_a_repair_that_gives_up_the_cache_shows_in_the_hits(judged):
     assert f"without the patch {before:,}" in " ".join(done.stdout.split())
 
 
+@pytest.mark.some(0)
+def test_one_patch_is_judged_beside_another(folder, poolproof):
+    (folder / "pool.py").write_text(LEAKS)
+    (folder / "one.diff").write_text(diff_of(LEAKS, RIGHT))
+    (folder / "other.diff").write_text(diff_of(LEAKS, f"#\n{RIGHT}"))
+    options = ("--patch", "other.diff", "--depth", "quick")
+    done = poolproof("certify", "pool.py:Pool[patch=one.diff]", *options)
+    assert done.exit_code == 0, done.output
+    assert "BREAKS NOTHING: nothing was found" in done.stdout
+
+
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("diff", "says"),
