@@ -200,12 +200,24 @@ def _what_happened(error: BaseException, path: Path | None) -> str:
         what = f"it exits the process with {shown(error.code)}"
     elif isinstance(error, ModuleNotFoundError) and error.name:
         what = f"it needs the module {error.name}, which is not installed in {sys.executable}"
+        holder = _folder_with(error.name, path)
+        if holder is not None:
+            what += f"; it stands in {holder}: set PYTHONPATH={holder}, or install that folder"
     else:
         lines = said_by(error).splitlines()
         name = class_name(error).rpartition(".")[2]
         what = f"{name}: {lines[0]}" if lines else name
     place = _line_of(error, path)
     return f"{what} ({place})" if place else what
+
+
+def _folder_with(module: str, path: Path | None) -> Path | None:
+    """The nearest folder above a file of a target in which the module's package stands."""
+    first = module.partition(".")[0]
+    above = path.resolve().parents if path is not None else ()
+    return next(
+        (one for one in above if (one / first).is_dir() or (one / f"{first}.py").is_file()), None
+    )
 
 
 def _line_of(error: BaseException, path: Path | None) -> str | None:

@@ -103,6 +103,15 @@ def test_a_missing_module_and_one_that_fails(write, tmp_path, monkeypatch):
     assert "ZeroDivisionError" in message("dividing_pool_module:Pool")
 
 
+def test_a_package_of_the_checkout_that_cannot_be_imported_is_pointed_at(tmp_path):
+    inner = tmp_path / "checkout" / "some_engine" / "core"
+    inner.mkdir(parents=True)
+    (inner / "pool.py").write_text("from some_engine.core.block import Block")
+    checkout = tmp_path / "checkout"
+    said = message(f"{inner / 'pool.py'}:Pool")
+    assert f"it stands in {checkout}: set PYTHONPATH={checkout}, or install that folder" in said
+
+
 def test_a_missing_class_lists_those_there(write):
     path = write(GOOD)
     assert "has no class Poll; its classes are Pool" in message(f"{path}:Poll")
