@@ -1,9 +1,9 @@
 """How the product is cut into modules: the figures of docs/architecture.md, for two revisions.
 
-Read from git, nothing is imported. Product is all Python outside tests, benchmarks, docs and
-generators; the tests in `stateful_tests/` are left out as well. Counted are modules, lines, modules
-with a single importer, comparisons of the names of levels, circles of imports (also those inside
-functions), and public classes that share a name.
+Read from git, nothing is imported. Product is all Python outside tests, benchmarks, docs, examples
+and generators; the tests in `stateful_tests/` are left out as well. Counted are modules, lines,
+modules with a single importer, comparisons of the names of levels, circles of imports (also those
+inside functions), and public classes that share a name.
 
 Usage: python benchmarks/structure.py [--before REVISION] [--after REVISION] [--record]
 """
@@ -25,7 +25,7 @@ from record import add_destination, write_record
 RELEASED = "4550cc9"
 """The last commit of 0.1.0."""
 
-_NO_PRODUCT = {"tests", "benchmarks", "docs", "generators", ".ci"}
+_NO_PRODUCT = {"tests", "benchmarks", "docs", "examples", "generators", ".ci"}
 _LEVELS = {"queue", "index", "pool", "manager", "chains"}
 _LEVEL_NAMES = {"level", "kind", "driven"}
 

@@ -16,7 +16,7 @@ from poolproof.impl.kv_cache_group import (
     SlidingWindow,
 )
 from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager
-from poolproof.impl.kv_cache_request import Image, Request
+from poolproof.impl.kv_cache_request import ImageSpan, Request
 from poolproof.impl.kv_cache_residency import ResidencyMetrics
 from poolproof.impl.prefix_index import PrefixIndex
 from poolproof.impl.sizing import available_kv_bytes, block_size_bytes, num_blocks
@@ -28,7 +28,7 @@ __all__ = [
     "Embeds",
     "FreeQueue",
     "FullAttention",
-    "Image",
+    "ImageSpan",
     "KVCacheBlocks",
     "KVCacheManager",
     "LoRA",

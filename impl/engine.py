@@ -51,7 +51,7 @@ from poolproof.impl.kv_cache_group import (
     blocks_for,
 )
 from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager
-from poolproof.impl.kv_cache_request import Image, Request
+from poolproof.impl.kv_cache_request import ImageSpan, Request
 from poolproof.impl.offloading import Offloader
 from poolproof.impl.running_states import RunningStates, StateGroup
 from poolproof.impl.sizing import require_int
@@ -700,7 +700,7 @@ class Engine:
 _RANK = attrgetter("rank")
 
 
-def _images_in(request: LiveRequest, first: int, count: int) -> list[Image]:
+def _images_in(request: LiveRequest, first: int, count: int) -> list[ImageSpan]:
     """The images of which some of the positions `first`, ... are a part."""
     return [
         image
@@ -729,7 +729,7 @@ def _keys(extra_keys: Iterable[tuple[str, Any, int, int | None]]) -> dict[str, A
         elif kind == "salt":
             keys["salt"] = Salt(value)
         elif kind == "image" and end is not None:
-            keys["images"].append(Image(value, first, end - first))
+            keys["images"].append(ImageSpan(value, first, end - first))
         else:
             raise ValueError(f"submit: nobody knows the extra key {kind!r}")
     return keys

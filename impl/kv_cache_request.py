@@ -40,7 +40,7 @@ class ManagedRequest(Protocol):
 
 
 @dataclass(frozen=True)
-class Image:
+class ImageSpan:
     """An image (or clip) in the prompt: what it shows, and which positions it takes.
 
     `identifier` names the content, `first_token` is the position of its first placeholder.
@@ -75,7 +75,7 @@ class Request:
         hasher: BlockHasher | None = None,
         lora: LoRA | None = None,
         salt: Salt | None = None,
-        images: Sequence[Image] = (),
+        images: Sequence[ImageSpan] = (),
     ) -> None:
         self.request_id = request_id
         self.token_ids = list(token_ids)

@@ -25,7 +25,7 @@ from poolproof.contract.target import TargetError
 from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
 from poolproof.impl.kv_cache_group import ChunkedLocal, FullAttention, RecurrentState, SlidingWindow
 from poolproof.impl.kv_cache_manager import KVCacheManager
-from poolproof.impl.kv_cache_request import Image, Request
+from poolproof.impl.kv_cache_request import ImageSpan, Request
 from poolproof.targets.adapter_fit import Call, misfit, require_fit, tried
 from poolproof.targets.apart import NoAnswerError, apart
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM, import_of_vllm, version_of_vllm
@@ -98,7 +98,9 @@ class ImplParts:
             hasher=self._hasher,
             lora=None if chain.lora is None else LoRA(*chain.lora),
             salt=None if chain.salt is None else Salt(chain.salt),
-            images=[Image(image.identifier, image.offset, image.length) for image in chain.images],
+            images=[
+                ImageSpan(image.identifier, image.offset, image.length) for image in chain.images
+            ],
         )
 
     def append(self, request: Any, tokens: list[int], /) -> None:

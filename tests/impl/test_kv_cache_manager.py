@@ -7,7 +7,7 @@ import pytest
 from poolproof.impl.block_hash import BlockHasher, LoRA, Salt
 from poolproof.impl.kv_cache_group import FullAttention
 from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager, PrefixCacheStats
-from poolproof.impl.kv_cache_request import Image, Request
+from poolproof.impl.kv_cache_request import ImageSpan, Request
 
 HASHER = BlockHasher(seed=b"s", block_size=4)
 COUNTS = (
@@ -155,7 +155,7 @@ def test_a_request_without_tokens_finds_nothing():
     [
         {"lora": LoRA("a", "/a")},
         {"salt": Salt("tenant")},
-        {"images": [Image("cat", 1, 2)]},
+        {"images": [ImageSpan("cat", 1, 2)]},
     ],
 )
 def test_equal_tokens_with_other_keys_are_not_found(other):

@@ -3,7 +3,7 @@
 import pytest
 
 from poolproof.impl.block_hash import BlockHasher, LoRA, MultiModal, Salt
-from poolproof.impl.kv_cache_request import Image, Request
+from poolproof.impl.kv_cache_request import ImageSpan, Request
 
 HASHER = BlockHasher(seed=b"s", block_size=4)
 
@@ -88,17 +88,17 @@ def test_a_salt_stands_in_the_first_block():
 def test_an_image_stands_in_every_block_that_it_reaches_into():
     tokens = list(range(16))
     wanted = HASHER.hash_sequence(tokens, {1: [MultiModal("cat", 3)], 2: [MultiModal("cat", -1)]})
-    assert request(tokens, images=[Image("cat", 7, 3)]).block_hashes == wanted
+    assert request(tokens, images=[ImageSpan("cat", 7, 3)]).block_hashes == wanted
 
 
 def test_an_image_that_fills_a_block_stands_in_no_other():
     tokens = list(range(12))
     wanted = HASHER.hash_sequence(tokens, {1: [MultiModal("cat", 0)]})
-    assert request(tokens, images=[Image("cat", 4, 4)]).block_hashes == wanted
+    assert request(tokens, images=[ImageSpan("cat", 4, 4)]).block_hashes == wanted
 
 
 def test_equal_placeholders_of_other_images_are_other_blocks():
-    one, other = (request(images=[Image(name, 5, 2)]).block_hashes for name in ("cat", "dog"))
+    one, other = (request(images=[ImageSpan(name, 5, 2)]).block_hashes for name in ("cat", "dog"))
     assert one[0] == other[0]
     assert one[1] != other[1]
 
