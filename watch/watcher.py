@@ -269,7 +269,10 @@ def say(level: int, text: str, error: Exception | None = None) -> None:
         LOGGER.addHandler(handler)
         LOGGER.setLevel(logging.INFO)
         LOGGER.propagate = False
-    LOGGER.log(level, "%s", text, exc_info=error)
+    # A standard error that somebody has closed, or a handler of the host that fails: a line that
+    # nobody can read is no reason to stop watching.
+    with contextlib.suppress(Exception):
+        LOGGER.log(level, "%s", text, exc_info=error)
 
 
 def _own_version() -> str:

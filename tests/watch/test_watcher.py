@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import subprocess
@@ -65,6 +66,21 @@ def read(watcher):
     path = watcher.path / "findings.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return status, [json.loads(line) for line in lines]
+
+
+def test_a_standard_error_that_is_closed_does_not_end_the_watch(make, monkeypatch):
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    handler = logging.StreamHandler(closed)
+    monkeypatch.setattr(logging.getLogger("poolproof.watch"), "handlers", [handler])
+    watcher = make()
+    found = findings(watcher)
+    watcher.guarded(watcher.report, found, ["logged"] * len(found))
+    assert found
+    assert watcher.is_on
+    watcher.end()
+    assert read(watcher)[1][0]["invariant"] == "DATA"
 
 
 def test_a_start_row_and_a_last_row_are_written(make):
