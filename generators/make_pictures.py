@@ -1,20 +1,24 @@
 """Draw the pictures of the manual: a certificate, a finding, a campaign, survival of planted bugs.
 
 The first two and `campaign` are what a terminal shows, `discovery` is a chart of that campaign's
-page; the last is drawn from benchmarks/results/survival.json.
+page; the last is drawn from benchmarks/results/survival.json. `kernels` needs torch and triton.
 
 Usage: python generators/make_pictures.py                 write docs/pictures/*.svg
        python generators/make_pictures.py certificates    the certificate and the finding alone
        python generators/make_pictures.py survival        that one alone
        python generators/make_pictures.py campaign        those of the campaign alone
+       python generators/make_pictures.py kernels         that of the kernels alone
+       ... --check    write nothing, exit with 1 if a picture says something else now
 """
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -38,6 +42,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 100
 
+Pictures = dict[str, str]  # the name of each picture, and its SVG
+
+# What differs from one run or machine to the next, in a terminal and in the picture of a kernel.
+_MEASURED = re.compile(
+    r"\(\d+ s\)|[\d,]+ steps/s|(?<=CPython )[\d.]+|\d+ workers?|"
+    r"(?<=worst )[\d.]+|(?<=triton )[\d.+\w]+"
+)
+# Of a campaign its words are compared: how far it comes in a second is the machine's.
+_OF_A_CAMPAIGN = frozenset({"campaign", "discovery"})
+
 
 def certificate_of(target: str) -> Certificate:
     """What the command line says of an example, without the names of this machine."""
@@ -58,27 +72,23 @@ def certificate_of(target: str) -> Certificate:
     )
 
 
-def draw(name: str, title: str, content: RenderableType) -> None:
-    """Write one picture, in whatever monospaced font its reader has."""
+def terminal(name: str, title: str, content: RenderableType) -> str:
+    """What a terminal shows, in whatever monospaced font its reader has."""
     console = Console(width=COLUMNS, record=True, file=StringIO(), force_terminal=True)
     console.print(content, highlight=False)
     svg = console.export_svg(title=title, unique_id=name)
     # rich's template fetches its font from the network.
-    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
-    write_atomically(PICTURES / f"{name}.svg", svg)
-    print(f"docs/pictures/{name}.svg")
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
-def draw_survival() -> None:
-    """Write the survival curves, where they were measured."""
+def survival() -> Pictures:
+    """Draw the survival curves, where they were measured."""
     result = read("survival")
-    if result is not None:
-        write_atomically(PICTURES / "survival.svg", survival_picture(result))
-        print("docs/pictures/survival.svg")
+    return {} if result is None else {"survival": survival_picture(result)}
 
 
-def draw_campaign() -> None:
-    """Write what a campaign shows, and its discovery, from one campaign against planted bugs."""
+def campaign() -> Pictures:
+    """Draw what a campaign shows, and its discovery, from one campaign against planted bugs."""
     target = "tests/fuzz/planted.py:TouchesTwice"
     with TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "poolproof", "fuzz", target, "--folder", folder, "--quiet"]
@@ -91,40 +101,88 @@ def draw_campaign() -> None:
         record = read_record(Path(folder))
     assert record.status is not None
     console = Console(width=COLUMNS, height=30, file=StringIO(), force_terminal=True)
-    draw("campaign", f"poolproof fuzz {target}", campaign_panel(record.status, None, console))
-    chart = svg_of(discovery_over_time(record), alone=True)
-    write_atomically(PICTURES / "discovery.svg", chart + "\n")
-    print("docs/pictures/discovery.svg")
+    panel = campaign_panel(record.status, None, console)
+    return {
+        "campaign": terminal("campaign", f"poolproof fuzz {target}", panel),
+        "discovery": svg_of(discovery_over_time(record), alone=True) + "\n",
+    }
 
 
-def draw_certificates() -> None:
-    """Write the certificate of a correct pool, and the finding of one that is not."""
+def certificates() -> Pictures:
+    """Draw the certificate of a correct pool, and the finding of one that is not."""
     correct = "examples/simple_pool.py:Pool"
     command = f"poolproof certify {correct} --depth quick"
-    draw("certificate", command, laid_out(*certificate_document(certificate_of(correct)).blocks))
+    certificate = laid_out(*certificate_document(certificate_of(correct)).blocks)
     finding = certificate_of("examples/stale_index.py:Pool").findings[0]
-    draw(
-        "finding",
-        f"poolproof show {finding.fingerprint}",
-        laid_out(*finding_report(finding).blocks),
-    )
+    shown = laid_out(*finding_report(finding).blocks)
+    return {
+        "certificate": terminal("certificate", command, certificate),
+        "finding": terminal("finding", f"poolproof show {finding.fingerprint}", shown),
+    }
 
 
-ALONE = {"certificates": draw_certificates, "survival": draw_survival, "campaign": draw_campaign}
+def kernels() -> Pictures:
+    """Draw the errors of our kernels."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "errors.svg"
+        command = [sys.executable, "-m", "poolproof", "kernels", "paged"]
+        subprocess.run(
+            [*command, "--picture", str(file)], check=True, cwd=ROOT, stdout=subprocess.DEVNULL
+        )
+        return {"kernel-errors": file.read_text(encoding="utf-8")}
 
 
-def main() -> None:
-    """Draw all, or the one that is named."""
-    if len(sys.argv) > 1:
-        if sys.argv[1] not in ALONE:
-            sys.exit(f"make_pictures.py: {sys.argv[1]} is none of {', '.join(ALONE)}")
-        ALONE[sys.argv[1]]()
-        return
+def words_of(name: str, svg: str) -> list[str]:
+    """What a picture says, without what a machine measured; all of it where nothing was."""
+    if name == "survival":
+        return svg.splitlines()
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    text = html.unescape(" ".join(texts)).replace("\xa0", " ")
+    if name in _OF_A_CAMPAIGN:
+        words = re.findall(r"[A-Za-z]{2,}", text.partition("the last")[0])
+        return [word for word in words if word not in {"min", "seconds", "minutes"}]
+    return _MEASURED.sub("N", text).split()
+
+
+def compare(drawn: Pictures) -> int:
+    """Name the pictures that say something else than those of the manual; the exit status."""
+    status = 0
+    for name, svg in drawn.items():
+        file = PICTURES / f"{name}.svg"
+        there = words_of(name, file.read_text(encoding="utf-8")) if file.is_file() else []
+        now = words_of(name, svg)
+        if there != now:
+            status = 1
+            changed = [word for word in now if word not in there] or now
+            print(f"docs/pictures/{name}.svg is out of date: now it says {' '.join(changed[:12])}")
+    return status
+
+
+ALONE: dict[str, Callable[[], Pictures]] = {
+    "certificates": certificates,
+    "survival": survival,
+    "campaign": campaign,
+    "kernels": kernels,
+}
+
+
+def main() -> int:
+    """Draw or compare all but those of kernels, or the one that is named."""
+    names = [argument for argument in sys.argv[1:] if argument != "--check"]
+    for name in names:
+        if name not in ALONE:
+            sys.exit(f"make_pictures.py: {name} is none of {', '.join(ALONE)}")
+    drawn: Pictures = {}
+    for name in names or ("certificates", "campaign", "survival"):
+        drawn |= ALONE[name]()
+    if "--check" in sys.argv[1:]:
+        return compare(drawn)
     PICTURES.mkdir(exist_ok=True)
-    draw_certificates()
-    draw_campaign()
-    draw_survival()
+    for name, svg in drawn.items():
+        write_atomically(PICTURES / f"{name}.svg", svg)
+        print(f"docs/pictures/{name}.svg")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

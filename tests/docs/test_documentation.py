@@ -77,6 +77,19 @@ def test_generated_blocks_are_up_to_date() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+def test_the_picture_of_recorded_curves_is_up_to_date() -> None:
+    """The others are drawn by runs of minutes; .ci/run compares them."""
+    command = [sys.executable, "generators/make_pictures.py", "survival", "--check"]
+    checked = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_each_picture_is_drawn_by_the_command_that_compares_it() -> None:
+    script = text_of(ROOT / "generators" / "make_pictures.py")
+    for picture in (ROOT / "docs" / "pictures").iterdir():
+        assert f'"{picture.stem}": ' in script, picture.name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page: Path) -> None:
     for line in command_lines(text_of(page)):
@@ -137,6 +150,13 @@ def test_named_files_exist(page: Path) -> None:
 def test_examples_in_python_are_python(page: Path) -> None:
     for block in fenced(text_of(page), "python"):
         ast.parse(block)
+
+
+def test_the_readme_says_what_it_is_installs_and_finds_before_its_first_picture() -> None:
+    first_screen, _, _ = text_of(ROOT / "README.md").partition("![")
+    assert "pip install ." in first_screen
+    assert "poolproof certify examples/stale_index.py:Pool" in first_screen
+    assert len(first_screen.splitlines()) <= 40
 
 
 def test_the_readme_shows_the_example_as_it_is() -> None:
