@@ -119,9 +119,12 @@ def main() -> int:
             kept[name] = row = future.result()
             said = row["found"] or "nothing found"
             print(f"{name}: {row['steps']:,} steps, {said}", flush=True)
-    rows = [kept[name] for name in names if name in kept]
-    record[options.target] = surroundings() | {"rows": rows}
-    return 0 if write_record(options.json, record) else 1
+            # After each one, so that an interrupted run keeps what it has.
+            rows = [kept[name] for name in names if name in kept]
+            record[options.target] = surroundings() | {"rows": rows}
+            if not write_record(options.json, record):
+                return 1
+    return 0
 
 
 def recorded(again: bool) -> dict[str, Any]:

@@ -68,7 +68,12 @@ from ray_tables import ray_at_scale, ray_costs
 from recording_tables import audited_schedulers, recording_cost
 from sentences import sentences
 from soak_tables import soak, soak_memory, soak_steps
-from state_tables import STATE_CAUSES, judged_repairs, state_cause, state_cause_in_vllm
+from state_tables import (
+    STATE_CAUSES,
+    judged_repairs,
+    state_cause,
+    state_cause_in_vllm,
+)
 from survival_tables import (
     oddities_at_depths,
     specimens_at_depths,

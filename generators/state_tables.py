@@ -14,7 +14,12 @@ from poolproof.contract.trace import Trace, read_trace
 from poolproof.report.finding_report import trace_report
 from poolproof.report.forms import Form, document_text
 
-__all__ = ["STATE_CAUSES", "judged_repairs", "state_cause", "state_cause_in_vllm"]
+__all__ = [
+    "STATE_CAUSES",
+    "judged_repairs",
+    "state_cause",
+    "state_cause_in_vllm",
+]
 
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
 _TRACES = _DOCS / "pictures" / "states"

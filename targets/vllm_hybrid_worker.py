@@ -25,6 +25,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from poolproof.contract.adapter_fault import HandedOver
 from poolproof.contract.state_use import PARTS, Place, StateCopy, StateUse
 from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.scalar_triton import ScalarKernel
@@ -43,6 +44,10 @@ Move = tuple[int, int, int]
 """Bytes that are moved: from which address, to which, how many."""
 Copies = list[tuple[int, str, StateCopy]]
 """Copies in the order in which they were made, each with its group and part."""
+
+
+class _Model(SimpleNamespace, HandedOver):
+    """What a runner asks of its model; what is missing is our fault and no finding."""
 
 
 class _Recorder:
@@ -232,7 +237,7 @@ class HybridWorker:
         runner._postprocess_tensors()
         _leave_out(runner)
         runner.compilation_config = SimpleNamespace(static_forward_context=layers)
-        runner.model = SimpleNamespace(
+        runner.model = _Model(
             get_mamba_state_copy_funcs=lambda types: dict.fromkeys(types, functions)
         )
 
