@@ -262,14 +262,18 @@ class Watcher:
 
 
 def say(level: int, text: str, error: Exception | None = None) -> None:
-    """Log a line; where nobody has set up logging for it, on standard error."""
+    """Log a line; where nobody has set up logging for it, on standard error.
+
+    Where that is closed the line is lost, and nothing else.
+    """
     if not LOGGER.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(levelname)s poolproof: %(message)s"))
         LOGGER.addHandler(handler)
         LOGGER.setLevel(logging.INFO)
         LOGGER.propagate = False
-    LOGGER.log(level, "%s", text, exc_info=error)
+    with contextlib.suppress(Exception):  # handlers of others, streams that are closed
+        LOGGER.log(level, "%s", text, exc_info=error)
 
 
 def _own_version() -> str:
