@@ -172,6 +172,8 @@ class LiveMemory:
         if known is None or part.replaced:
             known = self._admit(part)
         else:
+            if part.first > known.end:
+                self._note_gap(known, part.first)
             known.first, known.tokens = part.first, part.tokens
             if part.blocks:
                 self._map(known, part.blocks)
@@ -378,6 +380,12 @@ class LiveMemory:
                 holders[known.serial, group, entry] = known
                 if not is_read:
                     self._fresh.append((known, group, entry, block))
+
+    def _note_gap(self, known: KnownRequest, first: int) -> None:
+        """It goes on behind positions that it has not computed: it reads them all the same."""
+        for group, _, size, _ in self._groups:
+            end = min(-(-first // size), len(known.tables[group]))
+            known.changed.update((group, entry) for entry in range(known.end // size, end))
 
     def _outside(self, known: KnownRequest, group: int, entry: int, block: int) -> None:
         """It is followed no more, until a whole table comes for it."""

@@ -262,16 +262,17 @@ class Watcher:
 
 
 def say(level: int, text: str, error: Exception | None = None) -> None:
-    """Log a line; where nobody has set up logging for it, on standard error."""
+    """Log a line; where nobody has set up logging for it, on standard error.
+
+    Where that is closed the line is lost, and nothing else.
+    """
     if not LOGGER.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(levelname)s poolproof: %(message)s"))
         LOGGER.addHandler(handler)
         LOGGER.setLevel(logging.INFO)
         LOGGER.propagate = False
-    # A standard error that somebody has closed, or a handler of the host that fails: a line that
-    # nobody can read is no reason to stop watching.
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(Exception):  # handlers of others, streams that are closed
         LOGGER.log(level, "%s", text, exc_info=error)
 
 

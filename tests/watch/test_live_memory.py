@@ -188,6 +188,14 @@ def test_a_block_that_is_free_and_used_is_a_finding():
     assert (found.invariant, found.blocks) == ("I2", (1,))
 
 
+def test_who_goes_on_behind_what_it_has_not_computed_reads_it():
+    watch = memory()
+    watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, (1, 2, 3)),)))
+    part = tokens("a", [1, 2, 3, 4, 5], 4, replaced=False)
+    (found,) = watch.record(StepRecord(2, (part,)))
+    assert (found.invariant, found.position, found.written_in) == ("DATA", 3, None)
+
+
 def test_groups_that_are_not_watched_are_passed_over():
     watch = LiveMemory(8, [None, CacheGroup()], [SIZE, SIZE], Digests(b"key"))
     assert watch.record(StepRecord(1, (tokens("a", [1, 2, 3], 0, (-7,), (1, 2)),))) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import subprocess
@@ -66,21 +65,6 @@ def read(watcher):
     path = watcher.path / "findings.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return status, [json.loads(line) for line in lines]
-
-
-def test_a_standard_error_that_is_closed_does_not_end_the_watch(make, monkeypatch):
-    closed = io.StringIO()
-    closed.close()
-    monkeypatch.setattr(sys, "stderr", closed)
-    handler = logging.StreamHandler(closed)
-    monkeypatch.setattr(logging.getLogger("poolproof.watch"), "handlers", [handler])
-    watcher = make()
-    found = findings(watcher)
-    watcher.guarded(watcher.report, found, ["logged"] * len(found))
-    assert found
-    assert watcher.is_on
-    watcher.end()
-    assert read(watcher)[1][0]["invariant"] == "DATA"
 
 
 def test_a_start_row_and_a_last_row_are_written(make):
@@ -225,3 +209,26 @@ def test_equal_prefixes_have_equal_digests_under_one_key_and_others_under_anothe
     assert first.root("x", 1) == second.root("x", 1) != other.root("x", 1)
     assert first.shown(5) == second.shown(5) != other.shown(5)
     assert first.name("r") != first.root("r")
+
+
+@pytest.mark.parametrize("stream", ["closed", "broken"])
+def test_a_standard_error_that_nobody_reads_ends_neither_engine_nor_watch(
+    make, monkeypatch, tmp_path, stream
+):
+    file = (tmp_path / "stderr").open("w", encoding="utf-8")
+    if stream == "closed":
+        file.close()
+    else:
+        monkeypatch.setattr(
+            logging.StreamHandler, "flush", lambda self: (_ for _ in ()).throw(BrokenPipeError)
+        )
+    logger = logging.getLogger("poolproof.watch")
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler(file)])
+    monkeypatch.setattr("sys.stderr", file)
+    watcher = make()
+    watcher.guarded(watcher.report, findings(watcher), ["logged"])
+    assert watcher.is_on
+    watcher.end()
+    assert (watcher.path / "findings.jsonl").exists()
+    monkeypatch.setattr(logger, "handlers", [logging.NullHandler()])
+    file.close()
