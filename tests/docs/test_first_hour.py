@@ -23,7 +23,8 @@ def test_the_page_has_commands_for_each_task() -> None:
 
 
 # The last one certifies a whole pool, which takes a minute on a slow core.
-@pytest.mark.parametrize("task", [*TASKS[:-1], pytest.param(TASKS[-1], marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("task", TASKS)
 def test_the_commands_end_as_the_page_says(task: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for line in task.splitlines():
