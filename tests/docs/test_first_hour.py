@@ -22,7 +22,7 @@ def test_the_page_has_commands_for_each_task() -> None:
     assert len(TASKS) == 3
 
 
-# The last one certifies a whole pool, which takes a minute on a slow core.
+# Whole pools and managers are certified, which takes minutes on a slow core.
 @pytest.mark.deep
 @pytest.mark.parametrize("task", TASKS)
 def test_the_commands_end_as_the_page_says(task: str, tmp_path: Path) -> None:
