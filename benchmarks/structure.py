@@ -3,7 +3,7 @@
 Read from git, nothing is imported. Product is all Python outside tests, benchmarks, docs, examples
 and generators; the tests in `stateful_tests/` are left out as well. Counted are modules, lines,
 modules with a single importer, comparisons of the names of levels, circles of imports (also those
-inside functions), and public classes that share a name.
+inside functions), public classes that share a name, and the lines of each folder.
 
 Usage: python benchmarks/structure.py [--before REVISION] [--after REVISION] [--record]
 """
@@ -26,7 +26,7 @@ RELEASED = "4550cc9"
 """The last commit of 0.1.0."""
 
 _NO_PRODUCT = {"tests", "benchmarks", "docs", "examples", "generators", ".ci"}
-_LEVELS = {"queue", "index", "pool", "manager", "chains"}
+_LEVELS = {"queue", "index", "pool", "manager", "engine", "chains"}
 _LEVEL_NAMES = {"level", "kind", "driven"}
 
 
@@ -144,6 +144,9 @@ def figures_of(sources: Mapping[str, str]) -> dict[str, Any]:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     lengths = [text.count("\n") for text in sources.values()]
+    folders: Counter[str] = Counter()
+    for path, text in sources.items():
+        folders[PurePosixPath(path).parts[0]] += text.count("\n")
     return {
         "modules": len(sources),
         "lines": sum(lengths),
@@ -152,6 +155,7 @@ def figures_of(sources: Mapping[str, str]) -> dict[str, Any]:
         "comparisons of level names": sum(map(level_comparisons, trees.values())),
         "circles of imports": circles(imports),
         "public class names in two modules or more": sum(n > 1 for n in classes.values()),
+        "lines of each folder": dict(sorted(folders.items())),
     }
 
 
@@ -169,6 +173,8 @@ def main() -> int:
         return 2
     for name, before in found[asked.before].items():
         after = found[asked.after][name]
+        if isinstance(before, dict):
+            continue
         shown = (len(before), len(after)) if isinstance(before, list) else (before, after)
         print(f"{name:<45} {shown[0]:>9,} {shown[1]:>9,}")
     record = {"before": found[asked.before], "after": found[asked.after]}

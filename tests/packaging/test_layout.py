@@ -134,7 +134,6 @@ def test_a_docstring_names_no_file_that_is_not_there() -> None:
 ALIKE = {
     # impl/ is used by engines on its own, and its classes are called as theirs are; adapters look
     # them up by these names.
-    "Image": {"contract/content.py", "impl/kv_cache_request.py"},
     "Sequence": {"impl/nano_block_manager.py", "impl/sequence_group.py"},
 }
 
