@@ -2,8 +2,9 @@
 
 Read from git, nothing is imported. Product is all Python outside tests, benchmarks, docs, examples
 and generators; the tests in `stateful_tests/` are left out as well. Counted are modules, lines,
-modules with a single importer, comparisons of the names of levels, circles of imports (also those
-inside functions), and public classes that share a name.
+modules with a single importer (and how many of these stand in its folder and have no test of their
+own), comparisons of the names of levels, circles of imports (also those inside functions), public
+classes that share a name, and the lines of each folder.
 
 Usage: python benchmarks/structure.py [--before REVISION] [--after REVISION] [--record]
 """
@@ -16,7 +17,7 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -26,15 +27,19 @@ RELEASED = "4550cc9"
 """The last commit of 0.1.0."""
 
 _NO_PRODUCT = {"tests", "benchmarks", "docs", "examples", "generators", ".ci"}
-_LEVELS = {"queue", "index", "pool", "manager", "chains"}
+_LEVELS = {"queue", "index", "pool", "manager", "engine", "chains"}
 _LEVEL_NAMES = {"level", "kind", "driven"}
 
 
-def sources_at(revision: str) -> dict[str, str]:
-    """The product's modules by path. Raises CalledProcessError for what is no revision here."""
+def sources_at(revision: str, *, product: bool = True) -> dict[str, str]:
+    """The product's modules by path, or all other Python: tests, benchmarks and the like.
+
+    Raises CalledProcessError for what is no revision here.
+    """
     listed = _git("ls-tree", "-r", "--name-only", revision).splitlines()
-    paths = [path for path in listed if path.endswith(".py") and _is_product(PurePosixPath(path))]
-    return {path: _git("show", f"{revision}:{path}") for path in paths}
+    paths = [path for path in listed if path.endswith(".py")]
+    chosen = [path for path in paths if _is_product(PurePosixPath(path)) is product]
+    return {path: _git("show", f"{revision}:{path}") for path in chosen}
 
 
 def _git(*arguments: str) -> str:
@@ -132,10 +137,26 @@ def _names_a_level(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in _LEVELS
 
 
-def figures_of(sources: Mapping[str, str]) -> dict[str, Any]:
-    """The figures of one revision."""
+def lonely(imports: Mapping[str, set[str]], elsewhere: Container[str]) -> list[str]:
+    """Modules with one importer, beside them in their folder, which nothing `elsewhere` imports."""
+    importers: dict[str, list[str]] = {}
+    for name, found in imports.items():
+        for imported in found:
+            importers.setdefault(imported, []).append(name)
+    return sorted(
+        name
+        for name, found in importers.items()
+        if len(found) == 1
+        and name not in elsewhere
+        and found[0].rpartition(".")[0] == name.rpartition(".")[0]
+    )
+
+
+def figures_of(sources: Mapping[str, str], others: Iterable[str]) -> dict[str, Any]:
+    """The figures of one revision, from its modules and the texts of tests and scripts."""
     trees = {module_of(path): ast.parse(text) for path, text in sources.items()}
     imports = imports_of(trees)
+    elsewhere = {name for text in others for name in _imported(ast.parse(text), trees)}
     importers = Counter(imported for found in imports.values() for imported in found)
     classes = Counter(
         node.name
@@ -144,14 +165,19 @@ def figures_of(sources: Mapping[str, str]) -> dict[str, Any]:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     lengths = [text.count("\n") for text in sources.values()]
+    folders: Counter[str] = Counter()
+    for path, text in sources.items():
+        folders[PurePosixPath(path).parts[0]] += text.count("\n")
     return {
         "modules": len(sources),
         "lines": sum(lengths),
         "median lines of a module": statistics.median_low(lengths),
         "modules with one importer": sum(count == 1 for count in importers.values()),
+        "of these in its folder, without a test of their own": len(lonely(imports, elsewhere)),
         "comparisons of level names": sum(map(level_comparisons, trees.values())),
         "circles of imports": circles(imports),
         "public class names in two modules or more": sum(n > 1 for n in classes.values()),
+        "lines of each folder": dict(sorted(folders.items())),
     }
 
 
@@ -163,12 +189,17 @@ def main() -> int:
     add_destination(parser, "structure")
     asked = parser.parse_args()
     try:
-        found = {name: figures_of(sources_at(name)) for name in (asked.before, asked.after)}
+        found = {
+            name: figures_of(sources_at(name), sources_at(name, product=False).values())
+            for name in (asked.before, asked.after)
+        }
     except subprocess.CalledProcessError as error:
         print(f"{parser.prog}: {error.stderr.strip() or error}", file=sys.stderr)
         return 2
     for name, before in found[asked.before].items():
         after = found[asked.after][name]
+        if isinstance(before, dict):
+            continue
         shown = (len(before), len(after)) if isinstance(before, list) else (before, after)
         print(f"{name:<45} {shown[0]:>9,} {shown[1]:>9,}")
     record = {"before": found[asked.before], "after": found[asked.after]}

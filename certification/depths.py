@@ -107,8 +107,8 @@ class Budget:
 
         More than a dozen share what a dozen would have, so that another layout costs nothing.
         """
-        chunks = self.engine_chunks if kind.level is Level.ENGINE else self.manager_chunks
-        each = -(-chunks // min(num_layouts, 4))
+        chunks = {Level.MANAGER: self.manager_chunks, Level.ENGINE: self.engine_chunks}
+        each = -(-chunks[kind.level] // min(num_layouts, 4))
         return max(1, each * 12 // max(num_layouts, 12))
 
     @staticmethod

@@ -134,7 +134,7 @@ def _run(
 ) -> None:
     if about.unbuilt is not None:
         raise TargetError(f"{about.name}: {about.unbuilt.sentence}")
-    if about.level is Level.ENGINE:
+    if not about.level.has_small_scopes:
         _refuse_bounds_of_pools(about, bounds)
         exploring.explore_engines(kinds_of(about, options), workloads.of_engines())
         return

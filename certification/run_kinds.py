@@ -88,7 +88,7 @@ class RunKind:
     @property
     def has_production_sizes(self) -> bool:
         """Whether there are runs of this kind at the sizes of servers."""
-        return not self.has_chains and self.level is not Level.ENGINE
+        return not self.has_chains and self.level.has_production_sizes
 
     @property
     def is_explored(self) -> bool:

@@ -2,7 +2,7 @@
 
 Everything that differs from level to level belongs to one object for each of them, which a room
 keeps under this name: the session in `harness/`, the runs in `certification/levels/` and `fuzz/`,
-the drawing in `report/`. Nothing else asks which level it is.
+the drawing in `report/`. Elsewhere code asks for a trait of the level.
 """
 
 from __future__ import annotations
@@ -73,6 +73,11 @@ class Level(str, Enum):
 
         Of engines too few commands are reached in its time; `poolproof explore` searches them.
         """
+        return self is not Level.ENGINE
+
+    @property
+    def has_production_sizes(self) -> bool:
+        """Whether some of its runs have the sizes of servers; engines are set up with their own."""
         return self is not Level.ENGINE
 
     @property

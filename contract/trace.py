@@ -224,8 +224,11 @@ def _harm(name: str, value: object) -> TraceHarm | None:
 
 def _every_row(level: Level, rows: Any) -> Any:
     """The rows of a header; one from before managers were judged by content was exact."""
-    is_old = level is Level.MANAGER and isinstance(rows, dict) and "index" not in rows
-    return {**rows, "index": "exact"} if is_old else rows
+    return {**_ROWS_BEFORE.get(level, {}), **rows} if isinstance(rows, dict) else rows
+
+
+_ROWS_BEFORE = {Level.MANAGER: {"index": "exact"}}
+"""What a row meant before headers had it."""
 
 
 def _level(name: str, given: Any) -> Level:

@@ -74,6 +74,7 @@ from state_tables import (
     state_cause,
     state_cause_in_vllm,
 )
+from structure_tables import before_and_after, lines_of_folders, structure
 from survival_tables import (
     oddities_at_depths,
     specimens_at_depths,
@@ -88,7 +89,6 @@ from tables import (
     lessons,
     severities,
     statements,
-    structure,
 )
 from verdict_tables import explained_findings, verdicts
 from vllm_tables import vllm_release_findings, vllm_releases
@@ -97,6 +97,7 @@ from poolproof.contract.trace import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCKS: dict[str, Callable[[], str]] = {
+    "before and after": before_and_after,
     "campaign curve": campaign_curve,
     "campaign duplicates": campaign_duplicates,
     "campaign figures": campaign_figures,
@@ -127,6 +128,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "depth seconds": depth_seconds,
     "depths": depths,
     "limits": limits,
+    "lines of folders": lines_of_folders,
     "lone detectors": lone_detectors,
     "manager workloads": manager_workloads,
     "mutation scores": mutation_scores,

@@ -22,7 +22,6 @@ __all__ = [
     "lessons",
     "severities",
     "statements",
-    "structure",
 ]
 
 
@@ -124,16 +123,3 @@ def glossary() -> str:
             lines[2] = "| row | says | values, and what each costs |"
         sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
-
-
-def structure() -> str:
-    """How the product is cut, in 0.1.0 and now, by benchmarks/structure.py."""
-    found = read("structure")
-    if found is None:
-        return ""
-    lines = ["| | 0.1.0 | now |", "|---|---:|---:|"]
-    for name, before in found["before"].items():
-        cells = (before, found["after"][name])
-        numbers = [len(cell) if isinstance(cell, list) else cell for cell in cells]
-        lines.append(f"| {name} | {numbers[0]:,} | {numbers[1]:,} |")
-    return "\n".join(lines) + "\n"

@@ -26,6 +26,7 @@ LAYOUT = "planted"
 """The name of the one layout in which a manager or an engine of this matrix is set up."""
 
 _BLOCK_SIZE_OF_ODDITIES = 4
+_LOWEST_FIRST = tuple(Level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class MatrixSubject:
 
 def subjects() -> dict[str, MatrixSubject]:
     """All rows by id: queue, pool, manager and engine specimens, then the oddities."""
-    in_order = sorted(SPECIMENS.values(), key=lambda found: found.level is not Level.QUEUE)
+    in_order = sorted(SPECIMENS.values(), key=lambda found: _LOWEST_FIRST.index(found.level))
     rows = [_planted(found) for found in in_order]
     rows += [_planted_manager(found) for found in MANAGER_SPECIMENS.values()]
     rows += [_planted_engine(found) for found in ENGINE_SPECIMENS.values()]

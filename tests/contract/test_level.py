@@ -63,21 +63,27 @@ def test_the_name_of_a_level_stands_for_it():
         CampaignSettings("impl", "kernel", 4)
 
 
+SMALL_AND_LARGE = ("has_small_scopes", "has_production_sizes")
+
+
 @pytest.mark.parametrize(
     ("level", "traits"),
     [
-        (Level.QUEUE, {"is_part", "is_built_of_blocks"}),
-        (Level.INDEX, {"is_part", "has_hashes"}),
-        (Level.POOL, {"has_hashes", "has_misuse", "is_built_of_blocks"}),
-        (Level.MANAGER, {"has_sequences", "has_layouts", "has_reads", "is_built_of_blocks"}),
+        (Level.QUEUE, {"is_part", "is_built_of_blocks", *SMALL_AND_LARGE}),
+        (Level.INDEX, {"is_part", "has_hashes", *SMALL_AND_LARGE}),
+        (Level.POOL, {"has_hashes", "has_misuse", "is_built_of_blocks", *SMALL_AND_LARGE}),
+        (
+            Level.MANAGER,
+            {
+                "has_sequences", "has_layouts", "has_reads", "is_built_of_blocks",
+                *SMALL_AND_LARGE,
+            },
+        ),
         (Level.ENGINE, {"has_layouts", "has_reads", "is_built_of_blocks"}),
     ],
-)
+)  # fmt: skip
 def test_what_a_level_has(level, traits):
-    every = (
-        "is_part", "has_hashes", "has_misuse", "has_sequences", "has_layouts", "has_reads",
-        "is_built_of_blocks",
-    )  # fmt: skip
+    every = {name for name in vars(Level) if name.startswith(("is_", "has_"))}
     assert {name for name in every if getattr(level, name)} == traits
 
 
