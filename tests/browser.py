@@ -19,6 +19,25 @@ CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chro
 _CODES = {"ArrowLeft": 37, "ArrowRight": 39, "Home": 36, "End": 35, "Backspace": 8, "Enter": 13,
           "Tab": 9, "ArrowDown": 40}  # fmt: skip
 
+# Edges are smoothed a little differently by each release: only what the eye sees counts.
+_SHARE_OF_OTHER_PIXELS = """async (one, other) => {
+    const pixels = async url => {
+        const picture = new Image();
+        picture.src = url;
+        await picture.decode();
+        const { width, height } = picture;
+        const drawing = new OffscreenCanvas(width, height).getContext("2d");
+        drawing.drawImage(picture, 0, 0);
+        return { width, height, data: drawing.getImageData(0, 0, width, height).data };
+    };
+    const [a, b] = [await pixels(one), await pixels(other)];
+    if (a.width !== b.width || a.height !== b.height) return 1;
+    let differ = 0;
+    for (let at = 0; at < a.data.length; at += 4)
+        differ += [0, 1, 2].some(part => Math.abs(a.data[at + part] - b.data[at + part]) > 32);
+    return differ / (a.width * a.height);
+}"""
+
 
 class Browser:
     """One tab. `requests` are addresses that were asked for besides the pages that were opened."""
@@ -27,7 +46,8 @@ class Browser:
         commands, self._to = os.pipe()
         self._from, answers = os.pipe()
         arguments = [
-            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
+            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            "--remote-debugging-pipe",
             "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={folder / 'profile'}",
             "about:blank",
         ]  # fmt: skip
@@ -63,8 +83,7 @@ class Browser:
         """Load a file and wait until it is there."""
         self._events.clear()
         self._call("Page.navigate", url=page.as_uri())
-        while "Page.loadEventFired" not in self._events:
-            self._take()
+        self._wait_for("Page.loadEventFired")
         self.requests.remove(page.as_uri())
 
     def press(self, *keys: str) -> None:
@@ -78,8 +97,10 @@ class Browser:
             self._call("Input.dispatchKeyEvent", type="keyUp", **about)
 
     def value(self, expression: str) -> object:
-        """What an expression gives in the page."""
-        answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """What an expression gives in the page; a promise is waited for."""
+        answer = self._call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
@@ -91,10 +112,34 @@ class Browser:
         """Whether nothing sticks out to the right."""
         return bool(self.value("document.documentElement.scrollWidth <= innerWidth"))
 
-    def picture(self, file: Path) -> None:
-        """A screenshot of the whole page."""
-        data = self._call("Page.captureScreenshot", captureBeyondViewport=True)["data"]
-        file.write_bytes(base64.b64decode(data))
+    def picture(self) -> bytes:
+        """A PNG of the whole page at the width that is shown."""
+        size = self._call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        taken = self._call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
+        return base64.b64decode(taken["data"])
+
+    def write_in(self, font: Path) -> None:
+        """Write all text of the page in this font, whatever its own style and policy say."""
+        data = base64.b64encode(font.read_bytes()).decode()
+        style = (
+            f"@font-face {{ font-family: given; src: url(data:font/ttf;base64,{data}) }}"
+            "*, *::before, *::after { font-family: given !important }"
+        )
+        self._call("Page.setBypassCSP", enabled=True)
+        self._events.clear()
+        self._call("Page.reload")
+        self._wait_for("Page.loadEventFired")
+        self.value(
+            "(async () => { const style = document.createElement('style');"
+            f"style.textContent = {json.dumps(style)}; document.head.append(style);"
+            "await document.fonts.load('16px given'); await document.fonts.ready; })()"
+        )
+
+    def share_of_other_pixels(self, one: bytes, other: bytes) -> float:
+        """How much of two PNGs differs visibly, from 0 to 1; 1 if their sizes do."""
+        urls = ["data:image/png;base64," + base64.b64encode(png).decode() for png in (one, other)]
+        return float(str(self.value(f"({_SHARE_OF_OTHER_PIXELS})(...{json.dumps(urls)})")))
 
     def close(self) -> None:
         """End the browser."""
@@ -115,6 +160,10 @@ class Browser:
             if answer.get("id") == number:
                 assert "error" not in answer, answer
                 return answer["result"]
+
+    def _wait_for(self, event: str) -> None:
+        while event not in self._events:
+            self._take()
 
     def _take(self) -> dict:
         """The next message; events are noted."""

@@ -1,8 +1,5 @@
 """The page of a finding: its steps one at a time, what it means, the target's own line."""
 
-import re
-import shutil
-import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -21,9 +18,6 @@ from poolproof.report.forms import Form, document_text
 from poolproof.report.html_form import html_page
 from poolproof.report.manager_drawing import draw_manager
 from poolproof.report.step_drawing import steps_of
-
-CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome")
-                 if (found := shutil.which(name))), None)  # fmt: skip
 
 
 class Elements(HTMLParser):
@@ -110,44 +104,28 @@ def test_a_pool_of_many_blocks_and_a_long_trace_are_not_drawn_one_by_one(samples
     assert "blocks" not in [row.label for row in rows]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_browser_shows_the_broken_step_without_errors_or_requests(samples, folder, scheme):
-    """At 400 px, with no network."""
+def test_a_browser_shows_the_broken_step_without_errors_or_requests(
+    browser, samples, folder, scheme
+):
     path = folder / "finding.html"
-    path.write_text(html_page(finding_report(samples.finding())))
-    arguments = [
-        CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=400,900",
-        "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND",
-        "--virtual-time-budget=2000",
-        f"--user-data-dir={folder / 'profile'}",
-    ]  # fmt: skip
-    if scheme == "dark":
-        arguments.append("--blink-settings=preferredColorScheme=0")
-    # What is measured is put into the page's title, by a script of the test alone.
-    measured = path.with_name("measured.html")
-    script = (
-        "<script>const f=[...document.querySelectorAll('.frame')].filter("
-        "e=>getComputedStyle(e).display!=='none');"
-        "const r=document.querySelectorAll('.steps input');r[0].click();"
-        "const g=[...document.querySelectorAll('.frame')].findIndex("
-        "e=>getComputedStyle(e).display!=='none');"
-        "const b=getComputedStyle(document.body).backgroundColor;"
-        "document.title=[f.length,f[0].innerText.split('\\n')[0],g,"
-        "document.documentElement.scrollWidth<=innerWidth,b].join('|')</script>"
+    path.write_text(html_page(finding_report(samples.finding())), encoding="utf-8")
+    shown = (
+        "[...document.querySelectorAll('.frame')]"
+        ".filter(frame => getComputedStyle(frame).display !== 'none')"
     )
-    measured.write_text(path.read_text().replace("</body>", f"{script}</body>"))
-    done = subprocess.run(
-        [*arguments, "--dump-dom", measured.as_uri()],
-        check=False, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    title = re.search(r"<title>(.*?)</title>", done.stdout)
-    assert title is not None, done.stderr
-    number, first, chosen, fits, background = title[1].split("|")
-    assert (number, chosen, fits) == ("1", "0", "true")
-    assert first.startswith("5. lookup(a)")
+    browser.show(400, scheme)
+    browser.open(path)
+    assert browser.value(f"{shown}.length") == 1
+    assert browser.value(f"{shown}[0].innerText").startswith("5. lookup(a)")
+    browser.value("document.querySelector('.steps input').click()")
+    first = "document.querySelector('.frame')"
+    assert browser.value(f"{shown}.length === 1 && {shown}[0] === {first}")
+    assert browser.fits()
+    background = browser.value("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(22, 24, 27)" if scheme == "dark" else "rgb(255, 255, 255)")
-    assert "CONSOLE" not in done.stderr
+    assert browser.console == []
+    assert browser.requests == []
 
 
 def manager_trace(samples, block_size=4, **changes):

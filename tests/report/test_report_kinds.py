@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -43,6 +44,7 @@ from poolproof.report.html_form import html_page
 from poolproof.report_kinds import REPORT_KINDS
 
 HOSTILE = "\x1b[2J \u202eback \x00 </td></main> | <script>alert(1) \r&amp; a.py"
+SCREENS = Path(__file__).parent / "screens"
 OBEYED = {"\x1b", "\u202e", "\x00", "\r"}
 
 
@@ -165,34 +167,34 @@ def written(subject, form):
     return REPORT_KINDS[type(subject)].written(subject, form)
 
 
-LONG = "a_name_of_a_target_that_nobody_breaks_into_lines" * 4
-
-
-def of_level(samples, level, *commands, **changes):
-    violation = Violation("I1", Severity.LEAK, LONG, (1,), len(commands) - 1)
-    trace = samples.trace(target=LONG, level=level, violation=violation, commands=commands)
+def of_level(samples, name, level, *commands, **changes):
+    violation = Violation("I1", Severity.LEAK, name, (1,), len(commands) - 1)
+    trace = samples.trace(target=name, level=level, violation=violation, commands=commands)
     return html_page(trace_report(replace(trace, **changes)))
 
 
 CHAIN = TokenChain((0, 0, 1, 2, 1))
 PAGES = {
-    **{kind: lambda *given, make=make: written(make(*given, LONG), Form.HTML)
+    **{kind: lambda *given, make=make: written(make(*given), Form.HTML)
        for kind, make in MAKERS.items()},
-    "finding": lambda samples, campaigns: html_page(finding_report(samples.finding())),
-    "trace of a queue": lambda samples, campaigns: of_level(samples, "queue", PopLeft()),
-    "trace of a manager": lambda samples, campaigns: of_level(
-        samples, "manager", Admit(0, CHAIN, 0), Step(), profile=ManagerProfile(),
+    "finding": lambda samples, campaigns, name: html_page(finding_report(samples.finding())),
+    "trace of a queue": lambda samples, campaigns, name: of_level(
+        samples, name, "queue", PopLeft()
+    ),
+    "trace of a manager": lambda samples, campaigns, name: of_level(
+        samples, name, "manager", Admit(0, CHAIN, 0), Step(), profile=ManagerProfile(),
         options={"layout": "full", "block_size": 4},
     ),
-    "walk through states": lambda samples, campaigns: space_page(
+    "walk through states": lambda samples, campaigns, name: space_page(
         space_of(Scope(2), symmetry=True)
     ),
-    "paths to failures": lambda samples, campaigns: failures_page(
-        TargetExploration(LONG, "pool.py", (), (samples.finding(),))
+    "paths to failures": lambda samples, campaigns, name: failures_page(
+        TargetExploration(name, "pool.py", (), (samples.finding(),))
     ),
 }  # fmt: skip
-"""What a browser can be given, with names that have no place to break them at."""
+"""What a browser can be given."""
 
+LONG = "a_name_of_a_target_that_nobody_breaks_into_lines" * 4
 WIDEST = """[...document.querySelectorAll('*')].sort((a, b) =>
     b.getBoundingClientRect().right - a.getBoundingClientRect().right)[0].outerHTML.slice(0, 300)"""
 CONTROLS = """
@@ -222,9 +224,21 @@ PALEST = """(() => {
 
 
 @pytest.fixture(params=PAGES)
-def page(request, folder, samples, campaigns):
-    (folder / "page.html").write_text(PAGES[request.param](samples, campaigns), encoding="utf-8")
-    return folder / "page.html"
+def page_of(request, folder, samples, campaigns):
+    """Writes a page about a target of a given name."""
+
+    def write(name):
+        path = folder / f"{request.param.replace(' ', '-')}.html"
+        path.write_text(PAGES[request.param](samples, campaigns, name), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def page(page_of):
+    """A page with a name that has no place to break it at."""
+    return page_of(LONG)
 
 
 @pytest.mark.some(4)
@@ -237,6 +251,31 @@ def test_a_narrow_browser_shows_each_page_whole_and_readable(browser, page):
         assert contrast >= 4.5, (scheme, where)
     assert browser.console == []
     assert browser.requests == []
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1000, "dark")])
+def test_each_page_looks_as_recorded(browser, page_of, folder, width, scheme):
+    """In a font of blocks, one for each character: no machine has it by itself, so all are alike.
+
+    With POOLPROOF_RECORD_SCREENS=1 in the environment, what is seen is recorded.
+    """
+    path = page_of("examples/simple_pool.py:Pool")
+    browser.show(width, scheme)
+    browser.open(path)
+    browser.write_in(SCREENS / "blocks.ttf")
+    seen, recorded = browser.picture(), SCREENS / f"{path.stem}-{width}-{scheme}.png"
+    if os.environ.get("POOLPROOF_RECORD_SCREENS") == "1":
+        recorded.write_bytes(seen)
+    share = browser.share_of_other_pixels(seen, recorded.read_bytes())
+    (folder / "seen.png").write_bytes(seen)
+    assert share < 0.002, f"compare {folder / 'seen.png'} with {recorded}"
+
+
+def test_no_screen_is_recorded_of_a_page_that_is_gone():
+    pages = {f"{kind.replace(' ', '-')}-{shown}.png"
+             for kind in PAGES for shown in ("400-light", "1000-dark")}  # fmt: skip
+    assert {path.name for path in SCREENS.glob("*.png")} == pages
 
 
 @pytest.mark.some(4)
