@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from poolproof.certification.certificate import StageOutcome, StageResult
@@ -36,9 +36,11 @@ from poolproof.certification.losses import (
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import Chunk, RunKind
+from poolproof.contract.misuse import MisuseFailure
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Severity
 from poolproof.harness.extent import Extent
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.isolation import Executor, Finished, Job, Lost, Outcome, raise_if_ours
@@ -297,8 +299,8 @@ class Driving:
             if not left:
                 break
         self.remarks |= total.remarks
-        large = kind.production is not None
-        traces = list(total.large_traces(self.collector.kinds) if large else total.traces())
+        large, found = kind.production is not None, self.collector.kinds_of(kind.level)
+        traces = list(total.large_traces(found) if large else total.traces())
         if traces:
             # A program is started anew after each run that fails: this can take minutes.
             self._progress.begin(f"{stage}, making traces smaller")
@@ -375,20 +377,21 @@ class Tally:
             for place, trace in enumerate(sorted(traces, key=effort_to_read)[:most]):
                 yield trace, self._runs_of_kind[kind] if place == 0 else 1
 
-    def large_traces(self, found: Container[FailureKind]) -> Iterator[tuple[Trace, int]]:
+    def large_traces(self, found: Iterable[FailureKind]) -> Iterator[tuple[Trace, int]]:
         """The same for runs at production sizes, whose traces take long to minimise.
 
         Much is read seldom there, so the operation that shows something says little: of one
-        promise that is broken as badly the shortest trace will do, and none of kinds that were
-        `found` before. Where something may be accepted, each kind is looked into.
+        promise that is broken as badly the shortest trace will do, and none where what was `found`
+        before refuses the target for it already. Where something may be accepted, each kind is
+        looked into.
         """
+        refused = {_without_operation(kind) for kind in found if kind not in self._accepted}
         shortest: dict[object, tuple[FailureKind, Trace]] = {}
         for kind, traces in self._shortest.items():
-            trace = min(traces, key=effort_to_read)
+            trace, alike = min(traces, key=effort_to_read), _without_operation(kind)
             if kind in self._accepted:
                 yield trace, self._runs_of_kind[kind]
-            elif kind not in found:
-                alike = kind.promise, kind.severity, kind.misuse
+            elif alike not in refused:
                 _, known = shortest.get(alike, (kind, trace))
                 if effort_to_read(trace) <= effort_to_read(known):
                     shortest[alike] = kind, trace
@@ -408,6 +411,10 @@ class Tally:
         if kind.production is not None:
             return f"{self.num_steps / max(seconds, 0.001):,.0f} steps/s"
         return ""
+
+
+def _without_operation(kind: FailureKind) -> tuple[str, Severity, MisuseFailure | None]:
+    return kind.promise, kind.severity, kind.misuse
 
 
 def _kind_of(trace: Trace) -> FailureKind:

@@ -46,6 +46,7 @@ from poolproof.certification.levels.certified_level import Wanted
 from poolproof.contract.command_json import command_to_json
 from poolproof.contract.commands import Command
 from poolproof.contract.content import TokenChain
+from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import CHAIN_VERBS
@@ -248,6 +249,11 @@ class FindingCollector:
     def kinds(self) -> frozenset[FailureKind]:
         """The kinds of everything that was found."""
         return frozenset(finding.kind for finding in self._findings.values())
+
+    def kinds_of(self, level: Level) -> frozenset[FailureKind]:
+        """The kinds of everything that was found at a level."""
+        found = self._findings.values()
+        return frozenset(finding.kind for finding in found if finding.trace.level == level)
 
     def add(self, stage: str, trace: Trace, runs_seen: int = 1) -> None:
         """Add a failing trace that a stage met."""
