@@ -181,7 +181,7 @@ recipes: $(VENV)/.installed-dev
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.gitlab-ci --data-transform gitlab-ci \
 		fuzz/recipes/poolproof.gitlab-ci.yml
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.buildkite fuzz/recipes/poolproof.buildkite.yml
-	$(VENV)/bin/pytest -q -m deep tests/recipes $(ARGS)
+	$(VENV)/bin/pytest $(PARALLEL) -q -m deep tests/recipes $(ARGS)
 
 # --- solvers --------------------------------------------------------------------------------
 
