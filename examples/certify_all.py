@@ -1,6 +1,7 @@
 """Certifies the example allocators in other languages, and sees their planted bugs refused.
 
-Usage: python examples/certify_all.py [--depth DEPTH]      after `make examples`
+    make examples
+    python examples/certify_all.py [NAME ...] [--depth DEPTH]
 
 A program whose compiler or interpreter is not here is said to be skipped. Exit status: 0 when each
 of the others holds and its variant with the bug is refused, otherwise 1.
@@ -12,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from argparse import ArgumentParser
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -53,9 +55,16 @@ def main() -> int:
 
     A program and its driver wait for each other most of the time.
     """
-    arguments = sys.argv[1:] or ["--depth", "quick"]
-    here = available()
-    for language in PROGRAMS.keys() - here.keys():
+    parser = ArgumentParser(description="Certify the example allocators in other languages.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PROGRAMS)}")
+    parser.add_argument("--depth", default="quick")
+    asked = parser.parse_args()
+    if unknown := sorted(set(asked.names) - PROGRAMS.keys()):
+        parser.error(f"{unknown[0]} is none of {', '.join(PROGRAMS)}")
+    wanted = asked.names or list(PROGRAMS)
+    arguments = ["--depth", asked.depth]
+    here = {name: run for name, run in available().items() if name in wanted}
+    for language in sorted(set(wanted) - here.keys()):
         print(f"skipped {language}: there is no {PROGRAMS[language][0].split()[0]}")
     wrong = []
     with ThreadPoolExecutor(os.cpu_count()) as at_once:
