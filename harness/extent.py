@@ -101,16 +101,20 @@ class Extent:
         extent = cls({"blocks": (setup.num_blocks, setup.num_blocks)})
         extent.note("tokens of a block", int(setup.options["block_size"]))
         number = 0
+        lengths: set[int] = set()
+        ids: set[int] = set()
         for command in commands:
             number += 1
             if isinstance(command, Admit | Load | Submit):
                 tokens = command.chain.tokens
-                extent.note("tokens in a prompt", len(tokens))
+                lengths.add(len(tokens))
             elif isinstance(command, AppendTokens | Draft):
                 tokens = command.tokens
             else:
                 continue
-            extent.note("token id", *tokens)
+            ids.update(tokens)
+        extent.note("tokens in a prompt", *lengths)
+        extent.note("token id", *ids)
         extent.note("commands in a run", number)
         return extent
 

@@ -7,7 +7,7 @@ the new table by `manager_tables.py`, the cached KV by `manager_memory.py` (DATA
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
@@ -57,6 +57,11 @@ class AdmissionJudge:
     facts: ManagerFacts
     invariants: EveryInvariant
     takes_chunks: bool
+    _by_content: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Whether a hit is right if what is read of it is, whichever keys the model has.
+        self._by_content = self.model.profile.by_content and self.model.enable_caching
 
     def admit(self, command: Admit) -> None:
         sequence = self.model.new_sequence(command.seq_id, command.chain)
@@ -102,7 +107,7 @@ class AdmissionJudge:
             self.memory.copy_heads(copies)
             self.facts.add("a part of a block was copied at admission")
         if cached:
-            is_right = self.memory.judge_hit(sequence, cached, tables) and self._by_content()
+            is_right = self.memory.judge_hit(sequence, cached, tables) and self._by_content
             told = min(told, expected) if is_right else told
             self._judge_count(command, sequence, cached, expected, told)
             if not is_right:
@@ -112,15 +117,11 @@ class AdmissionJudge:
         watermark = self.model.profile.watermark_blocks
         self.facts.after_admission(self.model, sequence, cached, tables, shared)
         self.model.admit(sequence, cached, tables, shared, alike)
-        if self._by_content() and not self.memory.is_waiting(sequence):
+        if self._by_content and not self.memory.is_waiting(sequence):
             self.model.regain(sequence, cached, shared)
         self.invariants.report(keeps_watermark(command, len(self.model.pool.free), watermark))
         self.cache.publish(sequence)
         return True
-
-    def _by_content(self) -> bool:
-        """Whether a hit is right if what is read of it is, whichever keys the model has."""
-        return self.model.profile.by_content and self.model.enable_caching
 
     def _schedule_head(self, sequence: SequenceState, cached: int, num_tokens: int) -> None:
         left = sequence.num_tokens - cached
@@ -183,13 +184,7 @@ class AdmissionJudge:
         self.calls.refused = True
         self.facts.add("an admission was refused")
         profile, pool = self.model.profile, self.model.pool
-        needed = self.model.most_blocks_needed(sequence, cached)
-        if self._by_content():
-            needed += self.memory.num_revivable(sequence, cached)
-        for found in self._other_hits(sequence, cached):
-            self._schedule_head(sequence, found, getattr(command, "num_tokens", 0))
-            unknown = self.model.num_unknown(sequence, found)
-            needed = max(needed, self.model.most_blocks_needed(sequence, found) + unknown)
+        needed = self._most_needed(command, sequence, cached)
         sequence.num_computed = sequence.num_scheduled = 0
         if profile.admission == "sound" or waits_for_state(self.model, sequence, cached):
             return
@@ -217,6 +212,20 @@ class AdmissionJudge:
             )
         )
 
+    def _most_needed(self, command: Command, sequence: SequenceState, cached: int) -> int:
+        """The most blocks that the admission may take, counted until they do not fit."""
+        fit = len(self.model.pool.free) - self.model.profile.watermark_blocks
+        needed = self.model.most_blocks_needed(sequence, cached)
+        if self._by_content:
+            needed += self.memory.num_revivable(sequence, cached)
+        if needed > fit:
+            return needed
+        for found in self._other_hits(sequence, cached):
+            self._schedule_head(sequence, found, getattr(command, "num_tokens", 0))
+            unknown = self.model.num_unknown(sequence, found)
+            needed = max(needed, self.model.most_blocks_needed(sequence, found) + unknown)
+        return needed
+
     def _other_hits(self, sequence: SequenceState, cached: int) -> Iterator[int]:
         """How many tokens the target may have found in place of `cached`, and then needs more."""
         profile, size = self.model.profile, self.model.block_size
@@ -225,7 +234,7 @@ class AdmissionJudge:
         finds_less = finds_less or self.cache.may_have_dropped(sequence, 0, cached)
         if profile.hits == "sound" or finds_less:
             yield from range(0, cached, size)
-        if self._by_content():
+        if self._by_content:
             # With more found a chunk may end in a further block; the last hit may end inside one.
             most = sequence.num_tokens - (profile.full_hit == "recompute-token")
             longer = range(cached - cached % size + size, sequence.num_tokens, size)
@@ -248,7 +257,7 @@ class AdmissionJudge:
         answer = self.calls.call(command, list(chain.tokens), extra_keys=extra)
         cached = self._judge_cached(command, sequence, answer)
         expected = self.model.cached_prefix(sequence)
-        finds_more = cached > expected and self._by_content()
+        finds_more = cached > expected and self._by_content
         told = expected if finds_more and self.memory.holds_hit(sequence, cached) else cached
         self._judge_count(command, sequence, cached, expected, told)
         self.facts.add("a prefix was looked up and not used")

@@ -223,21 +223,17 @@ class TableJudge:
         return is_full and self._memory.holds_entry(sequence, group, entry, now, end)
 
     def _alike(
-        self,
-        sequence: SequenceState,
-        new: Sequence[NewEntry],
-        hits: Collection[int],
-        given_back: Collection[int],
+        self, sequence: SequenceState, new: Sequence[NewEntry], hits: Collection[int]
     ) -> set[int]:
         """New blocks that hold what the sequence is going to write there: nobody sees a change.
 
         Either others hold them, or they are cached and free, and are taken as they are; a whole
         block may have kept a key that the model has dropped.
         """
+        if not self._shares:
+            return set()
         pool, sizes, full = self._model.pool, self._model.block_sizes, sequence.num_tokens
         blocks = [block for _, _, block in new]
-        if not self._shares or self._is_fresh(sequence, blocks, hits, given_back):
-            return set()
         alike = {
             block
             for group, entry, block in new
@@ -436,10 +432,15 @@ class TableJudge:
         Returns those that need not be free, because nobody sees what is written to them.
         """
         pool = self._model.pool
-        if self._slides_any_time and not all(block in pool.free for _, _, block in entries):
+        blocks = [block for _, _, block in entries]
+        if self._slides_any_time and not all(block in pool.free for block in blocks):
             self.follow_slides()
-        shared = self._alike(sequence, entries, hits, given_back)
-        new = [block for _, _, block in entries if block not in shared]
+        is_fresh = self._is_fresh(sequence, blocks, hits, given_back)
+        is_distinct = len({*hits, *blocks}) == len(hits) + len(blocks)
+        if is_fresh and is_distinct and not given_back:
+            return set()
+        shared = set() if is_fresh else self._alike(sequence, entries, hits)
+        new = [block for block in blocks if block not in shared]
         hits = {*hits, *shared} if shared else hits
         free: Any = {*pool.free, *given_back} if given_back else pool.free
         holders_of = pool.holders.__getitem__
