@@ -138,7 +138,8 @@ BUDGETS = {
         sequences=(Sequences(7, 1, 1, 1), Sequences(3)),
         queue_blocks=4,
         index_blocks=2,
-        workload_states=1_200,
+        # Every state of three commands, for a manager with one layout and all verbs.
+        workload_states=1_600,
         production=ProductionSizes(48, 3, 10_000, 4_096, 4_200, wide_runs=20, steady_runs=1),
         manager_production=QUICK_SIZES,
     ),
