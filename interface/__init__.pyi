@@ -26,6 +26,8 @@ from poolproof.certification.known_findings import KnownFileError as KnownFileEr
 from poolproof.certification.repair import RepairReport as RepairReport
 from poolproof.contract.content import TokenChain as TokenChain
 from poolproof.contract.depth import Depth as Depth
+from poolproof.contract.engine_profile import EngineProfile as EngineProfile
+from poolproof.contract.engine_target import EngineTarget as EngineTarget
 from poolproof.contract.errors import OptionError as OptionError
 from poolproof.contract.errors import PoolproofError as PoolproofError
 from poolproof.contract.level import Level as Level
