@@ -248,3 +248,6 @@ class RecordedManager(ManagerSession):
     def _check(self, command: Command) -> None:
         if not self.replaying:
             super()._check(command)
+        else:
+            # What a target does by itself is followed at every step, or the model falls behind.
+            self.follow(command)

@@ -164,8 +164,11 @@ class ManagerSession:
             self._note_sizes()
             if not number % self._check_every or (calls.refused and self._checks_refusals):
                 self._check(command)
-            elif self._num_free is not None:
-                self._check_count(command, self._num_free)
+            else:
+                if self.tables.may_change:
+                    self.follow(command)
+                if self._num_free is not None:
+                    self._check_count(command, self._num_free)
         except ViolationError as found:
             return self._numbered(found.violation)
         except (Exception, SystemExit) as error:
@@ -256,12 +259,19 @@ class ManagerSession:
         except (Exception, SystemExit):  # what cannot be read fast is read with care
             return False
 
+    def follow(self, command: Command) -> None:
+        """Let the model follow what the target may do by itself: drop, merge, slide.
+
+        Raises ViolationError where a table is not what it may be after the command.
+        """
+        if self.cache.follows_drops:
+            self.cache.follow_drops()
+        self.tables.all_unchanged(command, refused=self.calls.refused)
+
     def _check(self, command: Command) -> None:
         """Raises ViolationError when the state after the command is not what it must be."""
         try:
-            if self.cache.follows_drops:
-                self.cache.follow_drops()
-            self.tables.all_unchanged(command, refused=self.calls.refused)
+            self.follow(command)
             # Links are compared at the end and beside any other difference: they are the queue's
             # and the pool's level, and reading them each time costs a tenth of the time.
             if not self._is_whole(links=False):

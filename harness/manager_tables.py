@@ -65,6 +65,11 @@ class TableJudge:
         self._merges = self._shares and profile.may_merge
         self._is_exact = model.profile.admission != "sound"
 
+    @property
+    def may_change(self) -> bool:
+        """Whether the target may change tables by itself: windows slide, duplicates are merged."""
+        return self._slides_any_time or self._merges
+
     def shown(self, sequence: SequenceState) -> Tables:
         """The tables of a sequence, as plain lists of ours. Raises ViolationError for others."""
         seq_id = sequence.seq_id

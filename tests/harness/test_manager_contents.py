@@ -22,12 +22,22 @@ from poolproof.bugs.manager_oddities import (
 from poolproof.contract.commands import Reset
 from poolproof.contract.content import TokenChain
 from poolproof.contract.level import Level
-from poolproof.contract.manager_commands import Abort, Admit, Finish, LookupPrefix, Preempt, Step
+from poolproof.contract.manager_commands import (
+    Abort,
+    Admit,
+    Finish,
+    LookupPrefix,
+    Preempt,
+    Step,
+    Truncate,
+)
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
+from poolproof.exploration.recorded_session import RecordedManager
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_session import ManagerSession
+from poolproof.reference.content_names import ContentNames
 
 PROMPT = TokenChain((1, 2, 3, 4))
 LONGER = TokenChain((1, 2, 3, 4, 5))
@@ -228,6 +238,19 @@ def test_duplicates_may_be_merged_by_what_they_hold():
     assert run(session, *both) is None
     assert session.target.block_table(0) == session.target.block_table(1)
     assert run(session_of(QuietMerger, tables="append-only"), *both).invariant == "I2"
+
+
+@pytest.mark.parametrize("is_replayed", [False, True])
+def test_a_merge_is_followed_where_the_whole_state_is_not_compared(is_replayed):
+    profile = ManagerProfile.from_mapping(QuietMerger.profile)
+    target = QuietMerger(8, 2, rules=profile)
+    session = ManagerSession(target, profile, 8, 2, check_every=100)
+    if is_replayed:
+        session = RecordedManager(target, profile, 8, 2, ContentNames())
+        session.replaying = True
+    both = Admit(0, PROMPT, 0), Admit(1, PROMPT, 0), Step()
+    assert run(session, *both, Truncate(1, 1)) is None
+    assert session.diagnose() is None
 
 
 def test_blocks_that_hold_something_else_may_not_be_merged():
