@@ -59,6 +59,8 @@ __all__ = [
     "TraceHarm",
     "Verdict",
     "Violation",
+    "WatchViolation",
+    "Watcher",
     "assert_fixed",
     "assert_holds",
     "audit",
@@ -72,6 +74,7 @@ __all__ = [
     "replay",
     "shrink",
     "tape_test",
+    "watch_engine",
     "write_requests",
 ]
 
@@ -127,6 +130,8 @@ _HOMES = {
     "project_file": ("ProjectFileError",),
     "targets.load": ("load_target",),
     "targets.target": ("Target",),
+    "targets.watch_engine": ("watch_engine",),
+    "watch.watcher": ("WatchViolation", "Watcher"),
 }
 """The modules from which the public names are imported."""
 

@@ -60,5 +60,8 @@ from poolproof.harness.request_generator import write_requests as write_requests
 from poolproof.project_file import ProjectFileError as ProjectFileError
 from poolproof.targets.load import load_target as load_target
 from poolproof.targets.target import Target as Target
+from poolproof.targets.watch_engine import watch_engine as watch_engine
+from poolproof.watch.watcher import Watcher as Watcher
+from poolproof.watch.watcher import WatchViolation as WatchViolation
 
 __version__: str

@@ -80,6 +80,7 @@ class EventView:
     is_certain: bool = True
     expected: int = 0
     _resident: dict[_Place, _Copies] = field(default_factory=dict)
+    _media: set[str] = field(default_factory=lambda: {"GPU"})  # Each engine names its tiers itself.
     _meanings: dict[tuple[int, BlockHash], bytes] = field(default_factory=dict)
     _sizes: dict[int, set[int]] = field(default_factory=dict)
     _rooted: set[int] = field(default_factory=set)
@@ -164,6 +165,7 @@ class EventView:
             yield from self._wrong_parent(event, sequence)
             yield from self._other_meaning(event, sequence)
         medium = event.medium or "GPU"
+        self._media.add(medium)
         for block_hash in event.hashes:
             place = (event.group, medium, block_hash)
             copies = self._resident.get(place)
@@ -191,8 +193,12 @@ class EventView:
                 self._num_on_device -= medium == "GPU"
             if not copies.most:
                 del self._resident[place]
-                if not any((event.group, other, block_hash) in self._resident for other in _MEDIA):
+                if not self._is_resident(event.group, block_hash):
                     self._meanings.pop((event.group, block_hash), None)
+
+    def _is_resident(self, group: int, block_hash: BlockHash) -> bool:
+        """Whether any tier may hold the block."""
+        return any((group, medium, block_hash) in self._resident for medium in self._media)
 
     def _wrong_size(self, event: BlockStored, sequence: int) -> Iterator[EventFault]:
         size, count = event.block_size, len(event.hashes)
@@ -216,8 +222,7 @@ class EventView:
             return
         if event.group not in self._rooted or len(self._sizes.get(event.group, ())) > 1:
             return  # Keys within a block: its parent may be a boundary that has none.
-        is_there = any((event.group, medium, event.parent) in self._resident for medium in _MEDIA)
-        if not is_there:
+        if not self._is_resident(event.group, event.parent):
             yield from self._fault(
                 "parent", sequence,
                 f"stores {_named(event.hashes[0])} behind "
@@ -265,9 +270,6 @@ class EventView:
             self.counts.excused += 1
             return
         yield EventFault(kind, sequence, f"{self.name}, batch {sequence}: {what}")
-
-
-_MEDIA = ("GPU", "CPU", "STORAGE")
 
 
 def _named(block_hash: BlockHash | None) -> str:

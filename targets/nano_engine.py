@@ -182,24 +182,30 @@ class NanoEngine:
         )
 
     def _part(self, sequence: Any, *, is_prefill: bool) -> PlannedPart:
-        number, length = self._numbers[id(sequence)], len(sequence.token_ids)
         table = tuple(sequence.block_table)
-        counts = self._parts.counts
+        first, count = computed_positions(sequence, is_prefill=is_prefill)
         if not is_prefill:
-            _check_slot(length - 1, table)
-            return PlannedPart(number, length - 1, 1, 0, (table,))
-        if counts is None:
-            first = sequence.num_cached_tokens
-            return PlannedPart(number, first, length - first, 0, (table,))
-        # A prompt that is cached whole has its last token computed once more.
-        first = min(sequence.num_cached_tokens, length - 1)
-        return PlannedPart(number, first, getattr(sequence, counts), 0, (table,))
+            _check_slot(first, table)
+        return PlannedPart(self._numbers[id(sequence)], first, count, 0, (table,))
 
     def _output(self, number: int, sequence: Any, first: int) -> tuple[int, list[int], bool]:
         given = self._names.given(sequence.token_ids[first:])
         if sequence.is_finished:
             del self._sequences[number], self._numbers[id(sequence)]
         return number, given, bool(sequence.is_finished)
+
+
+def computed_positions(sequence: Any, *, is_prefill: bool) -> tuple[int, int]:
+    """The first position that the model runner computes of a planned sequence, and how many."""
+    length = len(sequence.token_ids)
+    if not is_prefill:
+        return length - 1, 1
+    counts = next((count for count in _COUNTS if hasattr(sequence, count)), None)
+    if counts is None:
+        first: int = sequence.num_cached_tokens
+        return first, length - first
+    # A prompt that is cached whole has its last token computed once more.
+    return min(sequence.num_cached_tokens, length - 1), getattr(sequence, counts)
 
 
 def _check_slot(position: int, table: tuple[int, ...]) -> None:

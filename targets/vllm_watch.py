@@ -33,6 +33,7 @@ from poolproof.watch.findings import LiveFinding, request_name
 from poolproof.watch.live_memory import ComputedPart, KnownRequest, LiveMemory
 from poolproof.watch.metrics import register_metrics
 from poolproof.watch.settings import WatchSettings
+from poolproof.watch.taps import Taps
 from poolproof.watch.watcher import SERVER_VARIABLE, Watcher, say
 
 __all__ = ["VllmWatch", "attach", "tap_schedulers", "watched_groups"]
@@ -180,7 +181,7 @@ class VllmWatch:
         self._early: list[LiveFinding] = []
         self._aborted: list[Any] = []
         self._was_quiet = True
-        self._taps: list[tuple[Any, str, Any, Any]] = []
+        self._taps = Taps(lambda: self.watcher.is_on)
         self.watcher = Watcher(
             settings,
             self._memory,
@@ -196,7 +197,7 @@ class VllmWatch:
             },
             pool=self._blocks,
             describe=self._describe,
-            untap=self.untap,
+            untap=self._taps.remove,
         )
         if is_running:
             self._adopt()
@@ -205,40 +206,16 @@ class VllmWatch:
     # The taps: the engine's own call, with what it was given, whatever becomes of ours.
 
     def _tap_all(self) -> None:
-        self._tap(self._scheduler, "schedule", self._around_schedule)
-        self._tap(self._scheduler, "update_from_output", self._around_update)
-        self._tap(self._scheduler, "reset_prefix_cache", self._around_reset)
-        self._tap(self._scheduler, "shutdown", self._around_shutdown)
-        self._tap(self._pool, "free_blocks", self._around_free)
-        self._tap(self._pool, "cache_full_blocks", self._around_publish)
+        put = self._taps.put
+        put(self._scheduler, "schedule", self._around_schedule)
+        put(self._scheduler, "update_from_output", self._around_update)
+        put(self._scheduler, "reset_prefix_cache", self._around_reset)
+        put(self._scheduler, "shutdown", self._around_shutdown)
+        put(self._pool, "free_blocks", self._around_free)
+        put(self._pool, "cache_full_blocks", self._around_publish)
         if self._connector is not None:
-            self._tap(self._connector, "get_num_new_matched_tokens", self._around_match)
-            self._tap(self._connector, "update_state_after_alloc", self._around_alloc)
-
-    def _tap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        original = getattr(owner, name, None)
-        if original is None:
-            return
-
-        @functools.wraps(original)
-        def tapped(*arguments: Any, **named: Any) -> Any:
-            if not self.watcher.is_on:
-                return original(*arguments, **named)
-            return around(original, *arguments, **named)
-
-        before = owner.__dict__.get(name)
-        setattr(owner, name, tapped)
-        self._taps.append((owner, name, tapped, before))
-
-    def untap(self) -> None:
-        """Take the taps out, where nobody has put something of theirs over them."""
-        for owner, name, tapped, before in self._taps:
-            if owner.__dict__.get(name) is tapped:
-                if before is None:
-                    delattr(owner, name)
-                else:
-                    setattr(owner, name, before)
-        self._taps.clear()
+            put(self._connector, "get_num_new_matched_tokens", self._around_match)
+            put(self._connector, "update_state_after_alloc", self._around_alloc)
 
     def _around_schedule(self, original: Callable[..., Any], *args: Any, **named: Any) -> Any:
         self.watcher.guarded(self._before_schedule)

@@ -42,6 +42,21 @@ def test_maps_with_a_type_are_read():
     )
 
 
+def test_batches_of_sglang_are_read():
+    """As `sglang.srt.disaggregation.kv_events` of 0.5.23 encodes them."""
+    stored = {
+        "type": "BlockStored", "block_hashes": [1, 2], "parent_block_hash": None,
+        "token_ids": [5, 6, 7, 8], "block_size": 2, "lora_id": None, "medium": "CPU_PINNED",
+        "cache_salt": "s", "session_id": "x",
+    }  # fmt: skip
+    batch = batch_from(4, [1.0, [stored, {"type": "BlockRemoved", "block_hashes": [1]}], 2])
+    assert batch.rank == 2
+    assert batch.events == (
+        BlockStored((1, 2), None, (5, 6, 7, 8), 2, None, "CPU_PINNED"),
+        BlockRemoved((1,)),
+    )
+
+
 def test_arrays_of_older_releases_are_read():
     batch = batch_from(0, [0.0, [["BlockStored", [1], 9, [5, 6], 2, 4], ["BlockRemoved", [1]]]])
     assert batch.events == (BlockStored((1,), 9, (5, 6), 2, "4"), BlockRemoved((1,)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from poolproof.contract.kv_events import AllBlocksCleared, BlockRemoved, BlockStored, EventBatch
 from poolproof.reference.event_view import EventFault, EventView
 
@@ -41,9 +43,10 @@ def test_a_parent_that_is_not_stored_is_named():
     assert fault.sentence == "e, batch 1: stores block 3 behind block 2, which is not stored"
 
 
-def test_a_parent_on_another_medium_is_there():
+@pytest.mark.parametrize("medium", ["CPU", "CPU_PINNED", "DISK", "a name that nobody knows"])
+def test_a_parent_on_another_medium_is_there(medium):
     _, faults = followed(
-        [stored(1), stored(1, medium="CPU", tokens=()), removed(1)],
+        [stored(1), stored(1, medium=medium, tokens=()), removed(1)],
         [stored(2, parent=1, tokens=(8, 8))],
     )
     assert faults == []
