@@ -152,6 +152,9 @@ class BuildWithRecord(build_ext):
 
     def run(self) -> None:
         """Compile what a compiler is there for, say what is left pure, and write the record."""
+        for extension in self.extensions:
+            # Without a compiler the build goes on.  Set here: cythonize drops it.
+            extension.optional = True
         super().run()
         made: dict[str, str] = {}
         suffix = ""
@@ -162,10 +165,10 @@ class BuildWithRecord(build_ext):
             _, *folders, module = extension.name.split(".")
             made[extension.name] = source_digest(ROOT.joinpath(*folders, f"{module}.py"))
             suffix = file.name.removeprefix(module)
-        left = len(self.extensions) - len(made)
-        if left:
+        missed = len(self.extensions) - len(made)
+        if missed:
             print(
-                f"poolproof: {left} of {len(self.extensions)} modules were not compiled, see the "
+                f"poolproof: {missed} of {len(self.extensions)} modules were not compiled, see the "
                 "compiler's messages above; they run as Python.",
                 file=sys.stderr,
             )
@@ -220,8 +223,6 @@ def compiled(scratch: str) -> list[Extension]:
             [source],
             # Symbols for debugging would be four fifths of the wheel.
             extra_compile_args=["-g0"],
-            # Without a compiler the build goes on, and the sources run as Python.
-            optional=True,
         )
         for source in COMPILED
     ]

@@ -88,8 +88,8 @@ def left_aside_line(known: Iterable[str] = ()) -> str:
     more = f" and {len(left) - _MOST_NAMES} more" if len(left) > _MOST_NAMES else ""
     reasons = "; ".join(dict.fromkeys(left.values()))
     return (
-        f"poolproof: {shown}{more} run as Python, their compiled modules do not fit ({reasons}); "
-        f"build again in a checkout: {_BUILD_AGAIN}"
+        f"poolproof: compiled modules are left aside and their sources run: {shown}{more} "
+        f"({reasons}); to build again, in a checkout: {_BUILD_AGAIN}"
     )
 
 
@@ -124,7 +124,7 @@ class _CompiledLoader(ExtensionFileLoader):
         super().__init__(name, path)
         self._source = source
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:  # type: ignore[override] -- None asks importlib for an ordinary module, which typeshed forgets
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:  # type: ignore[override] # None asks for an ordinary module
         try:
             return super().create_module(spec)
         except ImportError as error:

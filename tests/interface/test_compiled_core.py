@@ -66,7 +66,7 @@ def test_a_module_older_than_its_source_or_types_is_left_aside(package, edited):
     compiled_core.leave_unfit_aside(package)
     assert imported_kind() == "source"
     line = compiled_core.left_aside_line()
-    assert "core.loops run as Python" in line
+    assert "their sources run: core.loops (" in line
     assert "older than the source" in line
     assert "POOLPROOF_COMPILE=1 pip install" in line
     assert "\n" not in line
@@ -98,7 +98,7 @@ def test_a_record_that_cannot_be_read_leaves_all_compiled_files_aside(package, t
 
 def test_many_names_are_cut_to_one_line(monkeypatch):
     monkeypatch.setattr(compiled_core, "_LEFT_ASIDE", {f"p.m{n}": "older" for n in range(9)})
-    assert "m0, m1, m2 and 6 more run as Python" in compiled_core.left_aside_line()
+    assert "sources run: m0, m1, m2 and 6 more (" in compiled_core.left_aside_line()
 
 
 @pytest.mark.skipif(
@@ -136,5 +136,7 @@ def test_every_command_says_it_in_one_line():
         "main(['list'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.startswith("poolproof: impl.x run as Python")
+    assert done.stderr.startswith(
+        "poolproof: compiled modules are left aside and their sources run: impl.x ("
+    )
     assert done.stderr.count("\n") == 1
