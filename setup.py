@@ -18,6 +18,8 @@ statements that verdicts quote, ``contract/`` and ``invariants/``, are never com
 
 import atexit
 import glob
+import hashlib
+import json
 import os
 import shutil
 import sys
@@ -25,6 +27,7 @@ import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
@@ -144,6 +147,44 @@ class BuildWithManual(build_py):
             shutil.copyfile(page, folder / page.name)
 
 
+class BuildWithRecord(build_ext):
+    """Compiles, and records from what: interface/compiled_core.py leaves aside what is older."""
+
+    def run(self) -> None:
+        """Compile what a compiler is there for, say what is left pure, and write the record."""
+        for extension in self.extensions:
+            # Without a compiler the build goes on.  Set here: cythonize drops it.
+            extension.optional = True
+        super().run()
+        made: dict[str, str] = {}
+        suffix = ""
+        for extension in self.extensions:
+            file = Path(self.get_ext_fullpath(extension.name))
+            if not file.exists():
+                continue
+            _, *folders, module = extension.name.split(".")
+            made[extension.name] = source_digest(ROOT.joinpath(*folders, f"{module}.py"))
+            suffix = file.name.removeprefix(module)
+        missed = len(self.extensions) - len(made)
+        if missed:
+            print(
+                f"poolproof: {missed} of {len(self.extensions)} modules were not compiled, see the "
+                "compiler's messages above; they run as Python.",
+                file=sys.stderr,
+            )
+        if made:
+            record = Path(self.build_lib) / ROOT_PACKAGE / "compiled.json"
+            record.write_text(json.dumps({"suffix": suffix, "modules": made}, indent=1), "utf-8")
+
+
+def source_digest(source: Path) -> str:
+    """Digest a source and the types beside it, as interface/compiled_core.py does."""
+    types = source.with_suffix(".pxd")
+    return hashlib.sha256(
+        source.read_bytes() + b"\0" + (types.read_bytes() if types.exists() else b"")
+    ).hexdigest()
+
+
 def scratch_folder() -> str:
     """Give the build a folder of its own that goes when the build has ended.
 
@@ -211,7 +252,7 @@ setup(
     # The data files are exactly those listed above, not also those that a manifest names.
     include_package_data=False,
     ext_modules=compiled(SCRATCH),
-    cmdclass={"build_py": BuildWithManual},
+    cmdclass={"build_py": BuildWithManual, "build_ext": BuildWithRecord},
     setup_requires=[CYTHON] if COMPILES else [],
     options={"build": {"build_base": SCRATCH}, "build_ext": {"parallel": os.cpu_count() or 1}},
 )

@@ -7,6 +7,7 @@ it is first used, so that `import poolproof` is cheap and imports no engine. Typ
 
 from __future__ import annotations
 
+import os.path
 from typing import Any
 
 __version__ = "0.1.0"
@@ -134,6 +135,20 @@ _HOMES = {
     "watch.watcher": ("WatchViolation", "Watcher"),
 }
 """The modules from which the public names are imported."""
+
+
+def _leave_unfit_aside() -> None:
+    """Where modules were compiled, see that they fit before any of them is imported."""
+    folder = os.path.dirname(__file__)  # noqa: PTH120 -- pathlib would double the time of the import
+    if not os.path.exists(f"{folder}/compiled.json"):  # noqa: PTH110 -- the same
+        return
+    import importlib
+    from pathlib import Path
+
+    importlib.import_module(f"{__name__}.compiled_core").leave_unfit_aside(Path(folder))
+
+
+_leave_unfit_aside()
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ from typing import NoReturn
 import click
 
 from poolproof import __version__
+from poolproof.compiled_core import left_aside, left_aside_line
 from poolproof.contract.errors import PoolproofError
 from poolproof.harness.ending_signals import ending_signals_raise
 
@@ -92,7 +93,12 @@ class CommandLine(click.Group):
         from poolproof.cli.standard_streams import lasting_streams
 
         with lasting_streams():
-            return self._invoke(ctx)
+            at_start = _say_what_is_left_aside()
+            try:
+                return self._invoke(ctx)
+            finally:
+                # A file that cannot be loaded shows only when it is imported.
+                _say_what_is_left_aside(but=at_start)
 
     def _invoke(self, ctx: click.Context) -> object:
         try:
@@ -108,6 +114,13 @@ class CommandLine(click.Group):
             if isinstance(error, PoolproofError):
                 _stop(str(error))
             _stop_on_our_bug(error, debug=bool(ctx.params.get("debug")))
+
+
+def _say_what_is_left_aside(but: frozenset[str] = frozenset()) -> frozenset[str]:
+    line = left_aside_line(but)
+    if line:
+        click.echo(line, err=True)
+    return frozenset(left_aside())
 
 
 def _stop(message: str) -> NoReturn:
@@ -145,6 +158,7 @@ def drivers_are_compiled() -> bool:
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
+        _say_what_is_left_aside()
         click.echo(f"poolproof {__version__}{', compiled drivers' * drivers_are_compiled()}")
         ctx.exit()
 

@@ -26,6 +26,9 @@ building = types.ModuleType("setuptools.command.build_py")
 building.build_py = object
 sys.modules["setuptools.command"] = types.ModuleType("setuptools.command")
 sys.modules["setuptools.command.build_py"] = building
+extending = types.ModuleType("setuptools.command.build_ext")
+extending.build_ext = object
+sys.modules["setuptools.command.build_ext"] = extending
 cython = types.ModuleType("Cython.Build")
 cython.cythonize = lambda modules, **_: modules
 sys.modules["Cython"] = sys.modules["Cython.Build"] = cython
