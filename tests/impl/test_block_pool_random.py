@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from poolproof.impl import block_loops
 from poolproof.impl.block_pool import BlockPool
 
 HASHES = [b"a", b"b", b"c", b"", b"long hash"]
@@ -153,6 +154,23 @@ def random_call(choose: random.Random, pool: BlockPool, model: Model) -> tuple[s
 def test_a_pool_agrees_with_the_model(
     num_blocks: int, null_block: int | None, eviction: str, duplicates: str, events: str
 ) -> None:
+    assert_agrees(num_blocks, null_block, eviction, duplicates, events)
+
+
+@pytest.mark.parametrize("events", ["none", "per-copy"])
+@pytest.mark.parametrize("duplicates", ["kept", "first", "last"])
+@pytest.mark.parametrize("eviction", ["lru", "unhashed-first"])
+def test_a_pool_agrees_with_the_model_over_the_tables_and_loops_of_compiled_ones(
+    monkeypatch: pytest.MonkeyPatch, eviction: str, duplicates: str, events: str
+) -> None:
+    monkeypatch.setattr(block_loops, "COMPILED", True)
+    assert_agrees(9, 0, eviction, duplicates, events)
+
+
+def assert_agrees(
+    num_blocks: int, null_block: int | None, eviction: str, duplicates: str, events: str
+) -> None:
+    """250 calls, each beside the model's."""
     choose = random.Random(f"{num_blocks} {null_block} {eviction} {duplicates} {events}")
     pool = BlockPool(
         num_blocks,

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from poolproof.impl import block_loops
+from poolproof.impl.cached_keys import CachedKeys
 from poolproof.impl.key_table import KeyTable
 
 
@@ -124,3 +126,29 @@ def test_blocks_may_have_keys_that_do_not_stand_in_the_table():
     table = KeyTable(keys, [1, 2])
     assert (table[b"a"], table[b"b"], list(table.leave_n([2], ()))) == (1, 2, [])
     assert keys == [b"a", b"a", None]
+
+
+def test_what_is_kept_stays_and_blocks_without_a_key_are_passed_over():
+    keys = [None, b"a", b"b", b"c"]
+    table = KeyTable(keys, [1, 2, 3])
+    assert table.leave_n([0, 2, 1, 3], {b"b"}) == [2]
+    assert (keys, dict(table.items())) == ([None, None, b"b", None], {b"b": 2})
+
+
+def test_a_search_ends_in_a_table_of_blocks_that_all_have_keys_of_one_hash_value():
+    keys = [Key(name, 0) for name in range(20)]
+    table = KeyTable(keys, range(20))
+    assert [table.get(key) for key in keys] == list(range(20))
+    assert table.get(Key("another", 0)) is None
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("partial", [False, True])
+def test_compiled_pools_alone_have_one_where_no_block_has_further_keys(
+    monkeypatch, compiled, partial
+):
+    monkeypatch.setattr(block_loops, "COMPILED", compiled)
+    cached = CachedKeys(4, "kept", None, partial=partial)
+    assert (cached.table is not None) == (compiled and not partial)
+    cached.add_full(2, b"a")
+    assert cached.index.first == {b"a": 2} if cached.table is None else cached.table[b"a"] == 2
