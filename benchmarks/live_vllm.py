@@ -14,17 +14,16 @@ a process of its own:
     parallel   each prompt is answered twice
     sliding    a model of a sliding window of 64 tokens
     ngram      speculation of two tokens by n-grams
-    offload    with vLLM's OffloadingConnector
-    simple     with vLLM's SimpleCPUOffloadConnector
     sleep      the engine is paused and put to sleep now and then, at each level
     tensor     two ranks, each with its half of the heads (tensor parallel)
-    async-...  the same with asynchronous scheduling
+    async-...  one of these with asynchronous scheduling
     random     by priorities that are drawn
     priority   a request of low priority is preempted in the pass that has scheduled it
     planted    the pool keeps index entries of evicted blocks: both have to see it
 
-vLLM 0.32 is wrong under priorities, so what is found in the last three is true. What the watch
-finds in any other is a false alarm.
+Connectors move their blocks on streams that a CPU has not; `watch_alarms.py` drives their
+schedulers. vLLM 0.32 is wrong under priorities, so what is found in the last three is true. What
+the watch finds in any other is a false alarm.
 
 Usage: python benchmarks/live_vllm.py [--scenario NAME] [--steps N] [--record]
 """
@@ -201,17 +200,6 @@ def plant() -> None:
     BlockPool._maybe_evict_cached_block = forget_half  # noqa: SLF001 - what is broken on purpose
 
 
-def _transfer(name: str) -> dict[str, Any]:
-    from vllm.config import KVTransferConfig
-
-    extra = {"cpu_bytes_to_use": 1 << 20}
-    return {
-        "kv_transfer_config": KVTransferConfig(
-            kv_connector=name, kv_role="kv_both", kv_connector_extra_config=extra
-        )
-    }
-
-
 def _events() -> dict[str, Any]:
     from vllm.config import KVEventsConfig
 
@@ -243,8 +231,6 @@ SCENARIOS: dict[str, tuple[Drive, Callable[[], dict[str, Any]]]] = {
             }
         },
     ),
-    "offload": (press, lambda: _transfer("OffloadingConnector")),
-    "simple": (press, lambda: _transfer("SimpleCPUOffloadConnector")),
     "sleep": (partial(press, sleeps=True), dict),
     "tensor": (
         press,
@@ -275,7 +261,7 @@ def _asynchronous(options: Callable[[], dict[str, Any]]) -> Callable[[], dict[st
     return lambda: {**options(), "async_scheduling": True}
 
 
-for _name in ("chunks", "salts", "parallel", "sliding", "offload", "simple", "sleep"):
+for _name in ("chunks", "salts", "parallel", "sliding", "sleep"):
     _drive, _options = SCENARIOS[_name]
     SCENARIOS[f"async-{_name}"] = (_drive, _asynchronous(_options))
 

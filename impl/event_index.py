@@ -31,14 +31,16 @@ Meaning = tuple[Hash | None, tuple[int, ...], str | None, str | None]
 class KnownEngine:
     """What is known of one engine.
 
-    `copies` counts each resident (hash, medium), `hashes_of` finds a hash by what it stands for,
-    `meanings` is the way back. In `gap` stands the first batch that is missing, until it comes.
+    `copies` counts each resident (hash, medium), `media` are those that it has named, `hashes_of`
+    finds a hash by what it stands for, `meanings` is the way back. In `gap` stands the first batch
+    that is missing, until it comes.
     """
 
     expected: int = 0
     is_known: bool = True
     gap: int | None = None
     copies: Counter[tuple[Hash, str]] = field(default_factory=Counter)
+    media: set[str] = field(default_factory=set)
     hashes_of: dict[Meaning, Hash] = field(default_factory=dict)
     meanings: dict[Hash, Meaning] = field(default_factory=dict)
 
@@ -105,6 +107,7 @@ class EventIndex:
     def stored(self, engine: KnownEngine, event: Mapping[str, Any]) -> None:
         """Blocks can be found from now on."""
         parent, size = event["parent"], self.block_size
+        engine.media.add(event["medium"])
         for number, block_hash in enumerate(event["hashes"]):
             engine.copies[block_hash, event["medium"]] += 1
             tokens = tuple(event["tokens"][number * size : (number + 1) * size])
@@ -129,7 +132,7 @@ class EventIndex:
     @staticmethod
     def is_anywhere(engine: KnownEngine, block_hash: Hash) -> bool:
         """Whether any medium has the block."""
-        return any((block_hash, medium) in engine.copies for medium in ("GPU", "CPU"))
+        return any((block_hash, medium) in engine.copies for medium in engine.media)
 
     def lookup(
         self, tokens: Sequence[int], *, lora: str | None = None, salt: str | None = None

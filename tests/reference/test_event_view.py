@@ -43,6 +43,13 @@ def test_a_parent_that_is_not_stored_is_named():
     assert fault.sentence == "e, batch 1: stores block 3 behind block 2, which is not stored"
 
 
+def test_a_hash_that_another_medium_still_has_keeps_its_meaning():
+    _, faults = followed(
+        [stored(1), stored(1, medium="CPU", tokens=()), removed(1)], [stored(1, tokens=(8, 8))]
+    )
+    assert [fault.kind for fault in faults] == ["meaning"]
+
+
 @pytest.mark.parametrize("medium", ["CPU", "CPU_PINNED", "DISK", "a name that nobody knows"])
 def test_a_parent_on_another_medium_is_there(medium):
     _, faults = followed(

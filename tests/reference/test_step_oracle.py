@@ -7,7 +7,9 @@ import pytest
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import FULL, CacheGroup
 from poolproof.contract.prefix_words import Prefix
+from poolproof.contract.state_use import PARTS, StateUse
 from poolproof.contract.step_record import ComputedTokens, StepRecord
+from poolproof.reference.content_names import ContentNames
 from poolproof.reference.step_oracle import StepOracle, WrongRead
 
 
@@ -293,3 +295,39 @@ def test_twelve_tokens_are_shown_whole(count, shown):
 def test_a_kind_of_group_that_nobody_knows_is_not_watched():
     with pytest.raises(ValueError, match="groups of kind 'ring' are not watched"):
         oracle(CacheGroup("ring"))
+
+
+def test_it_says_which_prefixes_a_request_was_computed_for():
+    watch = oracle(CacheGroup(), CacheGroup())
+    assert watch.computed_of("a") == ()
+    part = ComputedTokens("a", TokenChain((1, 2, 3)), 0, 3, ((1, 2), (3, 4)), True)
+    watch.record(StepRecord(1, (part,)))
+    first, second = watch.computed_of("a")
+    assert (len(first), len(second)) == (3, 3)
+    assert watch.held(1) == first[:2]
+    watch.record(StepRecord(2, (), ended=("a",)))
+    assert watch.computed_of("a") == ()
+
+
+def test_oracles_that_share_names_hold_the_same_where_the_same_was_computed():
+    names = ContentNames()
+    one, two = (StepOracle(8, FULL, [2], names) for _ in range(2))
+    two.record(StepRecord(1, (tokens("b", [7, 7], 0, 2),)))
+    for watch in (one, two):
+        watch.record(StepRecord(2, (tokens("a", [1, 2], 0, 1),), stores=((1, 70),)))
+    assert one.held(1) == two.held(1)
+    assert one.kept() == two.kept() == {70: one.held(1)}
+
+
+def test_what_a_block_of_states_holds_is_told_with_its_slots():
+    watch = StepOracle(4, [CacheGroup("state")], [2])
+    use = StateUse(0, None, ((2, (1, 0)),), parts=PARTS)
+    part = ComputedTokens("a", TokenChain((1, 2)), 0, 2, ((),), True, states=(use,))
+    watch.record(StepRecord(1, (part,), stores=((1, 70), (2, 71))))
+    after = watch.computed_of("a")[0][-1]
+    told = tuple((part, 0, after) for part in sorted(PARTS))
+    assert watch.held(1)[2:] == told
+    assert watch.held(2)[2:] == ()
+    assert {place: held[2:] for place, held in watch.kept().items()} == {70: told, 71: ()}
+    watch.void()
+    assert watch.held(1)[2:] == ("no state",)
