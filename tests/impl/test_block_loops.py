@@ -1,11 +1,13 @@
 """The loops over links and counts, and the checks of ids."""
 
 import copy
+from array import array
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poolproof.impl import block_loops
 from poolproof.impl.block_loops import BlockLoops, are_bytes, numbers
 from poolproof.impl.free_queue import FreeQueue
 
@@ -108,3 +110,10 @@ def test_a_copy_goes_on_from_where_it_was_copied():
     assert twin.loops.take(5) == [1, 2, 3, 4, 5]
     assert pool.free() == [1, 2, 3, 4, 5]
     assert twin.free() == []
+
+
+@pytest.mark.parametrize(("compiled", "kind"), [(False, list), (True, array)])
+def test_numbers_stand_in_what_the_loops_are_quickest_over(monkeypatch, compiled, kind):
+    monkeypatch.setattr(block_loops, "COMPILED", compiled)
+    made = numbers(3, -1)
+    assert (type(made), list(made)) == (kind, [-1, -1, -1])

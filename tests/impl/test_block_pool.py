@@ -7,10 +7,13 @@ blocks are taken away first.
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
+from poolproof.impl import block_loops
 from poolproof.impl.block_pool import BlockPool
+from poolproof.impl.key_table import KeyTable
 
 low_and_high_ids = pytest.mark.parametrize("skip", [0, 3])
 
@@ -456,3 +459,43 @@ def test_the_index_holds_the_cached_hashes_and_nothing_else() -> None:
     pool.cache(pool.allocate(2), [b"a", b"b"])
     first = pool._cached.index.first
     assert {key: first[key] for key in first} == {b"a": 0, b"b": 1}
+
+
+@pytest.mark.parametrize("given", [list, tuple, iter])
+def test_lookup_prefix_of_a_compiled_pool_takes_any_hashes(
+    monkeypatch: pytest.MonkeyPatch, given: Any
+) -> None:
+    monkeypatch.setattr(block_loops, "COMPILED", True)
+    pool = BlockPool(4)
+    ids = pool.allocate(3)
+    pool.cache(ids, [b"a", b"b", b"c"])
+    asked: list[list[bytes]] = []
+    find_prefix = KeyTable.find_prefix
+    monkeypatch.setattr(
+        KeyTable, "find_prefix", lambda self, keys: asked.append(keys) or find_prefix(self, keys)
+    )
+    hashes = given([b"a", b"b", b"x", b"c"])
+    assert pool.lookup_prefix(hashes) == ids[:2]
+    assert asked == [[b"a", b"b", b"x", b"c"]]
+    assert (asked[0] is hashes) == (given is list)
+
+
+@pytest.mark.parametrize("group", ["0", 1.5, None, True, -1])
+def test_a_compiled_pool_tells_of_groups_that_are_none(
+    monkeypatch: pytest.MonkeyPatch, group: Any
+) -> None:
+    monkeypatch.setattr(block_loops, "COMPILED", True)
+    pool = BlockPool(4)
+    ids = pool.allocate(2)
+    with pytest.raises(ValueError, match="group"):
+        pool.cache(ids, [b"a", b"b"], group=group)
+    assert pool.block_hashes(0) == []
+
+
+def test_a_compiled_pool_keeps_several_keys_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_loops, "COMPILED", True)
+    pool = BlockPool(4, keys="partial")
+    (block,) = pool.allocate(1)
+    pool.cache_partial(block, b"a", num_tokens=2)
+    pool.cache_partial(block, b"b", num_tokens=1)
+    assert (pool.lookup(b"a"), pool.lookup(b"b")) == (block, block)

@@ -158,6 +158,17 @@ def test_numbers_that_begin_again_are_a_restart():
     assert index.lookup(B) == {}
 
 
+def test_a_restart_of_which_the_beginning_was_lost_is_asked_for_from_0():
+    index = index_of([], [], [])
+    assert told(index, 1, stored(1, tokens=[A])) == 0
+
+
+def test_two_hashes_of_one_meaning_leave_one_after_the_other():
+    index = index_of([stored(1, tokens=[A]), stored(2, tokens=[A])], [removed(1), removed(2)])
+    assert index.lookup(A) == {"e": 0}
+    assert index.engines["e"].hashes_of == {}
+
+
 def test_a_restart_behind_a_gap_is_known_again():
     index = index_of([stored(1, tokens=[A])])
     assert told(index, 2) == 1

@@ -152,3 +152,9 @@ def test_compiled_pools_alone_have_one_where_no_block_has_further_keys(
     assert (cached.table is not None) == (compiled and not partial)
     cached.add_full(2, b"a")
     assert cached.index.first == {b"a": 2} if cached.table is None else cached.table[b"a"] == 2
+
+
+def test_a_block_that_stands_nowhere_is_named_by_its_key():
+    table = KeyTable([b"a", b"b"], [0])
+    with pytest.raises(KeyError, match="b'b'"):
+        table.leave_n([1], ())

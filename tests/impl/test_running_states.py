@@ -70,3 +70,22 @@ def test_drafts_need_scratch():
         Engine(8, 4, groups=groups, draft_tokens=2, tells_states=True)
     with pytest.raises(ValueError, match="needs tells_states"):
         Engine(8, 4, groups=(RecurrentState(num_speculative_blocks=3),), draft_tokens=2)
+
+
+def test_a_step_names_its_group():
+    (use,) = fresh().step(2, 0, 1, [[], TABLE], GROUPS, every_block=True)
+    assert use["group"] == 1
+
+
+def test_the_ends_of_blocks_count_from_the_block_in_which_a_step_begins():
+    states = fresh()
+    step(states, 6, num_accepted=0)
+    assert step(states, 6, num_accepted=0) == (90, {8: 11, 12: 12})
+
+
+def test_a_step_that_samples_nothing_is_computed_whole():
+    states = fresh()
+    step(states, 5, num_accepted=0)
+    assert states.num_computed == 5
+    step(states, 2, num_accepted=1)
+    assert states.num_computed == 7
