@@ -92,6 +92,7 @@ from tables import (
 )
 from verdict_tables import explained_findings, verdicts
 from vllm_tables import vllm_release_findings, vllm_releases
+from watch_tables import live_scenarios, live_server, watched_schedulers
 
 from poolproof.contract.trace import write_atomically
 
@@ -115,6 +116,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "facts": facts,
     "glossary": glossary,
     "audited schedulers": audited_schedulers,
+    "live scenarios": live_scenarios,
+    "live server": live_server,
+    "watched schedulers": watched_schedulers,
     "recording cost": recording_cost,
     "faulty kernels": faulty_kernels,
     "figures": figures,

@@ -1,0 +1,80 @@
+"""What docs/live.md says the watch has seen: a model under pressure, and a server over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from figures import FigureError, read
+
+__all__ = ["live_scenarios", "live_server", "watched_schedulers"]
+
+_TRUE = ("random", "priority", "planted")
+
+
+def live_scenarios() -> str:
+    """Steps and alarms of the scenarios of benchmarks/live_vllm.py."""
+    rows: list[dict[str, Any]] | None = read("live_vllm")
+    if rows is None:
+        raise FigureError("run benchmarks/live_vllm.py --record in .venv-vllm")
+    right = [row for row in rows if row["scenario"] not in _TRUE]
+    wrong = [row for row in rows if row["scenario"] in _TRUE]
+    seen = "; ".join(
+        f"`{row['scenario']}` {', '.join(f'{n} {name}' for name, n in told.items()) or 'nothing'}"
+        for row in wrong
+        for told in [row["watch"]["violations"]]
+    )
+    return (
+        f"{sum(row['steps'] for row in right):,} steps of {len(right)} scenarios, "
+        f"{sum(row['resumes'] for row in right):,} preempted requests that came back, "
+        f"{sum(row['admissions_with_hits'] for row in right):,} hits: "
+        f"{sum(row['false_alarms'] for row in right)} false alarms. Found in those that are wrong: "
+        f"{seen}.\n"
+    )
+
+
+def watched_schedulers() -> str:
+    """Steps and alarms of the set-ups of benchmarks/watch_alarms.py."""
+    found: dict[str, Any] | None = read("watch_alarms")
+    if found is None:
+        raise FigureError("run benchmarks/watch_alarms.py --record in .venv-vllm")
+    rows = found["rows"]
+    return (
+        f"{sum(row['steps'] for row in rows):,} steps of vLLM's schedulers in {len(rows)} set-ups, "
+        f"connectors, images and drafts among them: {sum(row['false_alarms'] for row in rows)} "
+        "false alarms (`.venv-vllm/bin/python benchmarks/watch_alarms.py --record`).\n"
+    )
+
+
+def live_server() -> str:
+    """A line for each server of benchmarks/live_server.py."""
+    found: dict[str, Any] | None = read("live_server")
+    if found is None:
+        raise FigureError("run benchmarks/live_server.py --record in .venv-vllm")
+    lines = [
+        "| server | answered | as without the watch | after SIGTERM | besides |",
+        "|---|---:|---:|---|---|",
+    ]
+    lines += [
+        f"| {row['server']} | {row['answered']} of {found['requests']} | {row['as_without_it']} | "
+        f"{_end(row)} | {_besides(row)} |"
+        for row in found["rows"]
+    ]
+    return "\n".join(lines) + (
+        "\n\nThe rest hung up on the way, as they were to. `quarantine` ran with vLLM's "
+        "shutdown-timeout; without it the core is killed before it says goodbye.\n"
+    )
+
+
+def _end(row: dict[str, Any]) -> str:
+    if "watch_after_the_end" not in row:
+        return ""
+    status, (line,) = row["watch_after_the_end"]
+    return f"{status}: {line.split(': ')[1].split(';')[0]}"
+
+
+def _besides(row: dict[str, Any]) -> str:
+    if "audit" in row:
+        return "audit: " + row["audit"][1][0]
+    if "events" in row:
+        return "events: " + row["events"][1][-1]
+    return ""
