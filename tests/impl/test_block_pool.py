@@ -461,6 +461,7 @@ def test_the_index_holds_the_cached_hashes_and_nothing_else() -> None:
     assert {key: first[key] for key in first} == {b"a": 0, b"b": 1}
 
 
+@pytest.mark.skipif(block_loops.COMPILED, reason="a compiled method cannot be replaced")
 @pytest.mark.parametrize("given", [list, tuple, iter])
 def test_lookup_prefix_of_a_compiled_pool_takes_any_hashes(
     monkeypatch: pytest.MonkeyPatch, given: Any
