@@ -6,7 +6,7 @@ from typing import Any
 
 from figures import FigureError, read
 
-__all__ = ["live_scenarios", "live_server", "watched_schedulers"]
+__all__ = ["live_scenarios", "live_server", "watch_cost", "watched_schedulers"]
 
 _TRUE = ("random", "priority", "planted")
 
@@ -42,6 +42,27 @@ def watched_schedulers() -> str:
         f"{sum(row['steps'] for row in rows):,} steps of vLLM's schedulers in {len(rows)} set-ups, "
         f"connectors, images and drafts among them: {sum(row['false_alarms'] for row in rows)} "
         "false alarms (`.venv-vllm/bin/python benchmarks/watch_alarms.py --record`).\n"
+    )
+
+
+def watch_cost() -> str:
+    """CPU time a step by how many requests run, and what memory does over a long run."""
+    found: dict[str, Any] | None = read("watch_cost")
+    if found is None:
+        raise FigureError("run benchmarks/watch_cost.py --tokens 100 --record in .venv-vllm")
+    lines = [
+        "| running | tokens each | a step of the scheduler | the watch adds |",
+        "|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {row['running']} | {row['context']:,} | {row['scheduler_ms']:.2f} ms | "
+        f"{row['watch_ms']:.2f} ms |"
+        for row in found["rows"]
+    ]
+    _, first, *_, last = found["memory"]
+    return "\n".join(lines) + (
+        f"\n\nThe process had {first['resident_mib']:.0f} MiB after {first['tokens']:,} tokens and "
+        f"{last['resident_mib']:.0f} MiB after {last['tokens']:,}.\n"
     )
 
 
