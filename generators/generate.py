@@ -92,7 +92,13 @@ from tables import (
 )
 from verdict_tables import explained_findings, verdicts
 from vllm_tables import vllm_release_findings, vllm_releases
-from watch_tables import live_scenarios, live_server, watch_cost, watched_schedulers
+from watch_tables import (
+    live_scenarios,
+    live_server,
+    watch_cost,
+    watch_victims,
+    watched_schedulers,
+)
 
 from poolproof.contract.trace import write_atomically
 
@@ -119,6 +125,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "live scenarios": live_scenarios,
     "live server": live_server,
     "watch cost": watch_cost,
+    "watch victims": watch_victims,
     "watched schedulers": watched_schedulers,
     "recording cost": recording_cost,
     "faulty kernels": faulty_kernels,

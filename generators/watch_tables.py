@@ -6,7 +6,7 @@ from typing import Any
 
 from figures import FigureError, read
 
-__all__ = ["live_scenarios", "live_server", "watch_cost", "watched_schedulers"]
+__all__ = ["live_scenarios", "live_server", "watch_cost", "watch_victims", "watched_schedulers"]
 
 _TRUE = ("random", "priority", "planted")
 
@@ -64,6 +64,24 @@ def watch_cost() -> str:
         f"\n\nThe process had {first['resident_mib']:.0f} MiB after {first['tokens']:,} tokens and "
         f"{last['resident_mib']:.0f} MiB after {last['tokens']:,}.\n"
     )
+
+
+def watch_victims() -> str:
+    """How many of the wrong outputs of planted faults were named."""
+    found: dict[str, Any] | None = read("watch_victims")
+    if found is None:
+        raise FigureError("run benchmarks/watch_victims.py --runs 6 --record in .venv-vllm")
+    parts = []
+    for name, engine in (("vllm", "vLLM's scheduler"), ("impl", "our own engine")):
+        rows = found[name]
+        outputs, wrong, named = (
+            sum(row[count] for row in rows) for count in ("outputs", "wrong", "named")
+        )
+        parts.append(
+            f"{engine}: {len(rows)} faults, {outputs:,} outputs, {wrong:,} of them wrong, "
+            f"{named:,} of these named"
+        )
+    return "; ".join(parts) + ".\n"
 
 
 def live_server() -> str:
