@@ -116,7 +116,7 @@ class Finding:
 
     @property
     def level(self) -> str:
-        """The level at which it shows: "queue", "pool" or "manager"."""
+        """The level at which it shows, by its name (`Level`)."""
         return self.trace.level
 
     @property

@@ -3,6 +3,7 @@
 Everything that differs from level to level belongs to one object for each of them, which a room
 keeps under this name: the session in `harness/`, the runs in `certification/levels/` and `fuzz/`,
 the drawing in `report/`. Elsewhere code asks for a trait of the level.
+`tests/contract/test_level.py` lists these tables, and says why some leave levels out.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ MISUSE       `misuse.py`
 CRASH        `legal_calls.py`
 ===========  =====================
 
-Each file has first the predicates over states, then those over answers. `wording.py` says how
+A predicate over a state takes an observation and a ledger, one over an answer takes what was
+answered and what is known. `wording.py` says how
 sentences name blocks, owners and keys; leave it for later.
 
 The predicates are called from `harness/`; nothing here reads a target, and nothing here is fast:

@@ -74,9 +74,9 @@ WITHOUT_A_READ = {
     # The counter says more than there is.
     "LEAK": Severity.BOOKKEEPING,
 }
-"""For each invariant that fears wrong data of a manager: what is left of it without such a read.
+"""The severity at a manager where no wrong read was seen, for what may lead to one.
 
-Not that it is harmless: no read was seen, and the continuations that were tried are few.
+It does not say that the fault is harmless: few continuations were tried.
 """
 
 STATE_INVARIANTS: dict[str, Callable[[PoolObservation, PoolLedger], Violation | None]] = {
@@ -91,7 +91,11 @@ STATE_INVARIANTS: dict[str, Callable[[PoolObservation, PoolLedger], Violation | 
 """The predicates over states of a pool, in the order of diagnosis."""
 
 QUEUE_INVARIANTS = ("OWN", "I1", "LINK", "ORD")
-"""Those that speak of a free queue alone, in the order of diagnosis."""
+"""Those that speak of a free queue alone, in the order of diagnosis.
+
+OWN comes first, because a queue has no owners but its counter and its walk: where these disagree,
+who is inside cannot be said.
+"""
 
 
 def broken_in_state(seen: PoolObservation, known: PoolLedger) -> Violation | None:

@@ -86,7 +86,10 @@ def _did_not_ignore(
 def _broken(
     misuse: Misuse, outcome: MisuseOutcome, sentence: str, left_behind: Violation | None
 ) -> Violation:
-    """As bad as what the call left behind: who accepts a wrong error accepts no wrong data."""
+    """As bad as what the call left behind; a wrong error that changed nothing is a crash.
+
+    They are told apart because a known finding at one severity excuses no worse one.
+    """
     if left_behind is None:
         severity = Severity.CRASH
     else:

@@ -1,8 +1,8 @@
 """OWN: a block's reference count is the number of its owners, and the counter counts the queue.
 
-Over sets of ids and owners, never over sums: a sum stays balanced while a block has two owners
-(sglang#27731). Free, held and null blocks partition the ids; the counter, the length of the walk
-and the number of distinct ids in it are equal.
+Owners are compared block by block, never as a sum over blocks: a sum stays balanced while a block
+has two owners (sglang#27731). Free, held and null blocks partition the ids; the counter, the length
+of the walk and the number of distinct ids in it are equal.
 """
 
 from __future__ import annotations

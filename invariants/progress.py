@@ -1,4 +1,4 @@
-"""LIVE: every request that fits ends, if its tokens are answered and nobody else comes.
+"""LIVE: every request that fits ends, if its steps are answered and nobody else comes.
 
 Nothing here depends on a clock: what is counted is steps. An engine is stuck where it plans nothing
 though nothing is in flight, and in a circle where it computes, or loads, on and on and no user is

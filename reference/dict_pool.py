@@ -24,8 +24,9 @@ __all__ = ["DictPool"]
 class DictPool:
     """A pool of `num_blocks` blocks under `profile`.
 
-    `holders[b]` lists the numbers of the commands whose references to block b are outstanding,
-    so the reference count of b is `len(holders[b])`. `free` holds the free blocks, head first.
+    `holders[b]` lists whose references to block b are outstanding: numbers of commands, or of
+    sequences where a manager owns the pool (`owner_noun`). So the reference count of b is
+    `len(holders[b])`. `free` holds the free blocks, head first.
     `keys[b]` lists the keys of b, its block hash first; `carriers[k]` the blocks that carry k,
     oldest first. `key_length[b]` is how many tokens the block hash of b covers, counted from the
     start of its sequence, where that is known (token chains only, of `block_size` tokens a block).
@@ -94,7 +95,10 @@ class DictPool:
         return freed
 
     def cache(self, block_ids: Iterable[int], keys: Iterable[Key]) -> None:
-        """Each block gets its key and enters the index, as `duplicates` and `recache` say."""
+        """Each block gets its key and enters the index, as `duplicates` says.
+
+        What a second key of a block means is decided before, by `recache` (`legality.py`).
+        """
         if self.enable_caching:
             for block_id, key in zip(block_ids, keys, strict=True):
                 if block_id != self.null_block:

@@ -1,10 +1,11 @@
 """The specification of a manager: which sequence holds which blocks, and what it may expect.
 
-Sequences of tokens over the blocks of a `DictPool`. For each operation the model says beforehand
-what must come out (how many tokens are cached, whether the blocks suffice, how long the tables
-are), and afterwards follows the tables that the target shows, so that it holds for every choice
-that the profile leaves open. Whether a command is legal is decided in `manager_legality.py`;
-whether what the target showed is right is judged by the harness before the model follows it.
+Sequences of tokens over the blocks of a `DictPool`. For each operation `sequence_needs.py` says
+beforehand what must come out (how many tokens are cached, whether the blocks suffice, how long the
+tables are), and afterwards the model follows the tables that the target shows, so that it holds for
+every choice that the profile leaves open. Whether a command is legal is decided in
+`manager_legality.py`; whether what the target showed is right is judged by the harness before the
+model follows it.
 
 KV contents are not covered here, but in `shadow_memory.py`.
 """
@@ -179,8 +180,8 @@ class SequenceModel(SequenceNeeds):
     def sampled(sequence: SequenceState, num_drafts: int = 0) -> int:
         """The token that is sampled behind a sequence, of whose drafts so many are accepted.
 
-        No model of language runs here: any token will do that two sequences of one step need not
-        share, and that is the same when a trace is replayed.
+        No language model runs here. Any token will do, if sequences often get different ones and
+        a replayed trace gets the same.
         """
         return (sequence.seq_id + sequence.num_tokens + num_drafts) % 2
 
@@ -331,7 +332,10 @@ class SequenceModel(SequenceNeeds):
         sequence.drafts_computed = False
 
     def truncate(self, sequence: SequenceState, num_tokens: int) -> None:
-        """The sequence keeps its first `num_tokens` tokens; keys over the others go."""
+        """The sequence keeps its first `num_tokens` tokens; keys over the others go.
+
+        Only those of blocks that nobody else holds.
+        """
         chain = sequence.chain
         sequence.chain = TokenChain(chain.tokens[:num_tokens], chain.lora, chain.salt, chain.images)
         sequence.num_tokens = num_tokens

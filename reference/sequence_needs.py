@@ -96,7 +96,8 @@ class SequenceNeeds:
         """The number of tokens at the head of the sequence that an admission finds cached.
 
         The longest prefix of whole blocks that every group has; at least one token is left to
-        compute where the profile says so.
+        compute where the profile says so, and a further block is there where it asks for proof
+        that the sequence goes on as cached (`proof_blocks`).
         """
         if not self.enable_caching:
             return 0
@@ -214,7 +215,10 @@ class SequenceNeeds:
         return False
 
     def num_shared(self, sequence: SequenceState, first: int) -> int:
-        """How many blocks a write from position `first` on hits that others hold, too."""
+        """How many blocks that others hold, too, a write from position `first` on touches.
+
+        Each needs a copy first, where the profile writes to shared blocks by copying them.
+        """
         shared = 0
         for group, kind, size in self._numbered:
             table = sequence.tables[group]

@@ -1,6 +1,6 @@
 """How traces of each level are shown: their set-up in words, their steps as a table, as a script.
 
-A new level has an entry in `VIEWS`, and nothing else in this folder asks for it.
+A new level has an entry in `VIEWS`, in `SET_UP_AT` of `wording.py`, and two in `glossary.py`.
 """
 
 from __future__ import annotations

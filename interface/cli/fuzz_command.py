@@ -48,7 +48,7 @@ USUAL_SECONDS = 60.0
 )
 @click.option(
     "--level",
-    type=click.Choice(["queue", "index", "pool", "manager"]),
+    type=click.Choice(["queue", "index", "pool", "manager", "engine"]),
     help="The target's own by default.",
 )
 @click.option(

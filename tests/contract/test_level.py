@@ -1,5 +1,8 @@
 """A level owns what differs from level to level: every room has one entry for each of them."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from poolproof.certification.levels import LEVELS
@@ -32,6 +35,74 @@ ROOMS = {
     "specification": RIGHT_AT,
     "steps": STEPS_A_RUN,
 }
+
+ROOT = Path(__file__).resolve().parents[2]
+LOWEST = {Level.QUEUE, Level.INDEX}
+
+# Tables that say nothing of some levels: file and name, those levels, and why.
+PARTIAL = {
+    ("certification/depths.py", "chunks"): (
+        {*LOWEST, Level.POOL},
+        "only managers and engines have layouts, which share chunks",
+    ),
+    ("certification/explore_target.py", "_EXPLORED"): (
+        {Level.MANAGER, Level.ENGINE},
+        "those are explored by workloads and set-ups, each with options of its own",
+    ),
+    ("certification/hits.py", "_METERS"): (LOWEST, "a queue and an index find no prefixes"),
+    ("certification/hits.py", "_UNITS"): (LOWEST, "the same"),
+    ("certification/run_kinds.py", "_STAGES"): (
+        {Level.MANAGER, Level.ENGINE},
+        "their stages are named after the layout",
+    ),
+    ("certification/watching.py", "WATCHES"): (
+        {*LOWEST, Level.POOL},
+        "the specification draws all that there is to see of them",
+    ),
+    ("contract/level.py", "_PROFILES"): ({*LOWEST, Level.POOL}, "they share one class"),
+    ("contract/trace.py", "_ROWS_BEFORE"): (
+        {*LOWEST, Level.POOL, Level.ENGINE},
+        "only managers have a row whose default has changed",
+    ),
+    ("interface/cli/protocol_conversations.py", "_CONVERSATIONS"): (
+        {Level.INDEX},
+        "no program speaks an index",
+    ),
+    ("kill_matrix/drivers.py", "_USABLE_BLOCKS"): ({Level.INDEX}, "no planted bug is in an index"),
+    ("kill_matrix/unit.py", "_BOOKS"): ({Level.INDEX}, "the same"),
+    ("kill_matrix/unit.py", "_USABLE_BLOCKS"): ({Level.INDEX}, "the same"),
+    ("targets/command_target.py", "_SPOKEN"): ({Level.INDEX}, "no program speaks an index"),
+    ("targets/serve.py", "servers"): ({*LOWEST, Level.POOL}, "one server answers for these"),
+    ("targets/target.py", "parts"): (
+        {Level.POOL, Level.MANAGER, Level.ENGINE},
+        "only queues and indexes are parts of a pool",
+    ),
+}
+
+
+def tables_by_level():
+    """Each table in the product that is keyed by level: its file, its name, and the levels."""
+    for path in sorted(ROOT.glob("*/**/*.py")):
+        place = path.relative_to(ROOT)
+        if place.parts[0] in {"tests", "benchmarks", "build"} or place.parts[0].startswith("."):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Assign | ast.AnnAssign):
+                continue
+            if isinstance(node.value, ast.Dict) and node.value.keys:
+                keys = [ast.unparse(key) if key else "" for key in node.value.keys]
+                if all(key.startswith("Level.") for key in keys):
+                    name = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+                    levels = {Level[key.removeprefix("Level.")] for key in keys}
+                    yield place.as_posix(), ast.unparse(name), levels
+
+
+def test_a_table_that_leaves_levels_out_says_why():
+    found = {(place, name): set(Level) - levels for place, name, levels in tables_by_level()}
+    assert len(found) > 20
+    assert {where: left_out for where, left_out in found.items() if left_out} == {
+        where: left_out for where, (left_out, _why) in PARTIAL.items()
+    }
 
 
 @pytest.mark.parametrize("room", ROOMS)
