@@ -140,7 +140,37 @@ def test_drafts_leave_room_for_the_token_behind_them() -> None:
     assert computed(subject.plan()) == [(0, 3, 2)]
 
 
+def test_room_is_made_for_as_many_drafts_as_a_step_in_flight_may_bring() -> None:
+    subject = engine(draft_tokens=2)
+    subject.submit(0, [1] * 3, max_new_tokens=9)
+    subject.plan()
+    assert computed(subject.plan()) == [(0, 3, 3)]
+
+
 # Steps in flight.
+
+
+def test_nothing_is_computed_behind_a_token_that_ends_a_request() -> None:
+    subject = engine(draft_tokens=2)
+    subject.submit(0, [1] * 3, max_new_tokens=1)
+    assert computed(subject.plan()) == [(0, 0, 3)]
+    assert computed(subject.plan()) == []
+
+
+def test_a_request_that_has_nothing_to_compute_does_not_hold_up_the_next() -> None:
+    subject = engine()
+    subject.submit(0, [1] * 3, max_new_tokens=1)
+    subject.submit(1, [2] * 3, max_new_tokens=5)
+    subject.plan()
+    assert computed(subject.plan()) == [(1, 3, 1)]
+
+
+def test_a_user_gets_no_more_than_was_asked_for() -> None:
+    subject = engine(draft_tokens=2)
+    subject.submit(0, [1] * 3, max_new_tokens=3)
+    run(subject, drafts=(5, 6))
+    subject.plan()
+    assert subject.answer({0: [5, 6, 7]}, {}) == [(0, [5, 6], True)]
 
 
 def test_a_step_is_planned_behind_a_token_that_nobody_knows_yet() -> None:
@@ -262,7 +292,12 @@ def test_reset_is_refused_while_a_request_has_blocks() -> None:
     [
         ({"policy": "lifo"}, "policy must be one of fcfs, priority, not 'lifo'"),
         ({"max_running": 0}, "max_running must be an int of at least 1"),
-        ({"host_places": 2, "groups": (SlidingWindow(window=3),)}, "one group of full attention"),
+        ({"max_batch_tokens": 0}, "^max_batch_tokens must be an int of at least 1"),
+        ({"draft_tokens": -1}, "^draft_tokens must be an int of at least 0"),
+        ({"max_adapters": -1}, "^max_adapters must be an int of at least 0"),
+        ({"encoder_cache_tokens": -1}, "^encoder_cache_tokens must be an int of at least 0"),
+        ({"host_places": -1}, "^host_places must be an int of at least 0"),
+        ({"host_places": 2, "groups": (SlidingWindow(window=3),)}, "^host_places are for one"),
     ],
 )
 def test_arguments_out_of_bounds_are_refused(arguments: dict[str, Any], sentence: str) -> None:
@@ -270,11 +305,20 @@ def test_arguments_out_of_bounds_are_refused(arguments: dict[str, Any], sentence
         engine(**arguments)
 
 
+def test_a_step_may_be_of_one_position() -> None:
+    assert engine(max_batch_tokens=1).max_batch_tokens == 1
+
+
+def test_what_is_not_said_of_an_engine() -> None:
+    subject = engine()
+    assert (subject.max_batch_tokens, subject.max_running) == (64, 8)
+
+
 @pytest.mark.parametrize(
     ("request_id", "tokens", "most", "sentence"),
     [
         (0, [1], 1, "request 0 is here already"),
-        (1, [], 1, "has a token at least"),
+        (1, [], 1, "^submit: a request has a token at least"),
         (1, [1] * 30, 9, "may come to have 39 tokens; the blocks hold 33"),
     ],
 )
@@ -331,6 +375,15 @@ def test_an_image_that_is_computed_makes_room_for_the_next() -> None:
     subject.answer({}, {})
     plan = subject.plan()
     assert (computed(plan), plan["encodes"], plan["forgets"]) == ([(0, 6, 4)], ["b"], ["a"])
+
+
+def test_an_image_is_let_go_once_its_last_position_is_computed() -> None:
+    subject = with_images(image("a", 0, 6), max_batch_tokens=6)
+    subject.plan()
+    subject.answer({}, {})
+    subject.max_batch_tokens = 9
+    subject.submit(1, [1] * 4, max_new_tokens=1, extra_keys=[image("b", 0, 4)])
+    assert subject.plan()["encodes"] == ["b"]
 
 
 def test_an_image_is_kept_until_all_of_it_is_computed() -> None:
@@ -421,6 +474,23 @@ def test_where_states_are_left_at_steps_ends_alone_a_step_ends_with_their_block(
     assert [computed(subject.plan()) for _ in range(3)] == [[(0, 0, 4)], [(0, 4, 4)], [(0, 8, 2)]]
 
 
+def test_a_step_that_began_inside_a_block_of_states_ends_with_it() -> None:
+    subject = engine(groups=HYBRID, states_in_between=False, max_batch_tokens=3)
+    subject.submit(0, [1] * 10, max_new_tokens=2)
+    assert [computed(subject.plan()) for _ in range(3)] == [[(0, 0, 3)], [(0, 3, 1)], [(0, 4, 3)]]
+
+
+def test_a_step_that_samples_nothing_leaves_the_state_behind_its_last_position() -> None:
+    subject = engine(groups=HYBRID, tells_states=True, max_batch_tokens=6)
+    subject.submit(0, [1] * 9, max_new_tokens=2)
+    subject.plan()
+    (first,) = subject.states({})[0]
+    subject.answer({}, {})
+    subject.plan()
+    (second,) = subject.states({0: 1})[0]
+    assert second["starts"] == dict(first["leaves"])[6]
+
+
 def test_else_a_step_passes_the_ends_of_blocks() -> None:
     subject = engine(groups=HYBRID, tells_states=True)
     subject.submit(0, [1] * 10, max_new_tokens=2)
@@ -478,6 +548,13 @@ def test_a_reset_that_preempts_has_requests_computed_anew() -> None:
     assert subject.reset()
     assert subject.num_free() == 8
     assert computed(subject.plan()) == [(0, 0, 6), (1, 0, 6)]
+
+
+def test_it_waits_for_what_is_being_stored() -> None:
+    subject = engine(num_blocks=4, host_places=1, reset_preempts=True)
+    subject.submit(0, [1] * 5, max_new_tokens=1)
+    run(subject)
+    assert not subject.reset()
 
 
 def test_it_waits_for_transfers() -> None:
