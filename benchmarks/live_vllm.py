@@ -16,6 +16,7 @@ a process of its own:
     ngram      speculation of two tokens by n-grams
     sleep      the engine is paused and put to sleep now and then, at each level
     tensor     two ranks, each with its half of the heads (tensor parallel)
+    drop-in    by priorities that are drawn, over Poolproof's manager (impl/vllm_drop_in.py)
     async-...  one of these with asynchronous scheduling
     random     by priorities that are drawn
     priority   a request of low priority is preempted in the pass that has scheduled it
@@ -239,6 +240,21 @@ SCENARIOS: dict[str, tuple[Drive, Callable[[], dict[str, Any]]]] = {
             "model_changes": {
                 "num_attention_heads": 2, "num_key_value_heads": 2, "hidden_size": 64
             },
+        },
+    ),
+    "drop-in": (
+        partial(press, priorities=3),
+        lambda: {
+            "scheduling_policy": "priority",
+            "scheduler_cls": "poolproof.impl.vllm_drop_in.DropInScheduler",
+        },
+    ),
+    "async-drop-in": (
+        partial(press, priorities=3),
+        lambda: {
+            "scheduling_policy": "priority",
+            "scheduler_cls": "poolproof.impl.vllm_drop_in.DropInAsyncScheduler",
+            "async_scheduling": True,
         },
     ),
     "random": (partial(press, priorities=3), lambda: {"scheduling_policy": "priority"}),

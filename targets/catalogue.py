@@ -106,7 +106,12 @@ _VLLM = (
     ("vllm-manager", "its KVCacheManager, in several layouts", "manager"),
     ("vllm-engine", "its schedulers, in several set-ups, over a simulated worker", "engine"),
     ("vllm-connectors", "the same with its KV connectors, over simulated transfers", "engine"),
-    ("vllm-hybrid", "the same with recurrent layers, and its worker's own bookkeeping", "engine"),
+    ("vllm-drop-in", "Poolproof's manager under its schedulers", "engine"),
+    (
+        "vllm-hybrid",
+        "its schedulers with recurrent layers, and its worker's own bookkeeping",
+        "engine",
+    ),
 )
 _TRANSFORMERS = (
     ("transformers", "the paged cache of Transformers' continuous batching", "manager"),

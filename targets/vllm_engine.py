@@ -29,6 +29,7 @@ __all__ = [
     "VllmEngine",
     "installed_vllm_connectors",
     "installed_vllm_engine",
+    "vllm_engine_layout",
     "vllm_engine_layouts",
 ]
 
@@ -222,12 +223,11 @@ class VllmConnectorEngine(VllmEngine):
 
 def vllm_engine_layouts(setups: Sequence[EngineSetup] = SETUPS) -> list[EngineLayout]:
     """The set-ups of the installed vLLM. Raises TargetError where it is none that is known."""
-    return [_layout(setup) for setup in setups]
+    return [vllm_engine_layout(setup, SchedulerParts(setup)) for setup in setups]
 
 
-def _layout(setup: EngineSetup) -> EngineLayout:
-    parts = SchedulerParts(setup)
-
+def vllm_engine_layout(setup: EngineSetup, parts: SchedulerParts) -> EngineLayout:
+    """A set-up whose schedulers are built by `parts`."""
     engine = VllmEngine if setup.connector is None else VllmConnectorEngine
 
     def make(num_blocks: int, enable_caching: bool, /) -> VllmEngine:

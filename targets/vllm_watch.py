@@ -212,7 +212,8 @@ class VllmWatch:
         put(self._scheduler, "reset_prefix_cache", self._around_reset)
         put(self._scheduler, "shutdown", self._around_shutdown)
         put(self._pool, "free_blocks", self._around_free)
-        put(self._pool, "cache_full_blocks", self._around_publish)
+        if hasattr(self._pool, "cache_full_blocks"):  # ours publishes by itself (impl/vllm_drop_in)
+            put(self._pool, "cache_full_blocks", self._around_publish)
         if self._connector is not None:
             put(self._connector, "get_num_new_matched_tokens", self._around_match)
             put(self._connector, "update_state_after_alloc", self._around_alloc)
@@ -716,5 +717,6 @@ def _part(owner: Any, name: str) -> Any:
 
 def _was_used(pool: Any) -> bool:
     """Whether a block was published or is held: something was computed before."""
-    usable = pool.num_gpu_blocks - 1
-    return bool(pool.get_num_free_blocks() != usable or len(pool.cached_block_hash_to_block))
+    if pool.get_num_free_blocks() != pool.num_gpu_blocks - 1:
+        return True
+    return any(block.block_hash is not None for block in pool.blocks)
