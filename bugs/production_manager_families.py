@@ -304,6 +304,49 @@ def _cut(value: Any, length: int) -> Any:
     return value[length:] if length < 0 else value[:length]
 
 
+def _ends_of_texts(count: int) -> type[CleanManager]:
+    """Of a long text its length and so many characters of both ends are in the key."""
+
+    def ends(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(ends, value))
+        return value if len(value) <= 2 * count else (value[:count], value[-count:], len(value))
+
+    class EndsOfTexts(CleanManager):
+        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
+            return [
+                (kind, ends(value), *place)
+                for kind, value, *place in super()._extra_keys(extra_keys, first, end)
+            ]
+
+    return EndsOfTexts
+
+
+def _images_once(which: str) -> type[CleanManager]:
+    """Of images with one name in a block the first or the last is in the key."""
+
+    class ImagesOnce(CleanManager):
+        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
+            keys = super()._extra_keys(extra_keys, first, end)
+            ordered = keys if which == "last" else keys[::-1]
+            return sorted({key[:2]: key for key in ordered}.values(), key=repr)
+
+    return ImagesOnce
+
+
+def _bits_of_image_places(bits: int) -> type[CleanManager]:
+    """Where an image begins in a block is kept in so many bits."""
+
+    class BitsOfImagePlaces(CleanManager):
+        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
+            return [
+                (kind, value, place % 2**bits if place > 0 else place, None)
+                for kind, value, place, _ in super()._extra_keys(extra_keys, first, end)
+            ]
+
+    return BitsOfImagePlaces
+
+
 def _images_up_to(depth: int) -> type[CleanManager]:
     """Images in the blocks behind so many are in no key."""
 
@@ -819,6 +862,8 @@ FAMILIES: dict[str, Family] = {
         Family("the first tokens", "long prompts", _first_tokens, [64, 512, 1_024, 3_000]),
         Family("cut texts", "extra keys", _cut_texts,
                [("salt", 8), ("salt", 64), ("lora", 16), ("image", 32), ("image", -16)]),
+        Family("both ends of texts", "extra keys", _ends_of_texts, [4, 16, 64, 128, 500]),
+        Family("images of one name", "extra keys", _images_once, ["first", "last"]),
         Family("joined texts", "extra keys", _joined_texts, ["lora", "image"]),
         Family("bits of a count", "many references", _short_counts, [4, 8], [10, 12]),
         Family("entries of a row", "long prompts", _narrow_row, [64, 100, 256, 1_000]),
@@ -887,6 +932,7 @@ OF_BLOCK_SIZES: dict[str, Family] = {
         Family("a place of a block", BLOCK_SIZES, _place_left_out,
                [4, 7, 15, 31, 63, 64, 127, 255]),
         Family("bits of a count of tokens", BLOCK_SIZES, _short_count_of_tokens, [14, 15, 16]),
+        Family("bits of an image's place", BLOCK_SIZES, _bits_of_image_places, [2, 3, 4, 5, 6]),
         Family("blocks by a shift", BLOCK_SIZES, _blocks_by_shift, [3, 5]),
     )
 }  # fmt: skip

@@ -34,6 +34,7 @@ from campaign_tables import (
 )
 from command_tables import command_line
 from composed_tables import composed_managers
+from drop_in_tables import drop_in_speed, drop_in_tests
 from engine_tables import (
     engine_guidance,
     engine_traces,
@@ -148,6 +149,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "never tried": never_tried,
     "oddities at depths": oddities_at_depths,
     "oddities seen": oddities_seen,
+    "drop-in speed": drop_in_speed,
+    "drop-in tests": drop_in_tests,
     "side by side": side_by_side,
     "engine guidance": engine_guidance,
     "engine traces": engine_traces,

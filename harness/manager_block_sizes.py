@@ -98,6 +98,7 @@ def _long_blocks(run: ManagerScript) -> Iterator[Command]:
     """Every token of a block counts, and a sequence may begin, grow or be cut at every offset."""
     unit = run.unit
     yield from run.confuse(run.confusable.of_places())
+    yield from run.confuse(run.confusable.of_image_places())
     yield from run.confuse(run.confusable.of_parents(min(24, run.most_tokens // unit)))
     for place in sorted({1, unit // 2, unit - 1, 1 + run.below(unit - 1), 1 + run.below(unit - 1)}):
         yield from life(run, 2 * unit + place, unit + place)

@@ -275,6 +275,7 @@ def many_prompts(run: ManagerScript) -> Iterator[Command]:
 def extra_keys(run: ManagerScript) -> Iterator[Command]:
     """Adapters, salts and images with names that are alike."""
     yield from run.confuse(run.confusable.of_keys())
+    yield from run.confuse(run.confusable.of_image_places())
 
 
 def long_prompts(run: ManagerScript) -> Iterator[Command]:

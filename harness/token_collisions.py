@@ -66,6 +66,7 @@ _MULTIPLIERS_OF_64_BITS = (
 """Those of known generators and hashes (Knuth, Fibonacci, MurmurHash, SplitMix, FNV, xxHash)."""
 
 _TEXT_LENGTHS = (7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256)
+_LONG_TEXTS = (9, 33, 65, 129, 257, 300, 513, 1_025, 4_097)
 SHORTEST_RELATION = 4
 """So many tokens have more values than 64 bits, so that some are one in any polynomial."""
 
@@ -226,6 +227,29 @@ class ConfusablePrompts:
         cached = self.prompt(self._common, block)
         yield Confusion("one token of a later block", (cached,), tuple(behind))
 
+    def of_image_places(self) -> Iterator[Confusion]:
+        """One image at two places of a block, and one that stands in it more than once.
+
+        The tokens are the same: only the place in the key tells these prompts apart.
+        """
+        size, tokens = self._size, self.prompt(self.block()).tokens
+
+        def pair(name: str, first: Sequence[int], second: Sequence[int]) -> Confusion:
+            chains = [
+                TokenChain(tokens, images=tuple(Image("p", place, 1) for place in places))
+                for places in (first, second)
+            ]
+            return Confusion(name, (chains[0],), (chains[1],))
+
+        for bit in range((size - 1).bit_length()):
+            place = self._random.randrange(size - 2**bit)
+            yield pair(f"{bit} bits of where an image begins", [place], [place + 2**bit])
+        if size > 2:
+            first, second, third = sorted(self._random.sample(range(size), 3))
+            yield pair("an image that stands there twice", [first, second], [first, third])
+            yield pair("how often an image stands there", [first, second], [first])
+            yield pair("the first of two equal images", [first, third], [second, third])
+
     def of_chance(self, count: int) -> Confusion:
         """`count` prompts that are cached, and as many others: hashes of few bits.
 
@@ -327,6 +351,9 @@ class ConfusablePrompts:
         for length in _TEXT_LENGTHS:
             yield "s" * length + "1", "s" * length + "2"
             yield "1" + "s" * length, "2" + "s" * length
+        for length in _LONG_TEXTS:  # A key may be made of the two ends alone.
+            start, end = "s" * (length // 2), "s" * ((length - 1) // 2)
+            yield f"{start}1{end}", f"{start}2{end}"
         # "Aa" and "BB" have one value in the polynomial of base 31.
         yield from (("ab", "ba"), ("Aa", "BB"), ("x", "X"), ("x", "x "), ("1", "01"), ("1", "1.0"))
         yield from (("one/x", "two/x"), ("x.1", "x.2"), ("x-1", "x_1"), ("\u00e9", "\u00e8"))

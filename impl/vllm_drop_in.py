@@ -45,7 +45,8 @@ __all__ = [
     "reason_not_used",
 ]
 
-_LOG = logging.getLogger(__name__)
+# vLLM's log shows what is said under its name alone.
+_LOG = logging.getLogger("vllm.poolproof")
 
 _CONNECTORS_ONLY = frozenset({
     "finalize_partial_tail_offloads", "get_computed_blocks_for_connector",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -97,6 +98,18 @@ def test_no_run_finds_anything(layouts, name):
     layout = layouts[name]
     campaign = EngineCampaign(name, layout.make, layout.profile, layout.block_size)
     for number in range(15):
+        assert campaign.run(number).trace is None
+
+
+def test_a_window_slides_only_over_what_no_step_in_flight_reads():
+    from poolproof.targets.vllm_drop_in_engine import DropInParts
+    from poolproof.targets.vllm_engine import vllm_engine_layout
+
+    setup = next(setup for setup in SETUPS if setup.name == "sliding")
+    setup = replace(setup, name="sliding+async", is_async=True)
+    layout = vllm_engine_layout(setup, DropInParts(setup))
+    campaign = EngineCampaign(setup.name, layout.make, layout.profile, layout.block_size)
+    for number in range(30):
         assert campaign.run(number).trace is None
 
 
@@ -202,8 +215,13 @@ def test_whoever_asks_the_coordinator_for_blocks_is_not_answered(busy):
 def test_with_a_connector_vllms_manager_stays(drop_in, caplog, name):
     parts = SchedulerParts(next(setup for setup in CONNECTOR_SETUPS if setup.name == name))
     parts.scheduler_class = drop_in.DropInScheduler
-    with caplog.at_level(logging.WARNING):
+    caplog.set_level(logging.WARNING, "vllm.poolproof")
+    log = logging.getLogger("vllm.poolproof")
+    log.addHandler(caplog.handler)  # vLLM's loggers do not pass on what they are told
+    try:
         scheduler = scheduler_of(parts)
+    finally:
+        log.removeHandler(caplog.handler)
     assert not isinstance(scheduler.kv_cache_manager, drop_in.DropInManager)
     assert "vLLM's KV cache manager stays: it has a KV connector" in caplog.text
 
