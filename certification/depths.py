@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from poolproof.certification.run_kinds import CHAINS, INDEX, POOL, QUEUE, RunKind
 from poolproof.contract.depth import Depth
 from poolproof.contract.level import Level
+from poolproof.harness.engine_production import QUICK_ENGINE_SIZES, EngineSizes
 from poolproof.harness.manager_production import QUICK_SIZES, ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
@@ -58,8 +59,8 @@ class Budget:
     `shortest_states` bounds the breadth-first search for a shorter trace of one finding; `scopes`,
     `sequences`, `queue_blocks` and `index_blocks` are what is explored exhaustively;
     `workload_states` bounds the states that a manager's workloads are continued from, all layouts
-    together. `production` are the runs at the sizes of servers, of queues, indexes and pools, and
-    `manager_production` those of managers.
+    together. `production` are the runs at the sizes of servers, of queues, indexes and pools,
+    `manager_production` those of managers, `engine_production` those of engines.
     """
 
     pool_chunks: int
@@ -77,19 +78,21 @@ class Budget:
     workload_states: int = 0
     production: ProductionSizes | None = None
     manager_production: ManagerSizes | None = None
+    engine_production: EngineSizes | None = None
 
     def production_of(
         self, kind: RunKind, kinds: Sequence[RunKind]
-    ) -> ProductionSizes | ManagerSizes | None:
+    ) -> ProductionSizes | ManagerSizes | EngineSizes | None:
         """The sizes of servers for one of these kinds of runs; None if it has none.
 
-        The layouts of a manager share what there is for managers.
+        The layouts of a manager, and the set-ups of an engine, share what there is for their level.
         """
         if not kind.has_production_sizes:
             return None
         if kind.layout is None:
             return self.production
-        sizes = self.manager_production
+        of_level = {Level.MANAGER: self.manager_production, Level.ENGINE: self.engine_production}
+        sizes = of_level[kind.level]
         return None if sizes is None else sizes.shared(kinds.index(kind), len(kinds))
 
     @property
@@ -142,6 +145,7 @@ BUDGETS = {
         workload_states=1_600,
         production=ProductionSizes(48, 3, 10_000, 4_096, 4_200, wide_runs=20, steady_runs=1),
         manager_production=QUICK_SIZES,
+        engine_production=QUICK_ENGINE_SIZES,
     ),
     Depth.STANDARD: Budget(
         pool_chunks=60,
@@ -169,6 +173,15 @@ BUDGETS = {
             num_depths=500,
             num_commands=75_000,
             rounds=2,
+        ),
+        engine_production=EngineSizes(
+            num_blocks=1_000,
+            num_requests=1_030,
+            num_depths=300,
+            num_repeats=1_030,
+            num_commands=40_000,
+            rounds=2,
+            most_shares=4,
         ),
     ),
     Depth.DEEP: Budget(
@@ -200,6 +213,15 @@ BUDGETS = {
             num_depths=1_500,
             num_commands=200_000,
             rounds=6,
+        ),
+        engine_production=EngineSizes(
+            num_blocks=1_000,
+            num_requests=4_100,
+            num_depths=320,
+            num_repeats=4_100,
+            num_commands=200_000,
+            rounds=6,
+            most_shares=4,
         ),
     ),
 }

@@ -36,11 +36,13 @@ from poolproof.certification.losses import (
 from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import Chunk, RunKind
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.misuse import MisuseFailure
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Severity
+from poolproof.harness.engine_production import EngineSizes
 from poolproof.harness.extent import Extent
 from poolproof.harness.failure_kind import FailureKind, failure_kind
 from poolproof.harness.isolation import Executor, Finished, Job, Lost, Outcome, raise_if_ours
@@ -250,10 +252,14 @@ class Driving:
 
     def _chunks_of(self, kind: RunKind) -> list[Chunk]:
         seed = self._options.seed
-        if isinstance(kind.production, ManagerSizes):
+        if isinstance(kind.production, ManagerSizes | EngineSizes):
             layout = self._about.layout_of_kind(kind)
             assert layout is not None
-            numbers = kind.production.runs(layout.manager_profile)
+            if isinstance(kind.production, ManagerSizes):
+                numbers = kind.production.runs(layout.manager_profile)
+            else:
+                assert isinstance(layout.profile, EngineProfile)
+                numbers = kind.production.runs(layout.profile)
             return [Chunk(kind, seed, number, 1) for number in numbers]
         if kind.production is not None:
             groups = kind.production.groups(_BRIEF_RUNS_PER_CHUNK)

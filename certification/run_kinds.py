@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
+from poolproof.harness.engine_production import EngineSizes
 from poolproof.harness.manager_production import ManagerSizes
 from poolproof.harness.production import ProductionSizes
 
@@ -43,7 +44,7 @@ class RunKind:
     layout: str | None = None
     hash_bits: int = 0
     """To how many bits the runs cut a manager's hashes; 0: not at all."""
-    production: ProductionSizes | ManagerSizes | None = None
+    production: ProductionSizes | ManagerSizes | EngineSizes | None = None
     """The sizes of servers, up to which the runs go; None: the small usual ones."""
     block_sizes: tuple[int, ...] = ()
     """The tokens of a block, each in turn, where a manager is built with others than usual."""
@@ -71,8 +72,8 @@ class RunKind:
 
     @property
     def production_of_blocks(self) -> ProductionSizes | None:
-        """The sizes of servers, of runs that are not a manager's."""
-        assert not isinstance(self.production, ManagerSizes)
+        """The sizes of servers, of runs of a level without layouts."""
+        assert not isinstance(self.production, ManagerSizes | EngineSizes)
         return self.production
 
     def weakened(self) -> RunKind:
@@ -88,14 +89,14 @@ class RunKind:
     @property
     def has_production_sizes(self) -> bool:
         """Whether there are runs of this kind at the sizes of servers."""
-        return not self.has_chains and self.level.has_production_sizes
+        return not self.has_chains
 
     @property
     def is_explored(self) -> bool:
         """Whether all runs of this kind in small scopes are among those of a certification."""
         return not self.has_chains and self.level.has_small_scopes
 
-    def at_production_sizes(self, sizes: ProductionSizes | ManagerSizes) -> RunKind:
+    def at_production_sizes(self, sizes: ProductionSizes | ManagerSizes | EngineSizes) -> RunKind:
         """The kind of the same runs at the sizes of servers."""
         return replace(self, production=sizes)
 

@@ -77,11 +77,6 @@ class Level(str, Enum):
         return self is not Level.ENGINE
 
     @property
-    def has_production_sizes(self) -> bool:
-        """Whether some of its runs have the sizes of servers; engines are set up with their own."""
-        return self is not Level.ENGINE
-
-    @property
     def is_built_of_blocks(self) -> bool:
         """Whether its memory grows with its blocks; an index is built empty, whatever ids come."""
         return self is not Level.INDEX

@@ -30,6 +30,11 @@ from poolproof.exploration.engine_grammar import scope_of_trace
 from poolproof.exploration.shortest import ShortestResult, shortest_engine_failure
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.engine_facts import required_engine_facts
+from poolproof.harness.engine_production import (
+    EngineProductionCampaign,
+    EngineSizes,
+    required_engine_script_facts,
+)
 from poolproof.reference.native_engine import NativePlainEngine
 from poolproof.stateful_tests.engine_machine import EngineMachine
 from poolproof.targets.target import Make, Target
@@ -91,15 +96,17 @@ class CertifiedEngine(CertifiedLevel):
         return [layout.kind for layout in about.layouts if not layout.why_not]
 
     def campaign(self, target: Target, chunk: Chunk) -> NumberedRuns:
-        """Runs of one set-up."""
+        """Runs of one set-up: small ones, or scripts at production sizes."""
         layout = target.layout(chunk.kind.name_of_layout)
         assert layout.make is not None
         profile = chunk.profile or layout.profile
         assert isinstance(profile, EngineProfile)
         options: dict[str, Any] = {"layout": layout.name}
-        return EngineCampaign(
-            target.name, layout.make, profile, layout.block_size, chunk.seed, options
-        )
+        about = (target.name, layout.make, profile, layout.block_size, chunk.seed, options)
+        sizes = chunk.kind.production
+        if isinstance(sizes, EngineSizes):
+            return EngineProductionCampaign(*about, sizes=sizes)
+        return EngineCampaign(*about)
 
     def machine(self, kind: RunKind) -> MakeMachine:
         """The engines'."""
@@ -113,11 +120,13 @@ class CertifiedEngine(CertifiedLevel):
         )
 
     def required_facts(self, about: Description, kind: RunKind) -> list[str]:
-        """Those of the grammar that the set-up can show."""
+        """Those of the grammar that the set-up can show, or of the scripts."""
         layout = about.layout_of_kind(kind)
         if layout is None or layout.can is None:
             return []
         assert isinstance(layout.profile, EngineProfile)
+        if isinstance(kind.production, EngineSizes):
+            return required_engine_script_facts(layout.profile, layout.can, kind.production)
         return required_engine_facts(layout.profile, layout.can, layout.block_size)
 
     def planted(self, about: Description, kinds: Sequence[RunKind]) -> Iterable[PlantedRuns]:
