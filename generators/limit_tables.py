@@ -14,8 +14,11 @@ from poolproof.certification.certify import NEVER_TRIED
 from poolproof.certification.depths import BUDGETS, Budget, Sequences
 from poolproof.certification.exploration import stage_of
 from poolproof.certification.options import CertifyOptions
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
+from poolproof.harness.engine_driver import EngineCampaign
+from poolproof.harness.engine_production import ENGINE_SCRIPTS, EngineSizes
 from poolproof.harness.index_driver import IndexCampaign
 from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.manager_driver import ManagerCampaign
@@ -47,6 +50,7 @@ def limits() -> str:
         "An index": _index_rows(),
         "A pool": _pool_rows(),
         "A manager": _manager_rows(),
+        "An engine": _engine_rows(),
     }
     return "\n".join(_table(of_what, rows) for of_what, rows in tables.items())
 
@@ -156,6 +160,30 @@ def _manager_rows() -> list[Row]:
         _manager_row("commands in one run, up to", lambda sizes: f"{sizes.num_commands:,}"),
         _manager_row("times that each script is played", lambda sizes: f"{sizes.rounds:,}"),
     ]
+
+
+def _engine_rows() -> list[Row]:
+    small = EngineCampaign("", _never_built, EngineProfile(), 4, _SEED)
+    blocks = {small.setup(number).num_blocks for number in _SMALL_RUNS}
+    return [
+        ("blocks, usual runs", lambda _: _range(blocks)),
+        _engine_row(
+            "blocks for each cache group, production sizes",
+            lambda sizes: _range(plan.num_blocks(sizes) for plan in ENGINE_SCRIPTS.values()),
+        ),
+        _engine_row("blocks of a prompt or an answer, up to", lambda s: f"{s.num_blocks:,}"),
+        _engine_row("requests there at once, or passing one", lambda s: f"{s.num_requests:,}"),
+        _engine_row("cancellations and resets in one run", lambda s: f"{s.num_repeats:,}"),
+        _engine_row("commands in one run, up to", lambda s: f"{s.num_commands:,}"),
+        _engine_row("times that each script is played", lambda s: f"{s.rounds:,}"),
+    ]
+
+
+def _engine_row(what: str, told: Callable[[EngineSizes], str]) -> Row:
+    def cell(budget: Budget) -> str:
+        return "none" if budget.engine_production is None else told(budget.engine_production)
+
+    return what, cell
 
 
 def _block_sizes() -> tuple[int, ...]:

@@ -282,17 +282,20 @@ def cancellations(run: EngineScript) -> Iterator[Command]:
 
 
 def resets(run: EngineScript) -> Iterator[Command]:
-    """The cache is emptied hundreds of times: what was computed before is found never again."""
-    chains = [TokenChain(run.tokens(3 * run.unit + 1)) for _ in range(4)]
-    yield from run.serve(chains)
-    for number in range(1, run.sizes.num_repeats + 1):
+    """The cache is emptied hundreds of times: what was computed before is found never again.
+
+    Asked for is what the last reset has emptied, and what was computed 1, 2, 4, ... resets ago: a
+    count of resets in few bits has come round by then.
+    """
+    count = run.sizes.num_repeats
+    again = TokenChain(run.tokens(run.unit + 1))
+    kept = [TokenChain(run.tokens(run.unit + 1)) for _ in range(count.bit_length())]
+    yield from run.serve(kept)
+    for number in range(1, count + 1):
+        yield from run.serve([again])
         yield Reset()
-        if number & (number - 1) == 0:  # A count of so many resets in few bits begins anew.
-            yield from run.serve([TokenChain(run.tokens(run.unit + 1))])
-            yield Reset()
-        elif (number + number.bit_length()) & (number + number.bit_length() - 1) == 0:
-            yield from run.serve([chains[number % len(chains)]])
-    yield from run.serve(chains)
+        if number & (number - 1) == 0:
+            yield from run.serve([kept[number.bit_length() - 1]])
 
 
 def long_day(run: EngineScript) -> Iterator[Command]:
@@ -339,7 +342,8 @@ ENGINE_SCRIPTS: Mapping[str, ScriptPlan] = {
     "long answers": ScriptPlan(
         long_answers, lambda sizes: sizes.num_blocks, _unbounded(LONG_ANSWER)
     ),
-    "resets": ScriptPlan(resets, lambda _: 24, is_for=_finds),
+    # What was computed before all resets is not written over meanwhile.
+    "resets": ScriptPlan(resets, lambda sizes: 3 * sizes.num_repeats, is_for=_finds),
     "preemptions": ScriptPlan(preemptions, lambda _: 24),
     "cancellations": ScriptPlan(cancellations, lambda _: 24),
     "long day": ScriptPlan(long_day, lambda _: _FEW_BLOCKS, _always(LONG_DAY)),

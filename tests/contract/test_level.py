@@ -45,6 +45,7 @@ PARTIAL = {
         {*LOWEST, Level.POOL},
         "only managers and engines have layouts, which share chunks",
     ),
+    ("certification/depths.py", "of_level"): ({*LOWEST, Level.POOL}, "these share theirs"),
     ("certification/explore_target.py", "_EXPLORED"): (
         {Level.MANAGER, Level.ENGINE},
         "those are explored by workloads and set-ups, each with options of its own",
@@ -134,20 +135,17 @@ def test_the_name_of_a_level_stands_for_it():
         CampaignSettings("impl", "kernel", 4)
 
 
-SMALL_AND_LARGE = ("has_small_scopes", "has_production_sizes")
-
-
 @pytest.mark.parametrize(
     ("level", "traits"),
     [
-        (Level.QUEUE, {"is_part", "is_built_of_blocks", *SMALL_AND_LARGE}),
-        (Level.INDEX, {"is_part", "has_hashes", *SMALL_AND_LARGE}),
-        (Level.POOL, {"has_hashes", "has_misuse", "is_built_of_blocks", *SMALL_AND_LARGE}),
+        (Level.QUEUE, {"is_part", "is_built_of_blocks", "has_small_scopes"}),
+        (Level.INDEX, {"is_part", "has_hashes", "has_small_scopes"}),
+        (Level.POOL, {"has_hashes", "has_misuse", "is_built_of_blocks", "has_small_scopes"}),
         (
             Level.MANAGER,
             {
                 "has_sequences", "has_layouts", "has_reads", "is_built_of_blocks",
-                *SMALL_AND_LARGE,
+                "has_small_scopes",
             },
         ),
         (Level.ENGINE, {"has_layouts", "has_reads", "is_built_of_blocks"}),

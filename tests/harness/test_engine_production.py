@@ -1,0 +1,229 @@
+"""Engines at the sizes of servers: what breaks there is found, and nothing right is accused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from poolproof.contract.engine_commands import STOP_TOKEN, Submit
+from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.engine_target import engine_capabilities_of
+from poolproof.harness.engine_production import (
+    ENGINE_SCRIPTS,
+    QUICK_ENGINE_SIZES,
+    EngineProductionCampaign,
+    EngineSizes,
+    required_engine_script_facts,
+)
+from poolproof.harness.replay import replay
+from poolproof.impl.block_hash import BlockHasher, Salt
+from poolproof.impl.engine import Engine
+from poolproof.targets.impl_engine import impl_engine_layouts
+
+SIZE = 4
+LAYOUTS = {layout.name: layout for layout in impl_engine_layouts()}
+PROFILE = EngineProfile(null_block=0, draft_tokens=2)
+
+
+def campaign_of(cls: type[Engine]) -> EngineProductionCampaign:
+    def make(num_blocks: int, enable_caching: bool) -> Engine:
+        return cls(num_blocks, SIZE, enable_caching=enable_caching, draft_tokens=2)
+
+    return EngineProductionCampaign(cls.__name__, make, PROFILE, SIZE)
+
+
+def failure(cls: type[Engine], script: str) -> Any:
+    """The trace of its failure under a script, or None."""
+    campaign = campaign_of(cls)
+    return campaign.run(campaign.sizes.scripts_for(PROFILE).index(script)).trace
+
+
+# Bugs with a size at which they begin.
+
+
+class DeepHasher(BlockHasher):
+    """From some depth on a key names its own tokens alone."""
+
+    depth = 20
+
+    def __init__(self) -> None:
+        super().__init__(seed=b"deep", block_size=SIZE)
+        self.depths: dict[bytes | None, int] = {None: 0}
+
+    def hash_block(self, parent: bytes | None, tokens: Any, extra_keys: Any = ()) -> bytes:
+        depth = self.depths[parent] + 1
+        kept = None if depth >= self.depth else parent
+        found = super().hash_block(kept, tokens, extra_keys)
+        self.depths[found] = depth
+        return found
+
+
+class EndsHasher(BlockHasher):
+    """Of a long salt both ends are in the key."""
+
+    def hash_block(self, parent: bytes | None, tokens: Any, extra_keys: Any = ()) -> bytes:
+        cut = [
+            Salt(key.value[:20] + key.value[-20:]) if isinstance(key, Salt) else key
+            for key in extra_keys
+        ]
+        return super().hash_block(parent, tokens, cut)
+
+
+class KeysForgetParents(Engine):
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._hasher = DeepHasher()
+
+
+class KeysOfEnds(Engine):
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._hasher = EndsHasher(seed=b"ends", block_size=SIZE)
+
+
+class AnswersBySlot(Engine):
+    """What was sampled is looked up by the number of a request modulo 128."""
+
+    def answer(self, tokens: Any, drafts: Any) -> Any:
+        by_slot = {number % 128: sampled for number, sampled in tokens.items()}
+        return super().answer({n: by_slot[n % 128] for n in tokens}, drafts)
+
+
+class CountsInBytes(Engine):
+    """The tokens of an answer are counted in 8 bits."""
+
+    def _is_over(self, request: Any, given: Any) -> bool:
+        answered = (request.num_tokens - request.max_tokens) & 0xFF
+        return STOP_TOKEN in given or answered == 0
+
+
+class LosesTheHundredth(Engine):
+    """After each 100 cancellations one request keeps its blocks."""
+
+    num_cancelled = 0
+
+    def cancel(self, request_id: int) -> None:
+        self.num_cancelled += 1
+        if self.num_cancelled % 100 == 0:
+            self.manager.block_pool.allocate(min(1, self.num_free()))
+        super().cancel(request_id)
+
+
+class ResetsInBytes(Engine):
+    """Every 256th reset is taken for the one before."""
+
+    num_resets = 0
+
+    def reset(self) -> bool:
+        self.num_resets = (self.num_resets + 1) & 0xFF
+        return super().reset() if self.num_resets else not self._running
+
+
+class EpochInBits(Engine):
+    """A reset counts in 6 bits, and what is cached is found in its own epoch alone."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.hashers = [BlockHasher(seed=bytes([n]), block_size=SIZE) for n in range(64)]
+        self._hasher = self.hashers[0]
+
+    def reset(self) -> bool:
+        if self._running or self.num_free() != self.manager.block_pool.num_blocks - 1:
+            return False
+        self.hashers.append(self.hashers.pop(0))
+        self._hasher = self.hashers[0]
+        return True
+
+
+class WearsOut(Engine):
+    """The 1,500th step loses a block."""
+
+    def plan(self) -> Any:
+        if self._num_planned == 1_500 and self.num_free():
+            self.manager.block_pool.allocate(1)
+        return super().plan()
+
+
+@pytest.mark.parametrize(
+    ("cls", "script"),
+    [
+        (KeysForgetParents, "depths"),
+        (KeysOfEnds, "other keys"),
+        (AnswersBySlot, "beside one"),
+        (CountsInBytes, "long answers"),
+        (LosesTheHundredth, "cancellations"),
+        (ResetsInBytes, "resets"),
+        (EpochInBits, "resets"),
+        (WearsOut, "long day"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_bug_that_begins_at_a_size_is_found_by_its_script(cls: type[Engine], script: str) -> None:
+    trace = failure(cls, script)
+    assert trace is not None
+    again = replay(trace, lambda n, on: campaign_of(cls).make(n, on))
+    assert again.violation == trace.violation
+
+
+def test_a_right_engine_is_not_accused_and_shows_everything() -> None:
+    campaign = campaign_of(Engine)
+    facts: set[str] = set()
+    for number in campaign.sizes.runs(PROFILE):
+        result = campaign.run(number)
+        assert result.trace is None
+        facts |= result.facts
+    can = engine_capabilities_of(campaign.make(9, True))
+    assert set(required_engine_script_facts(PROFILE, can, campaign.sizes)) <= facts
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_no_set_up_of_ours_is_accused(name: str) -> None:
+    layout = LAYOUTS[name]
+    campaign = EngineProductionCampaign(name, layout.make, layout.profile, layout.block_size)
+    for number in campaign.sizes.runs(layout.profile):
+        assert campaign.run(number).trace is None
+
+
+# What is played.
+
+
+def test_an_engine_without_a_prefix_cache_is_asked_for_no_hits() -> None:
+    names = QUICK_ENGINE_SIZES.scripts_for(EngineProfile(prefix_hits="never"))
+    left_out = set(ENGINE_SCRIPTS) - set(names)
+    assert left_out == {"depths", "other keys", "token values", "resets"}
+
+
+def test_an_engine_whose_requests_are_short_has_to_show_no_long_ones() -> None:
+    profile = EngineProfile(null_block=0, max_request_tokens=40)
+    facts = required_engine_script_facts(profile, campaign_of(Engine).make(9, True), EngineSizes())  # type: ignore[arg-type]  # no fact asks for a capability here
+    assert "a user was given hundreds of tokens" not in facts
+
+
+def test_the_first_set_up_plays_everything_and_the_others_share() -> None:
+    sizes = EngineSizes(most_shares=4)
+    assert sizes.shared(0, 16) == sizes
+    shares = [set(sizes.shared(place, 16).scripts_for(PROFILE)) for place in range(1, 5)]
+    assert set.union(*shares) == set(ENGINE_SCRIPTS)
+    assert sum(map(len, shares)) == len(ENGINE_SCRIPTS)
+
+
+def test_a_trace_names_its_script() -> None:
+    campaign = campaign_of(Engine)
+    setups = [campaign.setup(number) for number in range(len(ENGINE_SCRIPTS))]
+    assert [setup.options["script"] for setup in setups] == list(ENGINE_SCRIPTS)
+
+
+def test_no_prompt_has_the_token_that_stops_requests() -> None:
+    seen: list[Submit] = []
+
+    def note(command: Any) -> None:
+        if isinstance(command, Submit):
+            seen.append(command)
+
+    campaign = campaign_of(Engine)
+    for number in range(len(ENGINE_SCRIPTS)):
+        campaign.run(number, note)
+    assert len(seen) > 1_000
+    assert not any(STOP_TOKEN in command.chain.tokens for command in seen)
