@@ -195,6 +195,8 @@ class AdmissionJudge:
         if answer == "never":
             self.facts.add("an admission was refused for ever")
             alone = self._needed_alone(sequence, command)
+            # Who is asked for the first chunk may think of the whole prompt.
+            alone = max(alone, self.model.num_without_windows(sequence))
             self.invariants.report(never_only_if_too_large(command, alone, usable))
             return
         if profile.never == "told":

@@ -108,7 +108,7 @@ class GrowthJudge:
             self.calls.refused = True
             self.facts.add("a growth was refused")
             needed = model.num_new_entries(sequence)
-            needed += model.num_shared(sequence, first_new)  # copies on write
+            needed += model.num_copied_on_write(sequence, first_new)
             room = len(model.pool.free) + len(model.sliding_out(sequence))
             if model.profile.admission == "exact":
                 self.invariants.report(put_off_only_if_full(command, needed, room))
@@ -119,6 +119,7 @@ class GrowthJudge:
         alike = self.tables.judge_growth(command, sequence, tables, pairs)
         self._note_window(sequence, tables)
         model.follow(sequence, tables, alike)
+        model.will_write(sequence, first_new)
         self.memory.copy(pairs)
         if pairs:
             self.facts.add("a block was copied on write")

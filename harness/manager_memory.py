@@ -276,10 +276,9 @@ class ManagerMemory:
         self._write(sequence, sequence.loading)
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy within the device. Reports a source that was never written."""
+        """Copy within the device. A source that nobody has written yet may move as well."""
         if pairs:
             _require_blocks(pairs, self.device, self.device)
-            self._report(copies_what_was_written(pairs, self.device.slots))
             self.device.copy(pairs)
             self.has_changed = True
 

@@ -344,7 +344,8 @@ class TableJudge:
             for entry, (was, now) in enumerate(zip(old, shown, strict=False)):
                 if was == now or (now == self._null and entry < unread):
                     continue
-                if (was, now) not in copied:
+                holds_nothing = entry * size >= sequence.num_computed + sequence.loading
+                if (was, now) not in copied and not holds_nothing:
                     if self._is_merged_rightly(sequence, group, entry, now):
                         merged.add(now)
                         continue

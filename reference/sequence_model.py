@@ -241,11 +241,13 @@ class SequenceModel(SequenceNeeds):
             sequence.num_keyed[group] = full
 
     def _file(self, block: int, key: Content) -> None:
-        """A block gets its key, or may get it: the first carrier may just have been dropped."""
+        """A block gets its key, or may get it: the first carrier may have lost it already."""
         pool, profile = self.pool, self.profile
         carriers = pool.lookup(key)
-        may_be_free = profile.retention == "may-drop" and profile.duplicates == "first"
-        if may_be_free and carriers and all(b in pool.free or b in pool.doubtful for b in carriers):
+        unsure = pool.doubtful
+        if profile.retention == "may-drop":
+            unsure = unsure | pool.free.keys()
+        if profile.duplicates == "first" and carriers and unsure.issuperset(carriers):
             pool.cache_in_doubt(block, key)
         else:
             pool.cache([block], [key])
@@ -309,6 +311,17 @@ class SequenceModel(SequenceNeeds):
         chain = sequence.chain
         sequence.chain = TokenChain((*chain.tokens, *tokens), chain.lora, chain.salt, chain.images)
         sequence.num_tokens += len(tokens)
+
+    def will_write(self, sequence: SequenceState, first: int) -> None:
+        """Slots from position `first` on are granted: what they hold is written over, or copied.
+
+        A block that the sequence has alone may have lost its key already, and has lost it once it
+        is written.
+        """
+        pool = self.pool
+        for block in self.written_from(sequence, first):
+            if pool.keys[block] and pool.holders[block] == [sequence.seq_id]:
+                pool.doubtful.add(block)
 
     def draft(self, sequence: SequenceState, tokens: Sequence[int]) -> None:
         """Speculative tokens follow the sequence."""

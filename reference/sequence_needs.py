@@ -6,7 +6,7 @@ here changes the state; `sequence_model.py` does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import lcm
 from typing import TypeVar
@@ -170,6 +170,12 @@ class SequenceNeeds:
                 needed += any(block in self.pool.free for block in carriers)
         return needed
 
+    def num_without_windows(self, sequence: SequenceState) -> int:
+        """Blocks for all tokens in the groups that read everything: they are held to the end."""
+        return sum(
+            -(-sequence.num_tokens // size) for _, kind, size in self._numbered if kind.is_full
+        )
+
     def num_unknown(self, sequence: SequenceState, cached: int) -> int:
         """How many entries of a hit have keys that no block carries, as far as is known here."""
         return sum(
@@ -214,12 +220,18 @@ class SequenceNeeds:
                 return True
         return False
 
-    def num_shared(self, sequence: SequenceState, first: int) -> int:
-        """How many blocks that others hold, too, a write from position `first` on touches.
+    def num_copied_on_write(self, sequence: SequenceState, first: int) -> int:
+        """The most blocks that a write from position `first` on may copy before it.
 
-        Each needs a copy first, where the profile writes to shared blocks by copying them.
+        Those that others hold, too, and those with a key, whose contents somebody may yet want.
         """
-        shared = 0
+        return sum(
+            len(self.pool.holders[block]) > 1 or bool(self.pool.keys[block])
+            for block in self.written_from(sequence, first)
+        )
+
+    def written_from(self, sequence: SequenceState, first: int) -> Iterator[int]:
+        """The blocks of its tables that a write from position `first` on touches, each once."""
         for group, kind, size in self._numbered:
             table = sequence.tables[group]
             if kind.is_sliding and self.profile.window_blocks == "reused":
@@ -228,8 +240,7 @@ class SequenceNeeds:
                          if e % ring < len(table)]  # fmt: skip
             else:
                 table = table[first // size :]
-            shared += sum(len(self.pool.holders[block]) > 1 for block in dict.fromkeys(table))
-        return shared
+            yield from (b for b in dict.fromkeys(table) if b != self.pool.null_block)
 
     def num_forked(self, parent: SequenceState) -> int:
         """The most blocks that a fork may take.

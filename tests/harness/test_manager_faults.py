@@ -21,6 +21,7 @@ from poolproof.contract.manager_commands import (
     Step,
     SwapIn,
     SwapOut,
+    Truncate,
 )
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
@@ -152,16 +153,82 @@ def test_a_fork_may_copy_the_last_block_at_once():
     assert "a block was copied on write" in session.facts
 
 
-@pytest.mark.parametrize(
-    ("pair", "words"), [((4, 5), "4"), ((0, 99), "their target 99 is none of 8 blocks")]
-)
-def test_copies_of_nothing_or_to_nowhere_are_named(pair, words):
+def appending_with(pair):
+    """A manager that orders a copy more than it has to."""
+
     def append(self, seq_id, tokens, /):
         return [*NativeSequenceManager.append(self, seq_id, tokens), pair]
 
-    violation = run(session_of(spoiled(append=append)), A3, Step(), AppendTokens(0, (4,)))
+    return spoiled(append=append)
+
+
+def test_a_copy_to_nowhere_is_named():
+    violation = run(session_of(appending_with((0, 99))), A3, Step(), AppendTokens(0, (4,)))
     assert violation is not None
-    assert words in violation.sentence
+    assert "their target 99 is none of 8 blocks" in violation.sentence
+
+
+def test_a_copy_of_what_nobody_has_written_harms_where_it_is_read_and_nowhere_else():
+    assert run(session_of(appending_with((4, 5))), A3, Step(), AppendTokens(0, (4,))) is None
+    into_its_own = session_of(appending_with((4, 0)))
+    violation = run(into_its_own, A3, Step(), AppendTokens(0, (4,)))
+    assert violation is not None
+    assert "that nobody has written" in violation.sentence
+
+
+class Relocates(NativeSequenceManager):
+    """A sequence that grows moves to other blocks as long as nothing of it is computed."""
+
+    def append(self, seq_id, tokens):
+        sequence = self._model.sequences[seq_id]
+        answer = super().append(seq_id, tokens)
+        if not sequence.num_computed and answer != "later" and self.num_free():
+            (table,) = sequence.tables
+            moved = [*table[:-1], next(iter(self._model.pool.free))]
+            self._model.follow(sequence, [moved])
+        return answer
+
+
+def test_a_table_may_move_as_long_as_nothing_is_computed():
+    session = session_of(Relocates)
+    assert run(session, A3, AppendTokens(0, (4,)), Step(), Finish(0)) is None
+
+
+# A prompt of five blocks, whose first chunk would fit into two.
+LONG = TokenChain((1,) * 9)
+
+
+def refusing(answer):
+    """A manager that answers this to whoever comes."""
+
+    def admit(self, seq_id, tokens, **named):
+        return answer
+
+    return spoiled(admit=admit)
+
+
+@pytest.mark.parametrize(("num_blocks", "is_right"), [(4, True), (5, False)])
+def test_a_prompt_that_never_fits_may_be_refused_for_ever_at_its_first_chunk(num_blocks, is_right):
+    session = session_of(refusing("never"), num_blocks=num_blocks)
+    violation = run(session, Admit(0, LONG, 4))
+    assert (violation is None) == is_right
+
+
+def test_a_key_goes_when_its_block_is_granted_to_be_written_over_or_when_it_is_written():
+    class UnkeysAtOnce(NativeSequenceManager):
+        def append(self, seq_id, tokens):
+            answer = super().append(seq_id, tokens)
+            sequence = self._model.sequences[seq_id]
+            if answer != "later":
+                self._model.pool.forget_keys(sequence.tables[0][sequence.num_computed // 2 :])
+            return answer
+
+    full = Admit(0, TokenChain((1, 2, 3, 4)), 0)
+    commands = (
+        full, Step(), Fork(0, 1), Truncate(0, 1), Finish(1), AppendTokens(0, (5,)), Finish(0),
+    )  # fmt: skip
+    for cls in (NativeSequenceManager, UnkeysAtOnce):
+        assert run(session_of(cls), *commands) is None
 
 
 STATES = {"groups": "full+state", "null_block": 7}

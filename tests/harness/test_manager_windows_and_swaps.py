@@ -82,7 +82,7 @@ def test_the_blocks_of_a_ring_that_a_growth_writes_are_counted_once_each():
     rows = {"publishes": "never", "window_blocks": "reused", "groups": (SLIDING,)}
     session = session_of(CleanRingManager, **rows)
     play(session, Admit(0, chain(*range(9)), 0), Step(), Fork(0, 1))
-    assert session.model.num_shared(session.model.sequences[0], 8) == 1
+    assert session.model.num_copied_on_write(session.model.sequences[0], 8) == 1
     play(session, AppendTokens(0, (1,)), Step(), AppendTokens(1, (7,)), Step())
 
 

@@ -170,9 +170,9 @@ def test_a_write_meets_the_shared_blocks_from_its_position_on():
     parent = admitted(model, 0, [1, 2, 3, 4, 5], [0, 1, 2])
     step(model)
     child = forked(model, parent, 1)
-    assert [model.num_shared(child, first) for first in (0, 1, 2, 4, 6)] == [3, 3, 2, 1, 0]
+    assert [model.num_copied_on_write(child, first) for first in (0, 1, 2, 4, 6)] == [3, 3, 2, 1, 0]
     model.follow(child, [[0, 1, 5]])
-    assert [model.num_shared(child, first) for first in (0, 4)] == [2, 0]
+    assert [model.num_copied_on_write(child, first) for first in (0, 4)] == [2, 0]
 
 
 def test_a_write_into_a_ring_comes_round_to_the_shared_blocks():
@@ -182,10 +182,10 @@ def test_a_write_into_a_ring_comes_round_to_the_shared_blocks():
     child = forked(model, parent, 1)
     model.append(child, [5])
     child.num_scheduled = 1
-    assert [model.num_shared(child, first) for first in (2, 3, 4)] == [2, 2, 1]
+    assert [model.num_copied_on_write(child, first) for first in (2, 3, 4)] == [2, 2, 1]
     model.append(child, [6, 7])
     child.num_scheduled = 3
-    assert model.num_shared(child, 4) == 2
+    assert model.num_copied_on_write(child, 4) == 2
 
 
 def test_a_cut_copies_the_shared_block_that_it_leaves_partly_filled():

@@ -111,7 +111,7 @@ def test_a_write_behind_a_window_meets_the_blocks_at_its_place():
     model = model_of(groups="sliding:4", null_block=0)
     child = forked(model, computed(model, 0, range(7), [1, 2, 3, 4]))
     model.follow(child, [[1, 2, 3, 5]])
-    assert [model.num_shared(child, first) for first in (4, 6)] == [1, 0]
+    assert [model.num_copied_on_write(child, first) for first in (4, 6)] == [1, 0]
 
 
 def test_a_write_into_a_new_block_of_a_ring_meets_nobody():
@@ -119,13 +119,13 @@ def test_a_write_into_a_new_block_of_a_ring_meets_nobody():
     child = forked(model, computed(model, 0, range(4), [0, 1]))
     model.append(child, [4])
     child.num_scheduled = 1
-    assert model.num_shared(child, 4) == 0
+    assert model.num_copied_on_write(child, 4) == 0
 
 
 def test_a_write_meets_the_shared_blocks_of_every_group():
     model = model_of(groups="full+full")
     child = forked(model, computed(model, 0, range(3), [0, 1], [2, 3]))
-    assert model.num_shared(child, 2) == 2
+    assert model.num_copied_on_write(child, 2) == 2
 
 
 @pytest.mark.parametrize(("num_tokens", "most"), [(3, 2), (4, 0)])
