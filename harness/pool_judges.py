@@ -41,6 +41,7 @@ from poolproof.invariants.admission import (
     answers_so_many_blocks,
     refuses_only_what_does_not_fit,
 )
+from poolproof.invariants.events import evicted_hashes_are_told
 from poolproof.invariants.index_answers import (
     answers_a_carrier,
     answers_all_groups,
@@ -229,8 +230,9 @@ class BlockJudge:
             raise ViolationError(crash(str(command), error)) from error
         if count > len(free):  # campaigns spend their time here: the predicate is asked only then
             raise_for(allocates_only_what_fits(count, len(free), answer))
+        told = None
         if type(answer) is tuple and len(answer) == 2 and isinstance(answer[0], list | tuple):
-            answer = answer[0]  # the blocks; beside them stand the hashes that it evicted
+            answer, told = answer  # the blocks; beside them stand the hashes that it evicted
         # Ours from here on: the target may keep its list and change it later.
         taken = list(islice(free, count))
         if type(answer) is not list or answer != taken:
@@ -238,6 +240,8 @@ class BlockJudge:
         self.answers.received(command, answer)
         all_keys = pool.keys
         evicted = [key for block in taken for key in all_keys[block]]
+        if told is not None:
+            self._judge_told(told, taken, evicted)
         pool.allocate(count, taken)
         effect.touched, effect.touched_keys, effect.taken = taken, evicted, taken
         if evicted:
@@ -260,6 +264,16 @@ class BlockJudge:
             violation = allocated_from_head(blocks, expected, self.reference.profile.eviction)
         self.invariants.report(violation)
         return blocks
+
+    def _judge_told(self, told: Any, taken: Sequence[int], evicted: Sequence[Key]) -> None:
+        """The hashes that an allocation says it has evicted, where it is sure which it had."""
+        pool = self.reference
+        is_plain = isinstance(told, list | tuple) and all(type(key) is bytes for key in told)
+        if not is_plain or pool.profile.retention != "exact" or pool.profile.keys != "block":
+            return
+        if pool.doubtful.isdisjoint(taken):
+            gone = [key for key in evicted if set(pool.carriers[key]) <= set(taken)]
+            self.invariants.report(evicted_hashes_are_told(told, evicted, gone))
 
     def touch(self, command: Touch) -> None:
         """One more reference on each block."""

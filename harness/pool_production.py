@@ -11,6 +11,7 @@ commands of the small grammar fill the gaps (`pool_workload.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from poolproof.contract.commands import (
     Acquire,
@@ -86,12 +87,14 @@ class ProductionWorkload(PoolWorkload):
             (2, self._each_count, True),
             (2, self._shared_prompt, True),
             (1, self._many_owners, touches),
+            (1, self._hit_again, touches),
             (1, self._many_carriers, True),
             (1, self._refusals, True),
             (1, self._whole_pool, True),
             (1, self._questions, "lookup" in can.verbs),
             (1, self._evictions, "evict" in can.verbs),
             (3 if run.is_steady else 1, self._reset_all, "reset" in can.verbs),
+            (1, self._resets_in_a_row, "reset" in can.verbs and run.num_blocks <= SMALL_BLOCKS),
         ]
         self._episodes = [
             episode for weight, episode, able in episodes if able for _ in range(weight)
@@ -321,6 +324,16 @@ class ProductionWorkload(PoolWorkload):
         for _ in range(alone):
             yield self._give_back(1, "last")
 
+    def _hit_again(self) -> Iterator[Command]:
+        """One cached block is taken from the free queue and comes back, again and again."""
+        cached = [block for block in self.pool.free if self.pool.keys[block]]
+        if not cached:
+            return
+        block = cached[self.below(len(cached))]
+        for _ in range(min(1 << self.below(9), self._run.num_steps // 8)):
+            yield Touch((block,))
+            yield self._give_back(1, "last")
+
     def _many_carriers(self, *, go: bool = False) -> Iterator[Command]:
         """Many blocks under one hash, held and free ones; then they go, in any order.
 
@@ -336,7 +349,12 @@ class ProductionWorkload(PoolWorkload):
         if self.profile.recache != "forbidden" and self.below(2) and not go:
             yield from self._cache(self.references[-count:], self._prompt(count))
         key = self._prompt(1)
-        yield from self._cache(self.references[-count:], key * count)
+        blocks = self.references[-count:]
+        # So many that their number needs another bit: it is reached by one block.
+        border = 1 << (count.bit_length() - 1)
+        for first, end in pairwise((0, border - 1, border, min(border + 1, count), count)):
+            if first < end:
+                yield from self._cache(blocks[first:end], key * (end - first))
         if "lookup" in self.can.verbs:
             yield Lookup(key[0])
         yield self._give_back(1 + self.below(count), "last")
@@ -400,6 +418,23 @@ class ProductionWorkload(PoolWorkload):
             yield Allocate(count)
             blocks = [block for block in self.references[-count:] if block in before]
             yield from self._cache(blocks, [before[block] for block in blocks])
+
+    def _resets_in_a_row(self) -> Iterator[Command]:
+        """1, 2, 4, ... resets while nothing is taken: what was cached before is found never again.
+
+        A count of resets in few bits comes round by then.
+        """
+        if self._run.is_steady and self._num_commands >= self._run.num_steps // 4:
+            return
+        if self.references:
+            yield self._give_back(len(self.references), "any")
+        count = len(self.pool.free)
+        yield Allocate(count)
+        if len(self.references) == count:
+            yield from self._cache(self.references, self._prompt(count))
+            yield self._give_back(count, "any")
+        for _ in range(min(1 << self.below(11), self._run.num_steps // 2)):
+            yield Reset()
 
     def _held_with_hashes(self, blocks: Sequence[int]) -> dict[int, Key]:
         keys, holders = self.pool.keys, self.pool.holders

@@ -22,6 +22,7 @@ from poolproof.invariants.wording import key_name
 
 __all__ = [
     "events_give_index",
+    "evicted_hashes_are_told",
     "is_list_of_events",
     "malformed_event",
     "recaching_removes_nothing",
@@ -37,6 +38,29 @@ def events_give_index(replayed: Mapping[Key, int], expected: Mapping[Key, int]) 
             return _violation(
                 f"the event stream leaves {got} cop{'y' if got == 1 else 'ies'} of "
                 f"{key_name(key)}, the index has {wanted}"
+            )
+    return None
+
+
+def evicted_hashes_are_told(
+    told: Sequence[object], lost: Sequence[Key], gone: Sequence[Key]
+) -> Violation | None:
+    """A violation of EVT in the hashes that an allocation says it evicted, or None.
+
+    `lost` are those of the blocks that were taken; `gone` are those of them that no block has any
+    more. A hash that another block still has may be told, or not.
+    """
+    known = set(lost)
+    for key in told:
+        if key not in known:
+            return _violation(
+                f"the allocation says that it evicted {shown(key)}, which none of its blocks had"
+            )
+    for key in gone:
+        if key not in told:
+            return _violation(
+                f"the allocation evicted {key_name(key)}, and does not say so among the "
+                f"{len(told)} hashes that it answered beside its blocks"
             )
     return None
 
