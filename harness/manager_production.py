@@ -662,6 +662,66 @@ def preemptions(run: ManagerScript) -> Iterator[Command]:
     yield from run.compute([TokenChain(run.tokens(run.most_tokens))])
 
 
+def comes_back(run: ManagerScript) -> Iterator[Command]:
+    """Sequences are preempted and come back after 1, 2, 4, ... others had their blocks."""
+    unit = run.unit
+    for bit in range(run.sizes.num_repeats.bit_length() + 1):
+        prompt = TokenChain(run.tokens(unit + 1))
+        admitted = run.admit(prompt)
+        yield admitted
+        yield Step()
+        yield Preempt(admitted.seq_id)
+        for _ in range(2**bit):
+            other = run.admit(TokenChain(run.tokens(unit + 1)))
+            yield other
+            yield Step()
+            yield Finish(other.seq_id)
+        yield Resume(admitted.seq_id, 0)
+        yield from run.end_all()
+
+
+def resets(run: ManagerScript) -> Iterator[Command]:
+    """The cache is emptied hundreds of times: what was computed before is found never again.
+
+    Asked for is what the last reset has emptied, and what was computed 1, 2, 4, ... resets ago.
+    """
+    count = run.sizes.num_repeats
+    again = TokenChain(run.tokens(run.unit + 1))
+    kept = [TokenChain(run.tokens(run.unit + 1)) for _ in range(count.bit_length())]
+    yield from run.compute(kept)
+    for number in range(1, count + 1):
+        yield from run.compute([again])
+        yield Reset()
+        if number & (number - 1) == 0:
+            yield from run.ask([kept[number.bit_length() - 1]])
+
+
+def forks(run: ManagerScript) -> Iterator[Command]:
+    """Children of sequences with several other keys: they have all that their parents had."""
+    unit = run.unit
+    if unit < 3:
+        return
+    tokens = run.tokens(unit)
+    images = Image("x", 0, 1), Image("y", 1, 1)
+    whole = TokenChain(tokens, ("adapter", "path"), "salt", images)
+    less = [
+        replace(whole, lora=None),
+        replace(whole, salt=None),
+        replace(whole, images=images[:1]),
+        replace(whole, images=images[1:]),
+    ]
+    for missing in less:
+        yield Reset()
+        parent, child = run.admit(replace(whole, tokens=tokens[:2])), run.new_id()
+        yield parent
+        yield Step()
+        yield Fork(parent.seq_id, child)
+        yield AppendTokens(child, tokens[2:])
+        yield Step()
+        yield from run.end_all()
+        yield from run.compute([replace(missing, tokens=(*tokens, 1))])
+
+
 def _transfer(run: ManagerScript, length: int) -> Iterator[Command]:
     """A sequence whose KV comes from elsewhere; every second is ended before it is there."""
     seq_id = run.new_id()
@@ -832,6 +892,10 @@ SCRIPTS: dict[str, Plan] = {
     "preemptions": Plan(
         preemptions, lambda _: 96, _if(lambda _, can: "preempt" in can.verbs, MANY_PREEMPTIONS)
     ),
+    # So few that each of the others has the blocks of the one that comes back.
+    "comes back": Plan(comes_back, lambda _: 2, is_for=_has_cache),
+    "resets": Plan(resets, lambda sizes: 3 * sizes.num_repeats, is_for=_has_cache),
+    "forks": Plan(forks, lambda _: 64, is_for=_has_cache),
     "bases": Plan(bases, lambda sizes: 4 * sizes.num_giant_steps + 128, is_for=_has_cache),
     "extra keys": Plan(extra_keys, lambda _: 512, _CONFUSED, _has_cache),
     "long run": Plan(long_run, lambda _: 9, _if(_always, LONG_RUN)),
