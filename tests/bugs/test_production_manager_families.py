@@ -2,7 +2,8 @@
 
 import pytest
 
-from poolproof.bugs.production_manager_families import FAMILIES, LOOK_ALIKES, OF_BLOCK_SIZES
+from poolproof.bugs.production_look_alikes import LOOK_ALIKES
+from poolproof.bugs.production_manager_families import FAMILIES, OF_BLOCK_SIZES
 from poolproof.certification.depths import BUDGETS
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of

@@ -211,7 +211,7 @@ def test_hashes_are_new_for_each_state_so_no_value_is_safe():
 def test_a_target_that_the_fast_form_cannot_read_is_left_to_the_sessions():
     class Tuples(CleanPool):
         def allocate(self, n):
-            return (super().allocate(n), [])
+            return (super().allocate(n), None)
 
     profile = Profile()
     found = checked(lambda n, c=True: Tuples(n, enable_caching=c), profile, Scope(3))

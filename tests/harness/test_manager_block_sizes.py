@@ -3,7 +3,7 @@
 import pytest
 
 from poolproof.bugs.clean_manager import CleanManager
-from poolproof.bugs.production_manager_families import PowersOfTwo
+from poolproof.bugs.production_look_alikes import PowersOfTwo
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError

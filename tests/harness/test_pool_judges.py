@@ -101,7 +101,7 @@ def test_the_null_block_is_not_handed_out():
     "answer",
     [
         tuple,
-        lambda right: (right, [b"evicted"]),
+        lambda right: (right, []),
         lambda right: (tuple(right), None),
         lambda right: list(map(Integer, right)),
         lambda right: tuple(map(Integer, right)),
@@ -116,6 +116,42 @@ def test_right_blocks_may_come_in_another_wrapping(answer, eviction, tmp_path):
     trace = Trace("t", "pool", Profile(), 4, True, (Free(tuple(session.last.taken)),))
     write_trace(trace, tmp_path / "trace")
     assert read_trace(tmp_path / "trace") == trace
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([b"a", b"b"], None),
+        ([b"a", b"b", b"c"], "says that it evicted b'c', which none of its blocks had"),
+        ([b"a"], "and does not say so among the 1 hashes"),
+        ([], "and does not say so among the 0 hashes"),
+    ],
+)
+def test_an_allocation_tells_the_hashes_that_it_evicts_or_none(told, words):
+    class Tells(BlockPool):
+        def allocate(self, n):
+            had = [self.block_hash(block) for block in self.free_order()[:n]]
+            return super().allocate(n), told if any(had) else []
+
+    session = session_of(Tells(4))
+    assert after(session, Allocate(2), Cache((0, 1), (b"a", b"b")), Free((0, 1))) is None
+    violation = after(session, Allocate(4))
+    assert (violation is None) == (words is None)
+    if words is not None:
+        assert (violation.invariant, words in violation.sentence) == ("EVT", True)
+
+
+def test_a_hash_that_another_block_still_has_may_be_told_or_not():
+    for told in ([], [b"a"]):
+
+        class Tells(BlockPool):
+            def allocate(self, n):
+                hashed = self.block_hash(self.free_order()[0]) is not None
+                return super().allocate(n), told if hashed else []  # noqa: B023 - called in this turn
+
+        session = session_of(Tells(2))
+        assert after(session, Allocate(2), Cache((0, 1), (b"a", b"a")), Free((0,))) is None
+        assert after(session, Allocate(1)) is None
 
 
 def test_an_unspecified_order_is_followed():

@@ -241,7 +241,8 @@ def test_the_core_comes_up_without_heavy_packages() -> None:
         ".".join(("poolproof", *path.with_suffix("").parts))
         for path in PACKAGED
         if path.parts[0] in {"contract", "impl", "invariants", "reference"}
-        and path.name != "__init__.py"
+        # The latter vLLM loads by its name, and nothing here does.
+        and path.name not in {"__init__.py", "vllm_drop_in.py"}
     )
     heavy = ["torch", "vllm", "z3", "crosshair", "pytest", "hypothesis"]
     code = (
