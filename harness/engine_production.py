@@ -90,6 +90,11 @@ class EngineSizes:
         return range(self.rounds * len(self.scripts_for(profile)))
 
     @property
+    def most_runs(self) -> int:
+        """The runs of an engine for which no script is left out."""
+        return self.rounds * len(ENGINE_SCRIPTS)
+
+    @property
     def num_steps(self) -> int:
         """About how many commands the runs of one set-up have, for progress that is shown."""
         per_round = 6_000 + 8 * self.num_requests + 6 * self.num_repeats + self.num_commands
