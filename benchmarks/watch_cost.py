@@ -112,7 +112,7 @@ def cost(running: int, context: int, steps: int, folder: Path) -> dict[str, Any]
     watch = attach(watched[1], WatchSettings("log", folder))
     assert watch is not None
     # In a server it measures itself by the clock on the wall; other processes are not its cost.
-    watcher.time = SimpleNamespace(perf_counter_ns=time.thread_time_ns)  # type: ignore[assignment]
+    watcher.time = SimpleNamespace(perf_counter_ns=time.thread_time_ns)  # type: ignore[assignment]  # all that it reads of the module
     for parts, scheduler in (watched, alone):
         settle(parts, scheduler, running)
     choose = random.Random(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -117,6 +117,17 @@ class EngineCampaign:
         announce: Callable[[Command], None] | None,
     ) -> Violation | None:
         """A run ends with the engine at rest: every request ended, nothing in flight."""
+        for command in self._commands(setup, session):
+            commands.append(command)
+            if announce is not None:
+                announce(command)
+            violation = session.step(command)
+            if violation is not None:
+                return violation
+        return session.end() if session.nobody_holds() else None
+
+    def _commands(self, setup: Trace, session: EngineSession) -> Iterator[Command]:
+        """What the run gives, each drawn when the one before it is carried out."""
         choices = SeededChoices(str(setup.options["seed"]))
         workload = EngineWorkload(choices, session.model, session.can)
         is_long = choices.below(_LONG_EVERY) == 0
@@ -126,11 +137,5 @@ class EngineCampaign:
                 workload.bias()
             command = workload.next() if place < num_steps else workload.drain()
             if command is None:
-                break
-            commands.append(command)
-            if announce is not None:
-                announce(command)
-            violation = session.step(command)
-            if violation is not None:
-                return violation
-        return session.end() if session.nobody_holds() else None
+                return
+            yield command

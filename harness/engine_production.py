@@ -27,7 +27,6 @@ from poolproof.contract.engine_commands import (
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
-from poolproof.contract.violation import Violation
 from poolproof.harness.choices import Choices, SeededChoices
 from poolproof.harness.engine_driver import TURN_EVERY, EngineCampaign
 from poolproof.harness.engine_session import EngineSession
@@ -48,13 +47,14 @@ __all__ = [
 SCRIPT = "script"
 """The option of a trace that names its script."""
 
-LONG_PROMPT = "a prompt of a hundred blocks was computed"
+LONG_PROMPT = "a prompt of hundreds of tokens was computed"
 CONFUSED = "prompts that careless keys confuse were served"
 MANY_REQUESTS = "hundreds of requests were there at once"
 MANY_PASSED = "hundreds of requests came and went beside one that stayed"
 LONG_ANSWER = "a user was given hundreds of tokens"
 LONG_DAY = "thousands of steps came in one run"
 
+HUNDREDS = 200
 _AT_ONCE = 12
 """Confusions whose prompts are served together."""
 _FEW_BLOCKS = 9
@@ -64,7 +64,8 @@ _FEW_BLOCKS = 9
 class EngineSizes:
     """How large the runs are.
 
-    num_blocks: of the largest engines, for each cache group. num_requests: that are there at once,
+    num_blocks: for each cache group, where requests grow to the whole pool; engines are set up for
+    a few thousand tokens in a request. num_requests: that are there at once,
     and that pass one that stays. num_depths: see `ConfusablePrompts.of_depths`. num_repeats:
     cancellations and resets in one run. num_commands: of a long run. Each script is played `rounds`
     times; of the set-ups of one engine each plays one script in `every`, from the `first` on.
@@ -181,7 +182,8 @@ class EngineScript:
         while batch := list(islice(left, _AT_ONCE)):
             yield from self.serve(chain for one in batch for chain in one.cached)
             yield from self.serve(chain for one in batch for chain in one.asked)
-        self.facts.add(CONFUSED)
+        if len(self.model.requests) > HUNDREDS:
+            self.facts.add(CONFUSED)
 
 
 Script = Callable[[EngineScript], Iterator[Command]]
@@ -194,7 +196,8 @@ def depths(run: EngineScript) -> Iterator[Command]:
     for confusion in run.confusable.of_depths(most, run.sizes.num_depths):
         yield from run.serve(confusion.cached)
         yield from run.serve(confusion.asked)
-    run.facts.add(LONG_PROMPT)
+    if max(request.num_prompt_tokens for request in run.model.requests.values()) > HUNDREDS:
+        run.facts.add(LONG_PROMPT)
 
 
 def token_values(run: EngineScript) -> Iterator[Command]:
@@ -216,7 +219,8 @@ def many_requests(run: EngineScript) -> Iterator[Command]:
         priority = run.below(3) if run.model.profile.policy == "priority" else 0
         chain = TokenChain(run.tokens(1 + number % (2 * run.unit)))
         yield run.submit(chain, 1 + run.below(3), priority)
-    run.facts.add(MANY_REQUESTS)
+    if len(run.model.live) > HUNDREDS:
+        run.facts.add(MANY_REQUESTS)
     while run.model.live:
         yield run.step(2)
         if run.model.live and run.below(16) == 0:
@@ -227,7 +231,7 @@ def many_requests(run: EngineScript) -> Iterator[Command]:
 def beside_one(run: EngineScript) -> Iterator[Command]:
     """One request is answered on and on while hundreds of others come and go."""
     model, count = run.model, run.sizes.num_requests
-    answer = min(model.most_tokens // 2, 4 * count)
+    answer = min(3 * model.most_tokens // 4, 4 * count)
     stays = run.submit(TokenChain(run.tokens(run.unit)), answer)
     yield stays
     passed = 0
@@ -236,7 +240,7 @@ def beside_one(run: EngineScript) -> Iterator[Command]:
             yield run.submit(TokenChain(run.tokens(1 + run.below(run.unit))), 1)
             passed += 1
         yield run.step(1 + run.below(2), going_on=True)
-    if passed > count // 2:
+    if passed > HUNDREDS:
         run.facts.add(MANY_PASSED)
     yield from run.settle()
 
@@ -256,7 +260,7 @@ def long_answers(run: EngineScript) -> Iterator[Command]:
             yield run.step(1 + below(2**20), going_on=True)
         told = model.requests[request.request_id].tokens
         said = (*(token for token in told if token != STOP_TOKEN), 1 + below(9))
-        if len(told) > 256:
+        if len(told) > HUNDREDS:
             run.facts.add(LONG_ANSWER)
 
 
@@ -337,11 +341,9 @@ def _unbounded(*facts: str) -> Callable[[EngineProfile, Capabilities], tuple[str
 
 
 ENGINE_SCRIPTS: Mapping[str, ScriptPlan] = {
-    "depths": ScriptPlan(depths, lambda sizes: sizes.num_blocks, _always(LONG_PROMPT), _finds),
+    "depths": ScriptPlan(depths, lambda sizes: sizes.num_blocks, _unbounded(LONG_PROMPT), _finds),
     "other keys": ScriptPlan(other_keys, lambda _: 200, _always(CONFUSED), _finds),
-    "beside one": ScriptPlan(
-        beside_one, lambda sizes: 2 * sizes.num_requests, _unbounded(MANY_PASSED)
-    ),
+    "beside one": ScriptPlan(beside_one, lambda sizes: sizes.num_blocks, _unbounded(MANY_PASSED)),
     "token values": ScriptPlan(token_values, lambda _: 200, _always(CONFUSED), _finds),
     "many requests": ScriptPlan(many_requests, lambda _: 24, _always(MANY_REQUESTS)),
     "long answers": ScriptPlan(
@@ -386,35 +388,12 @@ class EngineProductionCampaign(EngineCampaign):
             options={**setup.options, SCRIPT: name},
         )
 
-    def _drive(
-        self,
-        setup: Trace,
-        session: EngineSession,
-        commands: list[Command],
-        announce: Callable[[Command], None] | None,
-    ) -> Violation | None:
-        """The script, and what brings the engine to rest."""
+    def _commands(self, setup: Trace, session: EngineSession) -> Iterator[Command]:
+        """The script, as far as it means something, and what brings the engine to rest."""
         model, can = session.model, session.can
-        seed = str(setup.options["seed"])
-        run = EngineScript(seed, model, can, self.sizes, session.facts)
-        drain = EngineWorkload(run.choices, model, can)
-
-        def planned() -> Iterator[Command]:
-            yield from ENGINE_SCRIPTS[str(setup.options[SCRIPT])].script(run)
-            while (command := drain.drain()) is not None:
+        run = EngineScript(str(setup.options["seed"]), model, can, self.sizes, session.facts)
+        for command in ENGINE_SCRIPTS[str(setup.options[SCRIPT])].script(run):
+            if command.verb in can.verbs and undefined_for_engine(model, command) is None:
                 yield command
-
-        for command in planned():
-            is_there = command.verb in can.verbs or command.verb in _STEPS
-            if not is_there or undefined_for_engine(model, command) is not None:
-                continue
-            commands.append(command)
-            if announce is not None:
-                announce(command)
-            violation = session.step(command)
-            if violation is not None:
-                return violation
-        return session.end() if session.nobody_holds() else None
-
-
-_STEPS = frozenset({"submit", "plan", "answer", "run", "arrive"})
+        drain = EngineWorkload(run.choices, model, can).drain
+        yield from iter(drain, None)

@@ -5,7 +5,7 @@ At the sizes of servers it is one run for each script of `manager_production.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import lcm
@@ -175,20 +175,8 @@ class ManagerCampaign:
         commands: list[Command],
         announce: Callable[[Command], None] | None,
     ) -> Violation | None:
-        """One run in 32 is long; each ends with every sequence ended and an empty cache."""
-        choices = SeededChoices(str(setup.options["seed"]))
-        workload = self.workload(choices, session.model, session.can, 2 + choices.below(2))
-        turn = workload.seek_collisions if WEAK_HASHES in self.options else workload.bias
-        last = [Reset()] if "reset" in session.can.verbs else []
-        num_steps = 600 + choices.below(600) if choices.below(32) == 0 else 20 + choices.below(100)
-        for place in range(num_steps + 10_000):  # pragma: no branch - it drains long before
-            if place % TURN_EVERY == 0:
-                turn()
-            command = workload.next() if place < num_steps else workload.drain()
-            if command is None and last:
-                command = last.pop()
-            if command is None:
-                break
+        """A run ends with every sequence ended."""
+        for command in self._commands(setup, session):
             commands.append(command)
             if announce is not None:
                 announce(command)
@@ -196,6 +184,22 @@ class ManagerCampaign:
             if violation is not None:
                 return violation
         return session.end() if session.nobody_holds() else None
+
+    def _commands(self, setup: Trace, session: ManagerSession) -> Iterator[Command]:
+        """One run in 32 is long; each ends with every sequence ended and an empty cache."""
+        choices = SeededChoices(str(setup.options["seed"]))
+        workload = self.workload(choices, session.model, session.can, 2 + choices.below(2))
+        turn = workload.seek_collisions if WEAK_HASHES in self.options else workload.bias
+        num_steps = 600 + choices.below(600) if choices.below(32) == 0 else 20 + choices.below(100)
+        for place in range(num_steps + 10_000):  # pragma: no branch - it drains long before
+            if place % TURN_EVERY == 0:
+                turn()
+            command = workload.next() if place < num_steps else workload.drain()
+            if command is None:
+                break
+            yield command
+        if "reset" in session.can.verbs:
+            yield Reset()
 
 
 SCRIPT = "script"
@@ -231,23 +235,11 @@ class ManagerProductionCampaign(ManagerCampaign):
             options={**options, SCRIPT: name},
         )
 
-    def _drive(
-        self,
-        setup: Trace,
-        session: ManagerSession,
-        commands: list[Command],
-        announce: Callable[[Command], None] | None,
-    ) -> Violation | None:
+    def _commands(self, setup: Trace, session: ManagerSession) -> Iterator[Command]:
+        """The script, as far as it means something."""
         model, can = session.model, session.can
         run = ManagerScript(str(setup.options["seed"]), model, can, self.sizes, session.facts)
         for planned in self.plans()[str(setup.options[SCRIPT])].script(run):
             command = as_told(model, planned)
-            if command.verb not in can.verbs or undefined_for_manager(model, command) is not None:
-                continue
-            commands.append(command)
-            if announce is not None:
-                announce(command)
-            violation = session.step(command)
-            if violation is not None:
-                return violation
-        return session.end() if session.nobody_holds() else None
+            if command.verb in can.verbs and undefined_for_manager(model, command) is None:
+                yield command

@@ -10,15 +10,16 @@ be computed since their request is preempted in the same step, are taken back. v
 them, and under `scheduling_policy="priority"` another request reads blocks that nobody has written
 (docs/live.md).
 
-Imports vLLM; written for its release 0.32, whose methods are checked by name when a scheduler is
-built.
+Imports vLLM; written for its release 0.32. Of another release, what a scheduler says of itself and
+the methods and arguments of its manager are compared with what is known here when it is built.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks as VllmBlocks
@@ -287,16 +288,29 @@ class DropInManager(VllmManager):  # type: ignore[misc]  # the same
 
 def reason_not_used(scheduler: Any) -> str | None:
     """Why a scheduler has to keep vLLM's manager; None where it need not."""
+    unknown = sorted(_unknown())
+    if unknown:
+        return f"this release of vLLM has {', '.join(unknown)}"
+    try:
+        reasons = _reasons(scheduler)
+    except AttributeError as error:
+        return f"this release of vLLM is another one: {error}"
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _reasons(scheduler: Any) -> dict[str, object]:
+    """Every reason, and whether it holds. Raises AttributeError where a release lacks something."""
     manager = scheduler.kv_cache_manager
     managers = manager.coordinator.single_type_managers
-    unknown = _methods(VllmManager) - _methods(DropInManager) - _CONNECTORS_ONLY - _INDEPENDENT
     kinds = sorted({type(each).__name__ for each in managers if type(each) not in _KINDS})
     sizes = {each.block_size for each in managers}
-    reasons = {
-        f"this release of vLLM has {', '.join(sorted(unknown))}": unknown,
+    num_eagle = len(manager.coordinator.eagle_group_ids)
+    return {
         "it has a KV connector": scheduler.connector is not None,
         "it publishes KV events": manager.enable_kv_cache_events,
         f"{', '.join(kinds)} is not covered": kinds,
+        "a group is not cached": not all(e.kv_cache_spec.prefix_cacheable for e in managers),
+        "a drafter reads some of its groups": 0 < num_eagle < len(managers),
         "its groups have blocks of several sizes": len(sizes) > 1,
         "hashes are finer than blocks": scheduler.hash_block_size not in sizes,
         "the context is split over ranks": scheduler.dcp_world_size > 1,
@@ -306,7 +320,6 @@ def reason_not_used(scheduler: Any) -> str | None:
         "it prefills ahead": scheduler.num_prefill_lookahead,
         "blocks have to be zeroed": scheduler.needs_kv_cache_zeroing,
     }
-    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 class DropInScheduler(Scheduler):  # type: ignore[misc]  # the same
@@ -337,8 +350,17 @@ def _group_of(manager: Any) -> FullAttention:
     return group
 
 
-def _methods(manager: type) -> frozenset[str]:
-    return frozenset(name for name in vars(manager) if not name.startswith("_"))
+def _unknown() -> Iterator[str]:
+    """What vLLM's manager has that is not known here: methods, and arguments of those that are."""
+    ours = vars(DropInManager)
+    for name, method in vars(VllmManager).items():
+        if name.startswith("_") or name in _CONNECTORS_ONLY or name in _INDEPENDENT:
+            continue
+        if name not in ours:
+            yield name
+        else:
+            known = signature(ours[name]).parameters
+            yield from (f"{name}({more})" for more in signature(method).parameters.keys() - known)
 
 
 def _drop_in(scheduler: Any) -> None:

@@ -261,3 +261,27 @@ def test_a_release_with_a_method_that_nobody_here_knows_is_named(parts, drop_in,
     scheduler = scheduler_of(parts["fcfs"][0])
     monkeypatch.setattr(drop_in.VllmManager, "compact", lambda _: None, raising=False)
     assert drop_in.reason_not_used(scheduler) == "this release of vLLM has compact"
+
+
+def test_so_is_an_argument_of_a_method_that_is_known(parts, drop_in, monkeypatch):
+    scheduler = scheduler_of(parts["fcfs"][0])
+    monkeypatch.setattr(drop_in.VllmManager, "free", lambda self, request, tier: None)
+    assert drop_in.reason_not_used(scheduler) == "this release of vLLM has free(tier)"
+
+
+def test_a_release_without_something_that_is_asked_for_is_named(parts, drop_in):
+    scheduler = scheduler_of(parts["fcfs"][0])
+    del scheduler.prefix_replay_tokens
+    assert "is another one" in drop_in.reason_not_used(scheduler)
+
+
+def test_a_group_that_is_not_cached_and_a_drafter_of_some_groups_are_named(parts, drop_in):
+    scheduler = scheduler_of(parts["full+sliding"][0])
+    coordinator = scheduler.kv_cache_manager.coordinator
+    coordinator.eagle_group_ids = {1}
+    assert drop_in.reason_not_used(scheduler) == "a drafter reads some of its groups"
+    coordinator.eagle_group_ids = {0, 1}
+    assert drop_in.reason_not_used(scheduler) is None
+    spec = SimpleNamespace(prefix_cacheable=False)
+    coordinator.single_type_managers[0].kv_cache_spec = spec
+    assert drop_in.reason_not_used(scheduler) == "a group is not cached"
