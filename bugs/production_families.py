@@ -464,6 +464,56 @@ class _Epochs(_Pool):
         return block if found is None and epoch == self.epoch else found
 
 
+class _EpochOfEach(_Pool):
+    """A reset begins the next of n epochs; a block is found in that in which it was cached last."""
+
+    profile: ClassVar[dict[str, Any]] = {"misuse": "undefined"}  # events would tell it at once
+
+    def __init__(self, num_blocks: int, **options: Any) -> None:
+        super().__init__(num_blocks, **options)
+        self.epoch = 0
+        self.epochs: dict[int, int] = {}
+
+    def reset(self) -> bool:
+        if not self._is_idle():
+            return False
+        self.epoch = (self.epoch + 1) % self.limit
+        return True
+
+    def lookup(self, block_hash: Key) -> int | None:
+        carriers = self.index.get(block_hash, ())
+        return next((b for b in carriers if self.epochs[b] == self.epoch), None)
+
+    def block_hash(self, block_id: int) -> Key | None:
+        key = super().block_hash(block_id)
+        return None if key is None or self.epochs[block_id] != self.epoch else key
+
+    def _cache_one(self, block_id: int, key: Key) -> None:
+        if super().block_hash(block_id) is not None and self.block_hash(block_id) is None:
+            self._drop_hash(block_id)
+        super()._cache_one(block_id, key)
+
+    def _add_hash(self, block_id: int, key: Key) -> None:
+        super()._add_hash(block_id, key)
+        self.epochs[block_id] = self.epoch
+
+
+class _HitsInARow(_Pool):
+    """A block that is taken from the queue n times, and no other between, gets a reference more."""
+
+    last, row = -1, 0
+
+    def touch(self, block_ids: list[int]) -> None:
+        ids = list(block_ids)
+        is_hit = len(ids) == 1 and self.ref_count(ids[0]) == 0
+        super().touch(block_ids)
+        if is_hit:
+            self.row = self.row + 1 if ids[0] == self.last else 1
+            self.last = ids[0]
+            if self.row == self.limit:
+                super().touch(ids)
+
+
 class _ShortEventBuffer(_Pool):
     def take_events(self) -> list[dict[str, Any]]:
         return super().take_events()[-self.limit :]
@@ -698,6 +748,8 @@ FAMILIES: tuple[PoolFamily, ...] = (
     _of("stale at each n-th call", _OnceInAWhile, 40, 64, 100),
     _of("generations modulo n", _Generations, 16, 64, 100, 256),
     _of("resets are counted modulo n", _Epochs, 16, 64, 100, 256),
+    _of("blocks have one of n epochs", _EpochOfEach, 16, 64, 256),
+    _of("a block is hit n times in a row", _HitsInARow, 8, 32, 64, at_once=False),
     _of("the event buffer keeps the last n", _ShortEventBuffer, 4, 8, 64, 256),
     _of("each n-th refusal loses a block", _RefusalsLoseABlock, 8, 64, 100, 255),
     _of("an answered list is cleared n allocations later", _ClearsItsAnswer, 1, 2, 5),

@@ -16,8 +16,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from poolproof.bugs.careless_keys import (
+    bits_of_image_places,
+    cut_texts,
+    ends_of_texts,
+    few_keys,
+    fork_keys,
+    images_once,
+    images_up_to,
+    joined_texts,
+    some_keys,
+)
 from poolproof.bugs.clean_manager import CleanManager, CleanSequence, Copies
 from poolproof.bugs.clean_pool import CleanPool
+from poolproof.bugs.production_families import FAMILIES as POOL_FAMILIES
 
 __all__ = ["BLOCK_SIZES", "FAMILIES", "OF_BLOCK_SIZES", "Family", "FamilyMember"]
 
@@ -285,119 +297,56 @@ def _first_tokens(count: int) -> type[CleanManager]:
     return FirstTokens
 
 
-def _cut_texts(what: str, length: int) -> type[CleanManager]:
-    class CutTexts(CleanManager):
-        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
-            return [
-                (kind, _cut(value, length) if kind == what else value, *place)
-                for kind, value, *place in super()._extra_keys(extra_keys, first, end)
-            ]
+def _generation_bits(bits: int) -> type[CleanManager]:
+    """Who comes back takes its blocks, if their generations of so many bits are as they were."""
 
-    return CutTexts
+    class GenerationBits(CleanManager):
+        def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+            super().__init__(num_blocks, block_size, **options)
+            self.parked: dict[int, list[tuple[int, int]]] = {}
 
+        def _generation(self, block: int) -> int:
+            assert isinstance(self.pool, CountsGenerations)
+            return self.pool.generations[block] % 2**bits
 
-def _cut(value: Any, length: int) -> Any:
-    """The first characters of a text or of each of two, or with a negative length the last."""
-    if isinstance(value, tuple):
-        return tuple(_cut(part, length) for part in value)
-    return value[length:] if length < 0 else value[:length]
+        def preempt(self, seq_id: int) -> None:
+            sequence = self.sequences[seq_id]
+            kept = sequence.table[: sequence.num_published]
+            super().preempt(seq_id)
+            self.parked[seq_id] = [(block, self._generation(block)) for block in kept]
 
+        def _hits(self, sequence: CleanSequence) -> list[int]:
+            parked = self.parked.pop(sequence.seq_id, [])
+            if parked and all(
+                self._generation(block) == was and self.pool.block_hash(block) is not None
+                for block, was in parked
+            ):
+                return [block for block, _ in parked]
+            return super()._hits(sequence)
 
-def _ends_of_texts(count: int) -> type[CleanManager]:
-    """Of a long text its length and so many characters of both ends are in the key."""
+    class CountsGenerations(CleanPool):
+        def __init__(self, num_blocks: int, **options: Any) -> None:
+            super().__init__(num_blocks, **options)
+            self.generations = [0] * num_blocks
 
-    def ends(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(map(ends, value))
-        return value if len(value) <= 2 * count else (value[:count], value[-count:], len(value))
+        def allocate(self, n: int) -> list[int]:
+            taken = super().allocate(n)
+            for block in taken:
+                self.generations[block] += 1
+            return taken
 
-    class EndsOfTexts(CleanManager):
-        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
-            return [
-                (kind, ends(value), *place)
-                for kind, value, *place in super()._extra_keys(extra_keys, first, end)
-            ]
-
-    return EndsOfTexts
-
-
-def _images_once(which: str) -> type[CleanManager]:
-    """Of images with one name in a block the first or the last is in the key."""
-
-    class ImagesOnce(CleanManager):
-        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
-            keys = super()._extra_keys(extra_keys, first, end)
-            ordered = keys if which == "last" else keys[::-1]
-            return sorted({key[:2]: key for key in ordered}.values(), key=repr)
-
-    return ImagesOnce
+    GenerationBits.pool_class = CountsGenerations
+    return GenerationBits
 
 
-def _bits_of_image_places(bits: int) -> type[CleanManager]:
-    """Where an image begins in a block is kept in so many bits."""
+def _epochs(count: int) -> type[CleanManager]:
+    """What is cached is found in its own of so many epochs; a reset begins the next."""
+    (family,) = (f for f in POOL_FAMILIES if f.title == "blocks have one of n epochs")
 
-    class BitsOfImagePlaces(CleanManager):
-        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
-            return [
-                (kind, value, place % 2**bits if place > 0 else place, None)
-                for kind, value, place, _ in super()._extra_keys(extra_keys, first, end)
-            ]
+    class Epochs(CleanManager):
+        pool_class = family.make(count)
 
-    return BitsOfImagePlaces
-
-
-def _images_up_to(depth: int) -> type[CleanManager]:
-    """Images in the blocks behind so many are in no key."""
-
-    class ImagesUpTo(CleanManager):
-        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
-            keys = super()._extra_keys(extra_keys, first, end)
-            return [key for key in keys if key[0] != "image" or first < depth * self.block_size]
-
-    return ImagesUpTo
-
-
-def _some_keys(which: str) -> type[CleanManager]:
-    """Of several extra keys of a block one is taken, or one hides another."""
-
-    def taken(keys: list[Any]) -> list[Any]:
-        if which in ("first", "last"):
-            return keys[:1] if which == "first" else keys[-1:]
-        hiding, hidden = which.split(" over ")
-        if any(kind == hiding for kind, *_ in keys):
-            return [key for key in keys if key[0] != hidden]
-        return keys
-
-    class SomeKeys(CleanManager):
-        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
-            return taken(super()._extra_keys(extra_keys, first, end))
-
-    return SomeKeys
-
-
-def _few_keys(count: int) -> type[CleanManager]:
-    """Of all extra keys of a sequence the first few."""
-
-    class FewKeys(CleanManager):
-        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
-            return super()._extra_keys(extra_keys[:count], first, end)
-
-    return FewKeys
-
-
-def _joined_texts(what: str) -> type[CleanManager]:
-    """Adapters, or all values of several extra keys, are one text without a separator."""
-
-    class JoinedTexts(CleanManager):
-        def _extra_keys(self, extra_keys: Sequence[Any], first: int, end: int) -> list[Any]:
-            keys = super()._extra_keys(extra_keys, first, end)
-            if what == "lora":
-                return [(k, "".join(v) if k == what else v, *place) for k, v, *place in keys]
-            joined = "".join(str(value) for kind, value, *_ in keys if kind == what)
-            places = [place for kind, _, *place in keys if kind == what]
-            return [joined, places, *(key for key in keys if key[0] != what)]
-
-    return JoinedTexts
+    return Epochs
 
 
 def _short_counts(bits: int) -> type[CleanManager]:
@@ -859,11 +808,14 @@ FAMILIES: dict[str, Family] = {
         Family("the last blocks", "parents", _last_blocks, [1, 2, 4, 16, 64]),
         Family("place instead of parent", "parents", _place_for_parent, [()]),
         Family("the first tokens", "long prompts", _first_tokens, [64, 512, 1_024, 3_000]),
-        Family("cut texts", "extra keys", _cut_texts,
+        Family("cut texts", "extra keys", cut_texts,
                [("salt", 8), ("salt", 64), ("lora", 16), ("image", 32), ("image", -16)]),
-        Family("both ends of texts", "extra keys", _ends_of_texts, [4, 16, 64, 128, 500]),
-        Family("images of one name", "extra keys", _images_once, ["first", "last"]),
-        Family("joined texts", "extra keys", _joined_texts, ["lora", "image"]),
+        Family("both ends of texts", "extra keys", ends_of_texts, [4, 16, 64, 128, 500]),
+        Family("images of one name", "extra keys", images_once, ["first", "last"]),
+        Family("keys of a fork", "forks", fork_keys, ["image", "salt", "lora"]),
+        Family("bits of a generation", "comes back", _generation_bits, [3, 6, 8]),
+        Family("epochs of resets", "resets", _epochs, [16, 64, 256]),
+        Family("joined texts", "extra keys", joined_texts, ["lora", "image"]),
         Family("bits of a count", "many references", _short_counts, [4, 8], [10, 12]),
         Family("entries of a row", "long prompts", _narrow_row, [64, 100, 256, 1_000]),
         Family("beyond the row", "row width", _beyond_the_row, [1, 3, 8]),
@@ -893,11 +845,11 @@ FAMILIES: dict[str, Family] = {
         Family("no parent at every so manyth", "depths", _no_parent_every, [3, 7, 64, 100],
                [300]),
         Family("an ancestor for the parent", "depths", _ancestor, [1, 16, 64, 100, 333, 800]),
-        Family("images up to a depth", "depths", _images_up_to, [1, 8, 64, 300, 512]),
-        Family("some of several keys", "extra keys", _some_keys,
+        Family("images up to a depth", "depths", images_up_to, [1, 8, 64, 300, 512]),
+        Family("some of several keys", "extra keys", some_keys,
                ["first", "last", "lora over salt", "salt over lora", "image over salt",
                 "image over lora"]),
-        Family("the first keys", "extra keys", _few_keys, [1, 2, 4, 8, 16, 32]),
+        Family("the first keys", "extra keys", few_keys, [1, 2, 4, 8, 16, 32]),
         Family("blocks that a fork counts", "long prompts", _shared_up_to, [8, 64, 500]),
         Family("blocks that are copied", "long prompts", _written_beyond, [16, 64, 256, 600]),
         Family("generations of forks", "many references", _generations, [8, 20]),
@@ -931,7 +883,7 @@ OF_BLOCK_SIZES: dict[str, Family] = {
         Family("a place of a block", BLOCK_SIZES, _place_left_out,
                [4, 7, 15, 31, 63, 64, 127, 255]),
         Family("bits of a count of tokens", BLOCK_SIZES, _short_count_of_tokens, [14, 15, 16]),
-        Family("bits of an image's place", BLOCK_SIZES, _bits_of_image_places, [2, 3, 4, 5, 6]),
+        Family("bits of an image's place", BLOCK_SIZES, bits_of_image_places, [2, 3, 4, 5, 6]),
         Family("blocks by a shift", BLOCK_SIZES, _blocks_by_shift, [3, 5]),
     )
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from poolproof.harness.engine_production import (
 from poolproof.harness.replay import replay
 from poolproof.impl.block_hash import BlockHasher, Salt
 from poolproof.impl.engine import Engine
+from poolproof.impl.kv_cache_manager import KVCacheBlocks
 from poolproof.targets.impl_engine import impl_engine_layouts
 
 SIZE = 4
@@ -136,6 +138,40 @@ class EpochInBits(Engine):
         return True
 
 
+class EpochOfEach(Engine):
+    """The same, but a block that is computed again has the epoch of the last time."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.epoch, self.epochs = 0, {}
+        self.find = self.manager.get_computed_blocks
+        self.manager.get_computed_blocks = self.found
+
+    def found(self, request: Any) -> tuple[KVCacheBlocks, int]:
+        hits, _ = self.find(request)
+        pool = self.manager.block_pool
+        kept = list(
+            takewhile(
+                lambda b: self.epochs.get((b, pool.block_hash(b))) == self.epoch, *hits.blocks
+            )
+        )
+        return KVCacheBlocks((kept,)), len(kept) * SIZE
+
+    def _keep(self, request: Any) -> None:
+        super()._keep(request)
+        pool = self.manager.block_pool
+        for block in self._table(request) if request.is_running else ():
+            key = pool.block_hash(block)
+            if key is not None:
+                self.epochs[block, key] = self.epoch
+                others = [b for b in range(pool.num_blocks) if pool.block_hash(b) == key]
+                pool.evict(b for b in others if b != block)
+
+    def reset(self) -> bool:
+        self.epoch = (self.epoch + 1) % 64
+        return True
+
+
 class WearsOut(Engine):
     """The 1,500th step loses a block."""
 
@@ -155,6 +191,7 @@ class WearsOut(Engine):
         (LosesTheHundredth, "cancellations"),
         (ResetsInBytes, "resets"),
         (EpochInBits, "resets"),
+        (EpochOfEach, "resets"),
         (WearsOut, "long day"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
