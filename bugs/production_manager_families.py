@@ -300,14 +300,27 @@ def _first_tokens(count: int) -> type[CleanManager]:
 def _generation_bits(bits: int) -> type[CleanManager]:
     """Who comes back takes its blocks, if their generations of so many bits are as they were."""
 
+    class CountsGenerations(CleanPool):
+        def __init__(self, num_blocks: int, **options: Any) -> None:
+            super().__init__(num_blocks, **options)
+            self.generations = [0] * num_blocks
+
+        def allocate(self, n: int) -> list[int]:
+            taken = super().allocate(n)
+            for block in taken:
+                self.generations[block] += 1
+            return taken
+
     class GenerationBits(CleanManager):
+        pool_class = CountsGenerations
+
         def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
             super().__init__(num_blocks, block_size, **options)
             self.parked: dict[int, list[tuple[int, int]]] = {}
 
         def _generation(self, block: int) -> int:
             assert isinstance(self.pool, CountsGenerations)
-            return self.pool.generations[block] % 2**bits
+            return self.pool.generations[block] % (1 << bits)
 
         def preempt(self, seq_id: int) -> None:
             sequence = self.sequences[seq_id]
@@ -324,18 +337,6 @@ def _generation_bits(bits: int) -> type[CleanManager]:
                 return [block for block, _ in parked]
             return super()._hits(sequence)
 
-    class CountsGenerations(CleanPool):
-        def __init__(self, num_blocks: int, **options: Any) -> None:
-            super().__init__(num_blocks, **options)
-            self.generations = [0] * num_blocks
-
-        def allocate(self, n: int) -> list[int]:
-            taken = super().allocate(n)
-            for block in taken:
-                self.generations[block] += 1
-            return taken
-
-    GenerationBits.pool_class = CountsGenerations
     return GenerationBits
 
 
