@@ -47,19 +47,18 @@ _LONGEST = 4_096
 def make_parts(running: int, *, drop_in: bool) -> Any:
     """What builds schedulers of a server's sizes."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    from poolproof.targets import vllm_engine_parts
     from poolproof.targets.vllm_drop_in_engine import DropInParts
+    from poolproof.targets.vllm_engine_parts import SchedulerParts
     from poolproof.targets.vllm_engine_setups import EngineSetup
 
-    # Certification runs tiny blocks; the time of a server's step is wanted here.
-    vllm_engine_parts.BLOCK_SIZE = _BLOCK
     setup = EngineSetup(
         "speed",
         arguments={"block_size": _BLOCK},
         max_running=running,
         max_batch_tokens=8_192,
     )
-    return (DropInParts if drop_in else vllm_engine_parts.SchedulerParts)(setup)
+    # Certification runs tiny blocks; the time of a server's step is wanted here.
+    return (DropInParts if drop_in else SchedulerParts)(setup).with_blocks_of(_BLOCK)
 
 
 class Engine:
@@ -69,7 +68,7 @@ class Engine:
         self._parts = make_parts(running, drop_in=drop_in)
         config = self._parts.configuration(num_blocks, enable_caching=True)
         cache = self._parts.cache_of(config)
-        self.scheduler = self._parts.scheduler_of(config, cache, _BLOCK, _BLOCK)
+        self.scheduler = self._parts.scheduler_of(config, cache)
         self.times: list[tuple[int, int]] = []
         self.planned: Any = None
 

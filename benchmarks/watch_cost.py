@@ -40,8 +40,7 @@ def make_scheduler(running: int, longest: int, num_blocks: int, batch: int) -> t
     from poolproof.targets import vllm_engine_parts
     from poolproof.targets.vllm_engine_setups import EngineSetup
 
-    # Certification runs tiny blocks; the cost of a server's step is wanted here.
-    vllm_engine_parts.BLOCK_SIZE = _BLOCK
+    # Certification runs short requests; the cost of a server's step is wanted here.
     vllm_engine_parts._LONGEST_REQUEST = longest  # noqa: SLF001 -- the same
     vllm_engine_parts._MODEL["max_position_embeddings"] = longest  # noqa: SLF001 -- the same
     setup = EngineSetup(
@@ -50,9 +49,9 @@ def make_scheduler(running: int, longest: int, num_blocks: int, batch: int) -> t
         max_running=running,
         max_batch_tokens=batch,
     )
-    parts = vllm_engine_parts.SchedulerParts(setup)
+    parts = vllm_engine_parts.SchedulerParts(setup).with_blocks_of(_BLOCK)
     config = parts.configuration(num_blocks, enable_caching=True)
-    return parts, parts.scheduler_of(config, parts.cache_of(config), _BLOCK, _BLOCK)
+    return parts, parts.scheduler_of(config, parts.cache_of(config))
 
 
 def step(parts: Any, scheduler: Any, token: int) -> Any:

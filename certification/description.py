@@ -10,15 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from poolproof.certification.run_kinds import RunKind, layout_kind
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.level import Level
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import Capabilities, TargetError, capabilities_of
 from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
+from poolproof.harness.block_sizes import other_block_sizes
 from poolproof.harness.isolation import Beacon, Lost
 from poolproof.harness.lost_run import as_violation
-from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.target_call import constructing, crash
 from poolproof.targets.native_target import NATIVE_AT
 from poolproof.targets.target import Target, TargetLayout
@@ -230,9 +231,9 @@ def _describe_layout(
 def _block_sizes(layout: TargetLayout, beacon: Beacon) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Block sizes, besides the usual one, with which it can be built, and with which it cannot.
 
-    No contract says which sizes a manager must take, so refusing one is not a finding.
+    No contract says which sizes a target must take, so refusing one is not a finding.
     """
-    if layout.make_of is None or not isinstance(layout.profile, ManagerProfile):
+    if layout.make_of is None or not isinstance(layout.profile, ManagerProfile | EngineProfile):
         return (), ()
     tried = other_block_sizes(layout.profile, layout.block_size)
     built = []

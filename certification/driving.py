@@ -37,6 +37,7 @@ from poolproof.certification.options import CertifyOptions
 from poolproof.certification.progress import StageProgress
 from poolproof.certification.run_kinds import Chunk, RunKind
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.level import Level
 from poolproof.contract.misuse import MisuseFailure
 from poolproof.contract.profile import Profile
 from poolproof.contract.target import TargetError
@@ -97,6 +98,9 @@ _BRIEF_RUNS_PER_CHUNK = 24
 
 _BLOCK_SIZE_SHARE = 10
 """Runs with blocks of the usual size for one with others: most bugs have nothing to do with it."""
+
+_ENGINE_BLOCK_SIZE_SHARE = 20
+"""The same for engines, whose long blocks take many steps to fill."""
 
 _MOST_ACCEPTED_LOSSES = 2
 """So many workers a stage may lose to what is accepted, and go on."""
@@ -264,8 +268,22 @@ class Driving:
         if kind.production is not None:
             groups = kind.production.groups(_BRIEF_RUNS_PER_CHUNK)
             return [Chunk(kind, seed, numbers.start, len(numbers)) for numbers in groups]
+        if kind.block_sizes and kind.level is Level.ENGINE:
+            numbers = self._engine_runs_with_block_sizes(kind)
+            return [
+                Chunk(kind, seed, number, min(RUNS_PER_CHUNK, numbers.stop - number))
+                for number in numbers[::RUNS_PER_CHUNK]
+            ]
         firsts = range(0, self._num_chunks(kind) * RUNS_PER_CHUNK, RUNS_PER_CHUNK)
         return [Chunk(kind, seed, first, RUNS_PER_CHUNK) for first in firsts]
+
+    def _engine_runs_with_block_sizes(self, kind: RunKind) -> range:
+        """The numbers of the runs: set-ups play different ones, so that they share the sizes."""
+        chunks = self._budget.chunks_of_layout(kind, len(self._kinds))
+        count = chunks * RUNS_PER_CHUNK // _ENGINE_BLOCK_SIZE_SHARE
+        layouts = [each.layout for each in self._kinds]
+        first = count * layouts.index(kind.layout)
+        return range(first, first + count)
 
     def _num_chunks(self, kind: RunKind) -> int:
         if kind.layout is None:

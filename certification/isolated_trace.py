@@ -16,9 +16,11 @@ from poolproof.certification.lost_candidates import LostCandidates
 from poolproof.certification.manager_watch import Watched
 from poolproof.certification.watching import watch_at_level
 from poolproof.contract.commands import Command
+from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.target import TargetError
 from poolproof.contract.trace import Trace
+from poolproof.harness.block_sizes import other_block_sizes
 from poolproof.harness.isolation import (
     Beacon,
     Failed,
@@ -31,7 +33,6 @@ from poolproof.harness.isolation import (
     Outcome,
 )
 from poolproof.harness.lost_run import as_violation
-from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.minimise import Attempt, minimise, run_candidate
 from poolproof.harness.relative import RelativeCommand
 from poolproof.harness.replay import Replay, replay
@@ -93,7 +94,7 @@ def _layout_of(trace: Trace, target: Target) -> Make:
     layout = target.layout(name if known else only)
     block_size = trace.options["block_size"]
     others: Sequence[int] = ()
-    if layout.make_of and isinstance(layout.profile, ManagerProfile):
+    if layout.make_of and isinstance(layout.profile, ManagerProfile | EngineProfile):
         others = other_block_sizes(layout.profile, layout.block_size)
     if block_size not in (layout.block_size, *others):
         raise TargetError(

@@ -2,8 +2,8 @@
 
 A kind says which part of a target is driven, and how: with the small sizes at which most bugs
 have their shortest trace, at the sizes that servers run (`harness/production.py`), or with a
-manager's hashes cut to a few bits, so that they collide (`harness/weak_hashes.py`), or its blocks
-of other sizes (`harness/manager_block_sizes.py`).
+manager's hashes cut to a few bits, so that they collide (`harness/weak_hashes.py`), or with blocks
+of other sizes (`harness/block_sizes.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RunKind:
     production: ProductionSizes | ManagerSizes | EngineSizes | None = None
     """The sizes of servers, up to which the runs go; None: the small usual ones."""
     block_sizes: tuple[int, ...] = ()
-    """The tokens of a block, each in turn, where a manager is built with others than usual."""
+    """The tokens of a block, each in turn, where a layout is built with others than usual."""
 
     @property
     def stage(self) -> str:
@@ -82,7 +82,7 @@ class RunKind:
         return replace(self, hash_bits=_HASH_BITS)
 
     def with_block_sizes(self, block_sizes: tuple[int, ...]) -> RunKind:
-        """The kind of a manager's runs with blocks of other sizes."""
+        """The kind of a layout's runs with blocks of other sizes."""
         assert self.layout is not None
         return replace(self, block_sizes=block_sizes)
 

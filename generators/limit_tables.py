@@ -17,10 +17,10 @@ from poolproof.certification.options import CertifyOptions
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.profile import Profile
+from poolproof.harness.block_sizes import other_block_sizes
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.engine_production import ENGINE_SCRIPTS, EngineSizes
 from poolproof.harness.index_driver import IndexCampaign
-from poolproof.harness.manager_block_sizes import other_block_sizes
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_production import SCRIPTS, ManagerSizes
 from poolproof.harness.production import ProductionRun, ProductionSizes

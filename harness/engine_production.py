@@ -41,6 +41,7 @@ __all__ = [
     "EngineProductionCampaign",
     "EngineScript",
     "EngineSizes",
+    "ScriptPlan",
     "required_engine_script_facts",
 ]
 
@@ -372,12 +373,15 @@ class EngineProductionCampaign(EngineCampaign):
 
     sizes: EngineSizes = QUICK_ENGINE_SIZES
 
+    def plans(self) -> Mapping[str, ScriptPlan]:
+        """What the runs play, by name and in turn."""
+        return {name: ENGINE_SCRIPTS[name] for name in self.sizes.scripts_for(self.profile)}
+
     def setup(self, number: int) -> Trace:
         """The header of the trace that run number `number` writes if it fails."""
-        names = self.sizes.scripts_for(self.profile)
-        name = names[number % len(names)]
-        profile = self.profile
-        usable = ENGINE_SCRIPTS[name].num_blocks(self.sizes) * len(profile.groups)
+        plans, profile = self.plans(), self.profile
+        name = list(plans)[number % len(plans)]
+        usable = plans[name].num_blocks(self.sizes) * len(profile.groups)
         usable += profile.num_state_blocks
         setup = EngineCampaign.setup(self, number)
         null = profile.null_block
@@ -392,7 +396,7 @@ class EngineProductionCampaign(EngineCampaign):
         """The script, as far as it means something, and what brings the engine to rest."""
         model, can = session.model, session.can
         run = EngineScript(str(setup.options["seed"]), model, can, self.sizes, session.facts)
-        for command in ENGINE_SCRIPTS[str(setup.options[SCRIPT])].script(run):
+        for command in self.plans()[str(setup.options[SCRIPT])].script(run):
             if command.verb in can.verbs and undefined_for_engine(model, command) is None:
                 yield command
         drain = EngineWorkload(run.choices, model, can).drain

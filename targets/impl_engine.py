@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +141,9 @@ def engine_maker(
 
 def _layout(cls: type[Engine], set_up: _SetUp) -> EngineLayout:
     profile = EngineProfile(null_block=0, groups=set_up.groups, **set_up.rows)
-    make = engine_maker(cls, profile, BLOCK_SIZE, set_up.host_places)
-    return EngineLayout(set_up.name, profile, make, BLOCK_SIZE)
+    make_of = partial(engine_maker, cls, profile, host_places=set_up.host_places)
+    make = make_of(BLOCK_SIZE)
+    return EngineLayout(set_up.name, profile, make, BLOCK_SIZE, make_of=make_of)
 
 
 def _setting(trace: Trace, _folder: Path | None) -> list[str]:

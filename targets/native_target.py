@@ -76,7 +76,11 @@ def native_target(
         )
     if isinstance(profile, EngineProfile):
         set_up = EngineLayout(
-            profile.layout_name, profile, _manager_maker(cls, block_size), block_size
+            profile.layout_name,
+            profile,
+            _manager_maker(cls, block_size),
+            block_size,
+            make_of=partial(_manager_maker, cls),
         )
         return manager_target(
             name,

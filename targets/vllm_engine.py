@@ -21,7 +21,7 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart
 from poolproof.targets.engine_target import engine_target
 from poolproof.targets.installed_vllm import import_of_vllm, version_of_vllm
-from poolproof.targets.target import EngineLayout, Target
+from poolproof.targets.target import EngineLayout, Make, Target
 from poolproof.targets.vllm_engine_parts import SchedulerParts
 from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, CONNECTOR_SETUPS, SETUPS, EngineSetup
 
@@ -230,10 +230,18 @@ def vllm_engine_layout(setup: EngineSetup, parts: SchedulerParts) -> EngineLayou
     """A set-up whose schedulers are built by `parts`."""
     engine = VllmEngine if setup.connector is None else VllmConnectorEngine
 
-    def make(num_blocks: int, enable_caching: bool, /) -> VllmEngine:
-        return engine(parts, num_blocks, enable_caching=enable_caching)
+    def make_of(block_size: int) -> Make:
+        of_size = parts.with_blocks_of(block_size)
 
-    return EngineLayout(setup.name, setup.profile(), make, BLOCK_SIZE)
+        def make(num_blocks: int, enable_caching: bool, /) -> VllmEngine:
+            return engine(of_size, num_blocks, enable_caching=enable_caching)
+
+        return make
+
+    # The memory of a connector is given in bytes, which are so many blocks of one size.
+    others = make_of if setup.connector is None else None
+    make = make_of(BLOCK_SIZE)
+    return EngineLayout(setup.name, setup.profile(), make, BLOCK_SIZE, make_of=others)
 
 
 def installed_vllm_engine(name: str, declared: Mapping[str, Any]) -> Target:

@@ -18,7 +18,10 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import CacheGroup
@@ -42,7 +45,7 @@ from poolproof.targets.vllm_tier_worker import TieringWorker
 
 __all__ = ["SchedulerParts"]
 
-_LONGEST_REQUEST = 4096
+_LONGEST_REQUEST = 2**16
 _MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -85,6 +88,7 @@ class SchedulerParts:
 
     def __init__(self, setup: EngineSetup) -> None:
         self.setup = setup
+        self.block_size = BLOCK_SIZE
         name = "AsyncScheduler" if setup.is_async else "Scheduler"
         module = "async_scheduler" if setup.is_async else "scheduler"
         self.scheduler_class = import_of_vllm(f"vllm.v1.core.sched.{module}", name)
@@ -105,6 +109,17 @@ class SchedulerParts:
         self._limits: dict[int, Any] = {}
         self._adapters: dict[tuple[str, str], Any] = {}
 
+    def with_blocks_of(self, block_size: int) -> Self:
+        """The same with so many tokens a block: what describes blocks is made anew."""
+        if block_size == self.block_size:
+            return self
+        _ = self._config  # takes long to make, and is the same for all
+        parts = copy.copy(self)
+        parts.block_size = block_size
+        for name in ("_hasher", "_groups"):
+            vars(parts).pop(name, None)
+        return parts
+
     def make_scheduler(self, num_blocks: int, *, enable_caching: bool) -> Any:
         """A scheduler of its own. What its constructor raises passes through."""
         config = self.configuration(num_blocks, enable_caching=enable_caching)
@@ -115,6 +130,7 @@ class SchedulerParts:
         config = copy.copy(self._config)
         config.cache_config = copy.copy(config.cache_config)
         config.cache_config.num_gpu_blocks = num_blocks
+        config.cache_config.block_size = self.block_size
         config.cache_config.enable_prefix_caching = enable_caching
         config.model_config = copy.copy(config.model_config)
         config.model_config.max_model_len = self._longest_request(num_blocks)
@@ -140,16 +156,14 @@ class SchedulerParts:
         """The cache groups of the set-up's model, as vLLM describes them."""
         return self._groups
 
-    def scheduler_of(
-        self, config: Any, cache: Any, block_size: int = BLOCK_SIZE, hash_size: int = BLOCK_SIZE
-    ) -> Any:
-        """A scheduler with these settings."""
+    def scheduler_of(self, config: Any, cache: Any, block_size: int = 0, hash_size: int = 0) -> Any:
+        """A scheduler with these settings; a size of 0 is that of the parts."""
         scheduler = self.scheduler_class(
             vllm_config=config,
             kv_cache_config=cache,
             structured_output_manager=self._structured_output,
-            block_size=block_size,
-            hash_block_size=hash_size,
+            block_size=block_size or self.block_size,
+            hash_block_size=hash_size or self.block_size,
         )
         if self.setup.connector is not None:
             # It may have memory that is not given back with it.
@@ -214,7 +228,7 @@ class SchedulerParts:
     def _longest_request(self, num_blocks: int) -> int:
         """As many tokens as the blocks hold: a server starts with no more."""
         usable = (num_blocks - 1) // len(self.setup.groups)
-        return min(_LONGEST_REQUEST, max(1, usable * BLOCK_SIZE))
+        return min(_LONGEST_REQUEST, max(1, usable * self.block_size))
 
     def model(self) -> dict[str, Any]:
         """What describes the model, as in a checkpoint's `config.json`."""
@@ -258,7 +272,7 @@ class SchedulerParts:
         utilities = engine_module("vllm.v1.core.kv_cache_utils")
         sha256 = part_of(engine_module("vllm.utils.hashing"), "sha256")
         utilities.init_none_hash(sha256)
-        return part_of(utilities, "get_request_block_hasher")(BLOCK_SIZE, sha256)
+        return part_of(utilities, "get_request_block_hasher")(self.block_size, sha256)
 
     @cached_property
     def _groups(self) -> list[Any]:
@@ -269,7 +283,7 @@ class SchedulerParts:
 
     def _spec(self, group: CacheGroup) -> Any:
         size = {
-            "block_size": BLOCK_SIZE,
+            "block_size": self.block_size,
             "num_kv_heads": 1,
             "head_size": 64,
             "dtype": engine_module("torch").float32,

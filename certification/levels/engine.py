@@ -28,6 +28,7 @@ from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
 from poolproof.exploration.engine_grammar import scope_of_trace
 from poolproof.exploration.shortest import ShortestResult, shortest_engine_failure
+from poolproof.harness.block_sizes import EngineBlockSizesCampaign
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.engine_facts import required_engine_facts
 from poolproof.harness.engine_production import (
@@ -96,12 +97,16 @@ class CertifiedEngine(CertifiedLevel):
         return [layout.kind for layout in about.layouts if not layout.why_not]
 
     def campaign(self, target: Target, chunk: Chunk) -> NumberedRuns:
-        """Runs of one set-up: small ones, or scripts at production sizes."""
+        """Runs of one set-up: small ones, with other blocks, or scripts at production sizes."""
         layout = target.layout(chunk.kind.name_of_layout)
         assert layout.make is not None
         profile = chunk.profile or layout.profile
         assert isinstance(profile, EngineProfile)
         options: dict[str, Any] = {"layout": layout.name}
+        if chunk.kind.block_sizes:
+            return EngineBlockSizesCampaign(
+                target.name, layout.make_with, profile, chunk.kind.block_sizes, chunk.seed, options
+            )
         about = (target.name, layout.make, profile, layout.block_size, chunk.seed, options)
         sizes = chunk.kind.production
         if isinstance(sizes, EngineSizes):

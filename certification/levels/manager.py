@@ -28,7 +28,7 @@ from poolproof.contract.manager_target import MANAGER_METHODS, MANAGER_OBSERVERS
 from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
 from poolproof.exploration.shortest import ShortestResult, shortest_manager_failure
-from poolproof.harness.manager_block_sizes import BlockSizesCampaign
+from poolproof.harness.block_sizes import ManagerBlockSizesCampaign
 from poolproof.harness.manager_driver import ManagerCampaign, ManagerProductionCampaign
 from poolproof.harness.manager_facts import required_manager_facts
 from poolproof.harness.manager_production import ManagerSizes, required_script_facts
@@ -143,7 +143,7 @@ class CertifiedManager(CertifiedLevel):
                 # Who never said that hits are compared is not called wrong for trusting hashes.
                 profile = replace(profile, collisions="trusted")
         if kind.block_sizes:
-            return BlockSizesCampaign(
+            return ManagerBlockSizesCampaign(
                 target.name, layout.make_with, profile, kind.block_sizes, chunk.seed, options
             )
         about = (target.name, layout.make, profile, layout.block_size, chunk.seed, options)

@@ -7,7 +7,7 @@ from poolproof.bugs.production_manager_families import FAMILIES, OF_BLOCK_SIZES
 from poolproof.certification.depths import BUDGETS
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
-from poolproof.harness.manager_block_sizes import BlockSizesCampaign, other_block_sizes
+from poolproof.harness.block_sizes import ManagerBlockSizesCampaign, other_block_sizes
 from poolproof.harness.manager_driver import ManagerCampaign, ManagerProductionCampaign
 from poolproof.harness.manager_production import QUICK_SIZES, required_script_facts
 from poolproof.harness.replay import replay
@@ -62,7 +62,7 @@ def block_sizes_of(cls):
     def make_of(size):
         return lambda n, on: cls(n, size, enable_caching=on)
 
-    return BlockSizesCampaign(cls.__name__, make_of, profile, other_block_sizes(profile, 4))
+    return ManagerBlockSizesCampaign(cls.__name__, make_of, profile, other_block_sizes(profile, 4))
 
 
 @pytest.mark.some(1)

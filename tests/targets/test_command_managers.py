@@ -14,8 +14,8 @@ from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.contract.manager_target import manager_capabilities_of
 from poolproof.contract.target import TargetError
 from poolproof.contract.violation import ViolationError
+from poolproof.harness.block_sizes import ManagerBlockSizesCampaign
 from poolproof.harness.careful_session import CAREFUL, ONE_AT_A_TIME, open_manager_session
-from poolproof.harness.manager_block_sizes import BlockSizesCampaign
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.targets.command_manager import CommandManager, manager_text
 from poolproof.targets.command_messages import Hello
@@ -103,7 +103,7 @@ def test_a_right_manager_holds_behind_a_program(name: str) -> None:
 def test_other_block_sizes_are_asked_of_the_program(simple: Target) -> None:
     (layout,) = simple.layouts
     assert isinstance(layout.profile, ManagerProfile)
-    campaign = BlockSizesCampaign("simple", layout.make_with, layout.profile, (1, 3, 8))
+    campaign = ManagerBlockSizesCampaign("simple", layout.make_with, layout.profile, (1, 3, 8))
     for number in range(1, 5):
         assert campaign.run(number).trace is None
 
