@@ -27,7 +27,7 @@ from poolproof.harness.production import ProductionRun, ProductionSizes
 from poolproof.harness.queue_driver import QueueCampaign
 from poolproof.harness.random_driver import PoolCampaign, plan_of
 from poolproof.harness.token_collisions import LARGEST_TOKEN
-from poolproof.targets.target import ManagerLayout
+from poolproof.targets.target import EngineLayout, ManagerLayout, TargetLayout
 
 __all__ = ["limits", "never_tried"]
 
@@ -147,7 +147,7 @@ def _manager_rows() -> list[Row]:
             "blocks of a long prompt, up to",
             lambda sizes: f"{SCRIPTS['long prompts'].num_blocks(sizes):,}",
         ),
-        ("tokens of a block", lambda _: _range(_block_sizes())),
+        ("tokens of a block", lambda _: _range(_block_sizes(ManagerLayout, ManagerProfile()))),
         ("token ids", lambda _: f"0 to {LARGEST_TOKEN:,}"),
         _manager_row("different prompts cached, up to", lambda sizes: f"{sizes.num_prompts:,}"),
         _manager_row(
@@ -171,6 +171,7 @@ def _engine_rows() -> list[Row]:
             "blocks for each cache group, production sizes",
             lambda sizes: _range(plan.num_blocks(sizes) for plan in ENGINE_SCRIPTS.values()),
         ),
+        ("tokens of a block", lambda _: _range(_block_sizes(EngineLayout, EngineProfile()))),
         _engine_row("blocks of a prompt or an answer, up to", lambda s: f"{s.num_blocks:,}"),
         _engine_row("requests there at once, or passing one", lambda s: f"{s.num_requests:,}"),
         _engine_row("cancellations and resets in one run", lambda s: f"{s.num_repeats:,}"),
@@ -186,9 +187,11 @@ def _engine_row(what: str, told: Callable[[EngineSizes], str]) -> Row:
     return what, cell
 
 
-def _block_sizes() -> tuple[int, ...]:
-    usual = inspect.signature(ManagerLayout).parameters["block_size"].default
-    return (usual, *other_block_sizes(ManagerProfile(), usual))
+def _block_sizes(
+    layout: type[TargetLayout], profile: ManagerProfile | EngineProfile
+) -> tuple[int, ...]:
+    usual = inspect.signature(layout).parameters["block_size"].default
+    return (usual, *other_block_sizes(profile, usual))
 
 
 def _manager_row(what: str, told: Callable[[ManagerSizes], str]) -> Row:

@@ -303,12 +303,13 @@ def _reasons(scheduler: Any) -> dict[str, object]:
     manager = scheduler.kv_cache_manager
     managers = manager.coordinator.single_type_managers
     kinds = sorted({type(each).__name__ for each in managers if type(each) not in _KINDS})
+    if kinds:  # of which nobody here knows what they have
+        return {f"{', '.join(kinds)} is not covered": True}
     sizes = {each.block_size for each in managers}
     num_eagle = len(manager.coordinator.eagle_group_ids)
     return {
         "it has a KV connector": scheduler.connector is not None,
         "it publishes KV events": manager.enable_kv_cache_events,
-        f"{', '.join(kinds)} is not covered": kinds,
         "a group is not cached": not all(e.kv_cache_spec.prefix_cacheable for e in managers),
         "a drafter reads some of its groups": 0 < num_eagle < len(managers),
         "its groups have blocks of several sizes": len(sizes) > 1,
