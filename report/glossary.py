@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from poolproof.contract.depth import Depth
 from poolproof.contract.level import Level
@@ -446,8 +446,24 @@ GLOSSARY: tuple[GlossaryEntry, ...] = tuple(_entries())
 
 
 def meanings_of(name: str) -> tuple[GlossaryEntry, ...]:
-    """The entries of a name, however it is written: `idx`, `weak-hashes`, `Null Block`."""
-    return tuple(entry for entry in GLOSSARY if _plain(entry.name) == _plain(name))
+    """The entries of a name, however it is written: `idx`, `weak-hashes`, `Null Block`.
+
+    `hits=sound` is one value of a row, and `sound` alone that of each row that has it.
+    """
+    named, is_value, value = name.partition("=")
+    entries = [entry for entry in GLOSSARY if _plain(entry.name) == _plain(named)]
+    if is_value:
+        rows = [entry for entry in entries if entry.kind == "row"]
+        return tuple(_with_value(entry, value) or entry for entry in rows)
+    if not entries:
+        entries = [cut for entry in GLOSSARY if (cut := _with_value(entry, name))]
+    return tuple(entries)
+
+
+def _with_value(entry: GlossaryEntry, value: str) -> GlossaryEntry | None:
+    """The entry of a row, cut to one value; None if it does not have it."""
+    values = tuple(each for each in entry.values if _plain(each[0]) == _plain(value))
+    return replace(entry, values=values) if values else None
 
 
 def nearest_names(name: str) -> list[str]:

@@ -22,7 +22,8 @@ def explain_command(*, name: str | None, more: bool) -> None:
     """Explain NAME, or the finding of that fingerprint or trace file.
 
     NAME is an invariant (IDX), a severity, a level, a depth, a verdict, a row of a profile
-    (eviction) or a word of a report (ruler). Without NAME: list them all.
+    (eviction), one of its values (hits=sound, sound) or a word of a report (ruler). Without NAME:
+    list them all.
     """
     from poolproof.report.document import Document
     from poolproof.report.glossary import meanings_of

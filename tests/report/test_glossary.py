@@ -59,6 +59,18 @@ def test_a_name_is_found_however_it_is_written():
     assert nearest_names("rulr") == ["ruler"]
 
 
+def test_a_value_of_a_row_is_explained_by_itself():
+    (entry,) = meanings_of("hits=sound")
+    assert (entry.name, [value for value, _ in entry.values]) == ("hits", ["sound"])
+    assert {entry.name for entry in meanings_of("sound")} == {"admission", "hits"}
+    assert all(len(entry.values) == 1 for entry in meanings_of("sound"))
+
+
+def test_of_a_value_that_a_row_lists_nowhere_the_whole_row_is_told():
+    assert meanings_of("null_block=3") == meanings_of("null_block")
+    assert meanings_of("ruler=3") == ()
+
+
 def test_the_command_line_explains_a_name_and_lists_them_all(poolproof):
     said = poolproof("explain", "idx").output
     assert "usually   reusing a block without taking its hash out of the index" in said
