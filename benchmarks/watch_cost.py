@@ -41,8 +41,8 @@ def make_scheduler(running: int, longest: int, num_blocks: int, batch: int) -> t
     from poolproof.targets.vllm_engine_setups import EngineSetup
 
     # Certification runs short requests; the cost of a server's step is wanted here.
-    vllm_engine_parts._LONGEST_REQUEST = longest  # noqa: SLF001 -- the same
-    vllm_engine_parts._MODEL["max_position_embeddings"] = longest  # noqa: SLF001 -- the same
+    vllm_engine_parts.LONGEST_REQUEST = longest
+    vllm_engine_parts._MODEL["max_position_embeddings"] = longest  # noqa: SLF001 -- as above
     setup = EngineSetup(
         "cost",
         arguments={"block_size": _BLOCK},

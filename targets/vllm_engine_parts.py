@@ -37,6 +37,7 @@ from poolproof.targets.vllm_connector_workers import (
 from poolproof.targets.vllm_engine_setups import (
     BLOCK_SIZE,
     FAULT_CONNECTOR,
+    LONGEST_REQUEST,
     ConnectorSetup,
     EngineSetup,
 )
@@ -45,7 +46,6 @@ from poolproof.targets.vllm_tier_worker import TieringWorker
 
 __all__ = ["SchedulerParts"]
 
-_LONGEST_REQUEST = 2**16
 _MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -56,7 +56,7 @@ _MODEL = {
     "num_key_value_heads": 1,
     "head_dim": 64,
     "vocab_size": 64,
-    "max_position_embeddings": _LONGEST_REQUEST,
+    "max_position_embeddings": LONGEST_REQUEST,
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
@@ -228,7 +228,7 @@ class SchedulerParts:
     def _longest_request(self, num_blocks: int) -> int:
         """As many tokens as the blocks hold: a server starts with no more."""
         usable = (num_blocks - 1) // len(self.setup.groups)
-        return min(_LONGEST_REQUEST, max(1, usable * self.block_size))
+        return min(LONGEST_REQUEST, max(1, usable * self.block_size))
 
     def model(self) -> dict[str, Any]:
         """What describes the model, as in a checkpoint's `config.json`."""
@@ -242,7 +242,7 @@ class SchedulerParts:
             description.write_text(json.dumps(self.model()), encoding="utf-8")
             config = arguments(
                 model=folder,
-                max_model_len=_LONGEST_REQUEST,
+                max_model_len=LONGEST_REQUEST,
                 kv_transfer_config=self._transfer_config(),
                 **self.setup.engine_arguments(),
             ).create_engine_config()

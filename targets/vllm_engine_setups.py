@@ -18,9 +18,19 @@ from typing import Any
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.manager_profile import CacheGroup
 
-__all__ = ["BLOCK_SIZE", "FAULT_CONNECTOR", "SETUPS", "ConnectorSetup", "EngineSetup"]
+__all__ = [
+    "BLOCK_SIZE",
+    "FAULT_CONNECTOR",
+    "LONGEST_REQUEST",
+    "SETUPS",
+    "ConnectorSetup",
+    "EngineSetup",
+]
 
 BLOCK_SIZE = 4
+
+LONGEST_REQUEST = 2**16
+"""Tokens of the longest request of any set-up: those of a pool of long blocks."""
 """Tokens in a block of every group."""
 
 _BATCH_TOKENS = 16

@@ -13,7 +13,7 @@ from typing import Any
 
 from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.vllm_engine_parts import SchedulerParts
-from poolproof.targets.vllm_engine_setups import BLOCK_SIZE
+from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, LONGEST_REQUEST
 from poolproof.targets.vllm_hybrid_setups import HybridSetup
 from poolproof.targets.vllm_hybrid_worker import CONV_WIDTH, HybridWorker, prepare_workers
 
@@ -29,7 +29,7 @@ _MODEL = {
     "num_key_value_heads": 1,
     "head_dim": 64,
     "vocab_size": 64,
-    "max_position_embeddings": 4096,
+    "max_position_embeddings": LONGEST_REQUEST,
     "layer_types": ["linear_attention", "full_attention"],
     "linear_conv_kernel_dim": CONV_WIDTH,
     "linear_key_head_dim": 128,

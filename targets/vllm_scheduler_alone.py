@@ -171,13 +171,13 @@ def new_engine() -> SchedulerAlone:
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
         "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 1,
         "num_key_value_heads": 1, "head_dim": 64, "vocab_size": 64, "bos_token_id": 1,
-        "eos_token_id": 2, "max_position_embeddings": 4096,
+        "eos_token_id": 2, "max_position_embeddings": 65536,
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "config.json").write_text(json.dumps(model))
         config = EngineArgs(
             model=folder, skip_tokenizer_init=True, enforce_eager=True, dtype="float32",
-            block_size=BLOCK_SIZE, max_model_len=4096, **ARGUMENTS,
+            block_size=BLOCK_SIZE, max_model_len=65536, **ARGUMENTS,
         ).create_engine_config()  # fmt: skip
     config.scheduler_config.async_scheduling = IS_ASYNC
     config.cache_config.num_gpu_blocks = NUM_BLOCKS
