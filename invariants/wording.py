@@ -13,13 +13,18 @@ __all__ = ["block_list", "copy_list", "key_name", "number_of_blocks", "owners", 
 
 
 def owners(known: PoolLedger, block: int) -> str:
-    """Who holds a block: "command #3", "commands #3 and #5", "sequence A", or "nobody"."""
+    """Who holds a block: "command #3", "commands #3 and #5", "sequence A", or "nobody".
+
+    At most six are named.
+    """
     by_name = known.owner_noun == "sequence"
     names = [sequence_name(n) if by_name else f"#{n}" for n in known.holders[block]]
     if not names:
         return "nobody"
     if len(names) == 1:
         return f"{known.owner_noun} {names[0]}"
+    if len(names) > 6:
+        return f"{len(names)} {known.owner_noun}s ({', '.join(names[:6])}, ...)"
     return f"{known.owner_noun}s {', '.join(names[:-1])} and {names[-1]}"
 
 

@@ -467,6 +467,11 @@ def test_owners_are_commands():
     assert owners_of([3, 5, 8]) == "commands #3, #5 and #8"
 
 
+def test_of_many_owners_six_are_named():
+    assert owners_of(range(6)) == "commands #0, #1, #2, #3, #4 and #5"
+    assert owners_of(range(102)) == "102 commands (#0, #1, #2, #3, #4, #5, ...)"
+
+
 def test_owners_of_a_manager_are_sequences():
     assert owners_of([0], "sequence") == "sequence A"
     assert owners_of([1, 26], "sequence") == "sequences B and A1"
