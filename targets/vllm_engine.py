@@ -74,6 +74,9 @@ class VllmEngine:
             request_id, chain, max_new_tokens=max_new_tokens, priority=priority
         )
         self._images[str(request_id)] = [image.identifier for image in chain.images]
+        self._add(request)
+
+    def _add(self, request: Any) -> None:
         self.scheduler.add_request(request)
 
     def cancel(self, request_id: int) -> None:
@@ -178,6 +181,28 @@ class VllmEngine:
         return PlannedPart(int(request_id), first, count, len(drafts), tables)
 
 
+class VllmGrammarEngine(VllmEngine):
+    """A scheduler half of whose requests have grammars, and what an engine does for these."""
+
+    def _add(self, request: Any) -> None:
+        self.scheduler.structured_output_manager.grammar_init(request)
+        super()._add(request)
+
+    def plan(self) -> EnginePlan:
+        """The next step. Its masks are made at once, where no token of a step before is missing."""
+        self.scheduler.structured_output_manager.backend.step()
+        plan = super().plan()
+        planned = self._in_flight[-1]
+        if not planned.pending_structured_output_tokens:
+            self.scheduler.get_grammar_bitmask(planned)
+        return plan
+
+    def _complete(self, planned: Any, output: Any) -> None:
+        del output
+        if planned.pending_structured_output_tokens:
+            self.scheduler.get_grammar_bitmask(planned)
+
+
 class VllmConnectorEngine(VllmEngine):
     """A scheduler with a connector, whose worker side is simulated (`vllm_connector_workers.py`).
 
@@ -229,6 +254,8 @@ def vllm_engine_layouts(setups: Sequence[EngineSetup] = SETUPS) -> list[EngineLa
 def vllm_engine_layout(setup: EngineSetup, parts: SchedulerParts) -> EngineLayout:
     """A set-up whose schedulers are built by `parts`."""
     engine = VllmEngine if setup.connector is None else VllmConnectorEngine
+    if setup.has_grammars:
+        engine = VllmGrammarEngine
 
     def make_of(block_size: int) -> Make:
         of_size = parts.with_blocks_of(block_size)

@@ -42,6 +42,7 @@ from poolproof.targets.vllm_engine_setups import (
     EngineSetup,
 )
 from poolproof.targets.vllm_example_worker import ExampleWorker
+from poolproof.targets.vllm_grammars import Grammars, has_grammar
 from poolproof.targets.vllm_tier_worker import TieringWorker
 
 __all__ = ["SchedulerParts"]
@@ -99,14 +100,16 @@ class SchedulerParts:
         self.draft_token_ids = part_of(outputs, "DraftTokenIds")
         self.aborted = part_of(engine_module("vllm.v1.request"), "RequestStatus").FINISHED_ABORTED
         self._request = part_of(engine_module("vllm.v1.request"), "Request")
-        self._sampling = part_of(engine_module("vllm.sampling_params"), "SamplingParams")
+        sampling = engine_module("vllm.sampling_params")
+        self._sampling = part_of(sampling, "SamplingParams")
         inputs = engine_module("vllm.multimodal.inputs")
         self._features = part_of(inputs, "MultiModalFeatureSpec")
         self._place = part_of(inputs, "PlaceholderRange")
         cache = engine_module("vllm.v1.core.encoder_cache_manager")
         self._encoder_cache = part_of(cache, "EncoderCacheManager")
         self._lora = part_of(engine_module("vllm.lora.request"), "LoRARequest")
-        self._limits: dict[int, Any] = {}
+        self._structured = part_of(sampling, "StructuredOutputsParams")
+        self._limits: dict[tuple[int, bool], Any] = {}
         self._adapters: dict[tuple[str, str], Any] = {}
 
     def with_blocks_of(self, block_size: int) -> Self:
@@ -161,7 +164,7 @@ class SchedulerParts:
         scheduler = self.scheduler_class(
             vllm_config=config,
             kv_cache_config=cache,
-            structured_output_manager=self._structured_output,
+            structured_output_manager=self._structured_output_of(config),
             block_size=block_size or self.block_size,
             hash_block_size=hash_size or self.block_size,
         )
@@ -181,7 +184,9 @@ class SchedulerParts:
         return self._request(
             request_id=str(request_id),
             prompt_token_ids=list(chain.tokens),
-            sampling_params=self._limit(max_new_tokens),
+            sampling_params=self._limit(
+                max_new_tokens, constrained=self.setup.has_grammars and has_grammar(request_id)
+            ),
             pooling_params=None,
             arrival_time=float(request_id),
             lora_request=None if chain.lora is None else self._adapter(chain.lora),
@@ -211,12 +216,21 @@ class SchedulerParts:
         place = self._place(offset=image.offset, length=image.length)
         return self._features(None, "image", image.identifier, place)
 
-    def _limit(self, max_new_tokens: int) -> Any:
-        if max_new_tokens not in self._limits:
-            self._limits[max_new_tokens] = self._sampling(
-                max_tokens=max_new_tokens, stop_token_ids=[0], ignore_eos=True
+    def _limit(self, max_new_tokens: int, *, constrained: bool) -> Any:
+        kind = (max_new_tokens, constrained)
+        if kind not in self._limits:
+            # Which grammar it is says nothing to a scheduler.
+            grammar = self._structured(regex=".") if constrained else None
+            self._limits[kind] = self._sampling(
+                max_tokens=max_new_tokens,
+                stop_token_ids=[0],
+                ignore_eos=True,
+                structured_outputs=grammar,
             )
-        return self._limits[max_new_tokens]
+        return self._limits[kind]
+
+    def _structured_output_of(self, config: Any) -> Any:
+        return Grammars(config).manager if self.setup.has_grammars else self._structured_output
 
     def _adapter(self, lora: tuple[str, str]) -> Any:
         if lora not in self._adapters:

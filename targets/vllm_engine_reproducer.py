@@ -59,7 +59,9 @@ def _longest_request(trace: Trace, num_groups: int = 1) -> int:
 def _setting(trace: Trace, _folder: Path | None) -> list[str] | None:
     """The scheduler alone; None where it has more beside it than a written test builds."""
     setup = _setup_of(trace)
-    if setup.image_tokens or setup.reset_preempts or setup.pipeline_stages > 1:
+    if setup.image_tokens or setup.reset_preempts or setup.has_grammars:
+        return None
+    if setup.pipeline_stages > 1:
         return None
     arguments = setup.engine_arguments()
     fixed = ("skip_tokenizer_init", "enforce_eager", "dtype", "block_size", "enable_prefix_caching")
@@ -145,7 +147,8 @@ def _own_test(trace: Trace, name: str) -> list[str] | None:
 def _can_be_served(trace: Trace, setup: EngineSetup) -> bool:
     submitted = [command for command in trace.commands if isinstance(command, Submit)]
     is_read = trace.violation is not None and trace.violation.invariant == "DATA"
-    is_plain = not (setup.is_async or setup.draft_tokens) and setup.groups == FULL
+    has_more = setup.is_async or setup.draft_tokens or setup.has_grammars
+    is_plain = not has_more and setup.groups == FULL
     # A server plans a step and answers it at once.
     at_once = all(
         isinstance(after, AnswerStep)

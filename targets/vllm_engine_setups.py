@@ -4,8 +4,8 @@ A set-up says which configuration a server would be started with, and which cach
 has. Sizes are small, so that preemption, eviction and waiting happen all the time. Nothing of vLLM
 is imported here; `vllm_engine_parts.py` builds what is described.
 
-Not driven: recurrent states, models of an encoder and a decoder, structured output, pooling models,
-several ranks, streaming sessions.
+Not driven: recurrent states, models of an encoder and a decoder, pooling models, several ranks,
+streaming sessions, reasoning before a grammar begins, grammars that cannot be compiled.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 BLOCK_SIZE = 4
+"""Tokens in a block of every group."""
 
 LONGEST_REQUEST = 2**16
 """Tokens of the longest request of any set-up: those of a pool of long blocks."""
-"""Tokens in a block of every group."""
 
 _BATCH_TOKENS = 16
 _RUNNING = 4
@@ -78,7 +78,8 @@ class EngineSetup:
     between the device and elsewhere. `pipeline_stages` steps are in flight at once, each of other
     requests. A prompt has images where `image_tokens` is more than 0; the encoder takes as many
     positions in a step as its cache keeps, `encoder_tokens`. With `reset_preempts` a reset takes
-    the blocks of requests that run, as before new weights are loaded.
+    the blocks of requests that run, as before new weights are loaded. With `has_grammars` every
+    other request has a grammar (`vllm_grammars.py`).
     """
 
     name: str
@@ -96,6 +97,7 @@ class EngineSetup:
     image_tokens: int = 0
     encoder_tokens: int = 0
     reset_preempts: bool = False
+    has_grammars: bool = False
 
     def profile(self) -> EngineProfile:
         """What is promised of the steps."""
@@ -250,6 +252,15 @@ SETUPS = (
         image_tokens=6,
         encoder_tokens=8,
         reset_preempts=True,
+    ),
+    EngineSetup("grammars", has_grammars=True),
+    EngineSetup("drafts+grammars", draft_tokens=_DRAFTS, has_grammars=True),
+    EngineSetup(
+        "async+drafts+grammars",
+        is_async=True,
+        draft_tokens=_DRAFTS,
+        drafter="ngram_gpu",
+        has_grammars=True,
     ),
 )
 """Those that have found nothing at first, then those that have more parts."""

@@ -126,6 +126,9 @@ def test_the_same_without_priorities_is_right(layouts):
         "images",
         "async+reset",
         "async+drafts+images+reset",
+        "grammars",
+        "drafts+grammars",
+        "async+drafts+grammars",
     ],
 )
 def test_nothing_legal_is_accused(layouts, name):
@@ -148,3 +151,43 @@ def test_the_same_leak_needs_no_threshold_where_there_are_drafts(layouts):
     assert before == [None] * len(before)
     assert last is not None
     assert last.invariant == "DATA"
+
+
+def test_a_request_waits_until_its_grammar_is_compiled(layouts):
+    engine = layouts["grammars"].make(9, True)
+    engine.submit(0, [1, 2, 3], max_new_tokens=1)
+    engine.submit(1, [1, 2, 3], max_new_tokens=1)
+    assert [part.request_id for part in engine.plan().parts] == [0]
+    engine.answer({0: [1]}, {})
+    assert [part.request_id for part in engine.plan().parts] == [1]
+    assert engine.answer({1: [4]}, {}) == [(1, [4], True)]
+
+
+@pytest.mark.parametrize(("request_id", "tried"), [(0, 2), (1, 1)])
+def test_drafts_end_where_a_grammar_does_not_have_them(layouts, request_id, tried):
+    engine = layouts["drafts+grammars"].make(9, True)
+    engine.submit(request_id, [1, 2, 3], max_new_tokens=5)
+    parts = engine.plan().parts or engine.answer({}, {}) or engine.plan().parts
+    assert [part.count for part in parts] == [3]
+    engine.answer({request_id: [1]}, {request_id: [3, 2]})
+    (part,) = engine.plan().parts
+    assert (part.count, part.num_drafts) == (1 + tried, tried)
+
+
+@pytest.mark.parametrize("name", ["grammars", "drafts+grammars", "async+drafts+grammars"])
+def test_masks_are_made_in_every_set_up_with_grammars(layouts, name):
+    engine = layouts[name].make(9, True)
+    made = []
+    manager = engine.scheduler.structured_output_manager
+    whole = manager.grammar_bitmask
+
+    def noted(requests, ids, drafts):
+        made.append(list(ids))
+        return whole(requests, ids, drafts)
+
+    manager.grammar_bitmask = noted
+    engine.submit(1, [1, 2, 3], max_new_tokens=4)
+    for _ in range(4):
+        (part, *_) = engine.plan().parts or (None,)
+        engine.answer({} if part is None else {1: [1]}, {1: [1, 1]})
+    assert ["1"] in made
