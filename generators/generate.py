@@ -71,6 +71,7 @@ from sentences import sentences
 from soak_tables import soak, soak_memory, soak_steps
 from state_tables import (
     STATE_CAUSES,
+    hybrid_releases,
     judged_repairs,
     state_cause,
     state_cause_in_vllm,
@@ -132,6 +133,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "faulty kernels": faulty_kernels,
     "figures": figures,
     "kill matrix": kill_matrix,
+    "hybrid releases": hybrid_releases,
     "inferred bugs": inferred_bugs,
     "judged repairs": judged_repairs,
     "kernel figures": kernel_figures,

@@ -16,6 +16,7 @@ from poolproof.report.forms import Form, document_text
 
 __all__ = [
     "STATE_CAUSES",
+    "hybrid_releases",
     "judged_repairs",
     "state_cause",
     "state_cause_in_vllm",
@@ -134,6 +135,38 @@ def _repair_row(row: dict[str, Any]) -> str:
         ", ".join(f"{steps:,}" for steps in row["steps"]),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def hybrid_releases() -> str:
+    """What the plain driver finds first in each release, set-up and diff."""
+    found = read("hybrid_releases")
+    if found is None:
+        raise FigureError(
+            "benchmarks/results/hybrid_releases.json is missing: run "
+            "benchmarks/hybrid_releases.py VERSION --record"
+        )
+    lines = [
+        "| release | with | set-up | commands | what was found first |",
+        "|---|---|---|---:|---|",
+    ]
+    return "\n".join([*lines, *map(_release_row, found["rows"])]) + "\n"
+
+
+def _release_row(row: dict[str, Any]) -> str:
+    patch = row["patch"]
+    with_ = f"[{Path(patch).stem}]({patch.removeprefix('docs/')})" if patch else "-"
+    if "why" in row:
+        steps, said = "-", f"not driven: {row['why']}"
+    elif row["found"] is None:
+        steps, said = f"{row['steps']:,}", "nothing"
+    else:
+        what = row["found"]
+        steps = f"{row['steps']:,}"
+        said = f"{what['invariant']}, cut to {what['commands']}: {what['sentence']}"
+    release = row.get("version") or row["release"]
+    # Tokens stand in angle brackets, which a page takes for its own.
+    said = said.replace("<", "\\<").replace(">", "\\>").replace("|", "\\|")
+    return f"| {release} | {with_} | {row['layout']} | {steps} | {said} |"
 
 
 def _effect(findings: Sequence[dict[str, Any]]) -> str:
