@@ -186,8 +186,15 @@ class ManagerSteps:
         return len(sequence.tokens) - (self.rules.full_hit == "recompute-token")
 
     def _find(self, sequence: CleanSequence, entry: int) -> int | None:
-        """A block that is cached under the key of an entry."""
-        return self.pool.lookup(self._key(sequence, entry))
+        """A block that is cached under the key of an entry, and that nobody else has to itself."""
+        key = self._key(sequence, entry)
+        if self.rules.held_blocks == "shared":
+            return self.pool.lookup(key)
+        return next((b for b in self.pool.index.get(key, ()) if self._is_usable(b)), None)
+
+    def _is_usable(self, block: int) -> bool:
+        """Whether a cached block can be had where held ones are exclusive."""
+        return self.pool.ref_count(block) == 0
 
     def _key(self, sequence: CleanSequence, entry: int) -> bytes:
         while len(sequence.keys) <= entry:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from poolproof.bugs.clean_groups import CleanHybridManager
-from poolproof.bugs.clean_manager import CleanManager, CleanSequence
+from poolproof.bugs.clean_manager import CleanManager, CleanSequence, Copies
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.contract.content import Key
 
@@ -300,6 +300,103 @@ class HashesTheLastAsWell(HashesAllButTheLast):
         sequence.tokens[:] = known
 
 
+class OneUserABlock(CleanManager):
+    """A cached block serves one request at a time, as the slots of llama.cpp's server do."""
+
+    profile: ClassVar[dict[str, Any]] = {"held_blocks": "exclusive"}
+
+
+class OneUserAfterTheStep(OneUserABlock):
+    """Who uses a block is noted when the step runs: two requests of one step get the same."""
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self._given_now: set[int] = set()
+
+    def _is_usable(self, block: int) -> bool:
+        return super()._is_usable(block) or block in self._given_now
+
+    def _take_hits(self, sequence: CleanSequence, hits: list[int]) -> None:
+        super()._take_hits(sequence, hits)
+        self._given_now.update(hits)
+
+    def step(self, batch: list[tuple[int, int]], **told: Any) -> None:
+        super().step(batch, **told)
+        self._given_now.clear()
+
+
+class CopiesForItsForks(OneUserABlock):
+    """A fork gets copies of everything, so that no block ever has two users."""
+
+    def fork(self, seq_id: int, child_id: int) -> Copies | str:
+        computed = -(-self.sequences[seq_id].num_computed // self.block_size)
+        if computed > self.pool.num_free():
+            return "later"
+        super().fork(seq_id, child_id)
+        child = self.sequences[child_id]
+        shared, child.table = child.table, self.pool.allocate(computed)
+        self.pool.free(shared)
+        return list(zip(shared, child.table, strict=True))
+
+
+class OneUserOfTheFirstBlock(CopiesForItsForks):
+    """Whether a prefix is in use is told from its first block alone."""
+
+    def _find(self, sequence: CleanSequence, entry: int) -> int | None:
+        if entry == 0:
+            return super()._find(sequence, entry)
+        return self.pool.lookup(self._key(sequence, entry))
+
+
+class LeavesOutWhatIsHeld(OneUserABlock):
+    """A block leaves the index with its user, and enters it again when it is given back."""
+
+    profile: ClassVar[dict[str, Any]] = {
+        "held_blocks": "exclusive",
+        "duplicates": "first",
+        "hits": "exact",
+    }
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.held_keys: dict[int, Key] = {}
+
+    def _take_hits(self, sequence: CleanSequence, hits: list[int]) -> None:
+        super()._take_hits(sequence, hits)
+        for entry, block in enumerate(hits):
+            self.held_keys[block] = self._key(sequence, entry)
+        self.pool.evict(hits)
+
+    def _publish_up_to(self, sequence: CleanSequence, num_tokens: int) -> None:
+        full = num_tokens // self.block_size
+        if not self.enable_caching or sequence.loading:
+            return
+        for entry in range(sequence.num_published, full):
+            self.held_keys[sequence.table[entry]] = self._key(sequence, entry)
+        sequence.num_published = max(sequence.num_published, full)
+
+    def _forget_keys(self, sequence: CleanSequence, full: int) -> None:
+        for block in sequence.table[full:]:
+            if self.pool.ref_count(block) == 1:
+                self.held_keys.pop(block, None)
+        super()._forget_keys(sequence, full)
+
+    def _free(self, blocks: Sequence[int]) -> None:
+        for block in blocks:
+            if self.pool.ref_count(block) == 1 and block in self.held_keys:
+                self.pool.cache([block], [self.held_keys.pop(block)])
+        super()._free(blocks)
+
+
+class LosesWhatWasPreempted(LeavesOutWhatIsHeld):
+    """A preempted request gives its blocks back, and not their keys."""
+
+    def preempt(self, seq_id: int) -> None:
+        for block in self.sequences[seq_id].table:
+            self.held_keys.pop(block, None)
+        super().preempt(seq_id)
+
+
 MANAGER_ROWS: tuple[RowExample, ...] = (
     RowExample(
         "publishes", "finish", InsertsAtTheEnd,
@@ -320,6 +417,18 @@ MANAGER_ROWS: tuple[RowExample, ...] = (
     RowExample(
         "generation_tokens", 6, ReservesGeneration,
         {"generation_tokens": 0}, ReservesOnce, ("ADM",),
+    ),
+    RowExample(
+        "held_blocks", "exclusive", OneUserABlock,
+        {"held_blocks": "shared"}, OneUserAfterTheStep, ("I2",),
+    ),
+    RowExample(
+        "held_blocks", "exclusive", CopiesForItsForks,
+        {"held_blocks": "shared"}, OneUserOfTheFirstBlock, ("I2",),
+    ),
+    RowExample(
+        "held_blocks", "exclusive", LeavesOutWhatIsHeld,
+        {"held_blocks": "shared"}, LosesWhatWasPreempted, ("I4",),
     ),
     RowExample(
         "sampled", "with-step", HashesAllButTheLast,

@@ -35,6 +35,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "finish_again": ("ignored", "undefined"),
     "window_blocks": ("freed", "reused"),
     "tables": ("append-only", "merged"),
+    "held_blocks": ("shared", "exclusive"),
     "keyed": ("full", "reachable", "checkpoints"),
     "states": ("every-block", "step-end"),
     "collisions": ("checked", "trusted"),
@@ -135,6 +136,9 @@ class ManagerProfile(Profile):
         stands in its place) or "reused" (the table is a ring over it).
     tables: "append-only", or "merged": when a full block is published whose key another block
         carries, the table may name that one from then on.
+    held_blocks: what becomes of a cached block that a sequence holds when another one has the same
+        prefix: it is "shared" by both, or "exclusive": nobody else finds it until it is free again,
+        and what it holds is computed once more. A fork is no hit, and may share or copy.
     keyed: which full blocks get a key: every "full" one, or those that are "reachable": a hit that
         ends at a common block end of all groups needs them, and that end has been reached;
         "checkpoints": as "reachable", and of windows and states only those that a hit at a
@@ -178,6 +182,7 @@ class ManagerProfile(Profile):
     finish_again: str = "ignored"
     window_blocks: str = "freed"
     tables: str = "append-only"
+    held_blocks: str = "shared"
     keyed: str = "full"
     states: str = "every-block"
     collisions: str = "checked"

@@ -185,6 +185,10 @@ COSTS: Mapping[str, Mapping[Value, Cost]] = {
         "append-only": Cost("two blocks of the same content stay where they are"),
         "merged": Cost("an entry may change under a running sequence: workers need to hear of it"),
     },
+    "held_blocks": {
+        "shared": Cost("who has the same prefix holds the same blocks: each has to be counted"),
+        "exclusive": Cost("a prefix is computed again by each who wants it while it is in use"),
+    },
     "keyed": {
         "full": Cost("blocks that no hit can reach are kept in the index as well"),
         "reachable": Cost("a block is not found where a hit over all groups cannot end"),

@@ -241,7 +241,7 @@ class AdmissionJudge:
             most = sequence.num_tokens - (profile.full_hit == "recompute-token")
             longer = range(cached - cached % size + size, sequence.num_tokens, size)
             for found in (*longer, most) if most > cached else longer:
-                if not self.memory.holds_hit(sequence, found):
+                if not self.memory.holds_hit(sequence, found, is_usable=self.tables.has_room_in):
                     return
                 yield found
 
@@ -260,8 +260,10 @@ class AdmissionJudge:
         cached = self._judge_cached(command, sequence, answer)
         expected = self.model.cached_prefix(sequence)
         finds_more = cached > expected and self._by_content
-        told = expected if finds_more and self.memory.holds_hit(sequence, cached) else cached
-        self._judge_count(command, sequence, cached, expected, told)
+        is_right = finds_more and self.memory.holds_hit(sequence, cached)
+        # Who looks up may be told of what is cached and held as well, exclusive or not.
+        is_right = is_right or expected < cached <= self.model.indexed_prefix(sequence)
+        self._judge_count(command, sequence, cached, expected, expected if is_right else cached)
         self.facts.add("a prefix was looked up and not used")
 
     def loaded(self, command: Loaded) -> None:

@@ -78,6 +78,8 @@ class CacheJudge:
             self._compare_contents()
             return
         for block, keys in keys_of.items():
+            if self._model.is_exclusive and self._model.pool.holders[block]:
+                continue  # nobody finds it, whatever its key is
             known = {
                 "is_cached": bool(is_cached(block)),
                 "is_computed": bool(keys),

@@ -871,6 +871,7 @@ SCRIPTS: dict[str, Plan] = {
             lambda profile, can: (
                 _has_full_group(profile)
                 and not profile.max_sequences
+                and profile.held_blocks == "shared"
                 and (_has_cache(profile) or "fork" in can.verbs)
             ),
             MANY_REFERENCES,

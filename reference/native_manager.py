@@ -256,7 +256,7 @@ class NativeSequenceManager:
         model = self._model
         table = [model.pool.null_block or 0] * (cached // model.block_sizes[group])
         for entry in model.hit_entries(group, cached):
-            table[entry] = model.pool.lookup(model.key(sequence, group, entry))[0]
+            table[entry] = model.found(model.key(sequence, group, entry))[0]
         return table
 
     def _grow(self, sequence: SequenceState, first_new: int) -> Copies | str:

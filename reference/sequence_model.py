@@ -244,6 +244,12 @@ class SequenceModel(SequenceNeeds):
         """A block gets its key, or may get it: the first carrier may have lost it already."""
         pool, profile = self.pool, self.profile
         carriers = pool.lookup(key)
+        if self.is_exclusive and profile.by_content and self._has_rival(block, carriers):
+            # An index may leave out what is held and take it again at its end: whose key is the
+            # first or the last one then is open.
+            pool.doubtful.update(carriers)
+            pool.cache_in_doubt(block, key)
+            return
         unsure = pool.doubtful
         if profile.retention == "may-drop":
             unsure = unsure | pool.free.keys()
@@ -251,6 +257,10 @@ class SequenceModel(SequenceNeeds):
             pool.cache_in_doubt(block, key)
         else:
             pool.cache([block], [key])
+
+    def _has_rival(self, block: int, carriers: Sequence[int]) -> bool:
+        """Whether a key that a block is to get belongs to one block, and another one has it."""
+        return self.profile.duplicates != "kept" and bool({*carriers} - {block})
 
     def _coverable(self, covered: int, size: int) -> int:
         """Of so many tokens those whose blocks a hit can need: to an end, and what proves it."""

@@ -183,6 +183,7 @@ _ROWS_OF_MANAGERS = {
     "finish_again": "what ending a sequence twice does",
     "window_blocks": "what becomes of a block that slid out of the window",
     "tables": "whether a published duplicate may be replaced in a table",
+    "held_blocks": "whether a cached block that a sequence holds is shared with others",
     "keyed": "which blocks get a key",
     "states": "where a recurrent state is kept",
     "collisions": "whether a hit is checked by content, or its hash trusted",
