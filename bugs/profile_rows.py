@@ -397,6 +397,92 @@ class LosesWhatWasPreempted(LeavesOutWhatIsHeld):
         super().preempt(seq_id)
 
 
+class TakesWhatComesAgain(CleanManager):
+    """What is computed for the first time gets no key: a doorkeeper, as in TinyLFU."""
+
+    profile: ClassVar[dict[str, Any]] = {"prior_sightings": 1}
+
+
+class CountsTokensWithoutTheirParents(TakesWhatComesAgain):
+    """A block was seen before if its own tokens were: a child is taken ahead of its parents."""
+
+    def _publish_entry(self, sequence: CleanSequence, entry: int) -> None:
+        first = entry * self.block_size
+        own = repr(sequence.tokens[first : first + self.block_size]).encode()
+        if self._is_taken(own):
+            self.pool.cache([sequence.table[entry]], [self._key(sequence, entry)])
+
+
+class TakesTheThirdTime(CleanManager):
+    """Two sightings are not enough."""
+
+    profile: ClassVar[dict[str, Any]] = {"prior_sightings": 2, "index": "exact"}
+
+
+class CountsSightingsByShortHash(TakesTheThirdTime):
+    """Contents whose hashes begin alike have one counter, and are taken together."""
+
+    def _is_taken(self, key: bytes) -> bool:
+        return super()._is_taken(bytes([key[0] & 15]))
+
+
+class CountsWhoAsks(CleanManager):
+    """What counts is that a request asks for a prefix, refused or not, and not what it computes."""
+
+    profile: ClassVar[dict[str, Any]] = {"prior_sightings": 1, "hits": "exact"}
+
+    def _admit(self, sequence: CleanSequence, num_tokens: int | None) -> int | str:
+        for entry in range(len(sequence.tokens) // self.block_size):
+            key = self._key(sequence, entry)
+            self.sightings[key] = self.sightings.get(key, 0) + 1
+        return super()._admit(sequence, num_tokens)
+
+    def _is_taken(self, key: bytes) -> bool:
+        return self.sightings.get(key, 0) > self.rules.prior_sightings
+
+
+class TakesTheBlockOfTheFirstTime(CountsWhoAsks):
+    """The key goes to the block in which the content was seen first, whoever has that one now."""
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.seen_in: dict[bytes, int] = {}
+
+    def _publish_entry(self, sequence: CleanSequence, entry: int) -> None:
+        key = self._key(sequence, entry)
+        block = self.seen_in.setdefault(key, sequence.table[entry])
+        if self._is_taken(key):
+            is_held = self.pool.ref_count(block) > 0
+            self.pool.cache([block if is_held else sequence.table[entry]], [key])
+
+
+class ForgetsWhatItTook(CleanManager):
+    """Once a key is taken its sightings are forgotten: after an eviction they count anew."""
+
+    profile: ClassVar[dict[str, Any]] = {"prior_sightings": 1, "hits": "exact"}
+
+    def _publish_entry(self, sequence: CleanSequence, entry: int) -> None:
+        key = self._key(sequence, entry)
+        if key in self.pool.index or self._is_taken(key):
+            self.pool.cache([sequence.table[entry]], [key])
+            self.sightings.pop(key, None)
+
+    def reset(self) -> bool:
+        is_done = super().reset()
+        if is_done:
+            self.sightings.clear()
+        return is_done
+
+
+class ForgetsEverythingItSaw(ForgetsWhatItTook):
+    """With each key that is taken the sightings of all contents are gone."""
+
+    def _publish_entry(self, sequence: CleanSequence, entry: int) -> None:
+        super()._publish_entry(sequence, entry)
+        if self._key(sequence, entry) in self.pool.index:
+            self.sightings.clear()
+
+
 MANAGER_ROWS: tuple[RowExample, ...] = (
     RowExample(
         "publishes", "finish", InsertsAtTheEnd,
@@ -429,6 +515,22 @@ MANAGER_ROWS: tuple[RowExample, ...] = (
     RowExample(
         "held_blocks", "exclusive", LeavesOutWhatIsHeld,
         {"held_blocks": "shared"}, LosesWhatWasPreempted, ("I4",),
+    ),
+    RowExample(
+        "prior_sightings", 1, TakesWhatComesAgain,
+        {"prior_sightings": 0}, CountsTokensWithoutTheirParents, ("IDX",),
+    ),
+    RowExample(
+        "prior_sightings", 2, TakesTheThirdTime,
+        {"prior_sightings": 1}, CountsSightingsByShortHash, ("IDX",),
+    ),
+    RowExample(
+        "prior_sightings", 1, CountsWhoAsks,
+        {"prior_sightings": 0}, TakesTheBlockOfTheFirstTime, ("IDX", "DATA"),
+    ),
+    RowExample(
+        "prior_sightings", 1, ForgetsWhatItTook,
+        {"prior_sightings": 0}, ForgetsEverythingItSaw, ("I4",),
     ),
     RowExample(
         "sampled", "with-step", HashesAllButTheLast,

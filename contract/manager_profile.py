@@ -46,6 +46,7 @@ _NUMBERS = (
     "lookahead_tokens",
     "generation_tokens",
     "proof_blocks",
+    "prior_sightings",
     "host_blocks",
     "max_tokens",
     "max_sequences",
@@ -159,6 +160,9 @@ class ManagerProfile(Profile):
     generation_tokens: slots that an admission takes beyond the tokens that it is given, for the
         whole generation; a fork's child and a sequence that was cut have no such slots.
     proof_blocks: how many cached blocks must follow a hit, which are computed again all the same.
+    prior_sightings: how often a content has to be seen before a block of it gets a key: with 1 what
+        comes once is computed without one, and the second time it is taken. Where contents decide,
+        what an index counts is left open: requests that ask for it, or blocks that are computed.
     host_blocks: blocks in host memory for swapping.
     max_tokens: the width of a row: no sequence is given more tokens, drafts included, and beyond
         it there are no slots, whatever `lookahead_tokens` says; 0: no such limit.
@@ -191,6 +195,7 @@ class ManagerProfile(Profile):
     lookahead_tokens: int = 0
     generation_tokens: int = 0
     proof_blocks: int = 0
+    prior_sightings: int = 0
     host_blocks: int = 0
     max_tokens: int = 0
     max_sequences: int = 0

@@ -218,6 +218,9 @@ COSTS: Mapping[str, Mapping[Value, Cost]] = {
     "proof_blocks": {
         NUMBER: Cost("so many cached blocks at the end of each hit are computed again"),
     },
+    "prior_sightings": {
+        NUMBER: Cost("a prefix is computed so many times more before anybody finds it"),
+    },
     "host_blocks": {
         NUMBER: Cost("a sequence can be swapped out to no more than so many host blocks"),
     },
@@ -243,6 +246,7 @@ _TRIED_NUMBERS: Mapping[str, Sequence[int]] = {
     "lookahead_tokens": (1, 2, 3, 4),
     "generation_tokens": (1, 2, 4, 8, 16),
     "proof_blocks": (1, 2),
+    "prior_sightings": (1, 2, 3),
     "host_blocks": (1, 2, 3, 4, 5, 6, 7, 8),
 }
 """The numbers that are tried; of other rows only the words are."""

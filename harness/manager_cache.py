@@ -138,7 +138,7 @@ class CacheJudge:
         """Whether some carrier of each key of a hit is shown as cached."""
         model = self._model
         return all(
-            any(map(self._is_cached, model.pool.lookup(model.key(sequence, group, entry))))
+            any(map(self._is_cached, model.found(model.key(sequence, group, entry))))
             for group in range(len(model.groups))
             for entry in model.hit_entries(group, cached)
         )
@@ -151,7 +151,7 @@ class CacheJudge:
         free = model.pool.free if self._may_drop else ()
         for group, size in enumerate(model.block_sizes):
             for entry in model.hit_entries(group, expected):
-                carriers = model.pool.lookup(model.key(sequence, group, entry))
+                carriers = model.found(model.key(sequence, group, entry))
                 vanished = all(
                     b in model.pool.doubtful or (b in free and not is_cached(b)) for b in carriers
                 )

@@ -205,6 +205,12 @@ class ManagerScript:
                     yield self.admit(chain)
             yield from self.end_all()
 
+    def cache(self, chains: Iterable[TokenChain]) -> Iterator[Command]:
+        """Each prompt is computed until the index has taken it."""
+        chosen = list(chains)
+        for _ in range(1 + self.model.profile.prior_sightings):
+            yield from self.compute(chosen)
+
     def ask(self, chains: Iterable[TokenChain]) -> Iterator[Command]:
         """Each prompt is asked for, by a lookup or else by an admission."""
         if "lookup_prefix" in self.can.verbs:
@@ -216,7 +222,7 @@ class ManagerScript:
         """What is cached first and what is then computed beside it, a few confusions at a time."""
         left = iter(confusions)
         while batch := list(islice(left, 8)):
-            yield from self.compute(chain for one in batch for chain in one.cached)
+            yield from self.cache(chain for one in batch for chain in one.cached)
             yield from self.compute(chain for one in batch for chain in one.asked)
         self.facts.add(CONFUSED)
 
@@ -240,21 +246,21 @@ def depths(run: ManagerScript) -> Iterator[Command]:
     # A quarter of the pool: two prompts are cached, and a third is computed beside them.
     most = run.most_tokens // run.unit // 4
     for confusion in run.confusable.of_depths(most, run.sizes.num_depths):
-        yield from run.compute(confusion.cached)
+        yield from run.cache(confusion.cached)
         yield from run.ask(confusion.asked)
 
 
 def short_parents(run: ManagerScript) -> Iterator[Command]:
     """Parents of which only some bits are in the key."""
     confusion = run.confusable.of_short_parents(run.sizes.num_prompts // 2)
-    yield from run.compute(confusion.cached)
+    yield from run.cache(confusion.cached)
     yield from run.ask(confusion.asked)
 
 
 def bases(run: ManagerScript) -> Iterator[Command]:
     """Polynomials of every base and remainders by every number, up to a bound."""
     for confusion in run.confusable.of_bases(run.sizes.num_giant_steps):
-        yield from run.compute(confusion.cached)
+        yield from run.cache(confusion.cached)
         yield from run.ask(confusion.asked)
 
 
@@ -264,7 +270,7 @@ def many_prompts(run: ManagerScript) -> Iterator[Command]:
     Some of the cached prompts are also looked up, the last ones first.
     """
     confusion = run.confusable.of_chance(run.sizes.num_prompts)
-    yield from run.compute(confusion.cached)
+    yield from run.cache(confusion.cached)
     yield from run.ask(confusion.asked)
     yield from run.ask(confusion.cached[::-9])
     # Nothing of it is found any more, wherever it stands in an index.
@@ -688,9 +694,9 @@ def resets(run: ManagerScript) -> Iterator[Command]:
     count = run.sizes.num_repeats
     again = TokenChain(run.tokens(run.unit + 1))
     kept = [TokenChain(run.tokens(run.unit + 1)) for _ in range(count.bit_length())]
-    yield from run.compute(kept)
+    yield from run.cache(kept)
     for number in range(1, count + 1):
-        yield from run.compute([again])
+        yield from run.cache([again])
         yield Reset()
         if number & (number - 1) == 0:
             yield from run.ask([kept[number.bit_length() - 1]])

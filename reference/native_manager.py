@@ -203,7 +203,7 @@ class NativeSequenceManager:
 
     def reset(self) -> bool:
         """Every key goes, unless a block is held."""
-        return self._model.pool.reset()
+        return self._model.reset()
 
     # What it shows.
 

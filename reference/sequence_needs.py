@@ -17,6 +17,7 @@ from poolproof.contract.profile import Profile
 from poolproof.reference.content_names import Content, ContentNames
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_state import SequenceState
+from poolproof.reference.sightings import Sightings
 
 __all__ = ["SequenceNeeds"]
 
@@ -50,6 +51,7 @@ class SequenceNeeds:
         rows = profile if self._has_order() else replace(profile, eviction="unspecified")
         self.pool = self.pool_class(num_blocks, rows, enable_caching=self.enable_caching)
         self.pool.owner_noun = "sequence"
+        self.sightings = Sightings(profile) if profile.prior_sightings else None
         self.is_exclusive = profile.held_blocks == "exclusive"
         self.found: Finds = self._free_carriers if self.is_exclusive else self.pool.lookup
         """The blocks that a hit of a key may name."""
@@ -156,6 +158,12 @@ class SequenceNeeds:
     def key(self, sequence: SequenceState, group: int, entry: int) -> Content:
         """The key of a full block: the prefix that ends with its last token."""
         return sequence.contents[group][(entry + 1) * self.block_sizes[group] - 1]
+
+    def full_keys(self, sequence: SequenceState) -> Iterator[Content]:
+        """The keys of all blocks that its tokens fill."""
+        for group, _, size in self._numbered:
+            for entry in range(sequence.num_tokens // size):
+                yield self.key(sequence, group, entry)
 
     def num_slots(self, sequence: SequenceState) -> int:
         """How many positions, from the first on, a sequence must have slots for."""

@@ -192,6 +192,7 @@ _ROWS_OF_MANAGERS = {
     "generation_tokens": "slots that an admission takes for the generation",
     "lookahead_tokens": "slots beyond the scheduled tokens",
     "proof_blocks": "cached blocks that must follow a hit",
+    "prior_sightings": "how often a content is seen before a block of it gets a key",
     "host_blocks": "blocks in the memory of the host",
     "max_tokens": "the most tokens of a sequence; 0: no limit",
     "max_sequences": "the most sequences that hold blocks at once; 0: no limit",

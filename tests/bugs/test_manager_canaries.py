@@ -19,6 +19,7 @@ PROFILES = {
     "nano": ManagerProfile(duplicates="last"),
     "published at the end": ManagerProfile(publishes="finish", duplicates="first"),
     "one user a block": ManagerProfile(held_blocks="exclusive"),
+    "a doorkeeper": ManagerProfile(prior_sightings=1),
     "cached while held": ManagerProfile(retention="while-held"),
     "sound": ManagerProfile(
         tables="merged", duplicates="first", eviction="unspecified", hits="sound",

@@ -32,7 +32,9 @@ from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 
-OF_ROWS = [example.right for example in MANAGER_ROWS if example.row == "held_blocks"]
+OF_ROWS = [
+    example.right for example in MANAGER_ROWS if example.row in {"held_blocks", "prior_sightings"}
+]
 ODD = {cls.__name__: cls for cls in (*ODDITIES, *MANAGER_ODDITIES, *OF_ROWS)}
 
 
@@ -87,6 +89,8 @@ def rows_of(found):
         ("EarlyPublisher", {"publishes": "scheduled"}),
         ("OneUserABlock", {"held_blocks": "exclusive"}),
         ("CopiesForItsForks", {"held_blocks": "exclusive"}),
+        ("TakesWhatComesAgain", {"prior_sightings": 1}),
+        ("TakesTheThirdTime", {"prior_sightings": 2}),
         ("WatchfulManager", {"watermark_blocks": 2, "lookahead_tokens": 3}),
     ],
 )

@@ -289,3 +289,16 @@ def test_a_ring_grows_through_every_length_by_single_tokens():
     ring = {"publishes": "never", "window_blocks": "reused"}
     groups = (CacheGroup("sliding", window=6),)
     assert played(CleanRingManager, "every length", groups=groups, **ring) is None
+
+
+class _FewBits(CleanManager):
+    """Of each hash two bytes are the key."""
+
+    def _block_key(self, sequence, entry):
+        return super()._block_key(sequence, entry)[:2]
+
+
+@pytest.mark.parametrize("rows", [{}, {"prior_sightings": 1}, {"held_blocks": "exclusive"}])
+def test_keys_of_few_bits_are_found_out_however_late_an_index_takes_them(rows):
+    violation = played(_FewBits, "many prompts", **rows).violation
+    assert violation.invariant in ("DATA", "IDX")
