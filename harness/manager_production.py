@@ -63,6 +63,9 @@ MANY_PREEMPTIONS = "hundreds of preemptions were made"
 FULL_ROW = "a sequence reached the width of a row"
 LONG_RUN = "thousands of commands came in one run"
 
+_MOST_TIMES = 4
+"""So often a prompt is computed at most to see when it is found."""
+
 
 @dataclass(frozen=True, slots=True)
 class ManagerSizes:
@@ -151,6 +154,7 @@ class ManagerScript:
         self.num_usable = len(model.pool.free) - model.profile.watermark_blocks
         self.most_tokens = self._most_tokens()
         self._next_id = 0
+        self._num_times = 0
 
     def _most_tokens(self) -> int:
         """The longest prompt that fits into an empty pool."""
@@ -206,10 +210,27 @@ class ManagerScript:
             yield from self.end_all()
 
     def cache(self, chains: Iterable[TokenChain]) -> Iterator[Command]:
-        """Each prompt is computed until the index has taken it."""
+        """Each prompt is computed as often as it has to come before it is found."""
         chosen = list(chains)
-        for _ in range(1 + self.model.profile.prior_sightings):
+        if not self._num_times:
+            self._num_times = 1 + self.model.profile.prior_sightings
+            if self.model.profile.hits == "sound":
+                yield from self._try_out()
+        for _ in range(self._num_times):
             yield from self.compute(chosen)
+
+    def _try_out(self) -> Iterator[Command]:
+        """Compute one prompt until it is found, where no row says how often that is."""
+        prompt = TokenChain(self.tokens(min(2 * self.unit + 1, max(1, self.most_tokens))))
+        for number in range(_MOST_TIMES + 1):
+            command = self.admit(prompt)
+            yield command
+            admitted = self.sequences.get(command.seq_id)
+            is_found = admitted is not None and admitted.num_computed > 0
+            yield from self.end_all()
+            if number and is_found:
+                self._num_times = number
+                return
 
     def ask(self, chains: Iterable[TokenChain]) -> Iterator[Command]:
         """Each prompt is asked for, by a lookup or else by an admission."""
