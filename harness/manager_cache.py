@@ -106,6 +106,9 @@ class CacheJudge:
             if not is_shown and not pool.holders[block] and profile.declares("hits"):
                 self._report(computed_block_is_cached(block, is_computed=True, **known))
 
+    def _may_be_early(self, block: int) -> bool:
+        return self._by_content and self._fills(block)
+
     def _fills(self, block: int) -> bool:
         """Whether the tokens of a sequence fill a block that it holds."""
         return any(
@@ -131,7 +134,9 @@ class CacheJudge:
         pool, is_cached = model.pool, self._is_cached
         may_lack = [b for b in blocks if pool.keys[b] and (b in pool.free or b in pool.doubtful)]
         dropped = [b for b in may_lack if not is_cached(b)]
-        pool.doubtful.difference_update(may_lack)
+        # What its holder fills may be shown before it can be found.
+        unsure = pool.doubtful.intersection(may_lack)
+        pool.doubtful.difference_update([b for b in unsure if not self._may_be_early(b)])
         pool.forget_keys(dropped)
 
     def shows(self, sequence: SequenceState, cached: int) -> bool:

@@ -115,7 +115,6 @@ class SequenceModel(SequenceNeeds):
         child.num_offered = parent.num_offered
         child.num_keyed = list(parent.num_keyed)
         child.num_reserved = 0
-        child.num_asked, child.num_loaded = parent.num_asked, parent.num_loaded
         child.family = parent.family
         self.sequences[child.seq_id] = child
 

@@ -50,7 +50,8 @@ class SequenceState:
     """The token that follows, where a step has told the manager already and it still has to come.
     """
     num_asked: int = 0
-    """Tokens that its last admission asked for, as far as they stand; see `sightings.py`."""
+    """Tokens that its last admission asked for, as far as they stand; see `sightings.py`. The child
+    of a fork asked for nothing."""
     num_loaded: int = 0
     """Positions up to which it did not compute everything itself."""
     junction: int = 0

@@ -8,6 +8,7 @@ import pytest
 
 from poolproof.bugs.clean_groups import CleanHybridManager
 from poolproof.bugs.clean_manager import CleanManager, CleanSwappingManager
+from poolproof.bugs.manager_oddities import EarlyShower
 from poolproof.bugs.profile_rows import CountsWhoAsks, ForgetsWhatItTook, TakesWhatComesAgain
 from poolproof.contract.commands import Reset
 from poolproof.contract.content import TokenChain
@@ -125,6 +126,8 @@ RIGHT = {
         TakesWhatComesAgain, {"publishes": "scheduled", "same_step_hit": "allowed"},
     ),
     "at the end": (TakesWhatComesAgain, {"publishes": "finish", "index": "exact"}),
+    "by parent and child": (TakesWhatComesAgain, {"publishes": "finish"}),
+    "shown early": (EarlyShower, {"retention": "may-drop"}),
     "while held": (TakesWhatComesAgain, {"retention": "while-held"}),
     "swapping": (CleanSwappingManager, {"host_blocks": 6}),
     "groups": (CleanHybridManager, {"null_block": 0, "groups": "full+sliding:8"}),

@@ -205,12 +205,15 @@ def test_what_was_loaded_is_no_sure_sighting():
     assert sequence.num_loaded == 0
 
 
-def test_a_child_has_asked_for_what_its_parent_asked_for():
-    model = model_of()
-    parent = computed(model, 0, [1, 2, 3], [0, 1], loading=1)
+def test_a_block_that_parent_and_child_publish_may_count_twice():
+    model = model_of(publishes="finish")
+    parent = computed(model, 0, [1, 2, 3], [0, 1])
     child = model.new_sequence(1, parent.chain)
     model.share(parent, child)
-    assert (child.num_asked, child.num_loaded) == (3, 1)
+    model.end(parent)
+    assert keyed(model) == set()
+    model.end(child)
+    assert model.pool.doubtful == {0}
 
 
 def test_what_moved_is_published_again_and_is_no_sure_sighting():
