@@ -194,8 +194,8 @@ class ManagerSteps:
         return next((b for b in self.pool.index.get(key, ()) if self._is_usable(b)), None)
 
     def _is_usable(self, block: int) -> bool:
-        """Whether a cached block can be had where held ones are exclusive."""
-        return self.pool.ref_count(block) == 0
+        """Whether a cached block can be had, which a held one cannot where they are exclusive."""
+        return self.rules.held_blocks == "shared" or self.pool.ref_count(block) == 0
 
     def _key(self, sequence: CleanSequence, entry: int) -> bytes:
         while len(sequence.keys) <= entry:
