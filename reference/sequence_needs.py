@@ -115,11 +115,8 @@ class SequenceNeeds:
 
     def users(self, block: int) -> list[int]:
         """The sequences that hold a block and have not given it back to be free after a step."""
-        holders = self.pool.holders[block]
-        if not self.leaving or not holders:
-            return holders
         gone = [seq_id for blocks, seq_id in self.leaving if block in blocks]
-        return [holder for holder in holders if holder not in gone]
+        return [holder for holder in self.pool.holders[block] if holder not in gone]
 
     def _free_carriers(self, key: Content) -> Sequence[int]:
         return [block for block in self.pool.lookup(key) if block in self.pool.free]
