@@ -110,6 +110,7 @@ class ManagerSteps:
             self.release_order = self.rules.uncached_order
         self.num_usable = self.pool.num_free()
         self.sequences: dict[int, CleanSequence] = {}
+        self.sightings: dict[bytes, int] = {}
         self.leaving: list[list[int]] = []
         self.digest: Callable[[bytes], bytes] = _sha256
 
@@ -186,8 +187,15 @@ class ManagerSteps:
         return len(sequence.tokens) - (self.rules.full_hit == "recompute-token")
 
     def _find(self, sequence: CleanSequence, entry: int) -> int | None:
-        """A block that is cached under the key of an entry."""
-        return self.pool.lookup(self._key(sequence, entry))
+        """A block that is cached under the key of an entry, and that nobody else has to itself."""
+        key = self._key(sequence, entry)
+        if self.rules.held_blocks == "shared":
+            return self.pool.lookup(key)
+        return next((b for b in self.pool.index.get(key, ()) if self._is_usable(b)), None)
+
+    def _is_usable(self, block: int) -> bool:
+        """Whether a cached block can be had, which a held one cannot where they are exclusive."""
+        return self.rules.held_blocks == "shared" or self.pool.ref_count(block) == 0
 
     def _key(self, sequence: CleanSequence, entry: int) -> bytes:
         while len(sequence.keys) <= entry:
@@ -354,8 +362,20 @@ class ManagerSteps:
         for entry in range(sequence.num_published, full):
             block = sequence.table[entry]
             if block != self.pool.null_block:  # it slid out of the window before it was published
-                self.pool.cache([block], [self._key(sequence, entry)])
+                self._publish_entry(sequence, entry)
         sequence.num_published = max(sequence.num_published, full)
+
+    def _publish_entry(self, sequence: CleanSequence, entry: int) -> None:
+        key = self._key(sequence, entry)
+        if self._is_taken(key):
+            self.pool.cache([sequence.table[entry]], [key])
+
+    def _is_taken(self, key: bytes) -> bool:
+        """Whether the index takes a key, which it has to have seen so often before."""
+        if not self.rules.prior_sightings:
+            return True
+        self.sightings[key] = self.sightings.get(key, 0) + 1
+        return self.sightings[key] > self.rules.prior_sightings
 
     def _publish_at_end(self, sequence: CleanSequence) -> None:
         """What is computed can be found once the blocks go back, where nothing is found before."""

@@ -236,7 +236,9 @@ def design_of(seed: int) -> Design:
     random = Random(f"composed manager {seed}")
     layout = random.choice(list(_LAYOUTS))
     rows = _rows(random, layout)
-    design = Design(seed, layout, rows, _habits(random, layout, rows))
+    habits = _habits(random, layout, rows)
+    rows |= _rows_of_index(Random(f"index of composed manager {seed}"), habits)
+    design = Design(seed, layout, rows, habits)
     contradiction = random.choice(_contradictions(design))
     return Design(seed, layout, design.rows, design.habits, contradiction)
 
@@ -310,6 +312,19 @@ def _rows(random: Random, layout: str) -> dict[str, Any]:
     if layout not in ("full", "swapping"):
         # A hit of a whole prompt would read nothing of a window before the next token comes.
         rows["full_hit"] = "recompute-token"
+    return rows
+
+
+def _rows_of_index(random: Random, habits: Sequence[str]) -> dict[str, Any]:
+    """Who finds a cached block, and how often a prefix has to come, where habits leave it open."""
+    rows: dict[str, Any] = {}
+    if {"merges duplicates", "merges quietly"}.isdisjoint(habits):
+        # Who merges makes two sequences share, and looks for the carrier of what it has published.
+        if random.random() < 0.3:
+            rows["held_blocks"] = "exclusive"
+        own_keys = {"caches anew", "regains what nobody wrote to"}
+        if own_keys.isdisjoint(habits) and random.random() < 0.3:
+            rows["prior_sightings"] = random.choice((1, 1, 2))
     return rows
 
 
@@ -413,6 +428,11 @@ def _contradictions(design: Design) -> Sequence[Row]:
         found.append(("retention", "exact"))
     if rows["retention"] == "exact" and not is_content:
         found.append(("retention", "while-held"))
+    finds_all = rows.get("hits", "exact") == "exact"
+    if finds_all and rows["retention"] == "exact":
+        is_exclusive, num_prior = "held_blocks" in rows, rows.get("prior_sightings", 0)
+        found.append(("held_blocks", "shared" if is_exclusive else "exclusive"))
+        found.append(("prior_sightings", 0 if num_prior else 1))
     if is_exact and _SHOWS_LITTLE not in design.habits:
         kept = rows["duplicates"] == "kept"
         found.append(("duplicates", "first" if kept else "kept"))

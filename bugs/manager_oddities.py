@@ -35,7 +35,9 @@ class ContentCheckedManager(CleanManager):
     def _find(self, sequence: CleanSequence, entry: int) -> int | None:
         wanted = self._content_of(sequence, entry)
         carriers = self.pool.index.get(self._key(sequence, entry), ())
-        return next((block for block in carriers if self.contents[block] == wanted), None)
+        return next(
+            (b for b in carriers if self._is_usable(b) and self.contents[b] == wanted), None
+        )
 
     def _publish_up_to(self, sequence: CleanSequence, num_tokens: int) -> None:
         first = sequence.num_published

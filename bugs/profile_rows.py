@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from poolproof.bugs.clean_groups import CleanHybridManager
-from poolproof.bugs.clean_manager import CleanManager, CleanSequence
+from poolproof.bugs.clean_manager import CleanManager, CleanSequence, Copies
 from poolproof.bugs.clean_pool import CleanPool
 from poolproof.contract.content import Key
 
@@ -300,6 +300,189 @@ class HashesTheLastAsWell(HashesAllButTheLast):
         sequence.tokens[:] = known
 
 
+class OneUserABlock(CleanManager):
+    """A cached block serves one request at a time, as the slots of llama.cpp's server do."""
+
+    profile: ClassVar[dict[str, Any]] = {"held_blocks": "exclusive"}
+
+
+class OneUserAfterTheStep(OneUserABlock):
+    """Who uses a block is noted when the step runs: two requests of one step get the same."""
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self._given_now: set[int] = set()
+
+    def _is_usable(self, block: int) -> bool:
+        return super()._is_usable(block) or block in self._given_now
+
+    def _take_hits(self, sequence: CleanSequence, hits: list[int]) -> None:
+        super()._take_hits(sequence, hits)
+        self._given_now.update(hits)
+
+    def step(self, batch: list[tuple[int, int]], **told: Any) -> None:
+        super().step(batch, **told)
+        self._given_now.clear()
+
+
+class CopiesForItsForks(OneUserABlock):
+    """A fork gets copies of everything, so that no block ever has two users."""
+
+    def fork(self, seq_id: int, child_id: int) -> Copies | str:
+        computed = -(-self.sequences[seq_id].num_computed // self.block_size)
+        if computed > self.pool.num_free():
+            return "later"
+        super().fork(seq_id, child_id)
+        child = self.sequences[child_id]
+        shared, child.table = child.table, self.pool.allocate(computed)
+        self.pool.free(shared)
+        return list(zip(shared, child.table, strict=True))
+
+
+class OneUserOfTheFirstBlock(CopiesForItsForks):
+    """Whether a prefix is in use is told from its first block alone."""
+
+    def _find(self, sequence: CleanSequence, entry: int) -> int | None:
+        if entry == 0:
+            return super()._find(sequence, entry)
+        return self.pool.lookup(self._key(sequence, entry))
+
+
+class LeavesOutWhatIsHeld(OneUserABlock):
+    """A block leaves the index with its user, and enters it again when it is given back."""
+
+    profile: ClassVar[dict[str, Any]] = {
+        "held_blocks": "exclusive",
+        "duplicates": "first",
+        "hits": "exact",
+    }
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.held_keys: dict[int, Key] = {}
+
+    def _take_hits(self, sequence: CleanSequence, hits: list[int]) -> None:
+        super()._take_hits(sequence, hits)
+        for entry, block in enumerate(hits):
+            self.held_keys[block] = self._key(sequence, entry)
+        self.pool.evict(hits)
+
+    def _publish_up_to(self, sequence: CleanSequence, num_tokens: int) -> None:
+        full = num_tokens // self.block_size
+        if not self.enable_caching or sequence.loading:
+            return
+        for entry in range(sequence.num_published, full):
+            self.held_keys[sequence.table[entry]] = self._key(sequence, entry)
+        sequence.num_published = max(sequence.num_published, full)
+
+    def _forget_keys(self, sequence: CleanSequence, full: int) -> None:
+        for block in sequence.table[full:]:
+            if self.pool.ref_count(block) == 1:
+                self.held_keys.pop(block, None)
+        super()._forget_keys(sequence, full)
+
+    def _free(self, blocks: Sequence[int]) -> None:
+        for block in blocks:
+            if self.pool.ref_count(block) == 1 and block in self.held_keys:
+                self.pool.cache([block], [self.held_keys.pop(block)])
+        super()._free(blocks)
+
+
+class LosesWhatWasPreempted(LeavesOutWhatIsHeld):
+    """A preempted request gives its blocks back, and not their keys."""
+
+    def preempt(self, seq_id: int) -> None:
+        for block in self.sequences[seq_id].table:
+            self.held_keys.pop(block, None)
+        super().preempt(seq_id)
+
+
+class TakesWhatComesAgain(CleanManager):
+    """What is computed for the first time gets no key: a doorkeeper, as in TinyLFU."""
+
+    profile: ClassVar[dict[str, Any]] = {"prior_sightings": 1}
+
+
+class CountsTokensWithoutTheirParents(TakesWhatComesAgain):
+    """A block was seen before if its own tokens were: a child is taken ahead of its parents."""
+
+    def _publish_entry(self, sequence: CleanSequence, entry: int) -> None:
+        first = entry * self.block_size
+        own = repr(sequence.tokens[first : first + self.block_size]).encode()
+        if self._is_taken(own):
+            self.pool.cache([sequence.table[entry]], [self._key(sequence, entry)])
+
+
+class TakesTheThirdTime(CleanManager):
+    """Two sightings are not enough."""
+
+    profile: ClassVar[dict[str, Any]] = {"prior_sightings": 2, "index": "exact"}
+
+
+class CountsSightingsByShortHash(TakesTheThirdTime):
+    """Contents whose hashes begin alike have one counter, and are taken together."""
+
+    def _is_taken(self, key: bytes) -> bool:
+        return super()._is_taken(bytes([key[0] & 15]))
+
+
+class CountsWhoAsks(CleanManager):
+    """What counts is that a request asks for a prefix, refused or not, and not what it computes."""
+
+    profile: ClassVar[dict[str, Any]] = {"prior_sightings": 1, "hits": "exact"}
+
+    def _admit(self, sequence: CleanSequence, num_tokens: int | None) -> int | str:
+        for entry in range(len(sequence.tokens) // self.block_size):
+            key = self._key(sequence, entry)
+            self.sightings[key] = self.sightings.get(key, 0) + 1
+        return super()._admit(sequence, num_tokens)
+
+    def _is_taken(self, key: bytes) -> bool:
+        return self.sightings.get(key, 0) > self.rules.prior_sightings
+
+
+class TakesTheBlockOfTheFirstTime(CountsWhoAsks):
+    """The key goes to the block in which the content was seen first, whoever has that one now."""
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.seen_in: dict[bytes, int] = {}
+
+    def _publish_entry(self, sequence: CleanSequence, entry: int) -> None:
+        key = self._key(sequence, entry)
+        block = self.seen_in.setdefault(key, sequence.table[entry])
+        if self._is_taken(key):
+            is_held = self.pool.ref_count(block) > 0
+            self.pool.cache([block if is_held else sequence.table[entry]], [key])
+
+
+class ForgetsWhatItTook(CleanManager):
+    """Once a key is taken its sightings are forgotten: after an eviction they count anew."""
+
+    profile: ClassVar[dict[str, Any]] = {"prior_sightings": 1, "hits": "exact"}
+
+    def _publish_entry(self, sequence: CleanSequence, entry: int) -> None:
+        key = self._key(sequence, entry)
+        if key in self.pool.index or self._is_taken(key):
+            self.pool.cache([sequence.table[entry]], [key])
+            self.sightings.pop(key, None)
+
+    def reset(self) -> bool:
+        is_done = super().reset()
+        if is_done:
+            self.sightings.clear()
+        return is_done
+
+
+class ForgetsEverythingItSaw(ForgetsWhatItTook):
+    """With each key that is taken the sightings of all contents are gone."""
+
+    def _publish_entry(self, sequence: CleanSequence, entry: int) -> None:
+        super()._publish_entry(sequence, entry)
+        if self._key(sequence, entry) in self.pool.index:
+            self.sightings.clear()
+
+
 MANAGER_ROWS: tuple[RowExample, ...] = (
     RowExample(
         "publishes", "finish", InsertsAtTheEnd,
@@ -320,6 +503,34 @@ MANAGER_ROWS: tuple[RowExample, ...] = (
     RowExample(
         "generation_tokens", 6, ReservesGeneration,
         {"generation_tokens": 0}, ReservesOnce, ("ADM",),
+    ),
+    RowExample(
+        "held_blocks", "exclusive", OneUserABlock,
+        {"held_blocks": "shared"}, OneUserAfterTheStep, ("I2",),
+    ),
+    RowExample(
+        "held_blocks", "exclusive", CopiesForItsForks,
+        {"held_blocks": "shared"}, OneUserOfTheFirstBlock, ("I2",),
+    ),
+    RowExample(
+        "held_blocks", "exclusive", LeavesOutWhatIsHeld,
+        {"held_blocks": "shared"}, LosesWhatWasPreempted, ("I4",),
+    ),
+    RowExample(
+        "prior_sightings", 1, TakesWhatComesAgain,
+        {"prior_sightings": 0}, CountsTokensWithoutTheirParents, ("IDX",),
+    ),
+    RowExample(
+        "prior_sightings", 2, TakesTheThirdTime,
+        {"prior_sightings": 1}, CountsSightingsByShortHash, ("IDX",),
+    ),
+    RowExample(
+        "prior_sightings", 1, CountsWhoAsks,
+        {"prior_sightings": 0}, TakesTheBlockOfTheFirstTime, ("IDX", "DATA"),
+    ),
+    RowExample(
+        "prior_sightings", 1, ForgetsWhatItTook,
+        {"prior_sightings": 0}, ForgetsEverythingItSaw, ("I4",),
     ),
     RowExample(
         "sampled", "with-step", HashesAllButTheLast,

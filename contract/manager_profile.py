@@ -35,6 +35,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "finish_again": ("ignored", "undefined"),
     "window_blocks": ("freed", "reused"),
     "tables": ("append-only", "merged"),
+    "held_blocks": ("shared", "exclusive"),
     "keyed": ("full", "reachable", "checkpoints"),
     "states": ("every-block", "step-end"),
     "collisions": ("checked", "trusted"),
@@ -45,6 +46,7 @@ _NUMBERS = (
     "lookahead_tokens",
     "generation_tokens",
     "proof_blocks",
+    "prior_sightings",
     "host_blocks",
     "max_tokens",
     "max_sequences",
@@ -135,6 +137,9 @@ class ManagerProfile(Profile):
         stands in its place) or "reused" (the table is a ring over it).
     tables: "append-only", or "merged": when a full block is published whose key another block
         carries, the table may name that one from then on.
+    held_blocks: what becomes of a cached block that a sequence holds when another one has the same
+        prefix: it is "shared" by both, or "exclusive": nobody else finds it until it is free again,
+        and what it holds is computed once more. A fork is no hit, and may share or copy.
     keyed: which full blocks get a key: every "full" one, or those that are "reachable": a hit that
         ends at a common block end of all groups needs them, and that end has been reached;
         "checkpoints": as "reachable", and of windows and states only those that a hit at a
@@ -155,6 +160,9 @@ class ManagerProfile(Profile):
     generation_tokens: slots that an admission takes beyond the tokens that it is given, for the
         whole generation; a fork's child and a sequence that was cut have no such slots.
     proof_blocks: how many cached blocks must follow a hit, which are computed again all the same.
+    prior_sightings: how often a content has to be seen before a block of it gets a key: with 1 what
+        comes once is computed without one, and the second time it is taken. Where contents decide,
+        what an index counts is left open: requests that ask for it, or blocks that are computed.
     host_blocks: blocks in host memory for swapping.
     max_tokens: the width of a row: no sequence is given more tokens, drafts included, and beyond
         it there are no slots, whatever `lookahead_tokens` says; 0: no such limit.
@@ -178,6 +186,7 @@ class ManagerProfile(Profile):
     finish_again: str = "ignored"
     window_blocks: str = "freed"
     tables: str = "append-only"
+    held_blocks: str = "shared"
     keyed: str = "full"
     states: str = "every-block"
     collisions: str = "checked"
@@ -186,6 +195,7 @@ class ManagerProfile(Profile):
     lookahead_tokens: int = 0
     generation_tokens: int = 0
     proof_blocks: int = 0
+    prior_sightings: int = 0
     host_blocks: int = 0
     max_tokens: int = 0
     max_sequences: int = 0

@@ -185,6 +185,10 @@ COSTS: Mapping[str, Mapping[Value, Cost]] = {
         "append-only": Cost("two blocks of the same content stay where they are"),
         "merged": Cost("an entry may change under a running sequence: workers need to hear of it"),
     },
+    "held_blocks": {
+        "shared": Cost("who has the same prefix holds the same blocks: each has to be counted"),
+        "exclusive": Cost("a prefix is computed again by each who wants it while it is in use"),
+    },
     "keyed": {
         "full": Cost("blocks that no hit can reach are kept in the index as well"),
         "reachable": Cost("a block is not found where a hit over all groups cannot end"),
@@ -214,6 +218,9 @@ COSTS: Mapping[str, Mapping[Value, Cost]] = {
     "proof_blocks": {
         NUMBER: Cost("so many cached blocks at the end of each hit are computed again"),
     },
+    "prior_sightings": {
+        NUMBER: Cost("a prefix is computed so many times more before anybody finds it"),
+    },
     "host_blocks": {
         NUMBER: Cost("a sequence can be swapped out to no more than so many host blocks"),
     },
@@ -239,6 +246,7 @@ _TRIED_NUMBERS: Mapping[str, Sequence[int]] = {
     "lookahead_tokens": (1, 2, 3, 4),
     "generation_tokens": (1, 2, 4, 8, 16),
     "proof_blocks": (1, 2),
+    "prior_sightings": (1, 2, 3),
     "host_blocks": (1, 2, 3, 4, 5, 6, 7, 8),
 }
 """The numbers that are tried; of other rows only the words are."""

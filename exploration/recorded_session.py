@@ -235,7 +235,11 @@ class RecordedManager(ManagerSession):
             (block(b), tuple(keys), tuple(memory.slots[b])) for b, keys in model.pool.keys.items()
         )
         free = tuple(map(block, model.pool.free))
-        return sequences, tuple(blocks), free, bool(model.leaving), len(model.ended_ids) > 0
+        seen: Hashable = None
+        if model.sightings is not None:
+            asked = tuple((s.num_asked, s.num_loaded) for s in model.sequences.values())
+            seen = model.sightings.state(), asked
+        return sequences, tuple(blocks), free, bool(model.leaving), len(model.ended_ids) > 0, seen
 
     def _blocks_in_order(self) -> dict[int, int]:
         """New numbers: blocks as they appear in the tables, then in the free queue."""

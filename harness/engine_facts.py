@@ -10,9 +10,9 @@ from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.target import Capabilities
 from poolproof.reference.engine_model import EngineModel, Executed, PlannedStep
 
-__all__ = ["EngineFacts", "required_engine_facts"]
+__all__ = ["HIT", "EngineFacts", "required_engine_facts"]
 
-_HIT = "a prefix was found in the cache"
+HIT = "a prefix was found in the cache"
 _PREEMPTED = "a request was preempted"
 _RESUMED = "a preempted request came back"
 _CHUNK = "a prompt was computed in chunks"
@@ -64,7 +64,7 @@ class EngineFacts(set[str]):
         for part in plan.parts:
             request = model.requests[part.request_id]
             if not request.began and part.first:
-                self.add(_HIT)
+                self.add(HIT)
             if request.num_preempted:
                 self.add(_RESUMED)
             if part.first + part.count < request.num_prompt_tokens:
@@ -119,7 +119,7 @@ def required_engine_facts(profile: EngineProfile, can: Capabilities, block_size:
     """What the runs of an engine have to show, as far as its set-up can show it."""
     required = [_TOGETHER, _STOPPED, _LIMIT]
     if profile.prefix_hits != "never":
-        required.append(_HIT)
+        required.append(HIT)
     if profile.preemptions != "never":
         required += [_PREEMPTED, _RESUMED]
     if profile.max_batch_tokens <= _CHUNK_BLOCKS * block_size:

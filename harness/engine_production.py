@@ -29,6 +29,7 @@ from poolproof.contract.target import Capabilities
 from poolproof.contract.trace import Trace
 from poolproof.harness.choices import Choices, SeededChoices
 from poolproof.harness.engine_driver import TURN_EVERY, EngineCampaign
+from poolproof.harness.engine_facts import HIT
 from poolproof.harness.engine_session import EngineSession
 from poolproof.harness.engine_workload import EngineWorkload
 from poolproof.harness.token_collisions import ConfusablePrompts, Confusion
@@ -59,6 +60,8 @@ HUNDREDS = 200
 _AT_ONCE = 12
 """Confusions whose prompts are served together."""
 _FEW_BLOCKS = 9
+_MOST_TIMES = 4
+"""So often a prompt is sent at most to see when it is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,7 @@ class EngineScript:
         self.unit = lcm(*model.block_sizes)
         self.confusable = ConfusablePrompts(seed, self.unit)
         self._next_id = 0
+        self._num_times = 0
 
     def submit(self, chain: TokenChain, max_new_tokens: int = 1, priority: int = 0) -> Submit:
         """A new request; the driver leaves out one that means nothing under the profile."""
@@ -177,11 +181,31 @@ class EngineScript:
                 yield self.submit(chain)
         yield from self.settle()
 
+    def cache(self, chains: Iterable[TokenChain]) -> Iterator[Command]:
+        """These prompts are sent together, as often as a prompt has to come before it is found."""
+        chosen = list(chains)
+        if not self._num_times:
+            yield from self._try_out()
+        for _ in range(self._num_times):
+            yield from self.serve(chosen)
+
+    def _try_out(self) -> Iterator[Command]:
+        """Send one prompt until it is found: an index may take none that comes once."""
+        prompt = TokenChain(self.tokens(min(4 * self.unit, max(1, self.model.most_tokens - 1))))
+        self._num_times = 1
+        yield from self.serve([prompt])
+        for number in range(1, _MOST_TIMES + 1):
+            is_new = HIT not in self.facts
+            yield from self.serve([prompt])
+            if is_new and HIT in self.facts:
+                self._num_times = number
+                return
+
     def confuse(self, confusions: Iterable[Confusion]) -> Iterator[Command]:
         """What is cached first and what is then computed beside it, some confusions at a time."""
         left = iter(confusions)
         while batch := list(islice(left, _AT_ONCE)):
-            yield from self.serve(chain for one in batch for chain in one.cached)
+            yield from self.cache(chain for one in batch for chain in one.cached)
             yield from self.serve(chain for one in batch for chain in one.asked)
         if len(self.model.requests) > HUNDREDS:
             self.facts.add(CONFUSED)
@@ -195,7 +219,7 @@ def depths(run: EngineScript) -> Iterator[Command]:
     # A third of the pool: two prompts are cached, and a third is computed beside them.
     most = run.model.most_tokens // run.unit // 3
     for confusion in run.confusable.of_depths(most, run.sizes.num_depths):
-        yield from run.serve(confusion.cached)
+        yield from run.cache(confusion.cached)
         yield from run.serve(confusion.asked)
     if max(request.num_prompt_tokens for request in run.model.requests.values()) > HUNDREDS:
         run.facts.add(LONG_PROMPT)
@@ -300,9 +324,9 @@ def resets(run: EngineScript) -> Iterator[Command]:
     count = run.sizes.num_repeats
     again = TokenChain(run.tokens(run.unit + 1))
     kept = [TokenChain(run.tokens(run.unit + 1)) for _ in range(count.bit_length())]
-    yield from run.serve(kept)
+    yield from run.cache(kept)
     for number in range(1, count + 1):
-        yield from run.serve([again])
+        yield from run.cache([again])
         yield Reset()
         if number & (number - 1) == 0:
             yield from run.serve([kept[number.bit_length() - 1]])

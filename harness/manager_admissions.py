@@ -34,7 +34,10 @@ from poolproof.invariants.admission import (
     waits_only_if_it_can_fit,
 )
 from poolproof.invariants.cached_usable import reports_all_that_is_cached
-from poolproof.invariants.index_answers import reports_no_more_than_indexed
+from poolproof.invariants.index_answers import (
+    found_after_sightings,
+    reports_no_more_than_indexed,
+)
 from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.reference.recurrent_states import waits_for_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
@@ -94,6 +97,7 @@ class AdmissionJudge:
         answer = self.calls.call(command, sequence.seq_id, list(chain.tokens), **named)
         if isinstance(answer, str):
             self._judge_refusal(command, sequence, expected, answer)
+            self.model.asked(sequence)
             return False
         found, copies = self.calls.admission(command, answer, max(self.model.block_sizes))
         cached = self._judge_cached(command, sequence, found)
@@ -106,6 +110,8 @@ class AdmissionJudge:
         if copies:
             self.memory.copy_heads(copies)
             self.facts.add("a part of a block was copied at admission")
+        self._judge_early(command, sequence, cached)
+        self.model.asked(sequence)
         if cached:
             is_right = self.memory.judge_hit(sequence, cached, tables) and self._by_content
             told = min(told, expected) if is_right else told
@@ -174,6 +180,21 @@ class AdmissionJudge:
                 reports_all_that_is_cached(command, cached, expected, is_promised=is_promised)
             )
 
+    def _judge_early(self, command: Command, sequence: SequenceState, cached: int) -> None:
+        """Nothing is found that no index can have seen often enough; exact ones say so by keys.
+
+        A filter that is only about right takes some too early and some too late, and says `sound`.
+        """
+        sightings, model = self.model.sightings, self.model
+        if sightings is None or not self._by_content or model.profile.hits == "sound":
+            return
+        for group in range(len(model.groups)):
+            for entry in model.hit_entries(group, cached):
+                seen = sightings.num_seen(model.key(sequence, group, entry))
+                self.invariants.report(
+                    found_after_sightings(command, entry, seen, sightings.num_prior)
+                )
+
     def _judge_refusal(
         self, command: Command, sequence: SequenceState, cached: int, answer: str
     ) -> None:
@@ -241,7 +262,7 @@ class AdmissionJudge:
             most = sequence.num_tokens - (profile.full_hit == "recompute-token")
             longer = range(cached - cached % size + size, sequence.num_tokens, size)
             for found in (*longer, most) if most > cached else longer:
-                if not self.memory.holds_hit(sequence, found):
+                if not self.memory.holds_hit(sequence, found, is_usable=self.tables.has_room_in):
                     return
                 yield found
 
@@ -260,8 +281,12 @@ class AdmissionJudge:
         cached = self._judge_cached(command, sequence, answer)
         expected = self.model.cached_prefix(sequence)
         finds_more = cached > expected and self._by_content
-        told = expected if finds_more and self.memory.holds_hit(sequence, cached) else cached
-        self._judge_count(command, sequence, cached, expected, told)
+        is_right = finds_more and self.memory.holds_hit(sequence, cached)
+        # Who looks up may be told of what is cached and held as well, exclusive or not.
+        is_right = is_right or expected < cached <= self.model.indexed_prefix(sequence)
+        self._judge_count(command, sequence, cached, expected, expected if is_right else cached)
+        self._judge_early(command, sequence, cached)
+        self.model.asked(sequence)
         self.facts.add("a prefix was looked up and not used")
 
     def loaded(self, command: Loaded) -> None:

@@ -78,6 +78,8 @@ class CacheJudge:
             self._compare_contents()
             return
         for block, keys in keys_of.items():
+            if self._model.is_exclusive and self._model.pool.holders[block]:
+                continue  # nobody finds it, whatever its key is
             known = {
                 "is_cached": bool(is_cached(block)),
                 "is_computed": bool(keys),
@@ -104,6 +106,9 @@ class CacheJudge:
             if not is_shown and not pool.holders[block] and profile.declares("hits"):
                 self._report(computed_block_is_cached(block, is_computed=True, **known))
 
+    def _may_be_early(self, block: int) -> bool:
+        return self._by_content and self._fills(block)
+
     def _fills(self, block: int) -> bool:
         """Whether the tokens of a sequence fill a block that it holds."""
         return any(
@@ -129,14 +134,16 @@ class CacheJudge:
         pool, is_cached = model.pool, self._is_cached
         may_lack = [b for b in blocks if pool.keys[b] and (b in pool.free or b in pool.doubtful)]
         dropped = [b for b in may_lack if not is_cached(b)]
-        pool.doubtful.difference_update(may_lack)
+        # What its holder fills may be shown before it can be found.
+        unsure = pool.doubtful.intersection(may_lack)
+        pool.doubtful.difference_update([b for b in unsure if not self._may_be_early(b)])
         pool.forget_keys(dropped)
 
     def shows(self, sequence: SequenceState, cached: int) -> bool:
         """Whether some carrier of each key of a hit is shown as cached."""
         model = self._model
         return all(
-            any(map(self._is_cached, model.pool.lookup(model.key(sequence, group, entry))))
+            any(map(self._is_cached, model.found(model.key(sequence, group, entry))))
             for group in range(len(model.groups))
             for entry in model.hit_entries(group, cached)
         )
@@ -149,7 +156,7 @@ class CacheJudge:
         free = model.pool.free if self._may_drop else ()
         for group, size in enumerate(model.block_sizes):
             for entry in model.hit_entries(group, expected):
-                carriers = model.pool.lookup(model.key(sequence, group, entry))
+                carriers = model.found(model.key(sequence, group, entry))
                 vanished = all(
                     b in model.pool.doubtful or (b in free and not is_cached(b)) for b in carriers
                 )

@@ -111,7 +111,7 @@ class EndingJudge:
 
     def reset(self, command: Reset) -> None:
         answer = self.calls.call(command)
-        expected = self.model.pool.reset()
+        expected = self.model.reset()
         self.invariants.report(reset_iff_nobody_holds(answer, nobody_holds=expected))
         if expected and self.model.profile.by_content:
             self.memory.void()

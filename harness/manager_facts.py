@@ -13,6 +13,7 @@ __all__ = ["ManagerFacts", "required_manager_facts"]
 
 
 SAME_STEP_HIT = "a prefix was found in the step that computes it"
+COMPUTED_BESIDE = "a cached prefix was computed again, since a sequence held it"
 
 
 class ManagerFacts(set[str]):
@@ -47,6 +48,8 @@ class ManagerFacts(set[str]):
                 self.add("a block was shared with a running sequence")
             if SAME_STEP_HIT not in self and self._is_same_step(model, hits):
                 self.add(SAME_STEP_HIT)
+        if model.is_exclusive and model.indexed_prefix(sequence) > model.cached_prefix(sequence):
+            self.add(COMPUTED_BESIDE)
         size = model.block_sizes[0]
         if "an admission evicted a cached block" not in self:
             for group, table in enumerate(tables):
@@ -96,11 +99,13 @@ def required_manager_facts(profile: ManagerProfile, can: Capabilities) -> list[s
         "everything was freed at the end",
     ]
     if profile.publishes != "never":
-        facts += ["a prefix was found in the cache", "a block was shared with a running sequence"]
+        is_exclusive = profile.held_blocks == "exclusive"
+        beside = COMPUTED_BESIDE if is_exclusive else "a block was shared with a running sequence"
+        facts += ["a prefix was found in the cache", beside]
         if profile.retention != "while-held":
             facts += ["a free cached block was revived", "an admission evicted a cached block"]
         finds_early = profile.same_step_hit == "allowed" and profile.publishes != "finish"
-        if finds_early and not has_state(profile.groups):
+        if finds_early and not is_exclusive and not has_state(profile.groups):
             facts.append(SAME_STEP_HIT)
     if profile.finish_again == "ignored":
         facts.append("a sequence was ended a second time or before it was admitted")

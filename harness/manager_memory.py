@@ -8,7 +8,7 @@ that the harness builds from the reports (vllm#42273).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +25,10 @@ from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tab
 from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
 
 __all__ = ["ManagerMemory"]
+
+
+def _any(_: int) -> bool:
+    return True
 
 
 class ManagerMemory:
@@ -187,8 +191,13 @@ class ManagerMemory:
         """Whether what the sequence found is only written in this step."""
         return sequence.seq_id in self._waiting
 
-    def holds_hit(self, sequence: SequenceState, cached: int) -> bool:
-        """Whether for each entry that a hit of `cached` tokens needs some block holds its KV."""
+    def holds_hit(
+        self, sequence: SequenceState, cached: int, *, is_usable: Callable[[int], bool] = _any
+    ) -> bool:
+        """Whether for each entry that a hit of `cached` tokens needs some block holds its KV.
+
+        Only blocks that are usable count.
+        """
         for group, kind, size in self._groups:
             is_state = kind.is_state
             first = max(0, cached - 1) if is_state else kind.first_read(cached)
@@ -198,7 +207,7 @@ class ManagerMemory:
                 slot = 0 if is_state else last % size
                 if slot not in holders:
                     holders[slot] = self._holders(group, slot)
-                blocks = holders[slot].get(sequence.contents[group][last], ())
+                blocks = filter(is_usable, holders[slot].get(sequence.contents[group][last], ()))
                 if not any(self.holds_entry(sequence, group, entry, b, cached) for b in blocks):
                     return False
         return True

@@ -63,6 +63,9 @@ MANY_PREEMPTIONS = "hundreds of preemptions were made"
 FULL_ROW = "a sequence reached the width of a row"
 LONG_RUN = "thousands of commands came in one run"
 
+_MOST_TIMES = 4
+"""So often a prompt is computed at most to see when it is found."""
+
 
 @dataclass(frozen=True, slots=True)
 class ManagerSizes:
@@ -151,6 +154,7 @@ class ManagerScript:
         self.num_usable = len(model.pool.free) - model.profile.watermark_blocks
         self.most_tokens = self._most_tokens()
         self._next_id = 0
+        self._num_times = 0
 
     def _most_tokens(self) -> int:
         """The longest prompt that fits into an empty pool."""
@@ -205,6 +209,29 @@ class ManagerScript:
                     yield self.admit(chain)
             yield from self.end_all()
 
+    def cache(self, chains: Iterable[TokenChain]) -> Iterator[Command]:
+        """Each prompt is computed as often as it has to come before it is found."""
+        chosen = list(chains)
+        if not self._num_times:
+            self._num_times = 1 + self.model.profile.prior_sightings
+            if self.model.profile.hits == "sound":
+                yield from self._try_out()
+        for _ in range(self._num_times):
+            yield from self.compute(chosen)
+
+    def _try_out(self) -> Iterator[Command]:
+        """Compute one prompt until it is found, where no row says how often that is."""
+        prompt = TokenChain(self.tokens(min(2 * self.unit + 1, max(1, self.most_tokens))))
+        for number in range(_MOST_TIMES + 1):
+            command = self.admit(prompt)
+            yield command
+            admitted = self.sequences.get(command.seq_id)
+            is_found = admitted is not None and admitted.num_computed > 0
+            yield from self.end_all()
+            if number and is_found:
+                self._num_times = number
+                return
+
     def ask(self, chains: Iterable[TokenChain]) -> Iterator[Command]:
         """Each prompt is asked for, by a lookup or else by an admission."""
         if "lookup_prefix" in self.can.verbs:
@@ -216,7 +243,7 @@ class ManagerScript:
         """What is cached first and what is then computed beside it, a few confusions at a time."""
         left = iter(confusions)
         while batch := list(islice(left, 8)):
-            yield from self.compute(chain for one in batch for chain in one.cached)
+            yield from self.cache(chain for one in batch for chain in one.cached)
             yield from self.compute(chain for one in batch for chain in one.asked)
         self.facts.add(CONFUSED)
 
@@ -240,21 +267,21 @@ def depths(run: ManagerScript) -> Iterator[Command]:
     # A quarter of the pool: two prompts are cached, and a third is computed beside them.
     most = run.most_tokens // run.unit // 4
     for confusion in run.confusable.of_depths(most, run.sizes.num_depths):
-        yield from run.compute(confusion.cached)
+        yield from run.cache(confusion.cached)
         yield from run.ask(confusion.asked)
 
 
 def short_parents(run: ManagerScript) -> Iterator[Command]:
     """Parents of which only some bits are in the key."""
     confusion = run.confusable.of_short_parents(run.sizes.num_prompts // 2)
-    yield from run.compute(confusion.cached)
+    yield from run.cache(confusion.cached)
     yield from run.ask(confusion.asked)
 
 
 def bases(run: ManagerScript) -> Iterator[Command]:
     """Polynomials of every base and remainders by every number, up to a bound."""
     for confusion in run.confusable.of_bases(run.sizes.num_giant_steps):
-        yield from run.compute(confusion.cached)
+        yield from run.cache(confusion.cached)
         yield from run.ask(confusion.asked)
 
 
@@ -264,7 +291,7 @@ def many_prompts(run: ManagerScript) -> Iterator[Command]:
     Some of the cached prompts are also looked up, the last ones first.
     """
     confusion = run.confusable.of_chance(run.sizes.num_prompts)
-    yield from run.compute(confusion.cached)
+    yield from run.cache(confusion.cached)
     yield from run.ask(confusion.asked)
     yield from run.ask(confusion.cached[::-9])
     # Nothing of it is found any more, wherever it stands in an index.
@@ -688,9 +715,9 @@ def resets(run: ManagerScript) -> Iterator[Command]:
     count = run.sizes.num_repeats
     again = TokenChain(run.tokens(run.unit + 1))
     kept = [TokenChain(run.tokens(run.unit + 1)) for _ in range(count.bit_length())]
-    yield from run.compute(kept)
+    yield from run.cache(kept)
     for number in range(1, count + 1):
-        yield from run.compute([again])
+        yield from run.cache([again])
         yield Reset()
         if number & (number - 1) == 0:
             yield from run.ask([kept[number.bit_length() - 1]])
@@ -871,6 +898,7 @@ SCRIPTS: dict[str, Plan] = {
             lambda profile, can: (
                 _has_full_group(profile)
                 and not profile.max_sequences
+                and profile.held_blocks == "shared"
                 and (_has_cache(profile) or "fork" in can.verbs)
             ),
             MANY_REFERENCES,

@@ -21,6 +21,7 @@ from poolproof.invariants.index_answers import hit_carries_key
 from poolproof.invariants.reuse_order import entries_from_head
 from poolproof.invariants.stable_ids import (
     copied_elsewhere,
+    hit_was_free,
     new_entries_were_free,
     no_plain_id,
     still_read,
@@ -223,9 +224,15 @@ class TableJudge:
         """
         if not self._merges or now == self._null or now in sequence.tables[group]:
             return False
+        if not self.has_room_in(now):
+            return False
         end = (entry + 1) * self._model.block_sizes[group]
         is_full = end <= sequence.num_tokens
         return is_full and self._memory.holds_entry(sequence, group, entry, now, end)
+
+    def has_room_in(self, block: int) -> bool:
+        """Whether one more sequence may hold a block, which is not so where they are exclusive."""
+        return not (self._model.is_exclusive and self._model.users(block))
 
     def _alike(
         self, sequence: SequenceState, new: Sequence[NewEntry], hits: Collection[int]
@@ -244,6 +251,7 @@ class TableJudge:
             for group, entry, block in new
             if (pool.holders[block] or pool.keys[block] or (entry + 1) * sizes[group] <= full)
             and block not in hits
+            and self.has_room_in(block)
             and blocks.count(block) == 1
             and self._memory.holds_entry(sequence, group, entry, block, full)
         }
@@ -294,6 +302,9 @@ class TableJudge:
                 if block == self._null or block in hits:  # neither carries this key
                     self._report(hit_carries_key(sequence.seq_id, block, entry, ()))
                 hits.add(block)
+                if model.is_exclusive:
+                    users = model.users(block)
+                    self._report(hit_was_free(sequence.seq_id, block, entry, users))
             new += self._distinct(group, end, table[end:])
         return self._judge_new(sequence, new, hits)
 
@@ -377,7 +388,7 @@ class TableJudge:
                 if entry >= sequence.num_keyed[group]:
                     why = f"entry {entry} has no key yet, so block {was} is nobody's duplicate"
                     self._report(self._changed(sequence, group, shown, why))
-                carriers = model.pool.lookup(model.key(sequence, group, entry))
+                carriers = model.found(model.key(sequence, group, entry))
                 self._report(hit_carries_key(sequence.seq_id, now, entry, carriers))
 
     def _changed(

@@ -33,6 +33,7 @@ __all__ = [
     "answers_longest_prefix",
     "answers_pop",
     "cached_block_is_computed",
+    "found_after_sightings",
     "hit_carries_key",
     "hits_in_all_groups",
     "index_answers_what_was_filed",
@@ -187,6 +188,23 @@ def reports_no_more_than_indexed(command: Command, reported: int, known: int) ->
         "IDX",
         Severity.WRONG_DATA_OF_ANOTHER,
         f"{command} reports {reported} tokens as cached, but only {known} are in the index",
+    )
+
+
+def found_after_sightings(command: Command, entry: int, seen: int, prior: int) -> Violation | None:
+    """A violation of IDX in a hit on what an index should not have taken yet, or None.
+
+    The content of the table's entry was `seen` so often at most, and `prior` sightings come before
+    the one with which it is taken.
+    """
+    if seen > prior:
+        return None
+    times = "once" if seen == 1 else f"{seen} times"
+    return Violation(
+        "IDX",
+        Severity.BOOKKEEPING,
+        f"{command} finds the block at entry {entry} of its table, whose content was seen {times}: "
+        f"with {prior} prior sightings the index had no key of it",
     )
 
 

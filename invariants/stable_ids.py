@@ -26,6 +26,7 @@ __all__ = [
     "copied_elsewhere",
     "copies_name_blocks",
     "hands_out_free_blocks",
+    "hit_was_free",
     "keeps_answered_list",
     "new_entries_were_free",
     "no_plain_id",
@@ -142,6 +143,24 @@ def new_entries_were_free(
             return _was_held(seq_id, block, holders_of(block))
         seen.add(block)
     return None
+
+
+def hit_was_free(seq_id: int, block: int, entry: int, holders: Sequence[int]) -> Violation | None:
+    """A violation of I2 in a block that a manager uses as a hit, or None.
+
+    That is where blocks are exclusive: nobody else may hold it.
+    """
+    if not holders:
+        return None
+    names = " and ".join(sequence_name(holder) for holder in dict.fromkeys(holders))
+    return Violation(
+        "I2",
+        Severity.WRONG_DATA_OF_ANOTHER,
+        f"{sequence_name(seq_id)} uses block {block} as a cached block at entry {entry} of its "
+        f"table, which is still held by {names}: held blocks are exclusive, and each of them may "
+        "write to it",
+        (block,),
+    )
 
 
 def _was_held(seq_id: int, block: int, holders: Collection[int]) -> Violation:

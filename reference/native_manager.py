@@ -203,7 +203,7 @@ class NativeSequenceManager:
 
     def reset(self) -> bool:
         """Every key goes, unless a block is held."""
-        return self._model.pool.reset()
+        return self._model.reset()
 
     # What it shows.
 
@@ -256,7 +256,7 @@ class NativeSequenceManager:
         model = self._model
         table = [model.pool.null_block or 0] * (cached // model.block_sizes[group])
         for entry in model.hit_entries(group, cached):
-            table[entry] = model.pool.lookup(model.key(sequence, group, entry))[0]
+            table[entry] = model.found(model.key(sequence, group, entry))[0]
         return table
 
     def _grow(self, sequence: SequenceState, first_new: int) -> Copies | str:

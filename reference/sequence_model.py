@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from poolproof.contract.content import TokenChain
-from poolproof.reference.content_names import Content
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_needs import SequenceNeeds
 from poolproof.reference.sequence_state import SequenceState, Tables
+from poolproof.reference.sightings import Sightings
 
 __all__ = ["SequenceModel", "SequenceState", "Tables"]
 
@@ -55,6 +55,12 @@ class SequenceModel(SequenceNeeds):
         sequence.tables = tables
         sequence.place = "device"
         self.sequences[sequence.seq_id] = sequence
+
+    def asked(self, sequence: SequenceState) -> None:
+        """The sequence was asked for, whatever was found: by an admission, or by a lookup."""
+        if self.sightings is not None:
+            self.sightings.ask(self.full_keys(sequence))
+            sequence.num_asked = sequence.num_tokens
 
     def regain(self, sequence: SequenceState, cached: int, num_shared: Sequence[int]) -> None:
         """What an admission was right to find has its keys, if it had lost them.
@@ -142,6 +148,7 @@ class SequenceModel(SequenceNeeds):
         sequence.num_reserved = self._reserved(sequence.num_tokens)
         sequence.is_sampling = False
         sequence.told = None
+        sequence.num_loaded = 0
         sequence.place = "nowhere"
 
     def end(self, sequence: SequenceState, *, finished: bool = False) -> None:
@@ -170,6 +177,8 @@ class SequenceModel(SequenceNeeds):
     def computed(self, sequence: SequenceState) -> None:
         """The forward pass over what was scheduled, or a transfer, is over."""
         sequence.num_computed += sequence.loading or sequence.num_scheduled
+        if sequence.loading:
+            sequence.num_loaded = sequence.num_computed
         sequence.loading = sequence.num_scheduled = 0
         sequence.drafts_computed = bool(sequence.num_drafts)
         if not sequence.is_sampling:
@@ -237,13 +246,28 @@ class SequenceModel(SequenceNeeds):
                 continue
             for entry in range(keyed, full):
                 if self._is_keyed(sequence, group, entry):
-                    self._file(sequence.tables[group][entry], self.key(sequence, group, entry))
+                    self._file(sequence, group, entry)
             sequence.num_keyed[group] = full
 
-    def _file(self, block: int, key: Content) -> None:
+    def _file(self, sequence: SequenceState, group: int, entry: int) -> None:
         """A block gets its key, or may get it: the first carrier may have lost it already."""
         pool, profile = self.pool, self.profile
+        block, key = sequence.tables[group][entry], self.key(sequence, group, entry)
         carriers = pool.lookup(key)
+        if self.sightings is not None and block != pool.null_block:
+            takes = self._sight(self.sightings, sequence, group, entry)
+            if takes is None:
+                # With `duplicates` at "last" it takes the key from the others, if it gets it.
+                pool.doubtful.update(carriers if profile.duplicates == "last" else ())
+                pool.cache_in_doubt(block, key)
+            if not takes:
+                return
+        if self.is_exclusive and profile.by_content and self._has_rival(block, carriers):
+            # An index may leave out what is held and take it again at its end: whose key is the
+            # first or the last one then is open.
+            pool.doubtful.update(carriers)
+            pool.cache_in_doubt(block, key)
+            return
         unsure = pool.doubtful
         if profile.retention == "may-drop":
             unsure = unsure | pool.free.keys()
@@ -251,6 +275,26 @@ class SequenceModel(SequenceNeeds):
             pool.cache_in_doubt(block, key)
         else:
             pool.cache([block], [key])
+
+    def _sight(
+        self, sightings: Sightings, sequence: SequenceState, group: int, entry: int
+    ) -> bool | None:
+        """Whether a block that is full now gets its key, after its content was seen once more."""
+        key, size = self.key(sequence, group, entry), self.block_sizes[group]
+        carriers = self.pool.lookup(key)
+        num_unsure = sum(block in self.pool.doubtful for block in carriers)
+        was_asked_for = (entry + 1) * size <= sequence.num_asked
+        return sightings.takes(
+            key,
+            num_sure=len(carriers) - num_unsure,
+            num_unsure=num_unsure,
+            was_asked_for=was_asked_for,
+            is_counted=was_asked_for and entry * size >= sequence.num_loaded,
+        )
+
+    def _has_rival(self, block: int, carriers: Sequence[int]) -> bool:
+        """Whether a key that a block is to get belongs to one block, and another one has it."""
+        return self.profile.duplicates != "kept" and bool({*carriers} - {block})
 
     def _coverable(self, covered: int, size: int) -> int:
         """Of so many tokens those whose blocks a hit can need: to an end, and what proves it."""
@@ -356,6 +400,7 @@ class SequenceModel(SequenceNeeds):
         sequence.num_reserved = 0
         sequence.num_computed = min(sequence.num_computed, num_tokens)
         sequence.num_offered = min(sequence.num_offered, num_tokens)
+        sequence.num_asked = min(sequence.num_asked, num_tokens)
         self.drop_drafts(sequence)
         for group, _, size in self._numbered:
             full = num_tokens // size
@@ -384,6 +429,14 @@ class SequenceModel(SequenceNeeds):
                 pool.allocate(len(free), free)
                 pool.touch(b for b in distinct if b not in free)
             sequence.tables = shown
+            sequence.num_asked = 0  # what moved is published again, and not computed again
+
+    def reset(self) -> bool:
+        """Every key goes, unless a block is held."""
+        is_done = self.pool.reset()
+        if is_done and self.sightings is not None:
+            self.sightings.reset()
+        return is_done
 
     def _take(
         self, sequence: SequenceState, blocks: Iterable[int], alike: Collection[int] = ()

@@ -6,7 +6,7 @@ here changes the state; `sequence_model.py` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import lcm
 from typing import TypeVar
@@ -17,10 +17,14 @@ from poolproof.contract.profile import Profile
 from poolproof.reference.content_names import Content, ContentNames
 from poolproof.reference.dict_pool import DictPool
 from poolproof.reference.sequence_state import SequenceState
+from poolproof.reference.sightings import Sightings
 
 __all__ = ["SequenceNeeds"]
 
 T = TypeVar("T")
+
+Finds = Callable[[Content], Sequence[int]]
+"""The blocks that count as found for a key."""
 
 
 class SequenceNeeds:
@@ -47,6 +51,10 @@ class SequenceNeeds:
         rows = profile if self._has_order() else replace(profile, eviction="unspecified")
         self.pool = self.pool_class(num_blocks, rows, enable_caching=self.enable_caching)
         self.pool.owner_noun = "sequence"
+        self.sightings = Sightings(profile) if profile.prior_sightings else None
+        self.is_exclusive = profile.held_blocks == "exclusive"
+        self.found: Finds = self._free_carriers if self.is_exclusive else self.pool.lookup
+        """The blocks that a hit of a key may name."""
         host = Profile(eviction="unspecified")
         self.host = self.pool_class(profile.host_blocks, host, enable_caching=False)
         self.names = ContentNames() if names is None else names
@@ -99,13 +107,30 @@ class SequenceNeeds:
         compute where the profile says so, and a further block is there where it asks for proof
         that the sequence goes on as cached (`proof_blocks`).
         """
+        return self._longest_prefix(sequence, self.found)
+
+    def indexed_prefix(self, sequence: SequenceState) -> int:
+        """The same, blocks included that nobody finds because a sequence holds them."""
+        return self._longest_prefix(sequence, self.pool.lookup)
+
+    def users(self, block: int) -> list[int]:
+        """The sequences that hold a block and have not given it back to be free after a step."""
+        gone = [seq_id for blocks, seq_id in self.leaving if block in blocks]
+        return [holder for holder in self.pool.holders[block] if holder not in gone]
+
+    def _free_carriers(self, key: Content) -> Sequence[int]:
+        return [block for block in self.pool.lookup(key) if block in self.pool.free]
+
+    def _longest_prefix(self, sequence: SequenceState, found: Finds) -> int:
         if not self.enable_caching:
             return 0
         length = self._longest(sequence)
         groups = range(len(self.groups))
         for group in groups:
-            length = min(length, self._most_of_prefix(sequence, group, length))
-        while length and not all(self._has_prefix(sequence, group, length) for group in groups):
+            length = min(length, self._most_of_prefix(sequence, group, length, found))
+        while length and not all(
+            self._has_prefix(sequence, group, length, found) for group in groups
+        ):
             length -= self._alignment
         return length
 
@@ -115,7 +140,7 @@ class SequenceNeeds:
         if not full or not self.enable_caching:
             return 0
         length = self._longest(sequence)
-        return min(self._most_of_prefix(sequence, group, length) for group in full)
+        return min(self._most_of_prefix(sequence, group, length, self.found) for group in full)
 
     def hit_entries(self, group: int, length: int) -> range:
         """The table entries that a sequence with `length` cached tokens needs in a group."""
@@ -130,6 +155,12 @@ class SequenceNeeds:
     def key(self, sequence: SequenceState, group: int, entry: int) -> Content:
         """The key of a full block: the prefix that ends with its last token."""
         return sequence.contents[group][(entry + 1) * self.block_sizes[group] - 1]
+
+    def full_keys(self, sequence: SequenceState) -> Iterator[Content]:
+        """The keys of all blocks that its tokens fill."""
+        for group, _, size in self._numbered:
+            for entry in range(sequence.num_tokens // size):
+                yield self.key(sequence, group, entry)
 
     def num_slots(self, sequence: SequenceState) -> int:
         """How many positions, from the first on, a sequence must have slots for."""
@@ -166,7 +197,7 @@ class SequenceNeeds:
                 entries = min(entries, -(-kind.window // size))
             needed += self._num_blocks(kind, entries - cached // size)
             for entry in hits:
-                carriers = self.pool.lookup(self.key(sequence, group, entry))
+                carriers = self.found(self.key(sequence, group, entry))
                 needed += any(block in self.pool.free for block in carriers)
         return needed
 
@@ -177,9 +208,9 @@ class SequenceNeeds:
         )
 
     def num_unknown(self, sequence: SequenceState, cached: int) -> int:
-        """How many entries of a hit have keys that no block carries, as far as is known here."""
+        """How many entries of a hit have keys that find no block, as far as is known here."""
         return sum(
-            not self.pool.lookup(self.key(sequence, group, entry))
+            not self.found(self.key(sequence, group, entry))
             for group in range(len(self.groups))
             for entry in self.hit_entries(group, cached)
         )
@@ -247,11 +278,12 @@ class SequenceNeeds:
 
         None where everything is shared until it is written. Otherwise the last block, if it is
         not full, is copied at once, and so is what cannot be shared: the blocks of other kinds
-        than full attention, and everything where caching is off.
+        than full attention, and everything where caching is off or held blocks are exclusive.
         """
         needed = 0
+        shares = self._caching_wanted and not self.is_exclusive
         for group, kind, size in self._numbered:
-            if kind.is_full and self._caching_wanted:
+            if kind.is_full and shares:
                 needed += parent.num_computed % size != 0
             else:
                 needed += len(set(parent.tables[group]) - {self.pool.null_block})
@@ -286,7 +318,9 @@ class SequenceNeeds:
         most -= self.profile.proof_blocks * max(self.block_sizes)
         return max(0, most - most % self._alignment)
 
-    def _most_of_prefix(self, sequence: SequenceState, group: int, length: int) -> int:
+    def _most_of_prefix(
+        self, sequence: SequenceState, group: int, length: int, found: Finds
+    ) -> int:
         """A bound for a hit of at most `length` tokens: full attention needs every block of it.
 
         A prompt of hundreds of blocks would take quadratic time otherwise.
@@ -295,25 +329,25 @@ class SequenceNeeds:
         if not kind.is_full:
             return length
         most = min(length // size + self.profile.proof_blocks, sequence.num_tokens // size)
-        found = 0
-        while found < most and self.pool.lookup(self.key(sequence, group, found)):
-            found += 1
-        most = max(0, found - self.profile.proof_blocks) * size
+        end = 0
+        while end < most and found(self.key(sequence, group, end)):
+            end += 1
+        most = max(0, end - self.profile.proof_blocks) * size
         return most - most % self._alignment
 
-    def _has_prefix(self, sequence: SequenceState, group: int, length: int) -> bool:
+    def _has_prefix(self, sequence: SequenceState, group: int, length: int, found: Finds) -> bool:
         """Whether every block that a hit of this length needs is in the index."""
         entries = self.hit_entries(group, length)
         if self.groups[group].is_state:
-            return all(self._has_state(sequence, group, entry) for entry in entries)
+            return all(self._has_state(sequence, group, entry, found) for entry in entries)
         for entry in range(entries.start, entries.stop + self.profile.proof_blocks):
-            if not self.pool.lookup(self.key(sequence, group, entry)):
+            if not found(self.key(sequence, group, entry)):
                 return False
         return True
 
-    def _has_state(self, sequence: SequenceState, group: int, entry: int) -> bool:
+    def _has_state(self, sequence: SequenceState, group: int, entry: int, found: Finds) -> bool:
         """Whether a state is in the index; one that this step writes is not there yet."""
-        carriers = self.pool.lookup(self.key(sequence, group, entry))
+        carriers = found(self.key(sequence, group, entry))
         if self.profile.states == "step-end":
             return bool(carriers)
         return not self.unwritten_states(group).issuperset(carriers)

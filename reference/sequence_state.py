@@ -49,6 +49,11 @@ class SequenceState:
     told: int | None = None
     """The token that follows, where a step has told the manager already and it still has to come.
     """
+    num_asked: int = 0
+    """Tokens that its last admission asked for, as far as they stand; see `sightings.py`. The child
+    of a fork asked for nothing."""
+    num_loaded: int = 0
+    """Positions up to which it did not compute everything itself."""
     junction: int = 0
     """Where the hit of its full groups ended, if another group had less; 0: nowhere."""
 

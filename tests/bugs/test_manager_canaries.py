@@ -18,6 +18,8 @@ PROFILES = {
     "v0, ring": ManagerProfile(publishes="never", window_blocks="reused", groups=(SLIDING,)),
     "nano": ManagerProfile(duplicates="last"),
     "published at the end": ManagerProfile(publishes="finish", duplicates="first"),
+    "one user a block": ManagerProfile(held_blocks="exclusive"),
+    "a doorkeeper": ManagerProfile(prior_sightings=1),
     "cached while held": ManagerProfile(retention="while-held"),
     "sound": ManagerProfile(
         tables="merged", duplicates="first", eviction="unspecified", hits="sound",

@@ -15,6 +15,7 @@ import pytest
 from poolproof.bugs.catalogue import MANAGER_SPECIMENS, SPECIMENS
 from poolproof.bugs.manager_oddities import MANAGER_ODDITIES
 from poolproof.bugs.oddities import ODDITIES
+from poolproof.bugs.profile_rows import MANAGER_ROWS
 from poolproof.certification import inference, profile_trials
 from poolproof.certification.certificate import Verdict
 from poolproof.certification.depths import BUDGETS
@@ -31,7 +32,10 @@ from poolproof.targets.load import load_target
 from poolproof.targets.target import Target
 from poolproof.targets.target_spec import TargetSpec
 
-ODD = {cls.__name__: cls for cls in (*ODDITIES, *MANAGER_ODDITIES)}
+OF_ROWS = [
+    example.right for example in MANAGER_ROWS if example.row in {"held_blocks", "prior_sightings"}
+]
+ODD = {cls.__name__: cls for cls in (*ODDITIES, *MANAGER_ODDITIES, *OF_ROWS)}
 
 
 @pytest.fixture
@@ -83,6 +87,10 @@ def rows_of(found):
         ("WholePromptManager", {"full_hit": "allowed"}),
         ("NullBlockManager", {"null_block": 5}),
         ("EarlyPublisher", {"publishes": "scheduled"}),
+        ("OneUserABlock", {"held_blocks": "exclusive"}),
+        ("CopiesForItsForks", {"held_blocks": "exclusive"}),
+        ("TakesWhatComesAgain", {"prior_sightings": 1}),
+        ("TakesTheThirdTime", {"prior_sightings": 2}),
         ("WatchfulManager", {"watermark_blocks": 2, "lookahead_tokens": 3}),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import takewhile
 from typing import Any
 
@@ -172,6 +173,49 @@ class EpochOfEach(Engine):
         return True
 
 
+class TakesWhatComesAgain(Engine):
+    """What is computed for the first or the second time gets no key, and the third time it does."""
+
+    num_prior = 2
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        pool, self.seen = self.manager.block_pool, Counter[bytes]()
+        taken = pool.cache
+
+        def cache(blocks: Any, hashes: Any, **further: Any) -> None:
+            kept = [pair for pair in zip(blocks, hashes) if self.seen[pair[1]] >= self.num_prior]
+            self.seen.update(hashes)
+            taken([block for block, _ in kept], [key for _, key in kept], **further)
+
+        pool.cache = cache  # type: ignore[method-assign]  # of this one pool
+
+
+class HasOneUserABlock(Engine):
+    """A hit ends where somebody holds the block."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        manager, pool = self.manager, self.manager.block_pool
+        found = manager.get_computed_blocks
+
+        def free_ones(request: Any) -> tuple[KVCacheBlocks, int]:
+            blocks, _ = found(request)
+            ids = blocks.blocks[0] if blocks.blocks else []
+            free = list(takewhile(lambda block: not pool.ref_count(block), ids))
+            return KVCacheBlocks((free,)), len(free) * SIZE
+
+        manager.get_computed_blocks = free_ones  # type: ignore[method-assign]  # of this one
+
+
+class TakesItUnderShortKeys(TakesWhatComesAgain):
+    """Behind a doorkeeper, too, a key needs its parent."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._hasher = DeepHasher()
+
+
 class WearsOut(Engine):
     """The 1,500th step loses a block."""
 
@@ -185,6 +229,7 @@ class WearsOut(Engine):
     ("cls", "script"),
     [
         (KeysForgetParents, "depths"),
+        (TakesItUnderShortKeys, "depths"),
         (KeysOfEnds, "other keys"),
         (AnswersBySlot, "beside one"),
         (CountsInBytes, "long answers"),
@@ -203,8 +248,9 @@ def test_a_bug_that_begins_at_a_size_is_found_by_its_script(cls: type[Engine], s
     assert again.violation == trace.violation
 
 
-def test_a_right_engine_is_not_accused_and_shows_everything() -> None:
-    campaign = campaign_of(Engine)
+@pytest.mark.parametrize("cls", [Engine, TakesWhatComesAgain, HasOneUserABlock])
+def test_a_right_engine_is_not_accused_and_shows_everything(cls: type[Engine]) -> None:
+    campaign = campaign_of(cls)
     facts: set[str] = set()
     for number in campaign.sizes.runs(PROFILE):
         result = campaign.run(number)

@@ -11,6 +11,7 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import Admit, AppendTokens, Draft, Finish, Fork, Step
 from poolproof.contract.manager_profile import CacheGroup, ManagerProfile
 from poolproof.contract.trace import Trace
+from poolproof.harness import manager_production
 from poolproof.harness.extent import Extent
 from poolproof.harness.manager_driver import ManagerCampaign, ManagerProductionCampaign
 from poolproof.harness.manager_production import QUICK_SIZES, SCRIPTS
@@ -289,3 +290,28 @@ def test_a_ring_grows_through_every_length_by_single_tokens():
     ring = {"publishes": "never", "window_blocks": "reused"}
     groups = (CacheGroup("sliding", window=6),)
     assert played(CleanRingManager, "every length", groups=groups, **ring) is None
+
+
+class _FewBits(CleanManager):
+    """Of each hash two bytes are the key."""
+
+    def _block_key(self, sequence, entry):
+        return super()._block_key(sequence, entry)[:2]
+
+
+@pytest.mark.parametrize("rows", [{}, {"prior_sightings": 1}, {"held_blocks": "exclusive"}])
+def test_keys_of_few_bits_are_found_out_however_late_an_index_takes_them(rows):
+    violation = played(_FewBits, "many prompts", **rows).violation
+    assert violation.invariant in ("DATA", "IDX")
+
+
+@pytest.mark.parametrize("num_prior", [0, 1, 3])
+def test_where_misses_pass_it_is_tried_out_how_often_a_prompt_has_to_come(num_prior, monkeypatch):
+    class Late(_FewBits):
+        def _is_taken(self, key):
+            self.sightings[key] = self.sightings.get(key, 0) + 1
+            return self.sightings[key] > num_prior
+
+    assert played(Late, "many prompts", hits="sound") is not None
+    monkeypatch.setattr(manager_production, "_MOST_TIMES", -1)
+    assert (played(Late, "many prompts", hits="sound") is None) == (num_prior > 0)

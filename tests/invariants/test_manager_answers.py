@@ -17,6 +17,7 @@ from poolproof.invariants.admission import (
 from poolproof.invariants.cached_usable import computed_block_is_cached, reports_all_that_is_cached
 from poolproof.invariants.index_answers import (
     cached_block_is_computed,
+    found_after_sightings,
     hit_carries_key,
     reports_no_more_than_indexed,
 )
@@ -30,6 +31,7 @@ from poolproof.invariants.reuse_order import entries_from_head
 from poolproof.invariants.stable_ids import (
     copied_elsewhere,
     copies_name_blocks,
+    hit_was_free,
     new_entries_were_free,
     still_read,
     table_names_blocks,
@@ -168,6 +170,15 @@ ANSWERS = [
     (hit_carries_key, (0, 2, 1, [3]), ("IDX", ANOTHER, (2,)),
      ("A uses block 2 as a cached block at entry 1 of its table, but that block does not carry the "
      "key of this prefix")),
+    (hit_was_free, (0, 2, 1, [1, 3]), ("I2", ANOTHER, (2,)),
+     ("A uses block 2 as a cached block at entry 1 of its table, which is still held by B and D: "
+     "held blocks are exclusive, and each of them may write to it")),
+    (found_after_sightings, (STEP, 3, 1, 1), ("IDX", Severity.BOOKKEEPING, ()),
+     (f"{STEP} finds the block at entry 3 of its table, whose content was seen once: with 1 prior "
+     "sightings the index had no key of it")),
+    (found_after_sightings, (STEP, 3, 0, 2), ("IDX", Severity.BOOKKEEPING, ()),
+     (f"{STEP} finds the block at entry 3 of its table, whose content was seen 0 times: with 2 "
+     "prior sightings the index had no key of it")),
     (reports_no_more_than_indexed, (STEP, 4, 2), ("IDX", ANOTHER, ()),
      f"{STEP} reports 4 tokens as cached, but only 2 are in the index"),
     (reports_all_that_is_cached, (STEP, 2, 4), ("I4", Severity.LOST_HIT, ()),
@@ -191,6 +202,8 @@ ROOM = [
     (holds_no_more_than_needed, (STEP, 0, 2, 2)),
     (entries_from_head, (0, [2, 1], [1, 2], "lru")),
     (hit_carries_key, (0, 2, 1, [3, 2])),
+    (hit_was_free, (0, 2, 1, [])),
+    (found_after_sightings, (STEP, 3, 2, 1)),
     (reports_no_more_than_indexed, (STEP, 2, 2)),
     (reports_all_that_is_cached, (STEP, 4, 4)),
 ]

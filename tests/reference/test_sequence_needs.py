@@ -200,3 +200,58 @@ def test_a_hit_that_is_proved_by_the_next_block_needs_both():
     assert model.cached_prefix(asking(model, [1, 2, 3, 4, 5, 6, 7])) == 2
     model.pool.forget_keys([1])
     assert model.cached_prefix(asking(model, [1, 2, 3, 4, 5, 6, 7])) == 0
+
+
+def test_what_a_sequence_holds_is_in_the_index_and_found_by_nobody():
+    model = model_of(held_blocks="exclusive")
+    first = computed(model, 0, [1, 2, 3, 4], [0, 1])
+    wanted = asking(model, [1, 2, 3, 4, 5])
+    assert (model.cached_prefix(wanted), model.indexed_prefix(wanted)) == (0, 4)
+    model.end(first)
+    assert (model.cached_prefix(wanted), model.indexed_prefix(wanted)) == (4, 4)
+
+
+def test_a_hit_ends_where_a_block_has_its_user_and_goes_on_where_a_copy_is_free():
+    model = model_of(held_blocks="exclusive")
+    first = computed(model, 0, [1, 2, 3, 4], [0, 1])
+    computed(model, 1, [1, 2], [2])
+    model.end(first)
+    wanted = asking(model, [1, 2, 3, 4, 5])
+    assert model.cached_prefix(wanted) == 4
+    again = model.new_sequence(3, TokenChain((1, 2, 9)))
+    again.num_scheduled = 1
+    model.admit(again, 2, [[0, 3]])
+    assert model.cached_prefix(wanted) == 0
+
+
+def test_who_is_shared_with_needs_no_room_and_who_is_not_needs_all():
+    shared, exclusive = (model_of(held_blocks=value) for value in ("shared", "exclusive"))
+    for model, needed in (shared, 1), (exclusive, 2):
+        computed(model, 0, [1, 2], [0])
+        wanted = asking(model, [1, 2, 3])
+        cached = model.cached_prefix(wanted)
+        wanted.num_computed, wanted.num_scheduled = cached, 3 - cached
+        assert model.most_blocks_needed(wanted, cached) == needed
+
+
+def test_a_fork_may_copy_everything_where_blocks_are_exclusive():
+    model = model_of(held_blocks="exclusive")
+    assert model.num_forked(computed(model, 0, [1, 2, 3], [0, 1])) == 2
+
+
+def test_a_found_block_that_is_held_counts_as_one_that_nobody_knows():
+    model = model_of(held_blocks="exclusive")
+    computed(model, 0, [1, 2], [0])
+    assert model.num_unknown(asking(model, [1, 2, 3]), 2) == 1
+    assert model.num_unknown(asking(model, [1, 2, 3]), 0) == 0
+
+
+def test_who_gave_a_block_back_does_not_use_it_any_more():
+    model = model_of(held_blocks="exclusive", frees="after-step")
+    first = computed(model, 0, [1, 2], [0])
+    assert model.users(0) == [0]
+    forked(model, first)
+    model.end(first)
+    assert model.pool.holders[0] == [0, 1]
+    assert model.users(0) == [1]
+    assert model.cached_prefix(asking(model, [1, 2, 3])) == 0
