@@ -198,10 +198,21 @@ class ManagerMemory:
                 slot = 0 if is_state else last % size
                 if slot not in holders:
                     holders[slot] = self._holders(group, slot)
-                blocks = holders[slot].get(sequence.contents[group][last], ())
-                if not any(self.holds_entry(sequence, group, entry, b, cached) for b in blocks):
+                content = sequence.contents[group][last]
+                blocks = holders[slot].get(content, ())
+                if any(self.holds_entry(sequence, group, entry, b, cached) for b in blocks):
+                    continue
+                if not (is_state and self._will_be_left(group, content)):
                     return False
         return True
+
+    def _will_be_left(self, group: int, state: Content) -> bool:
+        """Whether this step leaves a state, which is found before it is written."""
+        return self.finds_unwritten and any(
+            state == sequence.contents[group][sequence.num_computed + sequence.num_scheduled - 1]
+            for sequence in self._model.sequences.values()
+            if sequence.num_scheduled
+        )
 
     def num_revivable(self, sequence: SequenceState, cached: int) -> int:
         """How many entries of a hit a free block holds that has lost its key, as far as is known.

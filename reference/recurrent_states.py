@@ -57,6 +57,7 @@ __all__ = [
     "StateMemory",
     "furthest_end",
     "has_state",
+    "most_scheduled",
     "uses_by_table",
     "waits_for_state",
 ]
@@ -194,9 +195,13 @@ def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) 
     It would start from a state that this step writes, or from which somebody goes on in it: vLLM
     counts the state at a prompt's last block end as cached anew whenever the prompt is scheduled.
     """
-    if not cached or model.profile.states != "step-end" or not has_state(model.groups):
+    if model.profile.states != "step-end" or not has_state(model.groups):
         return False
     busy = [other for other in model.sequences.values() if other.num_scheduled]
+    if model.profile.hash_tokens and any(_passes_prefix(model, sequence, o) for o in busy):
+        return True
+    if not cached:
+        return False
     return any(
         block in other.tables[group]
         for group, kind in enumerate(model.groups)
@@ -207,17 +212,44 @@ def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) 
     )
 
 
+def _passes_prefix(model: SequenceModel, sequence: SequenceState, other: SequenceState) -> bool:
+    """Whether `other` starts from a state in this step, or leaves one, that `sequence` may hit.
+
+    With `hash_tokens` a hit may start from a state inside a block, whose key nobody shows.
+    """
+    start, end = other.num_computed, other.num_computed + other.num_scheduled
+    return any(
+        0 < at < sequence.num_tokens
+        and other.contents[group][at - 1] == sequence.contents[group][at - 1]
+        for group, kind in enumerate(model.groups)
+        if kind.is_state
+        for at in (start, end)
+    )
+
+
+def most_scheduled(model: SequenceModel, sequence: SequenceState) -> int:
+    """How many tokens an admission may schedule at once behind those that are cached.
+
+    All that are left; with `hash_tokens` only up to where a state has to be left.
+    """
+    end = furthest_end(model, sequence) if model.profile.hash_tokens else None
+    most = sequence.num_tokens if end is None else min(end, sequence.num_tokens)
+    return most - sequence.num_computed
+
+
 def furthest_end(model: SequenceModel, sequence: SequenceState) -> int | None:
     """The last position + 1 to which one step may compute a manager's sequence; None: any.
 
     If a step leaves one state, at its end (`states` is "step-end"), it may not pass the end of the
     block in which it began, or that block would keep a state in its middle under the key of its
-    end.
+    end. With `hash_tokens` it ends where a hit of its prompt can end inside a block, to keep that.
     """
     if model.profile.states != "step-end" or not has_state(model.groups):
         return None
     end = sequence.num_computed + sequence.num_scheduled
     size = max(s for s, kind in zip(model.block_sizes, model.groups) if kind.is_state)
-    if sequence.num_scheduled or end % size:
-        return -(-end // size) * size
-    return None
+    ends = [-(-end // size) * size] if sequence.num_scheduled or end % size else []
+    kept = model.last_boundary(sequence)
+    if sequence.num_computed < kept:
+        ends.append(kept)
+    return min(ends, default=None)

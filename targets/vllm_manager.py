@@ -38,6 +38,7 @@ __all__ = ["EarlyManager", "EngineParts", "ManagerAdapter", "VllmParts"]
 
 
 Copies = list[tuple[int, int]]
+HeadCopies = list[tuple[int, int, int]]
 ExtraKeys = Sequence[tuple[str, Any, int, int | None]] | None
 
 
@@ -99,9 +100,11 @@ class ManagerAdapter:
         *,
         enable_caching: bool = True,
         num_lookahead_tokens: int = 0,
+        stops_every: int = 0,
         without: Sequence[str] = (),
     ) -> None:
         self._parts = parts
+        self._stops_every = stops_every
         self._manager = parts.make_manager(num_blocks, enable_caching)
         self._lookahead = num_lookahead_tokens
         self._sequences: dict[int, RunningSequence] = {}
@@ -121,7 +124,7 @@ class ManagerAdapter:
         *,
         extra_keys: ExtraKeys = None,
         num_tokens: int | None = None,
-    ) -> int | str:
+    ) -> int | str | tuple[int, HeadCopies]:
         """A lookup and an allocation; a preempted request comes back as it is."""
         sequence = self._sequences.get(seq_id)
         if sequence is None:
@@ -129,13 +132,34 @@ class ManagerAdapter:
         blocks, cached = self._look_up(sequence.request)
         left = sequence.request.num_tokens - cached
         count = min(num_tokens or left, left)
+        if self._stops_every:
+            count = min(count, self._stop(sequence, cached) - cached)
         new = self._manager.allocate_slots(
             sequence.request, count, cached, blocks, num_lookahead_tokens=self._lookahead
         )
         if new is None:
             return "later"
         sequence.num_scheduled = count
-        return self._enter(seq_id, sequence, cached)
+        self._enter(seq_id, sequence, cached)
+        copies = self._parts.take_copies(self._manager)
+        inside = cached % BLOCK_SIZE
+        return (cached, [(*pair, inside) for pair in copies]) if copies else cached
+
+    def _stop(self, sequence: RunningSequence, start: int) -> int:
+        """Where the scheduler ends a step that begins at `start`, so that a state is kept there.
+
+        At the end of a block that it begins inside; and where a hit of the prompt ends inside one,
+        unless a whole block ends behind it.
+        """
+        last: int = sequence.request.num_tokens - 1
+        every = self._stops_every
+        stops = [last + 1]
+        if start % BLOCK_SIZE:
+            stops.append(start - start % BLOCK_SIZE + BLOCK_SIZE)
+        kept: int = (len(sequence.prompt.tokens) - 1) // every * every
+        if start < kept and kept > last - last % BLOCK_SIZE:
+            stops.append(kept)
+        return min(stops)
 
     def load(
         self,

@@ -57,6 +57,7 @@ _CHUNKED = CacheGroup("chunked", 0, 8)
 _STATE = CacheGroup("state")
 _REACHABLE = {"keyed": "reachable"}
 _STEP_END = {"states": "step-end"}
+_INSIDE_BLOCKS = {"keys": "partial", "index": "content", "hits": None}
 _NO_TRANSFERS = ("load", "loaded")
 _NO_DRAFTS = (*_NO_TRANSFERS, "draft", "accept")
 
@@ -66,7 +67,7 @@ NOT_DRIVEN = (
     "asynchronous scheduling: every step is settled before the next one is scheduled",
     "cross attention, R-SWA, sink and multi-head latent attention, circular buffers, several ranks",
     "states after drafts (speculative blocks) and before the end of a step (prefill checkpoints)",
-    "hits that end inside a block, which is copied then, and the keys that are kept for them",
+    "which states inside a block are kept (enable_mamba_shared_prefix_checkpoint)",
     "states in blocks of another size than attention's; replay of a window (prefix_replay_tokens)",
     "multi-module MTP (num_prefill_lookahead); heads of some groups alone (is_eagle_group)",
     "transfers outside the layout full, and hand-offs of states to connectors",
@@ -100,7 +101,7 @@ class NamedLayout:
         rows = {**_PUBLISHED, **self.rows, "groups": self.groups}
         if self.retention_tokens is not None:
             rows |= {"keyed": "checkpoints", "checkpoint_tokens": self.retention_tokens}
-        return rows
+        return {row: value for row, value in rows.items() if value is not None}
 
     def sizes(self) -> list[int]:
         """The block size of each group."""
@@ -169,7 +170,8 @@ LAYOUTS = (
         "full+mamba-hash-2",
         (_FULL, _STATE),
         hash_block_size=2,
-        why_not="hits may end inside a block, which is copied; the reference knows whole blocks",
+        rows={**_STEP_END, "hash_tokens": 2, **_INSIDE_BLOCKS},
+        without=_NO_DRAFTS,
     ),
     NamedLayout(
         "full+mamba+lookahead",

@@ -113,9 +113,8 @@ class ImplParts:
         """The same."""
 
     def take_copies(self, manager: Any, /) -> list[tuple[int, int]]:
-        """It shares whole blocks only, so that there is nothing to copy."""
-        del manager
-        return []
+        copies: list[tuple[int, int]] = manager.take_block_copies()
+        return copies
 
     def observers(self, manager: Any, num_blocks: int, /) -> Mapping[str, Callable[..., Any]]:
         del num_blocks
@@ -248,6 +247,7 @@ def make_of(parts: EngineParts, layout: NamedLayout, profile: ManagerProfile) ->
             num_blocks,
             enable_caching=enable_caching,
             num_lookahead_tokens=profile.lookahead_tokens,
+            stops_every=profile.hash_tokens if profile.states == "step-end" else 0,
             without=layout.without,
         )
 

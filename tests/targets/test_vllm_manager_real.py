@@ -31,6 +31,7 @@ NAMES = (
     "sliding+lookahead",
     "full-2+sliding-4+lookahead",
     "chunked-local-1",
+    "full+mamba-hash-2",
 )
 
 
@@ -171,6 +172,35 @@ def _states_of_this_step_are_started_from(monkeypatch):
     monkeypatch.setattr(mamba, "cache_blocks", cache_blocks)
 
 
+def _copies_of_hits_are_forgotten(monkeypatch):
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+
+    right = KVCacheManager.take_kv_cache_block_copies
+    monkeypatch.setattr(
+        KVCacheManager, "take_kv_cache_block_copies", lambda self: ([], right(self)[1])
+    )
+
+
+def _the_key_of_a_state_stays_with_the_request_that_goes_on(monkeypatch):
+    monkeypatch.setattr(_pool(), "move_block_hashes", lambda self, source, into: None)
+
+
+def _who_hits_inside_a_block_goes_on_in_it(monkeypatch):
+    base = _single().SingleTypeKVCacheManager
+    monkeypatch.setattr(base, "_has_partial_local_hit", lambda self, blocks, num_tokens: False)
+
+
+def _a_state_inside_a_block_is_found_for_a_longer_prefix(monkeypatch):
+    pool = _pool()
+    right = pool._get_partial_block_hash
+
+    def wrong(self, request, num_tokens):
+        later = min(num_tokens + self.hash_block_size, len(request.block_hashes) * 2)
+        return right(self, request, later)
+
+    monkeypatch.setattr(pool, "_get_partial_block_hash", wrong)
+
+
 def _no_checkpoint_is_kept(monkeypatch):
     monkeypatch.setattr(
         _single().SlidingWindowManager,
@@ -275,6 +305,11 @@ CASES = [(layout, *case) for layout in ("full", "full+sliding") for case in EVER
 CASES += [
     ("full+sliding", _the_window_is_a_block_too_short, {"I2", "DATA", "ATOM"}),
     ("full+mamba", _states_of_this_step_are_started_from, {"DATA"}),
+    ("full+mamba-hash-2", _states_of_this_step_are_started_from, {"DATA", "IDX"}),
+    ("full+mamba-hash-2", _copies_of_hits_are_forgotten, {"DATA", "IDX"}),
+    ("full+mamba-hash-2", _the_key_of_a_state_stays_with_the_request_that_goes_on, {"DATA", "IDX"}),
+    ("full+mamba-hash-2", _who_hits_inside_a_block_goes_on_in_it, {"DATA", "I4"}),
+    ("full+mamba-hash-2", _a_state_inside_a_block_is_found_for_a_longer_prefix, {"DATA", "IDX"}),
     ("sliding+lookahead", _no_checkpoint_is_kept, {"I4"}),
     ("full+sliding", _no_checkpoint_is_kept, {"I4"}),
     ("mamba", _regular_checkpoints_are_a_block_late, {"I4", "IDX"}),
