@@ -20,7 +20,7 @@ from poolproof.invariants.kv_reads import copies_what_was_written, reads_own_pre
 from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.invariants.stable_ids import copies_name_blocks, worker_table_suffices
 from poolproof.reference.content_names import Content
-from poolproof.reference.recurrent_states import has_state
+from poolproof.reference.recurrent_states import has_state, states_left
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
 
@@ -209,9 +209,9 @@ class ManagerMemory:
     def _will_be_left(self, group: int, state: Content) -> bool:
         """Whether this step leaves a state, which is found before it is written."""
         return self.finds_unwritten and any(
-            state == sequence.contents[group][sequence.num_computed + sequence.num_scheduled - 1]
+            state == sequence.contents[group][end - 1]
             for sequence in self._model.sequences.values()
-            if sequence.num_scheduled
+            for end in states_left(self._model, sequence, group)
         )
 
     def num_revivable(self, sequence: SequenceState, cached: int) -> int:

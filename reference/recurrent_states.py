@@ -58,6 +58,7 @@ __all__ = [
     "furthest_end",
     "has_state",
     "most_scheduled",
+    "states_left",
     "uses_by_table",
     "waits_for_state",
 ]
@@ -177,16 +178,27 @@ def _use_by_table(
     group: int, size: int, table: Sequence[int], first: int, end: int, *, every_block: bool
 ) -> StateUse:
     starts = (table[(first - 1) // size], 0) if first else None
-    ends = [end]
-    if every_block:
-        ends = [*range(first + size - first % size, end, size), end]
+    ends = _ends(first, end, size, every_block=every_block)
     leaves = tuple((until, (table[(until - 1) // size], 0)) for until in ends)
     return StateUse(group, starts, leaves, parts=PARTS)
+
+
+def _ends(first: int, end: int, size: int, *, every_block: bool) -> list[int]:
+    """Where a step from `first` to `end` leaves states: at its end, and perhaps at blocks' ends."""
+    return [*range(first + size - first % size, end, size), end] if every_block else [end]
 
 
 def has_state(groups: tuple[CacheGroup, ...]) -> bool:
     """Whether one of the groups holds states."""
     return any(group.is_state for group in groups)
+
+
+def states_left(model: SequenceModel, sequence: SequenceState, group: int) -> list[int]:
+    """After how many tokens of a sequence the step being scheduled leaves its states."""
+    first, end = sequence.num_computed, sequence.num_computed + sequence.num_scheduled
+    every_block = model.profile.states == "every-block"
+    size = model.block_sizes[group]
+    return _ends(first, end, size, every_block=every_block) if end > first else []
 
 
 def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) -> bool:
@@ -195,12 +207,12 @@ def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) 
     It would start from a state that this step writes, or from which somebody goes on in it: vLLM
     counts the state at a prompt's last block end as cached anew whenever the prompt is scheduled.
     """
-    if model.profile.states != "step-end" or not has_state(model.groups):
+    if not has_state(model.groups):
         return False
     busy = [other for other in model.sequences.values() if other.num_scheduled]
-    if model.profile.hash_tokens and any(_passes_prefix(model, sequence, o) for o in busy):
+    if model.profile.by_content and any(_passes_prefix(model, sequence, o) for o in busy):
         return True
-    if not cached:
+    if not cached or model.profile.states != "step-end":
         return False
     return any(
         block in other.tables[group]
@@ -215,15 +227,15 @@ def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) 
 def _passes_prefix(model: SequenceModel, sequence: SequenceState, other: SequenceState) -> bool:
     """Whether `other` starts from a state in this step, or leaves one, that `sequence` may hit.
 
-    With `hash_tokens` a hit may start from a state inside a block, whose key nobody shows.
+    Where contents decide, nobody knows which of them have keys.
     """
-    start, end = other.num_computed, other.num_computed + other.num_scheduled
     return any(
-        0 < at < sequence.num_tokens
-        and other.contents[group][at - 1] == sequence.contents[group][at - 1]
+        0 < end < sequence.num_tokens
+        and end % (model.profile.hash_tokens or model.block_sizes[group]) == 0
+        and other.contents[group][end - 1] == sequence.contents[group][end - 1]
         for group, kind in enumerate(model.groups)
         if kind.is_state
-        for at in (start, end)
+        for end in (other.num_computed, *states_left(model, other, group))
     )
 
 

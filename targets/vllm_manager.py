@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from poolproof.contract.content import TokenChain
@@ -376,6 +377,11 @@ class VllmParts:
         spec = modules("vllm.v1.kv_cache_interface").MambaSpec if states else None
         if spec is not None and "mamba_cache_mode" not in {each.name for each in fields(spec)}:
             raise TypeError("this vLLM has no mamba_cache_mode, so no states in its prefix cache")
+        if spec is not None and layout.state_mode == "all" and not _reserves_every_state(spec):
+            raise TypeError(
+                'vLLM: mamba_cache_mode is "align" or "none"; no state is kept at the end of each '
+                "block"
+            )
         if layout.hash_block_size and "hash_block_size" not in self._constructor():
             raise TypeError("this vLLM has no hash_block_size: hashes are of whole blocks")
         self._hash_block_size = layout.hash_block_size or min(layout.sizes())
@@ -517,7 +523,9 @@ def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout)
     interface = modules("vllm.v1.kv_cache_interface")
     float32 = modules("torch").float32
     groups = [
-        interface.KVCacheGroupSpec([f"layer{place}"], _spec(interface, float32, group))
+        interface.KVCacheGroupSpec(
+            [f"layer{place}"], _spec(interface, float32, group, layout.state_mode)
+        )
         for place, group in enumerate(layout.groups)
     ]
     known = {each.name for each in fields(interface.KVCacheConfig)}
@@ -530,12 +538,22 @@ def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout)
     return config
 
 
-def _spec(interface: Any, float32: Any, group: CacheGroup) -> Any:
+def _reserves_every_state(spec: Any) -> bool:
+    """Whether a release has mode "all": then it reserves a state for each block of a sequence."""
+    made = spec(block_size=1, shapes=(), dtypes=(), page_size_padded=1, mamba_cache_mode="all")
+    config = SimpleNamespace(
+        cache_config=SimpleNamespace(mamba_cache_mode="all"),
+        model_config=SimpleNamespace(max_model_len=MAX_MODEL_LEN),
+    )
+    return bool(made.max_memory_usage_bytes(config) == MAX_MODEL_LEN)
+
+
+def _spec(interface: Any, float32: Any, group: CacheGroup, mode: str) -> Any:
     """What vLLM calls a group of layers that read alike."""
     size = group.block_size or BLOCK_SIZE
     if group.is_state:
         return interface.MambaSpec(
-            block_size=size, shapes=((1,),), dtypes=(float32,), mamba_cache_mode="align"
+            block_size=size, shapes=((1,),), dtypes=(float32,), mamba_cache_mode=mode
         )
     common = {"block_size": size, "num_kv_heads": 1, "head_size": 1, "dtype": float32}
     if "use_mla" in {each.name for each in fields(interface.FullAttentionSpec)}:

@@ -81,8 +81,10 @@ NOT_DRIVEN = (
 class NamedLayout:
     """One layout; `rows` take the place of the published engine's, `without` lists verbs left out.
 
-    `hash_block_size` 0 is the block size. `retention_tokens` is the engine's interval between
-    retained checkpoints of windows and states: None keeps all of them, 0 only those of prompts.
+    `hash_block_size` 0 is the block size. `state_mode` is the engine's cache mode for states:
+    "align" keeps one at the end of a step, "all" one at the end of each block. `retention_tokens`
+    is the engine's interval between retained checkpoints of windows and states: None keeps all of
+    them, 0 only those of prompts.
     `notes` say what is not exact in this layout.
     """
 
@@ -90,6 +92,7 @@ class NamedLayout:
     groups: tuple[CacheGroup, ...] = (_FULL,)
     hash_block_size: int = 0
     use_eagle: bool = False
+    state_mode: str = "align"
     retention_tokens: int | None = None
     rows: Mapping[str, Any] = field(default_factory=dict)
     without: tuple[str, ...] = _NO_TRANSFERS
@@ -182,7 +185,10 @@ LAYOUTS = (
     NamedLayout(
         "full+mamba-all",
         (_FULL, _STATE),
-        why_not='mamba_cache_mode "all" and "none" are not what a server with a prefix cache runs',
+        state_mode="all",
+        # A state of this step is found, and who would start from it waits.
+        rows={"states": "every-block", "index": "content", "hits": None},
+        without=_NO_DRAFTS,
     ),
     NamedLayout(
         "chunked-local+lookahead",

@@ -52,6 +52,9 @@ __all__ = [
 
 _WHY_NOT = {
     "full-hash-2": "",
+    "full+mamba-all": (
+        "full+mamba is just this here: a state is kept at the end of each block, whatever the mode"
+    ),
     "full-2+sliding-4+lookahead": (
         "blocks get their keys before a hit can need them, for which `keyed` has no word"
     ),

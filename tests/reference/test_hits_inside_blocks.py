@@ -4,7 +4,12 @@ import pytest
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import ManagerProfile
-from poolproof.reference.recurrent_states import furthest_end, most_scheduled, waits_for_state
+from poolproof.reference.recurrent_states import (
+    furthest_end,
+    most_scheduled,
+    states_left,
+    waits_for_state,
+)
 from poolproof.reference.sequence_model import SequenceModel
 
 ROWS = {
@@ -100,3 +105,32 @@ def test_who_may_hit_a_state_that_this_step_reads_or_leaves_waits(
     busy = sequence_of(model, 9, computed, scheduled, seq_id=1, first=first)
     model.sequences[1] = busy
     assert waits_for_state(model, sequence_of(model, 7), 0) == waits
+
+
+@pytest.mark.parametrize(
+    ("states", "computed", "scheduled", "ends"),
+    [
+        ("step-end", 0, 6, [6]),
+        ("every-block", 0, 6, [4, 6]),
+        ("every-block", 3, 1, [4]),
+        ("every-block", 4, 8, [8, 12]),
+        ("every-block", 4, 0, []),
+    ],
+)
+def test_a_step_leaves_states_at_its_end_or_at_the_ends_of_blocks_as_well(
+    states, computed, scheduled, ends
+):
+    model = model_of(states=states)
+    sequence = sequence_of(model, 12, computed, scheduled)
+    assert states_left(model, sequence, 1) == ends
+
+
+def test_where_contents_decide_a_state_at_a_block_s_end_may_be_waited_for_as_well():
+    model = model_of(states="every-block", hash_tokens=0)
+    model.sequences[1] = sequence_of(model, 9, 0, 9, seq_id=1)
+    assert waits_for_state(model, sequence_of(model, 5), 0)
+    assert not waits_for_state(model, sequence_of(model, 4), 0)
+    assert not waits_for_state(model, sequence_of(model, 5, first=1), 0)
+    model = model_of(states="every-block", hash_tokens=0, index="exact")
+    model.sequences[1] = sequence_of(model, 9, 0, 9, seq_id=1)
+    assert not waits_for_state(model, sequence_of(model, 5), 4)
