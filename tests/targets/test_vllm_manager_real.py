@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from poolproof.contract.content import TokenChain
-from poolproof.contract.manager_commands import Admit, Resume, Step
+from poolproof.contract.manager_commands import (
+    Admit,
+    AppendTokens,
+    Finish,
+    Preempt,
+    Resume,
+    Schedule,
+    Step,
+)
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.targets.load import load_target
@@ -81,6 +89,30 @@ def test_a_state_of_a_prompts_end_is_put_off_while_its_prompt_is_scheduled(targe
         assert session.step(command) is None
     assert session.calls.answer == 4
     assert not session.is_defined(Resume(2, 0))
+
+
+def test_who_hits_inside_a_block_may_copy_what_a_request_that_came_back_has_yet_to_compute(target):
+    """A true finding in 0.32, which usual runs do not meet (docs/vllm.md).
+
+    The state has outlived the attention beside it; a request that was preempted computes that block
+    again in one chunk with others, and gives it the key of its prompt's end at once.
+    """
+    chosen = target.layout("full+mamba-hash-2")
+    session = ManagerSession(chosen.make(17, True), chosen.profile, 17, 4)
+    prompt = TokenChain((0, 1, 2, 3, 4, 5, 6))
+    grown = [command for _ in range(5) for command in (AppendTokens(0, (7,)), Step())]
+    keeps_the_state_young = Admit(1, TokenChain((0, 1, 2, 3, 4, 5, 9, 9, 9)), 2)
+    load = [Admit(number, TokenChain((50 + number,)), 0) for number in range(2, 8)]
+    for command in (
+        Admit(0, prompt, 0), Step(), Schedule(0, 1), Step(), *grown, Preempt(0),
+        keeps_the_state_young, Step(), *load, Step(), *(Finish(each.seq_id) for each in load),
+        Resume(0, 8),
+    ):  # fmt: skip
+        assert session.is_defined(command), command
+        assert session.step(command) is None, command
+    violation = session.step(Admit(9, prompt, 0))
+    assert violation.invariant == "DATA"
+    assert "position 4" in violation.sentence
 
 
 def _pool():
