@@ -51,6 +51,7 @@ _NUMBERS = (
     "max_tokens",
     "max_sequences",
     "checkpoint_tokens",
+    "hash_tokens",
 )
 
 
@@ -170,6 +171,10 @@ class ManagerProfile(Profile):
         further one may be put off although its blocks are there; 0: no such limit.
     checkpoint_tokens: beside the other checkpoints there is one every so many tokens, a multiple
         of all block sizes; 0: none.
+    hash_tokens: hits may also end inside a block, at multiples of so many tokens, and what they
+        need of that block is copied when the sequence is admitted; 0: hits are of whole blocks.
+        Where `states` is "step-end", a step ends at the last such multiple in a prompt, if no whole
+        block ends behind it.
     """
 
     publishes: str = "computed"
@@ -200,6 +205,7 @@ class ManagerProfile(Profile):
     max_tokens: int = 0
     max_sequences: int = 0
     checkpoint_tokens: int = 0
+    hash_tokens: int = 0
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod

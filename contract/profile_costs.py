@@ -233,6 +233,9 @@ COSTS: Mapping[str, Mapping[Value, Cost]] = {
     "checkpoint_tokens": {
         NUMBER: Cost("hits end at checkpoints this far apart, where no other is nearer"),
     },
+    "hash_tokens": {
+        NUMBER: Cost("a prompt is computed in one step more, so that its last state is kept"),
+    },
     "groups": {
         NUMBER: Cost("the groups say what a layer reads: others describe another model"),
     },

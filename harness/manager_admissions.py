@@ -39,7 +39,7 @@ from poolproof.invariants.index_answers import (
     reports_no_more_than_indexed,
 )
 from poolproof.invariants.legal_calls import meaningless_answer
-from poolproof.reference.recurrent_states import waits_for_state
+from poolproof.reference.recurrent_states import most_scheduled, waits_for_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 
 __all__ = ["AdmissionJudge"]
@@ -130,8 +130,8 @@ class AdmissionJudge:
         return True
 
     def _schedule_head(self, sequence: SequenceState, cached: int, num_tokens: int) -> None:
-        left = sequence.num_tokens - cached
-        sequence.num_computed = cached
+        sequence.num_computed, sequence.num_scheduled = cached, 0
+        left = most_scheduled(self.model, sequence)
         chunked = num_tokens and (self.takes_chunks or sequence.loading)
         sequence.num_scheduled = min(num_tokens, left) if chunked else left
 
@@ -260,6 +260,11 @@ class AdmissionJudge:
         if self._by_content:
             # With more found a chunk may end in a further block; the last hit may end inside one.
             most = sequence.num_tokens - (profile.full_hit == "recompute-token")
+            if profile.hash_tokens:
+                # A state may be there where a shorter one is not, at the end of a block or inside.
+                inside = range(profile.hash_tokens, most + 1, profile.hash_tokens)
+                yield from (n for n in inside if self.memory.holds_hit(sequence, n))
+                return
             longer = range(cached - cached % size + size, sequence.num_tokens, size)
             for found in (*longer, most) if most > cached else longer:
                 if not self.memory.holds_hit(sequence, found, is_usable=self.tables.has_room_in):

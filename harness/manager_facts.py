@@ -14,6 +14,7 @@ __all__ = ["ManagerFacts", "required_manager_facts"]
 
 SAME_STEP_HIT = "a prefix was found in the step that computes it"
 COMPUTED_BESIDE = "a cached prefix was computed again, since a sequence held it"
+INSIDE_A_BLOCK = "a hit ended inside a block"
 
 
 class ManagerFacts(set[str]):
@@ -46,6 +47,8 @@ class ManagerFacts(set[str]):
                 self.add("a free cached block was revived")
             if len(free) < len(hits):
                 self.add("a block was shared with a running sequence")
+            if any(cached % size for size in model.block_sizes):
+                self.add(INSIDE_A_BLOCK)
             if SAME_STEP_HIT not in self and self._is_same_step(model, hits):
                 self.add(SAME_STEP_HIT)
         if model.is_exclusive and model.indexed_prefix(sequence) > model.cached_prefix(sequence):
@@ -107,6 +110,8 @@ def required_manager_facts(profile: ManagerProfile, can: Capabilities) -> list[s
         finds_early = profile.same_step_hit == "allowed" and profile.publishes != "finish"
         if finds_early and not is_exclusive and not has_state(profile.groups):
             facts.append(SAME_STEP_HIT)
+        if profile.hash_tokens:
+            facts.append(INSIDE_A_BLOCK)
     if profile.finish_again == "ignored":
         facts.append("a sequence was ended a second time or before it was admitted")
     if profile.window_blocks == "freed" and any(g.is_sliding for g in profile.groups):

@@ -5,6 +5,7 @@ This file judges whether a refusal is right (ADM), `manager_tables.py` the chang
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ from poolproof.harness.manager_facts import ManagerFacts
 from poolproof.harness.manager_memory import ManagerMemory
 from poolproof.harness.manager_tables import TableJudge
 from poolproof.invariants.admission import put_off_only_if_full
+from poolproof.invariants.stable_ids import new_entries_were_free
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = ["GrowthJudge"]
@@ -121,10 +123,34 @@ class GrowthJudge:
         model.follow(sequence, tables, alike)
         model.will_write(sequence, first_new)
         self.memory.copy(pairs)
-        if pairs:
+        if len(pairs) > self._keep(sequence, pairs):
             self.facts.add("a block was copied on write")
         self.cache.publish(sequence)
         return True
+
+    def _keep(self, sequence: SequenceState, pairs: Sequence[tuple[int, int]]) -> int:
+        """Follow copies into blocks that stand in no table of the sequence, and count them.
+
+        So a state inside a block is kept under its key, in a free block, before the sequence goes
+        on from it.
+        """
+        if not self.model.profile.hash_tokens:
+            return 0
+        pool = self.model.pool
+        held = {block for table in sequence.tables for block in table}
+        kept = [into for _, into in pairs if into not in held]
+        if kept:
+            self.invariants.report(
+                new_entries_were_free(
+                    sequence.seq_id, kept, pool.free, pool.holders.__getitem__, ()
+                )
+            )
+            free = [block for block in dict.fromkeys(kept) if block in pool.free]
+            pool.command_number = sequence.seq_id
+            pool.allocate(len(free), free)
+            pool.release(free, sequence.seq_id)
+            self.facts.add("a state was kept before its sequence went on")
+        return len(kept)
 
     def _follow_window(self, sequence: SequenceState) -> None:
         """A refused growth may have released what slid out of the window, and nothing else."""

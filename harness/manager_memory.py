@@ -20,7 +20,7 @@ from poolproof.invariants.kv_reads import copies_what_was_written, reads_own_pre
 from poolproof.invariants.legal_calls import meaningless_answer
 from poolproof.invariants.stable_ids import copies_name_blocks, worker_table_suffices
 from poolproof.reference.content_names import Content
-from poolproof.reference.recurrent_states import has_state
+from poolproof.reference.recurrent_states import has_state, states_left
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
 
@@ -207,10 +207,21 @@ class ManagerMemory:
                 slot = 0 if is_state else last % size
                 if slot not in holders:
                     holders[slot] = self._holders(group, slot)
-                blocks = filter(is_usable, holders[slot].get(sequence.contents[group][last], ()))
-                if not any(self.holds_entry(sequence, group, entry, b, cached) for b in blocks):
+                content = sequence.contents[group][last]
+                blocks = filter(is_usable, holders[slot].get(content, ()))
+                if any(self.holds_entry(sequence, group, entry, b, cached) for b in blocks):
+                    continue
+                if not (is_state and self._will_be_left(group, content)):
                     return False
         return True
+
+    def _will_be_left(self, group: int, state: Content) -> bool:
+        """Whether this step leaves a state, which is found before it is written."""
+        return self.finds_unwritten and any(
+            state == sequence.contents[group][end - 1]
+            for sequence in self._model.sequences.values()
+            for end in states_left(self._model, sequence, group)
+        )
 
     def num_revivable(self, sequence: SequenceState, cached: int) -> int:
         """How many entries of a hit a free block holds that has lost its key, as far as is known.

@@ -41,6 +41,7 @@ from poolproof.harness.choices import Choices, SeededChoices
 from poolproof.harness.manager_workload import ManagerWorkload
 from poolproof.harness.token_collisions import LARGEST_TOKEN, ConfusablePrompts, Confusion
 from poolproof.reference.manager_legality import goes_round
+from poolproof.reference.recurrent_states import has_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = [
@@ -506,9 +507,15 @@ def many_references(run: ManagerScript) -> Iterator[Command]:
     count = run.sizes.num_references
     if run.model.profile.max_sequences:
         count = min(count, run.model.profile.max_sequences)
-    parent = run.admit(TokenChain(run.tokens(2 * run.unit + 1)))
+    # Where a step leaves one state, at its end, that has to be where all the others begin.
+    leaves_one = run.model.profile.states == "step-end" and has_state(run.model.groups)
+    in_two = leaves_one and "schedule" in run.can.verbs
+    parent = run.admit(TokenChain(run.tokens(2 * run.unit + 1)), 2 * run.unit if in_two else 0)
     yield parent
     yield Step()
+    if in_two:
+        yield Schedule(parent.seq_id, 1)
+        yield Step()
     if "fork" in run.can.verbs:
         # Children of one, and now and then a child of the latest.
         latest = parent.seq_id

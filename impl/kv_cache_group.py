@@ -9,7 +9,10 @@ A prefix hit has to end at a block boundary of every group, so it ends at a mult
 common multiple of their block sizes. Hashes are computed once, over blocks that divide all of
 those; the hash of a group's block is that of its last hash block, which chains over all before.
 
-Not covered: cross attention, circular buffers, and states that are copied on write inside a block.
+Where recurrent states have hashes finer than their blocks, a hit may end inside a block as well
+(`kv_cache_inside.py`).
+
+Not covered: cross attention, circular buffers.
 """
 
 from __future__ import annotations
@@ -177,6 +180,17 @@ class Layout:
     hash_block_size: int
     alignment: int
     use_eagle: bool
+
+    @property
+    def hits_inside(self) -> bool:
+        """Whether a hit may end inside a block: of attention and states, in blocks of one size."""
+        return (
+            self.hash_block_size < self.alignment
+            and not self.use_eagle
+            and any(group.is_state for group in self.groups)
+            and all(group.reads_all or group.is_state for group in self.groups)
+            and all(group.block_size == self.alignment for group in self.groups)
+        )
 
     def is_reachable(self, group: LaidOutGroup, index: int) -> bool:
         """Whether a hit can need the block of the group: one that ends at the next boundary does.

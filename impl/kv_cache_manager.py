@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from poolproof.impl.block_pool import BlockPool
-from poolproof.impl.kv_cache_group import FullAttention, Layout, lay_out
+from poolproof.impl.kv_cache_group import FullAttention, Layout, blocks_for, lay_out
+from poolproof.impl.kv_cache_inside import InsideTables
 from poolproof.impl.kv_cache_request import ManagedRequest
 from poolproof.impl.kv_cache_residency import ResidencyMetrics, WatchedPool
 from poolproof.impl.kv_cache_tables import NULL_BLOCK, FullAttentionTables, GroupTables, Need
@@ -126,7 +127,10 @@ def require_admissible(
     lengths = [
         len(ids) * group.block_size for ids, group in zip(hits.blocks, layout.groups, strict=False)
     ]
-    if len(hits.blocks) != len(layout.groups) or set(lengths) != {num_hit_tokens}:
+    end = num_hit_tokens
+    if layout.hits_inside:
+        end = blocks_for(end, layout.alignment) * layout.alignment
+    if len(hits.blocks) != len(layout.groups) or set(lengths) != {end}:
         raise ValueError(
             f"allocate_slots: new_computed_blocks of request {name!r} are for {lengths} tokens in "
             f"its groups, and num_new_computed_tokens says {num_hit_tokens}"
@@ -187,6 +191,7 @@ class KVCacheManager:
             "eviction": "unhashed-first",
             "recache": "forbidden",
             "events": events,
+            "keys": "partial" if self._layout.hits_inside else "block",
         }
         self.block_pool = (
             BlockPool(num_blocks, **profile)
@@ -196,7 +201,12 @@ class KVCacheManager:
         self._direct: FullAttentionTables | None = None
         if len(self._layout.groups) == 1 and self._layout.groups[0].reads_all:
             self._direct = FullAttentionTables(self._layout, self.block_pool)
-        self._tables: GroupTables = self._direct or GroupTables(self._layout, self.block_pool)
+        self._inside: InsideTables | None = None
+        if self._layout.hits_inside:
+            self._inside = InsideTables(self._layout, self.block_pool)
+        self._tables: GroupTables = (
+            self._direct or self._inside or GroupTables(self._layout, self.block_pool)
+        )
         self.enable_caching = enable_caching
         self.prefix_cache_stats = PrefixCacheStats()
         self.empty_kv_cache_blocks = KVCacheBlocks(tuple(() for _ in self._layout.groups))
@@ -303,6 +313,7 @@ class KVCacheManager:
             num_settled=max(0, computed - request.num_in_flight_tokens),
             num_slots=num_slots,
             num_to_fit=min(num_tokens, limit) if full_sequence_must_fit else 0,
+            num_hit=num_new_computed_tokens,
         )
         new = self._tables.allocate(request.request_id, hits.blocks, hashes, need)
         if new is None:
@@ -310,11 +321,33 @@ class KVCacheManager:
         if self.enable_caching:
             written = request.num_computed_tokens + num_new_computed_tokens
             self._tables.publish(request.request_id, hashes, to_cache, written)
+            if self._inside is not None and self._keeps(to_cache, num_tokens):
+                self._inside.keep(request.request_id, hashes, to_cache)
             if is_first and new_computed_blocks is not None:
                 self.prefix_cache_stats.record(
                     num_tokens, num_new_computed_tokens, preempted=request.num_preemptions > 0
                 )
         return KVCacheBlocks(new) if any(new) else self.empty_kv_cache_blocks
+
+    def _keeps(self, end: int, num_tokens: int) -> bool:
+        """Whether a key at this end of a chunk is of use: inside a block, before the prompt's end.
+
+        States of generated tokens come one by one; to keep them would cost a block for each.
+        """
+        layout = self._layout
+        is_inside = end % layout.alignment and end % layout.hash_block_size == 0
+        return bool(is_inside) and end < num_tokens
+
+    def take_block_copies(self) -> list[tuple[int, int]]:
+        """The copies that were ordered since the last call, as (source, destination) blocks.
+
+        They are for hits that end inside a block, and are carried out in this order, before the
+        next forward pass.
+        """
+        if self._inside is None:
+            return []
+        copies, self._inside.copies = self._inside.copies, []
+        return copies
 
     def cache_blocks(self, request: ManagedRequest, num_computed_tokens: int) -> None:
         """Cache the full blocks of the first tokens, which are computed or loaded by now.
@@ -432,4 +465,4 @@ class KVCacheManager:
 
     def new_step_starts(self) -> None:
         """The forward pass of what was scheduled before is over, or is before the next in order."""
-        self._tables.unwritten_states.clear()
+        self._tables.unwritten.clear()

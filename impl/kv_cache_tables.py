@@ -29,17 +29,17 @@ from poolproof.impl.kv_cache_group import LaidOutGroup, Layout
 class PrefixLookup:
     """Looks up prefixes of a layout in a pool.
 
-    `unwritten_states` are blocks with recurrent states that the step being scheduled will write: a
+    `unwritten` has the blocks with recurrent states that the step being scheduled will write: a
     state is read when a forward pass begins, so no request of the same step may start from them.
     (Attention writes the step's keys and values before it reads any, and may.)
     """
 
     def __init__(
-        self, layout: Layout, pool: BlockPool, unwritten_states: AbstractSet[int] = frozenset()
+        self, layout: Layout, pool: BlockPool, unwritten: AbstractSet[int] = frozenset()
     ) -> None:
         self._layout = layout
         self._pool = pool
-        self._unwritten_states = unwritten_states
+        self._unwritten = unwritten
 
     def longest(self, hashes: list[bytes], max_tokens: int) -> tuple[tuple[list[int], ...], int]:
         """The blocks of the longest hit within the first `max_tokens` tokens, and its length.
@@ -84,7 +84,7 @@ class PrefixLookup:
         wanted = group.hashes(hashes, first, end)
         for index in range(end - 1, first - 1, -1):
             block_id = self._pool.lookup(wanted[index - first], group=group.index)
-            if block_id is None or (group.is_state and block_id in self._unwritten_states):
+            if block_id is None or (group.is_state and block_id in self._unwritten):
                 return index
         return None
 
@@ -105,13 +105,15 @@ class Need:
 
     `num_computed`: computed, cached and loaded ones; `num_settled`: those of them whose forward
     pass is over; `num_slots`: all that need space after it; `num_to_fit`: all that the request is
-    known to need space for in the end, 0 where that is not to be checked.
+    known to need space for in the end, 0 where that is not to be checked; `num_hit`: those that a
+    lookup has found.
     """
 
     num_computed: int
     num_settled: int
     num_slots: int
     num_to_fit: int = 0
+    num_hit: int = 0
 
 
 @dataclass(slots=True)
@@ -119,12 +121,15 @@ class RequestTables:
     """The tables of one request, a list of block ids for each group.
 
     Of group g, the first `num_cached[g]` blocks need no caching any more, and the first
-    `num_skipped[g]` ones are the null block.
+    `num_skipped[g]` ones are the null block. Where hits may end inside a block: at token `inside`
+    a key of this request does so, and at `kept` a state that its next step would write over.
     """
 
     tables: tuple[list[int], ...]
     num_cached: list[int] = field(default_factory=list)
     num_skipped: list[int] = field(default_factory=list)
+    inside: int = 0
+    kept: int = 0
 
 
 class GroupTables:
@@ -134,9 +139,10 @@ class GroupTables:
         self.layout = layout
         self.pool = pool
         self.requests: dict[str, RequestTables] = {}
-        # Blocks with states that the step being scheduled will write.
-        self.unwritten_states: set[int] = set()
-        self._lookup = PrefixLookup(layout, pool, self.unwritten_states)
+        # Blocks with states that the step being scheduled will write; all blocks with keys that it
+        # will write where hits may end inside a block.
+        self.unwritten: set[int] = set()
+        self._lookup = PrefixLookup(layout, pool, self.unwritten)
         self._nothing: NewBlocks = tuple(() for _ in layout.groups)
 
     def lookup(self, hashes: list[bytes], max_tokens: int) -> tuple[tuple[list[int], ...], int]:
@@ -182,9 +188,9 @@ class GroupTables:
                     block_hashes = list(compress(block_hashes, reached))
                 self.pool.cache(ids, block_hashes, group=index)
                 held.num_cached[index] = end
-                if group.is_state:
+                if group.is_state or self.layout.hits_inside:
                     written = min(end, max(first, num_written // group.block_size))
-                    self.unwritten_states.update(table[written:end])
+                    self.unwritten.update(table[written:end])
 
     def withdraw(self, request_id: str, num_tokens: int) -> None:
         """Take their hashes from the blocks that reach beyond the first `num_tokens` tokens."""
@@ -273,8 +279,14 @@ class GroupTables:
             )
 
     def _admit(
-        self, request_id: str, hits: NewBlocks, hashes: list[bytes], need: Need
+        self,
+        request_id: str,
+        hits: NewBlocks,
+        hashes: list[bytes],
+        need: Need,
+        copied: NewBlocks = (),
     ) -> NewBlocks | None:
+        """Blocks that are `copied` stay out of the queue until all are taken."""
         groups = self.layout.groups
         skipped = [group.first_needed(need.num_computed) for group in groups]
         kept: list[list[int]] = []
@@ -283,7 +295,7 @@ class GroupTables:
             self.require_hits(request_id, group, kept[-1], hashes, first)
         lengths = [first + len(ids) for first, ids in zip(skipped, kept, strict=True)]
         wanted = self._missing_blocks(lengths, need.num_slots)
-        touched = [block_id for ids in kept for block_id in ids]
+        touched = [block_id for ids in (*kept, *copied) for block_id in ids]
         # A hit without references leaves the queue when it is touched, so it is no room for the
         # others (vllm#11565); one that stands twice, under a colliding hash, leaves it once.
         unheld = {block_id for block_id in touched if not self.pool.ref_count(block_id)}
@@ -295,6 +307,8 @@ class GroupTables:
         # might evict them (vllm#44409).
         self.pool.touch(touched)
         new = self._take(wanted)
+        for ids in copied:
+            self.pool.free(ids)
         tables = tuple(
             [NULL_BLOCK] * first + ids + fresh
             for first, ids, fresh in zip(skipped, kept, new, strict=True)

@@ -17,6 +17,7 @@ from typing import Any
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.reference.dict_pool import DictPool
+from poolproof.reference.recurrent_states import most_scheduled
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 
 __all__ = ["NativeSequenceManager"]
@@ -236,10 +237,10 @@ class NativeSequenceManager:
     def _enter(self, sequence: SequenceState, num_tokens: int | None) -> int | str:
         model = self._model
         cached = model.cached_prefix(sequence)
-        _schedule_head(sequence, cached, num_tokens)
+        _schedule_head(model, sequence, cached, num_tokens)
         watermark = self._profile.watermark_blocks
         if model.most_blocks_needed(sequence, cached) + watermark > len(model.pool.free):
-            _schedule_head(sequence, 0, num_tokens)
+            _schedule_head(model, sequence, 0, num_tokens)
             usable = model.pool.num_blocks - (model.pool.null_block is not None)
             fits_alone = model.num_new_entries(sequence) + watermark <= usable
             sequence.num_computed = sequence.num_scheduled = 0
@@ -324,9 +325,11 @@ class NativeSequenceManager:
         return list(into.items())
 
 
-def _schedule_head(sequence: SequenceState, cached: int, num_tokens: int | None) -> None:
-    left = sequence.num_tokens - cached
-    sequence.num_computed = cached
+def _schedule_head(
+    model: SequenceModel, sequence: SequenceState, cached: int, num_tokens: int | None
+) -> None:
+    sequence.num_computed, sequence.num_scheduled = cached, 0
+    left = most_scheduled(model, sequence)
     sequence.num_scheduled = min(num_tokens or left, left)
 
 

@@ -57,6 +57,8 @@ __all__ = [
     "StateMemory",
     "furthest_end",
     "has_state",
+    "most_scheduled",
+    "states_left",
     "uses_by_table",
     "waits_for_state",
 ]
@@ -176,16 +178,27 @@ def _use_by_table(
     group: int, size: int, table: Sequence[int], first: int, end: int, *, every_block: bool
 ) -> StateUse:
     starts = (table[(first - 1) // size], 0) if first else None
-    ends = [end]
-    if every_block:
-        ends = [*range(first + size - first % size, end, size), end]
+    ends = _ends(first, end, size, every_block=every_block)
     leaves = tuple((until, (table[(until - 1) // size], 0)) for until in ends)
     return StateUse(group, starts, leaves, parts=PARTS)
+
+
+def _ends(first: int, end: int, size: int, *, every_block: bool) -> list[int]:
+    """Where a step from `first` to `end` leaves states: at its end, and perhaps at blocks' ends."""
+    return [*range(first + size - first % size, end, size), end] if every_block else [end]
 
 
 def has_state(groups: tuple[CacheGroup, ...]) -> bool:
     """Whether one of the groups holds states."""
     return any(group.is_state for group in groups)
+
+
+def states_left(model: SequenceModel, sequence: SequenceState, group: int) -> list[int]:
+    """After how many tokens of a sequence the step being scheduled leaves its states."""
+    first, end = sequence.num_computed, sequence.num_computed + sequence.num_scheduled
+    every_block = model.profile.states == "every-block"
+    size = model.block_sizes[group]
+    return _ends(first, end, size, every_block=every_block) if end > first else []
 
 
 def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) -> bool:
@@ -194,9 +207,13 @@ def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) 
     It would start from a state that this step writes, or from which somebody goes on in it: vLLM
     counts the state at a prompt's last block end as cached anew whenever the prompt is scheduled.
     """
-    if not cached or model.profile.states != "step-end" or not has_state(model.groups):
+    if not has_state(model.groups):
         return False
     busy = [other for other in model.sequences.values() if other.num_scheduled]
+    if model.profile.by_content and any(_passes_prefix(model, sequence, o) for o in busy):
+        return True
+    if not cached or model.profile.states != "step-end":
+        return False
     return any(
         block in other.tables[group]
         for group, kind in enumerate(model.groups)
@@ -207,17 +224,44 @@ def waits_for_state(model: SequenceModel, sequence: SequenceState, cached: int) 
     )
 
 
+def _passes_prefix(model: SequenceModel, sequence: SequenceState, other: SequenceState) -> bool:
+    """Whether `other` starts from a state in this step, or leaves one, that `sequence` may hit.
+
+    Where contents decide, nobody knows which of them have keys.
+    """
+    return any(
+        0 < end < sequence.num_tokens
+        and end % (model.profile.hash_tokens or model.block_sizes[group]) == 0
+        and other.contents[group][end - 1] == sequence.contents[group][end - 1]
+        for group, kind in enumerate(model.groups)
+        if kind.is_state
+        for end in (other.num_computed, *states_left(model, other, group))
+    )
+
+
+def most_scheduled(model: SequenceModel, sequence: SequenceState) -> int:
+    """How many tokens an admission may schedule at once behind those that are cached.
+
+    All that are left; with `hash_tokens` only up to where a state has to be left.
+    """
+    end = furthest_end(model, sequence) if model.profile.hash_tokens else None
+    most = sequence.num_tokens if end is None else min(end, sequence.num_tokens)
+    return most - sequence.num_computed
+
+
 def furthest_end(model: SequenceModel, sequence: SequenceState) -> int | None:
     """The last position + 1 to which one step may compute a manager's sequence; None: any.
 
     If a step leaves one state, at its end (`states` is "step-end"), it may not pass the end of the
     block in which it began, or that block would keep a state in its middle under the key of its
-    end.
+    end. With `hash_tokens` it ends where a hit of its prompt can end inside a block, to keep that.
     """
     if model.profile.states != "step-end" or not has_state(model.groups):
         return None
     end = sequence.num_computed + sequence.num_scheduled
     size = max(s for s, kind in zip(model.block_sizes, model.groups) if kind.is_state)
-    if sequence.num_scheduled or end % size:
-        return -(-end // size) * size
-    return None
+    ends = [-(-end // size) * size] if sequence.num_scheduled or end % size else []
+    kept = model.last_boundary(sequence)
+    if sequence.num_computed < kept:
+        ends.append(kept)
+    return min(ends, default=None)

@@ -143,11 +143,14 @@ class SequenceNeeds:
         return min(self._most_of_prefix(sequence, group, length, self.found) for group in full)
 
     def hit_entries(self, group: int, length: int) -> range:
-        """The table entries that a sequence with `length` cached tokens needs in a group."""
-        if not length:
-            return range(0)
+        """The whole blocks that a sequence with `length` cached tokens needs, as table entries.
+
+        What it needs of a block in which the hit ends is copied (`hash_tokens`), a state with it.
+        """
         _, kind, size = self._numbered[group]
         end = length // size
+        if not length or (kind.is_state and length % size):
+            return range(0)
         if kind.is_state:
             return range(end - 1, end)
         return range(kind.first_read(length) // size, end)
@@ -196,6 +199,7 @@ class SequenceNeeds:
             if kind.is_sliding and self.profile.window_blocks == "reused":
                 entries = min(entries, -(-kind.window // size))
             needed += self._num_blocks(kind, entries - cached // size)
+            needed += cached % size > 0  # what is copied from is no room until it is copied
             for entry in hits:
                 carriers = self.found(self.key(sequence, group, entry))
                 needed += any(block in self.pool.free for block in carriers)
@@ -256,10 +260,18 @@ class SequenceNeeds:
 
         Those that others hold, too, and those with a key, whose contents somebody may yet want.
         """
-        return sum(
+        copied = sum(
             len(self.pool.holders[block]) > 1 or bool(self.pool.keys[block])
             for block in self.written_from(sequence, first)
         )
+        return copied + self.num_kept_inside(sequence)
+
+    def num_kept_inside(self, sequence: SequenceState) -> int:
+        """The most states inside a block that are copied before the sequence goes on from them."""
+        every, end = self.profile.hash_tokens, sequence.num_computed
+        if not every or end % every:
+            return 0
+        return sum(kind.is_state and end % size > 0 for _, kind, size in self._numbered)
 
     def written_from(self, sequence: SequenceState, first: int) -> Iterator[int]:
         """The blocks of its tables that a write from position `first` on touches, each once."""
@@ -272,6 +284,14 @@ class SequenceNeeds:
             else:
                 table = table[first // size :]
             yield from (b for b in dict.fromkeys(table) if b != self.pool.null_block)
+
+    def last_boundary(self, sequence: SequenceState) -> int:
+        """Where a hit of its prompt can end inside a block, if no whole block ends behind; or 0."""
+        every = self.profile.hash_tokens
+        if not every:
+            return 0
+        end, last = (sequence.num_prompt - 1) // every * every, sequence.num_tokens - 1
+        return end if end > last - last % self._alignment else 0
 
     def num_forked(self, parent: SequenceState) -> int:
         """The most blocks that a fork may take.

@@ -23,6 +23,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from poolproof.contract.content import TokenChain
@@ -38,6 +39,7 @@ __all__ = ["EarlyManager", "EngineParts", "ManagerAdapter", "VllmParts"]
 
 
 Copies = list[tuple[int, int]]
+HeadCopies = list[tuple[int, int, int]]
 ExtraKeys = Sequence[tuple[str, Any, int, int | None]] | None
 
 
@@ -99,9 +101,11 @@ class ManagerAdapter:
         *,
         enable_caching: bool = True,
         num_lookahead_tokens: int = 0,
+        stops_every: int = 0,
         without: Sequence[str] = (),
     ) -> None:
         self._parts = parts
+        self._stops_every = stops_every
         self._manager = parts.make_manager(num_blocks, enable_caching)
         self._lookahead = num_lookahead_tokens
         self._sequences: dict[int, RunningSequence] = {}
@@ -121,7 +125,7 @@ class ManagerAdapter:
         *,
         extra_keys: ExtraKeys = None,
         num_tokens: int | None = None,
-    ) -> int | str:
+    ) -> int | str | tuple[int, HeadCopies]:
         """A lookup and an allocation; a preempted request comes back as it is."""
         sequence = self._sequences.get(seq_id)
         if sequence is None:
@@ -129,13 +133,34 @@ class ManagerAdapter:
         blocks, cached = self._look_up(sequence.request)
         left = sequence.request.num_tokens - cached
         count = min(num_tokens or left, left)
+        if self._stops_every:
+            count = min(count, self._stop(sequence, cached) - cached)
         new = self._manager.allocate_slots(
             sequence.request, count, cached, blocks, num_lookahead_tokens=self._lookahead
         )
         if new is None:
             return "later"
         sequence.num_scheduled = count
-        return self._enter(seq_id, sequence, cached)
+        self._enter(seq_id, sequence, cached)
+        copies = self._parts.take_copies(self._manager)
+        inside = cached % BLOCK_SIZE
+        return (cached, [(*pair, inside) for pair in copies]) if copies else cached
+
+    def _stop(self, sequence: RunningSequence, start: int) -> int:
+        """Where the scheduler ends a step that begins at `start`, so that a state is kept there.
+
+        At the end of a block that it begins inside; and where a hit of the prompt ends inside one,
+        unless a whole block ends behind it.
+        """
+        last: int = sequence.request.num_tokens - 1
+        every = self._stops_every
+        stops = [last + 1]
+        if start % BLOCK_SIZE:
+            stops.append(start - start % BLOCK_SIZE + BLOCK_SIZE)
+        kept: int = (len(sequence.prompt.tokens) - 1) // every * every
+        if start < kept and kept > last - last % BLOCK_SIZE:
+            stops.append(kept)
+        return min(stops)
 
     def load(
         self,
@@ -352,6 +377,11 @@ class VllmParts:
         spec = modules("vllm.v1.kv_cache_interface").MambaSpec if states else None
         if spec is not None and "mamba_cache_mode" not in {each.name for each in fields(spec)}:
             raise TypeError("this vLLM has no mamba_cache_mode, so no states in its prefix cache")
+        if spec is not None and layout.state_mode == "all" and not _reserves_every_state(spec):
+            raise TypeError(
+                'vLLM: mamba_cache_mode is "align" or "none"; no state is kept at the end of each '
+                "block"
+            )
         if layout.hash_block_size and "hash_block_size" not in self._constructor():
             raise TypeError("this vLLM has no hash_block_size: hashes are of whole blocks")
         self._hash_block_size = layout.hash_block_size or min(layout.sizes())
@@ -493,7 +523,9 @@ def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout)
     interface = modules("vllm.v1.kv_cache_interface")
     float32 = modules("torch").float32
     groups = [
-        interface.KVCacheGroupSpec([f"layer{place}"], _spec(interface, float32, group))
+        interface.KVCacheGroupSpec(
+            [f"layer{place}"], _spec(interface, float32, group, layout.state_mode)
+        )
         for place, group in enumerate(layout.groups)
     ]
     known = {each.name for each in fields(interface.KVCacheConfig)}
@@ -506,12 +538,22 @@ def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout)
     return config
 
 
-def _spec(interface: Any, float32: Any, group: CacheGroup) -> Any:
+def _reserves_every_state(spec: Any) -> bool:
+    """Whether a release has mode "all": then it reserves a state for each block of a sequence."""
+    made = spec(block_size=1, shapes=(), dtypes=(), page_size_padded=1, mamba_cache_mode="all")
+    config = SimpleNamespace(
+        cache_config=SimpleNamespace(mamba_cache_mode="all"),
+        model_config=SimpleNamespace(max_model_len=MAX_MODEL_LEN),
+    )
+    return bool(made.max_memory_usage_bytes(config) == MAX_MODEL_LEN)
+
+
+def _spec(interface: Any, float32: Any, group: CacheGroup, mode: str) -> Any:
     """What vLLM calls a group of layers that read alike."""
     size = group.block_size or BLOCK_SIZE
     if group.is_state:
         return interface.MambaSpec(
-            block_size=size, shapes=((1,),), dtypes=(float32,), mamba_cache_mode="align"
+            block_size=size, shapes=((1,),), dtypes=(float32,), mamba_cache_mode=mode
         )
     common = {"block_size": size, "num_kv_heads": 1, "head_size": 1, "dtype": float32}
     if "use_mla" in {each.name for each in fields(interface.FullAttentionSpec)}:

@@ -57,6 +57,7 @@ _CHUNKED = CacheGroup("chunked", 0, 8)
 _STATE = CacheGroup("state")
 _REACHABLE = {"keyed": "reachable"}
 _STEP_END = {"states": "step-end"}
+_INSIDE_BLOCKS = {"keys": "partial", "index": "content", "hits": None}
 _NO_TRANSFERS = ("load", "loaded")
 _NO_DRAFTS = (*_NO_TRANSFERS, "draft", "accept")
 
@@ -66,7 +67,7 @@ NOT_DRIVEN = (
     "asynchronous scheduling: every step is settled before the next one is scheduled",
     "cross attention, R-SWA, sink and multi-head latent attention, circular buffers, several ranks",
     "states after drafts (speculative blocks) and before the end of a step (prefill checkpoints)",
-    "hits that end inside a block, which is copied then, and the keys that are kept for them",
+    "which states inside a block are kept (enable_mamba_shared_prefix_checkpoint)",
     "states in blocks of another size than attention's; replay of a window (prefix_replay_tokens)",
     "multi-module MTP (num_prefill_lookahead); heads of some groups alone (is_eagle_group)",
     "transfers outside the layout full, and hand-offs of states to connectors",
@@ -80,8 +81,10 @@ NOT_DRIVEN = (
 class NamedLayout:
     """One layout; `rows` take the place of the published engine's, `without` lists verbs left out.
 
-    `hash_block_size` 0 is the block size. `retention_tokens` is the engine's interval between
-    retained checkpoints of windows and states: None keeps all of them, 0 only those of prompts.
+    `hash_block_size` 0 is the block size. `state_mode` is the engine's cache mode for states:
+    "align" keeps one at the end of a step, "all" one at the end of each block. `retention_tokens`
+    is the engine's interval between retained checkpoints of windows and states: None keeps all of
+    them, 0 only those of prompts.
     `notes` say what is not exact in this layout.
     """
 
@@ -89,6 +92,7 @@ class NamedLayout:
     groups: tuple[CacheGroup, ...] = (_FULL,)
     hash_block_size: int = 0
     use_eagle: bool = False
+    state_mode: str = "align"
     retention_tokens: int | None = None
     rows: Mapping[str, Any] = field(default_factory=dict)
     without: tuple[str, ...] = _NO_TRANSFERS
@@ -100,7 +104,7 @@ class NamedLayout:
         rows = {**_PUBLISHED, **self.rows, "groups": self.groups}
         if self.retention_tokens is not None:
             rows |= {"keyed": "checkpoints", "checkpoint_tokens": self.retention_tokens}
-        return rows
+        return {row: value for row, value in rows.items() if value is not None}
 
     def sizes(self) -> list[int]:
         """The block size of each group."""
@@ -169,7 +173,8 @@ LAYOUTS = (
         "full+mamba-hash-2",
         (_FULL, _STATE),
         hash_block_size=2,
-        why_not="hits may end inside a block, which is copied; the reference knows whole blocks",
+        rows={**_STEP_END, "hash_tokens": 2, **_INSIDE_BLOCKS},
+        without=_NO_DRAFTS,
     ),
     NamedLayout(
         "full+mamba+lookahead",
@@ -180,7 +185,10 @@ LAYOUTS = (
     NamedLayout(
         "full+mamba-all",
         (_FULL, _STATE),
-        why_not='mamba_cache_mode "all" and "none" are not what a server with a prefix cache runs',
+        state_mode="all",
+        # A state of this step is found, and who would start from it waits.
+        rows={"states": "every-block", "index": "content", "hits": None},
+        without=_NO_DRAFTS,
     ),
     NamedLayout(
         "chunked-local+lookahead",

@@ -52,6 +52,9 @@ __all__ = [
 
 _WHY_NOT = {
     "full-hash-2": "",
+    "full+mamba-all": (
+        "full+mamba is just this here: a state is kept at the end of each block, whatever the mode"
+    ),
     "full-2+sliding-4+lookahead": (
         "blocks get their keys before a hit can need them, for which `keyed` has no word"
     ),
@@ -113,9 +116,8 @@ class ImplParts:
         """The same."""
 
     def take_copies(self, manager: Any, /) -> list[tuple[int, int]]:
-        """It shares whole blocks only, so that there is nothing to copy."""
-        del manager
-        return []
+        copies: list[tuple[int, int]] = manager.take_block_copies()
+        return copies
 
     def observers(self, manager: Any, num_blocks: int, /) -> Mapping[str, Callable[..., Any]]:
         del num_blocks
@@ -248,6 +250,7 @@ def make_of(parts: EngineParts, layout: NamedLayout, profile: ManagerProfile) ->
             num_blocks,
             enable_caching=enable_caching,
             num_lookahead_tokens=profile.lookahead_tokens,
+            stops_every=profile.hash_tokens if profile.states == "step-end" else 0,
             without=layout.without,
         )
 

@@ -387,3 +387,21 @@ def test_who_is_on_the_host_and_cannot_be_aborted_comes_back_to_end():
     assert workload.drain() == SwapIn(0)
     assert run(session, SwapIn(0), Finish(0)) is None
     assert workload.drain() is None
+
+
+INSIDE = {"groups": "full+state", "null_block": 7, "hash_tokens": 2, "eviction": "unspecified"}
+
+
+def test_a_state_that_is_kept_goes_into_a_free_block():
+    session = session_of(appending_with((4, 5)), **INSIDE)
+    assert run(session, A3, Step(), AppendTokens(0, (4,))) is None
+    assert "a state was kept before its sequence went on" in session.facts
+    assert "a block was copied on write" not in session.facts
+
+
+def test_a_state_is_not_kept_in_a_block_of_somebody_else():
+    session = session_of(appending_with((4, 0)), 16, **INSIDE)
+    commands = (A3, Admit(1, TokenChain((5, 6, 7)), 0), Step(), AppendTokens(1, (4,)))
+    violation = run(session, *commands)
+    assert violation is not None
+    assert violation.invariant == "I2"

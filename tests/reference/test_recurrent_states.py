@@ -82,10 +82,9 @@ def test_a_step_ends_with_the_block_of_the_state_and_not_of_another_group():
     assert furthest_end(made, sequence) == 4
 
 
-def test_where_every_block_keeps_a_state_nobody_waits_and_steps_end_anywhere():
+def test_where_every_block_keeps_a_state_steps_end_anywhere():
     made = model("every-block")
     first = admitted(made, 9, 5)
-    assert not waits_for_state(made, first, 4)
     assert furthest_end(made, first) is None
 
 

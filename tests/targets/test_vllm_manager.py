@@ -29,7 +29,7 @@ from poolproof.impl.kv_cache_group import SlidingWindow
 from poolproof.impl.kv_cache_manager import KVCacheManager
 from poolproof.impl.kv_cache_tables import FullAttentionTables, GroupTables
 from poolproof.targets.load import load_target
-from poolproof.targets.vllm_manager import ManagerAdapter
+from poolproof.targets.vllm_manager import ManagerAdapter, _reserves_every_state
 from poolproof.targets.vllm_manager_target import _METHODS
 
 TARGET = load_target("impl-manager")
@@ -59,7 +59,6 @@ def test_our_own_manager_is_never_accused(layout):
 def test_layouts_that_are_not_run_say_why():
     not_run = {layout.name: layout.why_not for layout in TARGET.layouts if layout.make is None}
     assert set(not_run) == {
-        "full+mamba-hash-2",
         "full+mamba+lookahead",
         "full+mamba-all",
         "chunked-local+lookahead",
@@ -221,7 +220,7 @@ def _states_of_this_step(monkeypatch):
 
     def publish(self, *arguments):
         right(self, *arguments)
-        self.unwritten_states.clear()
+        self.unwritten.clear()
 
     monkeypatch.setattr(GroupTables, "publish", publish)
 
@@ -284,3 +283,25 @@ def test_a_pool_of_ours_shows_its_counters():
     assert isinstance(manager._manager.block_pool, BlockPool)
     assert manager.free_order() == [1, 2, 3]
     assert not manager.is_cached(1)
+
+
+class _SpecOfARelease:
+    """What a release's `MambaSpec` says of the memory that a sequence takes, in pages of a byte."""
+
+    def __init__(self, *, block_size, shapes, dtypes, page_size_padded, mamba_cache_mode):
+        assert (block_size, shapes, dtypes, page_size_padded) == (1, (), (), 1)
+        self.mode = mamba_cache_mode
+
+    def max_memory_usage_bytes(self, config):
+        assert config.cache_config.mamba_cache_mode == self.mode == "all"
+        return config.model_config.max_model_len
+
+
+class _SpecWithoutModeAll(_SpecOfARelease):
+    def max_memory_usage_bytes(self, config):
+        return 2
+
+
+def test_a_release_has_mode_all_if_it_reserves_a_state_for_each_block():
+    assert _reserves_every_state(_SpecOfARelease)
+    assert not _reserves_every_state(_SpecWithoutModeAll)

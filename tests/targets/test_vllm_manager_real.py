@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from poolproof.contract.content import TokenChain
-from poolproof.contract.manager_commands import Admit, Resume, Step
+from poolproof.contract.manager_commands import (
+    Admit,
+    AppendTokens,
+    Finish,
+    Preempt,
+    Resume,
+    Schedule,
+    Step,
+)
 from poolproof.harness.manager_driver import ManagerCampaign
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.targets.load import load_target
@@ -31,6 +39,7 @@ NAMES = (
     "sliding+lookahead",
     "full-2+sliding-4+lookahead",
     "chunked-local-1",
+    "full+mamba-hash-2",
 )
 
 
@@ -80,6 +89,30 @@ def test_a_state_of_a_prompts_end_is_put_off_while_its_prompt_is_scheduled(targe
         assert session.step(command) is None
     assert session.calls.answer == 4
     assert not session.is_defined(Resume(2, 0))
+
+
+def test_who_hits_inside_a_block_may_copy_what_a_request_that_came_back_has_yet_to_compute(target):
+    """A true finding in 0.32, which usual runs do not meet (docs/vllm.md).
+
+    The state has outlived the attention beside it; a request that was preempted computes that block
+    again in one chunk with others, and gives it the key of its prompt's end at once.
+    """
+    chosen = target.layout("full+mamba-hash-2")
+    session = ManagerSession(chosen.make(17, True), chosen.profile, 17, 4)
+    prompt = TokenChain((0, 1, 2, 3, 4, 5, 6))
+    grown = [command for _ in range(5) for command in (AppendTokens(0, (7,)), Step())]
+    keeps_the_state_young = Admit(1, TokenChain((0, 1, 2, 3, 4, 5, 9, 9, 9)), 2)
+    load = [Admit(number, TokenChain((50 + number,)), 0) for number in range(2, 8)]
+    for command in (
+        Admit(0, prompt, 0), Step(), Schedule(0, 1), Step(), *grown, Preempt(0),
+        keeps_the_state_young, Step(), *load, Step(), *(Finish(each.seq_id) for each in load),
+        Resume(0, 8),
+    ):  # fmt: skip
+        assert session.is_defined(command), command
+        assert session.step(command) is None, command
+    violation = session.step(Admit(9, prompt, 0))
+    assert violation.invariant == "DATA"
+    assert "position 4" in violation.sentence
 
 
 def _pool():
@@ -169,6 +202,35 @@ def _states_of_this_step_are_started_from(monkeypatch):
         self.cached_blocks_this_step.clear()
 
     monkeypatch.setattr(mamba, "cache_blocks", cache_blocks)
+
+
+def _copies_of_hits_are_forgotten(monkeypatch):
+    from vllm.v1.core.kv_cache_manager import KVCacheManager
+
+    right = KVCacheManager.take_kv_cache_block_copies
+    monkeypatch.setattr(
+        KVCacheManager, "take_kv_cache_block_copies", lambda self: ([], right(self)[1])
+    )
+
+
+def _the_key_of_a_state_stays_with_the_request_that_goes_on(monkeypatch):
+    monkeypatch.setattr(_pool(), "move_block_hashes", lambda self, source, into: None)
+
+
+def _who_hits_inside_a_block_goes_on_in_it(monkeypatch):
+    base = _single().SingleTypeKVCacheManager
+    monkeypatch.setattr(base, "_has_partial_local_hit", lambda self, blocks, num_tokens: False)
+
+
+def _a_state_inside_a_block_is_found_for_a_longer_prefix(monkeypatch):
+    pool = _pool()
+    right = pool._get_partial_block_hash
+
+    def wrong(self, request, num_tokens):
+        later = min(num_tokens + self.hash_block_size, len(request.block_hashes) * 2)
+        return right(self, request, later)
+
+    monkeypatch.setattr(pool, "_get_partial_block_hash", wrong)
 
 
 def _no_checkpoint_is_kept(monkeypatch):
@@ -275,6 +337,11 @@ CASES = [(layout, *case) for layout in ("full", "full+sliding") for case in EVER
 CASES += [
     ("full+sliding", _the_window_is_a_block_too_short, {"I2", "DATA", "ATOM"}),
     ("full+mamba", _states_of_this_step_are_started_from, {"DATA"}),
+    ("full+mamba-hash-2", _states_of_this_step_are_started_from, {"DATA", "IDX"}),
+    ("full+mamba-hash-2", _copies_of_hits_are_forgotten, {"DATA", "IDX"}),
+    ("full+mamba-hash-2", _the_key_of_a_state_stays_with_the_request_that_goes_on, {"DATA", "IDX"}),
+    ("full+mamba-hash-2", _who_hits_inside_a_block_goes_on_in_it, {"DATA", "I4"}),
+    ("full+mamba-hash-2", _a_state_inside_a_block_is_found_for_a_longer_prefix, {"DATA", "IDX"}),
     ("sliding+lookahead", _no_checkpoint_is_kept, {"I4"}),
     ("full+sliding", _no_checkpoint_is_kept, {"I4"}),
     ("mamba", _regular_checkpoints_are_a_block_late, {"I4", "IDX"}),
