@@ -197,6 +197,7 @@ _ROWS_OF_MANAGERS = {
     "max_tokens": "the most tokens of a sequence; 0: no limit",
     "max_sequences": "the most sequences that hold blocks at once; 0: no limit",
     "checkpoint_tokens": "how far checkpoints lie apart; 0: there are none",
+    "hash_tokens": "how far the ends of hits lie apart inside a block; 0: hits are of whole blocks",
     "groups": "the cache groups: each a kind (full, sliding, chunked, state), a window, a block "
     "size",
 }
