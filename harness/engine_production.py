@@ -53,12 +53,14 @@ LONG_PROMPT = "a prompt of hundreds of tokens was computed"
 CONFUSED = "prompts that careless keys confuse were served"
 MANY_REQUESTS = "hundreds of requests were there at once"
 MANY_PASSED = "hundreds of requests came and went beside one that stayed"
+ONE_BEGINNING = "hundreds of requests were there at once whose prompts begin alike"
 LONG_ANSWER = "a user was given hundreds of tokens"
 LONG_DAY = "thousands of steps came in one run"
 
 HUNDREDS = 200
 _AT_ONCE = 12
 """Confusions whose prompts are served together."""
+_DEPTHS_AT_ONCE = 24
 _FEW_BLOCKS = 9
 _MOST_TIMES = 4
 """So often a prompt is sent at most to see when it is found."""
@@ -219,8 +221,13 @@ def depths(run: EngineScript) -> Iterator[Command]:
     # A third of the pool: two prompts are cached, and a third is computed beside them.
     most = run.model.most_tokens // run.unit // 3
     for confusion in run.confusable.of_depths(most, run.sizes.num_depths):
-        yield from run.cache(confusion.cached)
-        yield from run.serve(confusion.asked)
+        # The deepest first, and cached again between: a pool that evicts the ends of prompts first
+        # would have lost them by the time that they are asked for.
+        left = [*reversed(confusion.asked)]
+        while left:
+            yield from run.cache(confusion.cached)
+            yield from run.serve(left[:_DEPTHS_AT_ONCE])
+            del left[:_DEPTHS_AT_ONCE]
     if max(request.num_prompt_tokens for request in run.model.requests.values()) > HUNDREDS:
         run.facts.add(LONG_PROMPT)
 
@@ -268,6 +275,24 @@ def beside_one(run: EngineScript) -> Iterator[Command]:
     if passed > HUNDREDS:
         run.facts.add(MANY_PASSED)
     yield from run.settle()
+
+
+def one_beginning(run: EngineScript) -> Iterator[Command]:
+    """As many requests as may run share the blocks of one beginning, and end one by one."""
+    model = run.model
+    count = min(run.sizes.num_requests, model.profile.max_running)
+    said = run.tokens(2 * run.unit)
+    begins = TokenChain((*said, *run.tokens(1)))
+    yield from run.cache([begins])
+    for number in range(count):
+        yield run.submit(TokenChain((*said, *run.tokens(1))), 4 + number % 8)
+    if len(model.live) > HUNDREDS:
+        run.facts.add(ONE_BEGINNING)
+    while model.live:
+        yield run.step(2, going_on=True)
+    # Whoever was given a block that somebody had is read by the others now.
+    yield from run.serve(TokenChain(run.tokens(3 * run.unit)) for _ in range(_AT_ONCE))
+    yield from run.serve([begins])
 
 
 def long_answers(run: EngineScript) -> Iterator[Command]:
@@ -356,6 +381,10 @@ def _finds(profile: EngineProfile) -> bool:
     return profile.prefix_hits != "never"
 
 
+def _many_at_once(profile: EngineProfile, _: Capabilities) -> tuple[str, ...]:
+    return (ONE_BEGINNING,) if profile.max_running > HUNDREDS else ()
+
+
 def _always(*facts: str) -> Callable[[EngineProfile, Capabilities], tuple[str, ...]]:
     return lambda *_: facts
 
@@ -371,6 +400,10 @@ ENGINE_SCRIPTS: Mapping[str, ScriptPlan] = {
     "beside one": ScriptPlan(beside_one, lambda sizes: sizes.num_blocks, _unbounded(MANY_PASSED)),
     "token values": ScriptPlan(token_values, lambda _: 200, _always(CONFUSED), _finds),
     "many requests": ScriptPlan(many_requests, lambda _: 24, _always(MANY_REQUESTS)),
+    # Each has a few blocks of its own behind those that all share.
+    "one beginning": ScriptPlan(
+        one_beginning, lambda sizes: 5 * sizes.num_requests, _many_at_once, _finds
+    ),
     "long answers": ScriptPlan(
         long_answers, lambda sizes: sizes.num_blocks, _unbounded(LONG_ANSWER)
     ),

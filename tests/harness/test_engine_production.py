@@ -13,6 +13,7 @@ from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.engine_target import engine_capabilities_of
 from poolproof.harness.engine_production import (
     ENGINE_SCRIPTS,
+    ONE_BEGINNING,
     QUICK_ENGINE_SIZES,
     EngineProductionCampaign,
     EngineSizes,
@@ -62,6 +63,10 @@ class DeepHasher(BlockHasher):
         return found
 
 
+class DeeperHasher(DeepHasher):
+    depth = 128
+
+
 class EndsHasher(BlockHasher):
     """Of a long salt both ends are in the key."""
 
@@ -77,6 +82,12 @@ class KeysForgetParents(Engine):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._hasher = DeepHasher()
+
+
+class KeysForgetParentsLate(Engine):
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._hasher = DeeperHasher()
 
 
 class KeysOfEnds(Engine):
@@ -229,6 +240,7 @@ class WearsOut(Engine):
     ("cls", "script"),
     [
         (KeysForgetParents, "depths"),
+        (KeysForgetParentsLate, "depths"),
         (TakesItUnderShortKeys, "depths"),
         (KeysOfEnds, "other keys"),
         (AnswersBySlot, "beside one"),
@@ -246,6 +258,55 @@ def test_a_bug_that_begins_at_a_size_is_found_by_its_script(cls: type[Engine], s
     assert trace is not None
     again = replay(trace, lambda n, on: campaign_of(cls).make(n, on))
     assert again.violation == trace.violation
+
+
+class CountsUsersInBits(Engine):
+    """Of so many users of a block the last one gives it away."""
+
+    most_users = 128
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        pool = self.manager.block_pool
+        touch = pool.touch
+
+        def touched(blocks: Any) -> None:
+            ids = list(blocks)
+            touch(ids)
+            for block in ids:
+                if pool.ref_count(block) == self.most_users:
+                    pool.free([block] * self.most_users)
+
+        pool.touch = touched  # type: ignore[method-assign]  # of this one pool
+
+
+class CountsUsersInBytes(CountsUsersInBits):
+    most_users = 256
+
+
+WIDE = {"max_running": 300, "max_batch_tokens": 512}
+
+
+def wide_failure(cls: type[Engine]) -> Any:
+    """The trace of its failure where hundreds of requests run at once, or None."""
+    profile = EngineProfile(null_block=0, **WIDE)
+
+    def make(num_blocks: int, enable_caching: bool) -> Engine:
+        return cls(num_blocks, SIZE, enable_caching=enable_caching, **WIDE)
+
+    campaign = EngineProductionCampaign(cls.__name__, make, profile, SIZE)
+    result = campaign.run(campaign.sizes.scripts_for(profile).index("one beginning"))
+    assert result.trace is not None or ONE_BEGINNING in result.facts
+    return result.trace
+
+
+@pytest.mark.parametrize("cls", [CountsUsersInBits, CountsUsersInBytes])
+def test_a_count_of_users_in_few_bits_is_found(cls: type[Engine]) -> None:
+    assert wide_failure(cls) is not None
+
+
+def test_hundreds_that_begin_alike_are_served_by_a_right_engine() -> None:
+    assert wide_failure(Engine) is None
 
 
 @pytest.mark.parametrize("cls", [Engine, TakesWhatComesAgain, HasOneUserABlock])
@@ -275,7 +336,7 @@ def test_no_set_up_of_ours_is_accused(name: str) -> None:
 def test_an_engine_without_a_prefix_cache_is_asked_for_no_hits() -> None:
     names = QUICK_ENGINE_SIZES.scripts_for(EngineProfile(prefix_hits="never"))
     left_out = set(ENGINE_SCRIPTS) - set(names)
-    assert left_out == {"depths", "other keys", "token values", "resets"}
+    assert left_out == {"depths", "other keys", "token values", "resets", "one beginning"}
 
 
 def test_an_engine_whose_requests_are_short_has_to_show_no_long_ones() -> None:
