@@ -17,7 +17,7 @@ from poolproof.harness.engine_session import EngineSession
 from poolproof.harness.engine_workload import EngineWorkload
 from poolproof.harness.extent import Extent
 from poolproof.harness.garbage import collected_afterwards
-from poolproof.harness.random_driver import RunResult
+from poolproof.harness.random_driver import RunResult, carry_out
 from poolproof.harness.single_invariant import OneInvariant, require_stated, verdict
 from poolproof.harness.target_call import constructing, crash
 
@@ -117,14 +117,10 @@ class EngineCampaign:
         announce: Callable[[Command], None] | None,
     ) -> Violation | None:
         """A run ends with the engine at rest: every request ended, nothing in flight."""
-        for command in self._commands(setup, session):
-            commands.append(command)
-            if announce is not None:
-                announce(command)
-            violation = session.step(command)
-            if violation is not None:
-                return violation
-        return session.end() if session.nobody_holds() else None
+        violation = carry_out(session, self._commands(setup, session), commands, announce)
+        if violation is not None or not session.nobody_holds():
+            return violation
+        return session.end()
 
     def _commands(self, setup: Trace, session: EngineSession) -> Iterator[Command]:
         """What the run gives, each drawn when the one before it is carried out."""

@@ -22,7 +22,7 @@ from poolproof.harness.index_workload import (
     small_index_plan,
 )
 from poolproof.harness.production import ProductionSizes
-from poolproof.harness.random_driver import RunResult
+from poolproof.harness.random_driver import RunResult, carry_out
 from poolproof.harness.single_invariant import require_stated, verdict
 from poolproof.harness.smaller_index_traces import keys_of_index
 from poolproof.harness.target_call import constructing, crash
@@ -105,15 +105,8 @@ class IndexCampaign:
         choices = SeededChoices(f"index {setup.options['seed']}")
         workload = IndexWorkload(choices, session.reference, session.can, plan)
         workload.bias()
-        for _ in range(plan.num_steps):
-            command = workload.next()
-            commands.append(command)
-            if announce is not None:
-                announce(command)
-            violation = session.step(command)
-            if violation is not None:
-                return violation
-        return None
+        drawn = (workload.next() for _ in range(plan.num_steps))
+        return carry_out(session, drawn, commands, announce)
 
 
 def _extent(setup: Trace, commands: Sequence[Command], most_carriers: int) -> Extent:

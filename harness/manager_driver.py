@@ -30,7 +30,7 @@ from poolproof.harness.manager_production import (
 )
 from poolproof.harness.manager_session import ManagerSession
 from poolproof.harness.manager_workload import ManagerWorkload
-from poolproof.harness.random_driver import RunResult
+from poolproof.harness.random_driver import RunResult, carry_out
 from poolproof.harness.replay import replay
 from poolproof.harness.single_invariant import SingleManagerSession, require_stated, verdict
 from poolproof.harness.target_call import constructing, crash
@@ -176,14 +176,10 @@ class ManagerCampaign:
         announce: Callable[[Command], None] | None,
     ) -> Violation | None:
         """A run ends with every sequence ended."""
-        for command in self._commands(setup, session):
-            commands.append(command)
-            if announce is not None:
-                announce(command)
-            violation = session.step(command)
-            if violation is not None:
-                return violation
-        return session.end() if session.nobody_holds() else None
+        violation = carry_out(session, self._commands(setup, session), commands, announce)
+        if violation is not None or not session.nobody_holds():
+            return violation
+        return session.end()
 
     def _commands(self, setup: Trace, session: ManagerSession) -> Iterator[Command]:
         """One run in 32 is long; each ends with every sequence ended and an empty cache."""

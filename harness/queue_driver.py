@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from poolproof.contract.commands import Command
@@ -18,7 +19,7 @@ from poolproof.harness.extent import Extent
 from poolproof.harness.production import ProductionSizes
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.queue_workload import ProductionQueueWorkload, QueueWorkload
-from poolproof.harness.random_driver import RunResult
+from poolproof.harness.random_driver import RunResult, carry_out
 from poolproof.harness.single_invariant import SingleQueueSession, require_stated, verdict
 from poolproof.harness.target_call import constructing, crash
 
@@ -102,14 +103,5 @@ class QueueCampaign:
             workload = ProductionQueueWorkload(choices, session.reference, session.can)
             num_steps = self.production.run(self.seed, number).num_steps
         workload.bias()
-        for _ in range(num_steps):
-            command = workload.next()
-            if command is None:
-                break
-            commands.append(command)
-            if announce is not None:
-                announce(command)
-            violation = session.step(command)
-            if violation is not None:
-                return violation
-        return session.end()
+        drawn = islice(iter(workload.next, None), num_steps)
+        return carry_out(session, drawn, commands, announce) or session.end()

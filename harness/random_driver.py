@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from poolproof.contract.commands import Command
 from poolproof.contract.level import Level
@@ -32,7 +32,7 @@ from poolproof.harness.single_invariant import SinglePoolSession, require_stated
 from poolproof.harness.target_call import constructing, crash
 from poolproof.reference.legality import misuse_of
 
-__all__ = ["PoolCampaign", "RunPlan", "RunResult", "plan_of", "run_pool"]
+__all__ = ["PoolCampaign", "RunPlan", "RunResult", "carry_out", "plan_of", "run_pool"]
 
 MISUSE_EVERY = 48
 """On average one command in so many is misuse, where the profile says what misuse does."""
@@ -56,6 +56,32 @@ CAREFUL_EVERY = 16
 """One run in so many is careful, the second one the first of them."""
 
 MakePool = Callable[[int, bool], Any]
+
+
+class _Steps(Protocol):
+    """A session of any level."""
+
+    def step(self, command: Any, /) -> Violation | None: ...
+
+
+def carry_out(
+    session: _Steps,
+    commands: Iterable[Command],
+    carried_out: list[Command],
+    announce: Callable[[Command], None] | None,
+) -> Violation | None:
+    """Carry out commands up to the first violation; each is drawn once the one before it is done.
+
+    `carried_out` and `announce` get each before it is applied.
+    """
+    for command in commands:
+        carried_out.append(command)
+        if announce is not None:
+            announce(command)
+        violation = session.step(command)
+        if violation is not None:
+            return violation
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,18 +41,8 @@ def session_of(cls, num_blocks=8, **rows):
     return ManagerSession(cls(num_blocks, 2), profile, num_blocks, 2)
 
 
-def run(session, *commands):
-    """The first violation, or None."""
-    for command in commands:
-        assert session.is_defined(command), command
-        violation = session.step(command)
-        if violation is not None:
-            return violation
-    return None
-
-
 @pytest.mark.parametrize("index", ["content", "exact"])
-def test_a_held_block_is_given_to_nobody_else(index):
+def test_a_held_block_is_given_to_nobody_else(index, run):
     violation = run(
         session_of(CleanManager, index=index), Admit(0, PROMPT, 0), Step(), Admit(1, PROMPT, 0)
     )
@@ -61,7 +51,7 @@ def test_a_held_block_is_given_to_nobody_else(index):
 
 
 @pytest.mark.parametrize("index", ["content", "exact"])
-def test_what_is_held_is_computed_again(index):
+def test_what_is_held_is_computed_again(index, run):
     session = session_of(OneUserABlock, index=index)
     assert run(session, Admit(0, PROMPT, 0), Step(), Admit(1, PROMPT, 0), Step()) is None
     assert COMPUTED_BESIDE in session.facts
@@ -69,7 +59,7 @@ def test_what_is_held_is_computed_again(index):
 
 
 @pytest.mark.parametrize("index", ["content", "exact"])
-def test_what_was_given_back_has_to_be_found(index):
+def test_what_was_given_back_has_to_be_found(index, run):
     class FindsNothing(OneUserABlock):
         def _is_usable(self, block):
             return False
@@ -81,7 +71,7 @@ def test_what_was_given_back_has_to_be_found(index):
     assert violation.invariant == "I4"
 
 
-def test_a_second_carrier_that_is_free_has_to_be_found():
+def test_a_second_carrier_that_is_free_has_to_be_found(run):
     class FirstCarrierOnly(OneUserABlock):
         def _find(self, sequence, entry):
             block = self.pool.lookup(self._key(sequence, entry))
@@ -96,7 +86,7 @@ def test_a_second_carrier_that_is_free_has_to_be_found():
 
 @pytest.mark.parametrize("index", ["content", "exact"])
 @pytest.mark.parametrize("tells_all", [False, True])
-def test_a_lookup_may_count_what_is_held(index, tells_all):
+def test_a_lookup_may_count_what_is_held(index, tells_all, run):
     class Tells(OneUserABlock):
         looking = False
 
@@ -111,7 +101,7 @@ def test_a_lookup_may_count_what_is_held(index, tells_all):
     assert run(session, Admit(0, PROMPT, 0), Step(), LookupPrefix(PROMPT)) is None
 
 
-def test_a_lookup_may_not_count_what_is_not_there():
+def test_a_lookup_may_not_count_what_is_not_there(run):
     class TellsTooMuch(OneUserABlock):
         def lookup_prefix(self, tokens, *, extra_keys=None):
             return 2
@@ -123,7 +113,7 @@ def test_a_lookup_may_not_count_what_is_not_there():
 @pytest.mark.parametrize(
     ("rows", "invariant"), [({}, "I2"), ({"tables": "merged", "index": "exact"}, "IDX")]
 )
-def test_a_table_may_not_come_to_name_a_block_that_somebody_holds(rows, invariant):
+def test_a_table_may_not_come_to_name_a_block_that_somebody_holds(rows, invariant, run):
     both = [Admit(number, PROMPT, 0) for number in range(2)]
     shared = session_of(QuietMerger, duplicates="first", **{**rows, "held_blocks": "shared"})
     assert run(shared, *both, Step()) is None
@@ -132,12 +122,12 @@ def test_a_table_may_not_come_to_name_a_block_that_somebody_holds(rows, invarian
 
 
 @pytest.mark.parametrize("index", ["content", "exact"])
-def test_what_is_held_may_be_shown_as_found_by_nobody(index):
+def test_what_is_held_may_be_shown_as_found_by_nobody(index, run):
     session = session_of(LeavesOutWhatIsHeld, index=index, duplicates="kept")
     assert run(session, Admit(0, PROMPT, 0), Step(), Finish(0), Admit(1, PROMPT, 0)) is None
 
 
-def test_what_is_given_back_after_the_step_may_be_had_before():
+def test_what_is_given_back_after_the_step_may_be_had_before(run):
     class HasItBefore(OneUserABlock):
         profile: ClassVar = {**EXCLUSIVE, "frees": "after-step"}
 
@@ -152,12 +142,12 @@ def test_what_is_given_back_after_the_step_may_be_had_before():
 
 
 @pytest.mark.parametrize("cls", [OneUserABlock, CopiesForItsForks])
-def test_a_fork_is_no_hit_and_may_share_or_copy(cls):
+def test_a_fork_is_no_hit_and_may_share_or_copy(cls, run):
     session = session_of(cls)
     assert run(session, Admit(0, PROMPT, 0), Step(), Fork(0, 1), Step(), Finish(0)) is None
 
 
-def test_a_fork_that_copies_everything_may_wait_for_room():
+def test_a_fork_that_copies_everything_may_wait_for_room(run):
     session = session_of(CopiesForItsForks, 3)
     assert run(session, Admit(0, PROMPT, 0), Step(), Fork(0, 1)) is None
     assert 1 not in session.model.sequences
@@ -190,7 +180,7 @@ def test_whose_key_is_the_first_is_open_where_the_index_leaves_out_what_is_held(
     assert [found for n in range(120) if (found := campaign.run(n).trace)] == []
 
 
-def test_a_resumed_sequence_that_finds_a_copy_of_what_is_held_needs_room_behind_it():
+def test_a_resumed_sequence_that_finds_a_copy_of_what_is_held_needs_room_behind_it(run):
     class CachesCopies(CopiesForItsForks):
         def fork(self, seq_id, child_id):
             copies = super().fork(seq_id, child_id)

@@ -35,15 +35,6 @@ def session_of(cls, num_blocks=6, **rows):
     return ManagerSession(cls(num_blocks, 2, rules=profile), profile, num_blocks, 2)
 
 
-def first_violation(session, *commands):
-    for command in commands:
-        assert session.is_defined(command), command
-        violation = session.step(command)
-        if violation is not None:
-            return violation
-    return None
-
-
 def campaign_of(cls, **rows):
     profile = ManagerProfile.from_mapping(rows)
     return ManagerCampaign(
@@ -51,7 +42,7 @@ def campaign_of(cls, **rows):
     )
 
 
-def test_tables_orders_and_copies_may_be_arrays():
+def test_tables_orders_and_copies_may_be_arrays(run):
     class Arrays(CleanManager):
         def block_table(self, seq_id, group=0):
             return Array(super().block_table(seq_id))
@@ -64,21 +55,21 @@ def test_tables_orders_and_copies_may_be_arrays():
 
     commands = A3, Step(), Fork(0, 1), AppendTokens(0, (4,)), Step(), Finish(0), Finish(1)
     session = session_of(Arrays)
-    assert first_violation(session, *commands) is None
+    assert run(session, *commands) is None
     assert "a block was copied on write" in session.facts
     assert session.end() is None
 
 
-def test_an_order_that_is_no_list_any_more_is_a_finding():
+def test_an_order_that_is_no_list_any_more_is_a_finding(run):
     class Forgets(CleanManager):
         def free_order(self):
             return None if self.sequences else super().free_order()
 
-    violation = first_violation(session_of(Forgets), A3)
+    violation = run(session_of(Forgets), A3)
     assert violation.sentence.startswith("free_order() answered None; it must answer")
 
 
-def test_a_table_that_cannot_be_read_any_more_is_a_finding():
+def test_a_table_that_cannot_be_read_any_more_is_a_finding(run):
     class Compiled(CleanManager):
         """Its method leaves no frame in a traceback that would tell whose it was."""
 
@@ -96,7 +87,7 @@ def test_a_table_that_cannot_be_read_any_more_is_a_finding():
             super().step(batch)
             self.shown.clear()
 
-    violation = first_violation(session_of(Compiled), A3, Step())
+    violation = run(session_of(Compiled), A3, Step())
     assert violation.invariant == "CRASH"
     assert violation.sentence.endswith("is legal here but raised KeyError: 0")
 
@@ -116,17 +107,17 @@ def test_a_host_count_is_a_number_and_right_from_the_beginning(num_free):
     assert session_of(Wrong, host_blocks=2).first_look().invariant == "OWN"
 
 
-def test_the_null_block_is_never_cached():
+def test_the_null_block_is_never_cached(run):
     class Caches(CleanManager):
         def is_cached(self, block_id):
             return block_id == 0 or super().is_cached(block_id)
 
-    violation = first_violation(session_of(Caches, null_block=0), A3)
+    violation = run(session_of(Caches, null_block=0), A3)
     assert violation.invariant == "IDX"
     assert "block 0" in violation.sentence
 
 
-def test_who_frees_in_any_order_is_not_held_to_one():
+def test_who_frees_in_any_order_is_not_held_to_one(run):
     class HeadFirst(CleanManager):
         def _give_back(self, sequence):
             self._free(sequence.table)
@@ -137,17 +128,17 @@ def test_who_frees_in_any_order_is_not_held_to_one():
         Finish(0),
         Admit(1, TokenChain((5,)), 0),
     )
-    assert first_violation(session_of(HeadFirst), *commands).invariant == "ORD"
-    assert first_violation(session_of(HeadFirst, release_order="unspecified"), *commands) is None
+    assert run(session_of(HeadFirst), *commands).invariant == "ORD"
+    assert run(session_of(HeadFirst, release_order="unspecified"), *commands) is None
 
 
-def test_a_worker_hears_of_a_copy_before_it_reads_the_next_time():
+def test_a_worker_hears_of_a_copy_before_it_reads_the_next_time(run):
     commands = (
         A3, Step(), Fork(0, 1), Truncate(0, 1), Finish(1), Admit(2, TokenChain(range(7, 17)), 0),
         Step(), AppendTokens(0, (5,)), Step(),
     )  # fmt: skip
     session = session_of(ReportingManager)
-    assert first_violation(session, *commands) is None
+    assert run(session, *commands) is None
     assert session.model.sequences[0].num_computed == 2
 
 

@@ -30,22 +30,12 @@ def session_of(cls, num_blocks=8, **rows):
     return ManagerSession(cls(num_blocks, 2), profile, num_blocks, 2)
 
 
-def run(session, *commands):
-    """The first violation, or None."""
-    for command in commands:
-        assert session.is_defined(command), command
-        violation = session.step(command)
-        if violation is not None:
-            return violation
-    return None
-
-
 def computed(seq_id, chain=PROMPT):
     return Admit(seq_id, chain, 0), Step(), Finish(seq_id)
 
 
 @pytest.mark.parametrize("index", ["content", "exact"])
-def test_what_came_once_need_not_be_found(index):
+def test_what_came_once_need_not_be_found(index, run):
     session = session_of(TakesWhatComesAgain, index=index)
     assert run(session, *computed(0), LookupPrefix(PROMPT), *computed(1)) is None
 
@@ -54,7 +44,7 @@ def test_what_came_once_need_not_be_found(index):
     "ask", [LookupPrefix(PROMPT), Admit(1, PROMPT, 0)], ids=["lookup", "admit"]
 )
 @pytest.mark.parametrize("index", ["content", "exact"])
-def test_what_came_once_may_not_be_found(index, ask):
+def test_what_came_once_may_not_be_found(index, ask, run):
     violation = run(session_of(CleanManager, index=index, hits="exact"), *computed(0), ask)
     assert violation.invariant == "IDX"
     if index == "content":
@@ -64,13 +54,13 @@ def test_what_came_once_may_not_be_found(index, ask):
         )
 
 
-def test_a_filter_that_is_about_right_says_sound():
+def test_a_filter_that_is_about_right_says_sound(run):
     session = session_of(CleanManager, hits="sound")
     assert run(session, *computed(0), LookupPrefix(PROMPT)) is None
 
 
 @pytest.mark.parametrize("index", ["content", "exact"])
-def test_what_came_often_enough_has_to_be_found(index):
+def test_what_came_often_enough_has_to_be_found(index, run):
     class TakesNothing(TakesWhatComesAgain):
         def _is_taken(self, key):
             return False
@@ -83,7 +73,7 @@ def test_what_came_often_enough_has_to_be_found(index):
 
 
 @pytest.mark.parametrize("is_early", [False, True])
-def test_what_was_asked_for_twice_is_found_or_not(is_early):
+def test_what_was_asked_for_twice_is_found_or_not(is_early, run):
     class TakesIt(TakesWhatComesAgain):
         def _is_taken(self, key):
             return is_early or super()._is_taken(key)
@@ -93,7 +83,7 @@ def test_what_was_asked_for_twice_is_found_or_not(is_early):
     assert run(session, *commands) is None
 
 
-def test_a_request_that_was_refused_has_asked():
+def test_a_request_that_was_refused_has_asked(run):
     session = session_of(CountsWhoAsks, 3, hits="exact")
     others = Admit(0, TokenChain((7, 7, 7, 7)), 0), Step(), Admit(1, PROMPT, 0)
     assert run(session, *others, Finish(0), Admit(1, PROMPT, 0), Step(), Finish(1)) is None
@@ -102,7 +92,7 @@ def test_a_request_that_was_refused_has_asked():
 
 
 @pytest.mark.parametrize("forgets", [False, True])
-def test_a_reset_may_forget_what_was_seen(forgets):
+def test_a_reset_may_forget_what_was_seen(forgets, run):
     class Resets(TakesWhatComesAgain):
         def reset(self):
             if forgets:
@@ -149,7 +139,7 @@ def test_designs_that_count_otherwise_are_not_accused(name):
     assert required <= set().union(*(result.facts for result in results))
 
 
-def test_states_are_told_apart_by_what_was_seen():
+def test_states_are_told_apart_by_what_was_seen(run):
     profile = ManagerProfile.from_mapping(TakesWhatComesAgain.profile)
     names = ContentNames()
 
