@@ -47,9 +47,9 @@ def failure(cls: type[Engine], script: str) -> Any:
 
 
 class DeepHasher(BlockHasher):
-    """From some depth on a key names its own tokens alone."""
+    """At these depths a key names its own tokens alone."""
 
-    depth = 20
+    forgets_at = range(20, 10_000)
 
     def __init__(self) -> None:
         super().__init__(seed=b"deep", block_size=SIZE)
@@ -57,14 +57,16 @@ class DeepHasher(BlockHasher):
 
     def hash_block(self, parent: bytes | None, tokens: Any, extra_keys: Any = ()) -> bytes:
         depth = self.depths[parent] + 1
-        kept = None if depth >= self.depth else parent
+        kept = None if depth in self.forgets_at else parent
         found = super().hash_block(kept, tokens, extra_keys)
         self.depths[found] = depth
         return found
 
 
 class DeeperHasher(DeepHasher):
-    depth = 128
+    """One depth, whose block is soon gone where the ends of prompts go first."""
+
+    forgets_at = range(125, 126)
 
 
 class EndsHasher(BlockHasher):
@@ -84,7 +86,20 @@ class KeysForgetParents(Engine):
         self._hasher = DeepHasher()
 
 
-class KeysForgetParentsLate(Engine):
+class KeepsFewKeys(Engine):
+    """Only so many keys stay: of a prompt that nobody uses the end goes first."""
+
+    most_keys = 270
+
+    def answer(self, tokens: Any, drafts: Any) -> Any:
+        outputs = super().answer(tokens, drafts)
+        pool = self.manager.block_pool
+        keyed = [block for block in pool.free_order() if pool.block_hash(block) is not None]
+        pool.evict(keyed[: max(0, len(keyed) - self.most_keys)])
+        return outputs
+
+
+class KeysForgetParentsLate(KeepsFewKeys):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._hasher = DeeperHasher()
@@ -309,7 +324,7 @@ def test_hundreds_that_begin_alike_are_served_by_a_right_engine() -> None:
     assert wide_failure(Engine) is None
 
 
-@pytest.mark.parametrize("cls", [Engine, TakesWhatComesAgain, HasOneUserABlock])
+@pytest.mark.parametrize("cls", [Engine, TakesWhatComesAgain, HasOneUserABlock, KeepsFewKeys])
 def test_a_right_engine_is_not_accused_and_shows_everything(cls: type[Engine]) -> None:
     campaign = campaign_of(cls)
     facts: set[str] = set()
