@@ -111,11 +111,9 @@ class Budget:
         More than a dozen share what a dozen would have, so that another layout costs nothing. Of an
         engine it is sixteen: vLLM's priority leak needs about 300 runs of its set-up.
         """
-        chunks, most = {
-            Level.MANAGER: (self.manager_chunks, 12),
-            Level.ENGINE: (self.engine_chunks, 16),
-        }[kind.level]
-        each = -(-chunks // min(num_layouts, 4))
+        chunks = {Level.MANAGER: (self.manager_chunks, 12), Level.ENGINE: (self.engine_chunks, 16)}
+        of_level, most = chunks[kind.level]
+        each = -(-of_level // min(num_layouts, 4))
         return max(1, each * most // max(num_layouts, most))
 
     @staticmethod
