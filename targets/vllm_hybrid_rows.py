@@ -56,7 +56,8 @@ def _plain(block: int, count: int, *, has_state: bool) -> HybridRow:
 
 
 def _gated_delta_rows(metadata: Any, counts: Sequence[int]) -> list[HybridRow]:
-    masks = metadata.spec_sequence_masks_cpu
+    # On a CPU they are the same; up to 0.30 there is no second one.
+    masks = getattr(metadata, "spec_sequence_masks_cpu", metadata.spec_sequence_masks)
     is_spec = [False] * len(counts) if masks is None else masks.tolist()
     num_plain = is_spec.count(False)
     columns: list[list[int]] = []

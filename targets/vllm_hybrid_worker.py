@@ -10,20 +10,21 @@ missing: what they read and write follows from the metadata (`vllm_hybrid_rows.p
 tokens were accepted is told. Three kernels that copy run as their own source
 (`scalar_triton.py`); each copy is noted by block.
 
-Written after vLLM 0.32; the drafters' own bookkeeping under asynchronous scheduling
-(`prepare_next_token_ids_padded`, `_copy_valid_sampled_token_count`) is followed by hand, because
-it asks for CUDA's streams.
+Written after vLLM 0.32, and fits releases from 0.26 on; the drafters' own bookkeeping under
+asynchronous scheduling (`prepare_next_token_ids_padded`, `_copy_valid_sampled_token_count`) is
+followed by hand, because it asks for CUDA's streams.
 """
 
 from __future__ import annotations
 
 import ctypes
+import dis
 import inspect
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 from poolproof.contract.adapter_fault import HandedOver
 from poolproof.contract.state_use import PARTS, Place, StateCopy, StateUse
@@ -31,7 +32,7 @@ from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.scalar_triton import ScalarKernel
 from poolproof.targets.vllm_hybrid_rows import HybridRow, rows_of
 
-__all__ = ["CONV_WIDTH", "HybridWorker", "prepare_workers"]
+__all__ = ["CONV_WIDTH", "HybridWorker", "drafts_decide", "prepare_workers"]
 
 CONV_WIDTH = 4
 """Tokens under the convolution of each layer, the newest included."""
@@ -77,11 +78,12 @@ def prepare_workers() -> None:
     part_of(engine_module("torch"), "set_num_threads")(1)
     states = engine_module("vllm.v1.worker.mamba_utils")
     copier = part_of(states, "_copy_mamba_state_block")
+    # Copies that are shared out to tiles, as from 0.28 on, are made at once.
     inner, stand_ins = {copier.__name__: copier}, {"_memcpy_u64_tiled": _move_whole}
     for name in ("postprocess_mamba_fused_kernel", "precopy_mamba_align_fused_kernel"):
         kernel = part_of(states, name)
         if not isinstance(kernel, ScalarKernel):
-            setattr(states, name, ScalarKernel(kernel, inner, stand_ins))
+            setattr(states, name, ScalarKernel(kernel, inner, stand_ins, move=_RECORDER.move))
     part_of(states, "batch_memcpy")
     states.batch_memcpy = _move_many
     runner = engine_module("vllm.v1.worker.gpu_model_runner")
@@ -91,7 +93,7 @@ def prepare_workers() -> None:
         # For the kernels of a prompt's convolution.
         module = engine_module(f"vllm.v1.attention.backends.{backend}")
         part_of(module, "compute_causal_conv1d_metadata")
-        module.compute_causal_conv1d_metadata = _three_of_none
+        _leave_out_function(module, "compute_causal_conv1d_metadata")
     corrected = part_of(runner, "update_num_computed_tokens_for_batch_change")
     runner.update_num_computed_tokens_for_batch_change = getattr(
         corrected, "_torchdynamo_orig_callable", corrected
@@ -108,11 +110,30 @@ def _built(runner_class: Any, config: Any, torch: Any) -> Any:
         torch.cuda.Event = event
 
 
+def drafts_decide(execute_model: Any) -> bool:
+    """Whether a step in which nobody drafts counts as a step without a drafter, as up to 0.31.
+
+    That is one line of `execute_model`, which we do not run. It is read off the code and not off
+    the version, because a patch may change it.
+    """
+    reads: list[Any] = []
+    for one in dis.get_instructions(inspect.unwrap(execute_model)):
+        # From CPython 3.13 on an instruction may name two variables.
+        names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+        if one.opname.startswith("STORE_FAST") and "use_spec_decode" in names:
+            return "scheduled_spec_decode_tokens" in reads
+        reads = [] if one.opname.startswith("STORE") else [*reads, one.argval]
+    return False
+
+
 def _leave_out(runner: Any) -> None:
-    """What says nothing about states: slots of attention, logits, token ids, copies to a device.
+    """What says nothing about states: slots of attention, logits, token ids, temperatures, copies.
 
     On a CPU both sides of a buffer are one tensor already.
     """
+    batch = runner.input_batch
+    part_of(batch, "_make_sampling_metadata")
+    batch._make_sampling_metadata = partial(_same, batch.sampling_metadata)
     runner.input_batch.block_table.compute_slot_mapping = _nothing
     runner._prepare_input_ids = _nothing
     runner._calc_spec_decode_metadata = _no_logits
@@ -120,22 +141,22 @@ def _leave_out(runner: Any) -> None:
     for named in (vars(runner), vars(runner.input_batch), *tables):
         for buffer in named.values():
             if hasattr(buffer, "copy_to_gpu") and buffer.gpu is buffer.cpu:
-                buffer.copy_to_gpu = partial(_same, buffer.gpu)
+                buffer.copy_to_gpu = partial(_first, buffer.gpu)
 
 
-def _three_of_none(*_arguments: Any, **_named: Any) -> tuple[None, None, None]:
-    return None, None, None
+def _leave_out_function(owner: Any, name: str) -> None:
+    """Let what computes for kernels answer None for each value that it says it returns."""
+    function = getattr(owner, name, None)
+    if function is not None and not isinstance(function, partial):
+        returned = inspect.signature(function).return_annotation
+        setattr(owner, name, partial(_same, (None,) * len(get_args(returned))))
 
 
-def _four_of_none(*_arguments: Any, **_named: Any) -> tuple[None, None, None, None]:
-    return None, None, None, None
+def _same(value: Any, *_arguments: Any, **_named: Any) -> Any:
+    return value
 
 
-def _two_of_none(*_arguments: Any, **_named: Any) -> tuple[None, None]:
-    return None, None
-
-
-def _same(tensor: Any, count: int | None = None) -> Any:
+def _first(tensor: Any, count: int | None = None) -> Any:
     return tensor if count is None else tensor[:count]
 
 
@@ -179,6 +200,9 @@ class HybridWorker:
         self._num_drafts = self.runner.num_spec_tokens
         self._is_align = config.cache_config.mamba_cache_mode == "align"
         self._is_async = self.runner.use_async_scheduling
+        self._drafts_decide = drafts_decide(type(self.runner).execute_model)
+        takes = inspect.signature(self._utilities.preprocess_mamba).parameters
+        self._precopies = "align_ctx" in takes
         self._groups = [
             number
             for number, group in enumerate(kv_cache_config.kv_cache_groups)
@@ -225,8 +249,8 @@ class HybridWorker:
             attention = group_class(backend, group.layer_names, group.kv_cache_spec, number)
             attention.create_metadata_builders(config, runner.device)
             builder = attention.get_metadata_builder()
-            builder._build_chunk_metadata = _two_of_none
-            builder._build_chunk_metadata_tensors = _four_of_none
+            for name in ("_build_chunk_metadata", "_build_chunk_metadata_tensors"):
+                _leave_out_function(builder, name)
             runner.attn_groups[number] = [attention]
             layers.update(
                 (name, SimpleNamespace(kv_cache=list(self.states[number])))
@@ -238,7 +262,8 @@ class HybridWorker:
         _leave_out(runner)
         runner.compilation_config = SimpleNamespace(static_forward_context=layers)
         runner.model = _Model(
-            get_mamba_state_copy_funcs=lambda types: dict.fromkeys(types, functions)
+            get_mamba_state_copy_funcs=lambda types: dict.fromkeys(types, functions),
+            get_mamba_state_copy_func=lambda: functions,
         )
 
     def _fit_batch(self, kv_cache_config: Any) -> None:
@@ -302,6 +327,8 @@ class HybridWorker:
         if corrections is not None:
             corrections()
         buffers = runner._get_mamba_bufs()
+        # Up to 0.26 the host makes these copies, one after the other.
+        fused = {"align_ctx": buffers.postprocess_align} if self._precopies else {}
         utilities.preprocess_mamba(
             scheduled,
             runner.kv_cache_config,
@@ -310,9 +337,9 @@ class HybridWorker:
             runner.input_batch,
             runner.requests,
             runner.compilation_config.static_forward_context,
-            runner._get_mamba_state_copy_funcs(),
+            self._copy_functions(),
             buffers.preprocess,
-            align_ctx=buffers.postprocess_align,
+            **fused,
         )
         count = runner.input_batch.num_reqs
         runner.num_accepted_tokens.np[:count] = runner.input_batch.num_accepted_tokens_cpu[:count]
@@ -327,6 +354,12 @@ class HybridWorker:
                 runner.mamba_state_idx,
             )
 
+    def _copy_functions(self) -> Any:
+        """What the runner hands over: by kind of layer, up to 0.28 those of the only kind."""
+        if hasattr(self.runner, "_get_mamba_state_copy_funcs"):
+            return self.runner._get_mamba_state_copy_funcs()
+        return self.runner.model.get_mamba_state_copy_func()
+
     def _rows(self, scheduled: Any, counts: Sequence[int]) -> dict[int, list[HybridRow]]:
         """By group what its layers read and write, for each request of the batch."""
         runner = self.runner
@@ -334,7 +367,9 @@ class HybridWorker:
             num_tokens=sum(counts),
             num_reqs=len(counts),
             max_query_len=max(counts),
-            use_spec_decode=runner.speculative_config is not None,
+            use_spec_decode=bool(scheduled.scheduled_spec_decode_tokens)
+            if self._drafts_decide
+            else runner.speculative_config is not None,
             num_scheduled_tokens=scheduled.num_scheduled_tokens,
             slot_mappings=dict.fromkeys(range(len(runner.attn_groups))),
         )

@@ -16,6 +16,7 @@ from poolproof.harness.engine_facts import required_engine_facts
 from poolproof.harness.engine_session import EngineSession
 from poolproof.targets.vllm_hybrid import vllm_hybrid_layouts
 from poolproof.targets.vllm_hybrid_setups import HYBRID_SETUPS
+from poolproof.targets.vllm_hybrid_worker import drafts_decide
 
 pytestmark = pytest.mark.vllm
 
@@ -99,3 +100,32 @@ def test_the_running_state_moves_into_the_block_that_a_step_ends_in(layouts):
     (copy,) = temporal.before
     assert (copy.source, copy.into) == (first.blocks[1][0], second.blocks[1][1])
     assert temporal.starts == (copy.into, 0)
+
+
+class Runner:
+    """The line of a runner's `execute_model` that says whether a step is speculative."""
+
+    speculative_config = None
+
+    def up_to_0_31(self, scheduler_output):
+        drafts = scheduler_output.scheduled_spec_decode_tokens.copy()
+        num_tokens = len(drafts)
+        use_spec_decode = len(scheduler_output.scheduled_spec_decode_tokens) > 0
+        return use_spec_decode, num_tokens
+
+    def since_0_32(self, scheduler_output):
+        drafts = scheduler_output.scheduled_spec_decode_tokens.copy()
+        num_tokens = len(drafts)
+        use_spec_decode = self.speculative_config is not None
+        return use_spec_decode, num_tokens
+
+    def without_it(self, scheduler_output):
+        return len(scheduler_output.scheduled_spec_decode_tokens)
+
+
+@pytest.mark.parametrize(
+    ("execute_model", "by_drafts"),
+    [(Runner.up_to_0_31, True), (Runner.since_0_32, False), (Runner.without_it, False)],
+)
+def test_what_makes_a_step_speculative_is_read_off_the_runner(execute_model, by_drafts):
+    assert drafts_decide(execute_model) is by_drafts
