@@ -71,6 +71,16 @@ class Trace:
             self, commands=tuple(commands), violation=None, fingerprint=None, shown=(), harm=None
         )
 
+    def judged_by(self, rows: Mapping[str, Any]) -> Trace:
+        """The same run, to be judged by a profile with these rows. Raises ProfileError."""
+        if "block_size" in rows:
+            raise ProfileError(
+                f"a trace keeps its blocks of {shown(self.options.get('block_size', 1))} tokens; "
+                "leave out block_size"
+            )
+        profile = self.profile.with_rows(rows)
+        return replace(self, profile=profile, fingerprint=None, harm=None)
+
     def header(self) -> dict[str, Any]:
         """The first line of the file."""
         header = {
