@@ -79,6 +79,11 @@ class Trace:
                 "leave out block_size"
             )
         profile = self.profile.with_rows(rows)
+        if profile.null_block is not None and profile.null_block >= self.num_blocks:
+            raise ProfileError(
+                f"the trace has blocks 0 to {self.num_blocks - 1}, of which none is null_block "
+                f"{profile.null_block}; name one of these"
+            )
         return replace(self, profile=profile, fingerprint=None, harm=None)
 
     def header(self) -> dict[str, Any]:

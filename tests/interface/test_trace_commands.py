@@ -403,6 +403,7 @@ def test_a_trace_is_shrunk_as_another_profile_judges_it(poolproof, left_first):
         ("evict=lifo", "unknown profile key 'evict'; known are"),
         ("block_size=16", "a trace keeps its blocks of 1 tokens; leave out block_size"),
         ("patch=fix.diff", "patch is no row of a profile"),
+        ("null_block=3", "the trace has blocks 0 to 2, of which none is null_block 3; name one"),
     ],
 )
 def test_a_row_that_cannot_be_is_one_line(poolproof, left_first, command, row, says):
