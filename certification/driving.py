@@ -301,12 +301,13 @@ class Driving:
         """
         chunks, required = self._chunks_of(kind), _required(kind, self._about)
         stage = kind.stage if kind.production else f"{kind.stage}, plain driver"
-        self._progress.begin(stage, _expected_steps(kind, chunks))
+        # How many commands the runs have is not known before.
+        self._progress.begin(stage, sum(chunk.count for chunk in chunks), "runs")
         began = time.monotonic()
         total = Tally(self._options.accepted)
         left = len(chunks)
         for result in self.run(chunks):
-            self._progress.advance(result.num_steps)
+            self._progress.advance(result.num_runs)
             total.add(result)
             left -= 1
             if result.lost is not None:
@@ -444,13 +445,6 @@ def _without_operation(kind: FailureKind) -> tuple[str, Severity, MisuseFailure 
 def _kind_of(trace: Trace) -> FailureKind:
     assert trace.violation is not None
     return failure_kind(trace.violation, trace.commands)
-
-
-def _expected_steps(kind: RunKind, chunks: Sequence[Chunk]) -> int:
-    """About how many commands the chunks give, for the progress that is shown."""
-    if kind.production is None:
-        return kind.steps_per_run * sum(chunk.count for chunk in chunks)
-    return kind.production.num_steps
 
 
 def _required(kind: RunKind, about: Description) -> list[str]:

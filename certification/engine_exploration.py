@@ -170,7 +170,7 @@ class ExploringEngine:
         Raises TargetError where no request fits.
         """
         set_ups = [_set_up(layout, bounds) for layout in layouts]
-        self.progress.begin("every sequence", bounds.max_commands * len(set_ups))
+        self.progress.begin("every sequence", bounds.max_commands * len(set_ups), "searches")
         for depth in range(1, bounds.max_commands + 1):
             self._go_to(depth, [one for one in set_ups if not one.is_done], bounds)
             self.tell("; ".join(f"{one.layout.name}: {one.reached}" for one in set_ups))

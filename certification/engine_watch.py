@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from poolproof.certification.manager_watch import Seen, Watched
 from poolproof.contract.commands import Command
+from poolproof.contract.engine_plan import PlannedPart
 from poolproof.contract.shown_state import Held, ShownState
 from poolproof.contract.state_use import PARTS, Place, StateUse
 from poolproof.contract.trace import Trace
@@ -53,12 +54,7 @@ def _seen(last: Happened, command: Command) -> Seen:
 def _in_words(last: Happened) -> str:
     words = []
     if last.plan is not None:
-        parts = ", ".join(
-            f"{sequence_name(p.request_id)} {_positions(p.first, p.count)}"
-            + (f" ({p.num_drafts} drafts)" if p.num_drafts else "")
-            for p in last.plan.parts
-        )
-        words.append(f"computes {parts or 'nothing'}")
+        words.append(f"computes {', '.join(map(_part, last.plan.parts)) or 'nothing'}")
         words += [f"forgets image {image}" for image in last.plan.forgets]
         words += [f"encodes image {image}" for image in last.plan.encodes]
         words += [f"preempts {sequence_name(number)}" for number in last.plan.preempted]
@@ -98,5 +94,11 @@ def _place(place: Place) -> str:
     return f"{block}+{at}" if at else str(block)
 
 
-def _positions(first: int, count: int) -> str:
-    return str(first) if count == 1 else f"{first}-{first + count - 1}"
+def _part(part: PlannedPart) -> str:
+    """Whose positions are computed; a plan may be wrong, and name none of them."""
+    name, first, count = sequence_name(part.request_id), part.first, part.count
+    if count < 1:
+        return f"nothing of {name}"
+    positions = str(first) if count == 1 else f"{first}-{first + count - 1}"
+    drafts = f"{part.num_drafts} draft{'s' if part.num_drafts > 1 else ''}"
+    return f"{name} {positions}" + (f" ({drafts})" if part.num_drafts else "")

@@ -175,7 +175,7 @@ class ExploringManager:
             for job in jobs
         ]
         pairs = [job for pair in zip(jobs, others) for job in pair]
-        self._progress.begin("every workload", len(pairs))
+        self._progress.begin("every workload", len(pairs), "searches")
         outcomes = self._executor.map(try_workloads, pairs)
         for layout, job, other in zip(layouts, jobs, others, strict=True):
             stage = f"{layout.name}, every workload"
@@ -574,7 +574,7 @@ class Exploring:
         self, stage: str, parts: Iterator[ScopePart], can: Capabilities, total: int
     ) -> _Tally:
         """Check part after part, until one fails or costs its worker."""
-        self._progress.begin(stage, total)
+        self._progress.begin(stage, total, "states")
         tally = _Tally()
         jobs = [PartJob(part, can) for part in parts]
         for job, ended in zip(jobs, self._executor.map(check_states, jobs), strict=True):

@@ -20,12 +20,12 @@ __all__ = ["PlainProgress", "SilentProgress", "StageProgress", "TerminalProgress
 class StageProgress(Protocol):
     """Shows what is being done. Stages follow each other; they do not nest."""
 
-    def begin(self, stage: str, total_steps: int | None = None) -> None:
-        """A stage starts, of this many steps where that is known."""
+    def begin(self, stage: str, total: int | None = None, unit: str = "steps") -> None:
+        """A stage starts, of `total` things where that is known exactly; `unit` is their name."""
         ...
 
-    def advance(self, steps: int) -> None:
-        """So many more steps of the stage are done."""
+    def advance(self, number: int) -> None:
+        """So many more of them are done."""
         ...
 
     def end(self) -> None:
@@ -40,10 +40,10 @@ class StageProgress(Protocol):
 class SilentProgress:
     """Shows nothing."""
 
-    def begin(self, stage: str, total_steps: int | None = None) -> None:
+    def begin(self, stage: str, total: int | None = None, unit: str = "steps") -> None:
         pass
 
-    def advance(self, steps: int) -> None:
+    def advance(self, number: int) -> None:
         pass
 
     def end(self) -> None:
@@ -59,22 +59,22 @@ class PlainProgress:
     def __init__(self, stream: TextIO, interval_s: float = 5.0) -> None:
         self._stream = stream
         self._interval_s = interval_s
-        self._stage = ""
+        self._stage = self._unit = ""
         self._total: int | None = None
         self._done = 0
         self._last = 0.0
 
-    def begin(self, stage: str, total_steps: int | None = None) -> None:
-        self._stage, self._total, self._done = stage, total_steps, 0
+    def begin(self, stage: str, total: int | None = None, unit: str = "steps") -> None:
+        self._stage, self._total, self._unit, self._done = stage, total, unit, 0
         self._last = time.monotonic()
         self.say(f"{stage} ...")
 
-    def advance(self, steps: int) -> None:
-        self._done += steps
+    def advance(self, number: int) -> None:
+        self._done += number
         if time.monotonic() - self._last >= self._interval_s:
             self._last = time.monotonic()
             of = f" of {self._total:,}" if self._total else ""
-            self.say(f"{self._stage}: {self._done:,}{of} steps")
+            self.say(f"{self._stage}: {self._done:,}{of} {self._unit}")
 
     def end(self) -> None:
         self._stage = ""
@@ -88,13 +88,13 @@ class TerminalProgress:
 
     def __init__(self, bars: RichProgress) -> None:
         self._bars = bars
-        self._task = bars.add_task("starting", total=None)
+        self._task = bars.add_task("starting", total=None, unit="steps")
 
-    def begin(self, stage: str, total_steps: int | None = None) -> None:
-        self._bars.reset(self._task, description=stage, total=total_steps)
+    def begin(self, stage: str, total: int | None = None, unit: str = "steps") -> None:
+        self._bars.reset(self._task, description=stage, total=total, unit=unit)
 
-    def advance(self, steps: int) -> None:
-        self._bars.advance(self._task, steps)
+    def advance(self, number: int) -> None:
+        self._bars.advance(self._task, number)
 
     def end(self) -> None:
         self._bars.update(self._task, description="")
@@ -113,7 +113,7 @@ def progress_to(stream: TextIO) -> Iterator[StageProgress]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("steps"),
+        TextColumn("{task.fields[unit]}"),
         TimeElapsedColumn(),
     )
     with RichProgress(*columns, console=Console(file=stream), transient=True) as bars:

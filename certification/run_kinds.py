@@ -25,13 +25,6 @@ _STAGES = {
     Level.INDEX: "keys and blocks",
     Level.POOL: "opaque hashes",
 }
-STEPS_A_RUN = {
-    Level.QUEUE: 40,
-    Level.INDEX: 40,
-    Level.POOL: 115,
-    Level.MANAGER: 95,
-    Level.ENGINE: 110,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +51,6 @@ class RunKind:
         if self.block_sizes:
             return f"{name}, other block sizes"
         return f"{name}, weak hashes" if self.hash_bits else name
-
-    @property
-    def steps_per_run(self) -> int:
-        """About how many commands one run of the plain driver gives, at small sizes."""
-        return STEPS_A_RUN[self.level]
 
     @property
     def name_of_layout(self) -> str:

@@ -47,12 +47,15 @@ class TokenChain:
     """Tokens of one request and the extra keys that apply to them.
 
     `lora` is the adapter's name and path; `salt` isolates tenants; `images` are sorted by offset.
+    `weights` says which weights compute the tokens, None for those that are loaded. No request asks
+    for others, so it is not written into traces.
     """
 
     tokens: tuple[int, ...]
     lora: tuple[str, str] | None = None
     salt: str | None = None
     images: tuple[Image, ...] = ()
+    weights: str | None = None
 
     def prefix(self, num_tokens: int, group: int) -> ContentKey:
         """The identity of the first `num_tokens` tokens in cache group `group`."""

@@ -14,7 +14,20 @@ from contextlib import suppress
 from types import WrapperDescriptorType
 from typing import Any
 
-__all__ = ["MOST_CHARACTERS", "class_name", "cut", "printable", "said_by", "shown", "unknown_name"]
+__all__ = [
+    "FILE_MODULE",
+    "MOST_CHARACTERS",
+    "class_name",
+    "cut",
+    "module_of_file",
+    "printable",
+    "said_by",
+    "shown",
+    "unknown_name",
+]
+
+FILE_MODULE = "poolproof_target_"
+"""So begins the name under which the file of a target is imported."""
 
 MOST_CHARACTERS = 2_000
 """What a sentence may have: a screen."""
@@ -58,6 +71,20 @@ def said_by(error: BaseException, most: int = MOST_CHARACTERS) -> str:
     return cut(text, most)
 
 
+def module_of_file(stem: str, digest: str) -> str:
+    """The name of the module that a file becomes; the digest tells files of one name apart."""
+    return f"{FILE_MODULE}{stem}_{digest}"
+
+
+def _module_for_users(name: str) -> str:
+    """A module as its user knows it: of a file of theirs its name, and not what we made of it."""
+    return name.removeprefix(FILE_MODULE).rpartition("_")[0] if _is_of_file(name) else name
+
+
+def _is_of_file(name: str) -> bool:
+    return name.startswith(FILE_MODULE) and "_" in name.removeprefix(FILE_MODULE)
+
+
 def class_name(value: object) -> str:
     """The name of an object's class, with its module unless it is a built-in one."""
     cls = type(value)
@@ -65,7 +92,7 @@ def class_name(value: object) -> str:
     name = type.__dict__["__name__"].__get__(cls)
     module = type.__dict__["__module__"].__get__(cls)
     known = isinstance(module, str) and module != "builtins"
-    return cut(f"{module}.{name}" if known else name, _MOST_SHOWN)
+    return cut(f"{_module_for_users(module)}.{name}" if known else name, _MOST_SHOWN)
 
 
 def shown(value: object, most: int = _MOST_SHOWN) -> str:

@@ -1,8 +1,8 @@
 """Words lists and prefixes for a sentence: short however long they are, and complete in kind.
 
 A prefix is all that flows into the KV of its last position. Two of them may have the same tokens
-and differ in an adapter, a salt, an image or the cache group alone; or differ at a token that a
-shortened list leaves out. So what two of them differ in is said in words.
+and differ in an adapter, a salt, an image, the cache group or the weights alone; or differ at a
+token that a shortened list leaves out. So what two of them differ in is said in words.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Prefix:
     """A prefix of tokens in one cache group, with all that changes its KV.
 
     `images` cover the tokens from `offset` on; a `length` of 0 stands for one that is not known.
+    `weights` says which weights computed it, None for those that are loaded.
     """
 
     tokens: tuple[int, ...]
@@ -43,6 +44,7 @@ class Prefix:
     salt: str | None = None
     images: tuple[Image, ...] = ()
     group: int = 0
+    weights: str | None = None
 
     @classmethod
     def of_key(cls, key: ContentKey) -> Prefix:
@@ -80,6 +82,8 @@ class Prefix:
                 f"tokens {image.offset}-{last}" if last > image.offset else f"token {image.offset}"
             )
             yield f"image {image.identifier} at {where}"
+        if self.weights is not None:
+            yield f"weights {self.weights}"
 
     def _different_tokens(self, other: Prefix) -> str:
         pairs = zip(self.tokens, other.tokens, strict=False)
@@ -100,6 +104,8 @@ class Prefix:
             yield "the images" if self.images and other.images else "an image"
         if self.group != other.group:
             yield "the cache group"
+        if self.weights != other.weights:
+            yield "the weights"
 
     def _images_differ(self, other: Prefix) -> bool:
         """Over the tokens that both have: a longer prefix may simply reach further images."""

@@ -8,7 +8,7 @@ the table of docs/contract.md. Nothing here looks at a target.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from poolproof.contract.outside import shown
@@ -105,6 +105,12 @@ class Profile:
             rows[key] = cls.check_value(key, value)
         missing = tuple(key for key in known if key not in declared)
         return cls(**rows, assumed=missing)
+
+    def with_rows(self, rows: Mapping[str, Any]) -> Self:
+        """The same profile with other values of these rows. Raises ProfileError."""
+        others = self.from_mapping({**self.to_json(), **rows})
+        assumed = tuple(name for name in self.assumed if name not in rows)
+        return replace(others, assumed=assumed)
 
     @classmethod
     def rows(cls) -> tuple[str, ...]:

@@ -71,6 +71,21 @@ class Trace:
             self, commands=tuple(commands), violation=None, fingerprint=None, shown=(), harm=None
         )
 
+    def judged_by(self, rows: Mapping[str, Any]) -> Trace:
+        """The same run, to be judged by a profile with these rows. Raises ProfileError."""
+        if "block_size" in rows:
+            raise ProfileError(
+                f"a trace keeps its blocks of {shown(self.options.get('block_size', 1))} tokens; "
+                "leave out block_size"
+            )
+        profile = self.profile.with_rows(rows)
+        if profile.null_block is not None and profile.null_block >= self.num_blocks:
+            raise ProfileError(
+                f"the trace has blocks 0 to {self.num_blocks - 1}, of which none is null_block "
+                f"{profile.null_block}; name one of these"
+            )
+        return replace(self, profile=profile, fingerprint=None, harm=None)
+
     def header(self) -> dict[str, Any]:
         """The first line of the file."""
         header = {

@@ -120,15 +120,15 @@ class CarefulAnswerJudge(AnswerJudge):
         try:
             number, again = index(item), index(item)
         except Exception as error:
-            raise ViolationError(no_plain_id(answered, text, f"a {type(item).__name__}")) from error
+            raise ViolationError(no_plain_id(answered, text, "no integer")) from error
         self.require_own_equality(answered, item)
         if number != again or not bool(item == number) or bool(item == number + 1):
             raise ViolationError(
                 no_plain_id(answered, text, "an object that is not the number it stands for")
             )
         self._remarks.add(
-            f"block ids are {type(item).__module__}.{type(item).__name__}: taken as the integers "
-            "that operator.index makes of them"
+            f"block ids are {class_name(item)}: taken as the integers that operator.index makes of "
+            "them"
         )
 
     def require_own_equality(self, answered: str, item: Any) -> None:

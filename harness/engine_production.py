@@ -101,12 +101,6 @@ class EngineSizes:
         """The runs of an engine for which no script is left out."""
         return self.rounds * len(ENGINE_SCRIPTS)
 
-    @property
-    def num_steps(self) -> int:
-        """About how many commands the runs of one set-up have, for progress that is shown."""
-        per_round = 6_000 + 8 * self.num_requests + 6 * self.num_repeats + self.num_commands
-        return self.rounds * per_round // self.every
-
     def shared(self, place: int, num_layouts: int) -> EngineSizes:
         """The sizes for one of several set-ups: the first plays everything, the others share."""
         if place == 0:

@@ -344,7 +344,7 @@ class EngineSession:
     def _computed_before_reset(
         self, executed: Executed, uses: tuple[StateUse, ...]
     ) -> ComputedTokens:
-        """What a step in flight writes after a reset is nobody's: of other weights, as a salt says.
+        """What a step in flight writes after a reset is nobody's: of the weights before it.
 
         Nobody goes on from what the step reads if the reset preempts, or where the request had lost
         its blocks before.
@@ -353,7 +353,7 @@ class EngineSession:
         chain = self.model.requests[part.request_id].chain
         return ComputedTokens(
             sequence_name(part.request_id),
-            replace(chain, tokens=executed.tokens, salt="before a reset"),
+            replace(chain, tokens=executed.tokens, weights="before a reset"),
             executed.first,
             part.count,
             part.blocks,

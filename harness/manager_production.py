@@ -107,12 +107,6 @@ class ManagerSizes:
         """The runs of a manager for which no script is left out."""
         return self.rounds * len(SCRIPTS)
 
-    @property
-    def num_steps(self) -> int:
-        """About how many commands the runs of one layout have, for progress that is shown."""
-        per_round = 20 * self.num_giant_steps + 14 * self.num_sequences + 5 * self.num_repeats
-        return self.rounds * (per_round + 2 * self.num_commands) // self.every
-
     def shared(self, place: int, num_layouts: int) -> ManagerSizes:
         """The sizes for one of several layouts: the first plays everything, the others share."""
         if place == 0:

@@ -95,7 +95,7 @@ class TableJudge:
         def block_table() -> Any:
             return answer
 
-        block_table.__name__ = f"block_table of {sequence_name(seq_id)}"
+        block_table.__name__ = f"block_table({sequence_name(seq_id)})"
         blocks = read_blocks(block_table)
         wrong = next((item for item in answer if isinstance(item, bool)), None)
         if wrong is not None:

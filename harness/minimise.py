@@ -23,7 +23,14 @@ from poolproof.contract.trace import Trace
 from poolproof.contract.violation import Violation
 from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.failure_kind import failure_kind
-from poolproof.harness.minimising_passes import Best, Pass, Place, TraceVariant, passes_for
+from poolproof.harness.minimising_passes import (
+    LAST_RESORTS,
+    Best,
+    Pass,
+    Place,
+    TraceVariant,
+    passes_for,
+)
 from poolproof.harness.pool_session import EVENTS_EVERY, PoolSession
 from poolproof.harness.queue_session import QueueSession
 from poolproof.harness.relative import Naming, RelativeCommand
@@ -88,7 +95,8 @@ class Cursor:
     Everything before `place` in the pass named `pass_name` was tried. `has_improved` says that
     this round of passes found something smaller, so that another one follows. `gained_in` is the
     last pass that did: those after it have tried the trace that is now the best, so that the next
-    round may end with that pass. `size_at_first` is the work of the trace as it came.
+    round may end with that pass, and the last resorts. `size_at_first` is the work of the trace as
+    it came.
     """
 
     pass_name: str = ""
@@ -260,12 +268,18 @@ class _Search:
         if self._cursor.pass_name not in names:
             # The trace has become short on the way, or a newer version has other passes.
             self._cursor = replace(self._cursor, pass_name=names[0], place=())
+        is_known = False
         for each in passes[names.index(self._cursor.pass_name) :]:
+            is_last_resort = each.name in LAST_RESORTS
+            if is_last_resort and self._cursor.has_improved:
+                break
+            if is_known and not is_last_resort:
+                continue
             if each.name != self._cursor.pass_name:
                 self._cursor = replace(self._cursor, pass_name=each.name, place=())
             self._exhaust(each, go_on)
-            if each.name == self._cursor.gained_in and not self._cursor.has_improved:
-                break
+            # The ordinary passes behind it have tried this trace in the round before.
+            is_known |= each.name == self._cursor.gained_in and not self._cursor.has_improved
 
     def _exhaust(self, one: Pass, go_on: Callable[[], bool]) -> None:
         """Take what is smaller, as long as the pass has anything to try."""

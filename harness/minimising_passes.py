@@ -25,12 +25,14 @@ from poolproof.harness.careful_session import CAREFUL
 from poolproof.harness.pool_session import EVENTS_EVERY
 from poolproof.harness.relative import Naming, RelativeCommand
 from poolproof.harness.smaller_engine_traces import (
+    large_tokens_lowered,
     lowered_engine_command,
     several_steps_traded,
     shorter_requests,
     steps_run_at_once,
     steps_traded,
     stopped_early,
+    tokens_lowered,
 )
 from poolproof.harness.smaller_index_traces import least_num_blocks, simpler_index_traces
 from poolproof.harness.smaller_manager_traces import (
@@ -49,8 +51,13 @@ from poolproof.harness.smaller_pool_traces import (
     shorter_prompts,
     two_commands_less,
 )
+from poolproof.harness.smaller_together import (
+    longest_shorter,
+    shorter_by_as_many,
+    shorter_in_proportion,
+)
 
-__all__ = ["Best", "Pass", "Place", "TraceVariant", "passes_for"]
+__all__ = ["LAST_RESORTS", "Best", "Pass", "Place", "TraceVariant", "passes_for"]
 
 LONG_TRACE = 100
 """Longer traces get passes of their own first."""
@@ -295,6 +302,36 @@ def _one_block_less(best: Best) -> Iterator[TraceVariant]:
             yield TraceVariant(setup, candidate)
 
 
+def _together(
+    shorter: Callable[[Best, int, int], Candidate | None],
+) -> Callable[[Best, int], TraceVariant | None]:
+    """So many blocks less, and with them what filled them: given the block size and the number."""
+
+    def without(best: Best, number: int) -> TraceVariant | None:
+        setup = _with_blocks(best.setup, best.setup.num_blocks - number)
+        commands = shorter(best, int(best.setup.options["block_size"]), number)
+        return None if setup is None or commands is None else TraceVariant(setup, commands)
+
+    return without
+
+
+def _in_proportion(best: Best, block_size: int, fewer: int) -> Candidate:
+    return shorter_in_proportion(best.relative, block_size, best.setup.num_blocks, fewer)
+
+
+def _by_as_many(best: Best, block_size: int, fewer: int) -> Candidate | None:
+    return shorter_by_as_many(best.relative, block_size, fewer)
+
+
+def _longest_shorter(best: Best, block_size: int, fewer: int) -> Candidate | None:
+    return longest_shorter(best.relative, block_size, fewer)
+
+
+def _blocks_if_large(best: Best) -> int:
+    """How many there are in a large pool; 0 in a small one, where nothing is done so early."""
+    return 0 if Naming.is_small(best.setup.num_blocks) else best.setup.num_blocks
+
+
 def _last_commands(best: Best) -> Iterator[TraceVariant]:
     """The last commands alone, few of them first."""
     count = 16
@@ -357,6 +394,20 @@ _MUCH_SMALLER_POOL: tuple[Pass, ...] = (
     TakenAway("much smaller pool", _blocks, _smaller_pool, finest=16),
 )
 _SMALLER_POOL: tuple[Pass, ...] = (TakenAway("smaller pool", _blocks, _smaller_pool),)
+_MUCH_SMALLER_TOGETHER: tuple[Pass, ...] = (
+    TakenAway(
+        "much smaller pool and texts", _blocks_if_large, _together(_in_proportion), finest=16
+    ),
+)
+_TOGETHER: tuple[Pass, ...] = (
+    TakenAway("pool and texts in proportion", _blocks, _together(_in_proportion)),
+    TakenAway("pool and texts by as many", _blocks, _together(_by_as_many)),
+    TakenAway("pool and longest text", _blocks, _together(_longest_shorter)),
+)
+_TOKENS_LOWERED: tuple[Pass, ...] = (Repeated("tokens lowered", _of(tokens_lowered)),)
+LAST_RESORTS = frozenset(each.name for each in (*_TOGETHER, *_TOKENS_LOWERED))
+"""The names of passes that are tried where no other finds anything smaller. Taken earlier, what
+they find could lead to another end, which may be longer."""
 _PLAINER_SETUP: tuple[Pass, ...] = (Repeated("plainer set-up", _plainer_setup),)
 _ONE_BLOCK_LESS: tuple[Pass, ...] = (Repeated("one block less", _one_block_less),)
 
@@ -398,15 +449,19 @@ _SMALLER_PROMPTS: tuple[Pass, ...] = (Repeated("smaller prompts", _smaller_promp
 _PASSES_OF_MANAGERS: tuple[Pass, ...] = (
     *_PLAINER_SETUP,
     *_SMALLER_POOL,
+    *_MUCH_SMALLER_TOGETHER,
     WithoutWindows("windows", _places),
     *_SINGLE_COMMANDS,
     *_SMALLER_PROMPTS,
     *_PAIRS,
+    *_TOGETHER,
 )
 _LONG_PASSES_OF_MANAGERS: tuple[Pass, ...] = (
     WithoutWindows("fewer sequences", _sequences, shortest=FINEST_OF_LONG),
+    *_MUCH_SMALLER_TOGETHER,
     *_LONG_PASSES,
     *_SMALLER_PROMPTS,
+    *_TOGETHER,
 )
 _PLAINER_NAMES: tuple[Pass, ...] = (
     Repeated("plainer keys and blocks", _plainer_keys_and_blocks),
@@ -427,6 +482,8 @@ _LONG_PASSES_OF_INDEXES: tuple[Pass, ...] = (
 _PASSES_OF_ENGINES: tuple[Pass, ...] = (
     WithoutWindows("fewer requests", _requests),
     Repeated("steps run at once", _of(steps_run_at_once)),
+    *_MUCH_SMALLER_TOGETHER,
+    Repeated("large tokens lowered", _of(large_tokens_lowered)),
     Repeated("a block less", _a_block_less),
     WithoutWindows("windows", _places),
     Repeated("steps traded", _steps_traded),
@@ -435,14 +492,19 @@ _PASSES_OF_ENGINES: tuple[Pass, ...] = (
     Repeated("shorter requests", _shorter_requests),
     Lowered(),
     *_PAIRS,
+    *_TOGETHER,
+    *_TOKENS_LOWERED,
 )
 _LONG_PASSES_OF_ENGINES: tuple[Pass, ...] = (
     Repeated("last commands", _last_commands),
     WithoutWindows("fewer requests", _requests),
+    *_MUCH_SMALLER_TOGETHER,
+    Repeated("large tokens lowered", _of(large_tokens_lowered)),
     WithoutWindows("large windows", _places, shortest=FINEST_OF_LONG),
     Repeated("steps run at once", _of(steps_run_at_once)),
     WithoutWindows("small windows", _places, longest=2 * FINEST_OF_LONG),
     *_SMALLER_POOL,
+    *_TOGETHER,
 )
 
 PASSES_AT: Mapping[Level, tuple[Sequence[Pass], Sequence[Pass]]] = {

@@ -363,7 +363,9 @@ class CachingJudge:
         given_hashes.clear()
         pool.cache(ids, hashes)
         effect.touched, effect.touched_keys = ids, (*hashes, *dropped)
-        if isinstance(answer, list) and answer != list(ids):
+        # An object may say that it equals every id.
+        is_plain = isinstance(answer, list) and all(type(block) is int for block in answer)
+        if isinstance(answer, list) and not (is_plain and answer == list(ids)):
             self._remap(command, answer)
             effect.touched = (*ids, *(new for _, new in effect.remapped))
 
@@ -371,14 +373,17 @@ class CachingJudge:
         """A pool that merges duplicates hands the caller another block for the same hash."""
         pool = self.reference
         raise_for(remaps_each_block(command, len(command.block_ids), answer))
-        for old, new, key in zip(command.block_ids, answer, command.hashes, strict=True):
-            if new == old:
+        # As in an allocation: what is no integer stays for the sentence to show.
+        blocks = [index(b) if hasattr(b, "__index__") else b for b in answer]
+        for old, new, key in zip(command.block_ids, blocks, command.hashes, strict=True):
+            if type(new) is int and new == old:
                 continue
-            raise_for(remaps_to_carrier(command, old, new, pool.lookup(key)))
-            pool.touch([index(new)])
+            carriers = pool.lookup(key) if type(new) is int else ()
+            raise_for(remaps_to_carrier(command, old, new, carriers))
+            pool.touch([new])
             pool.forget_keys([old])
             pool.release([old])
-            self.effect.remapped.append((old, index(new)))
+            self.effect.remapped.append((old, new))
 
     def evict(self, command: Evict) -> None:
         """Blocks lose their hashes."""

@@ -114,12 +114,6 @@ class ProductionSizes:
         """Runs in all."""
         return self.short_runs + self.long_runs + self.wide_runs + self.steady_runs
 
-    @property
-    def num_steps(self) -> int:
-        """About how many commands that is."""
-        brief = self.short_runs * SHORT_COMMANDS // 2 + self.wide_runs * 2 * WIDE_COMMANDS
-        return brief + (self.steady_runs + self.long_runs) * self.long_commands
-
     def place_of_long(self, number: int) -> int | None:
         """Which of the long runs number `number` is, from 0; None where it is none of them."""
         place = number - self.short_runs

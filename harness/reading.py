@@ -8,6 +8,7 @@ through here, so that the finding names the method and what it answered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from operator import index
 from typing import Any
 
@@ -77,16 +78,27 @@ def read_neighbours(method: Callable[[int], Any], block: int) -> Neighbours:
     if answer is None:
         return None
     if isinstance(answer, tuple) and len(answer) == 2:
-        before, after = answer
-        if all(side is None or isinstance(side, int) for side in (before, after)):
+        with suppress(TypeError):
+            # A subclass of int may print as anything; what is kept is a plain number.
+            before, after = (None if side is None else index(side) for side in answer)
             return before, after
     raise _no_answer(method, (block,), answer, "None or a tuple of two neighbours")
 
 
 def _shown(method: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
-    name = getattr(method, "__name__", "the method")
+    name = _name_of(method)
     shown = (a.hex()[:8] if isinstance(a, bytes) else str(a) for a in arguments)
-    return f"{name}({', '.join(shown)})"
+    return name if name.endswith(")") else f"{name}({', '.join(shown)})"
+
+
+def _name_of(method: Callable[..., Any]) -> str:
+    """What the target calls a method of its own, whatever function a decorator put there."""
+    function = getattr(method, "__func__", None)
+    for cls in type(getattr(method, "__self__", None)).__mro__:
+        for name, value in vars(cls).items():
+            if function is not None and value is function:
+                return name
+    return str(getattr(method, "__name__", "the method"))
 
 
 def _no_answer(

@@ -8,7 +8,7 @@ alone no longer matches. Whether a variant still fails, and the same way, is fou
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from poolproof.contract.commands import Command
@@ -22,17 +22,26 @@ from poolproof.contract.engine_commands import (
     Submit,
 )
 from poolproof.harness.relative import RelativeCommand
-from poolproof.harness.smaller_manager_traces import changed, prompts_cut, smaller_chains
+from poolproof.harness.smaller_manager_traces import (
+    MANY,
+    changed,
+    long_prompts_cut,
+    lower_symbols,
+    prompts_cut,
+    smaller_chains,
+)
 from poolproof.harness.smaller_pool_traces import Candidate
 
 __all__ = [
     "engine_weight",
+    "large_tokens_lowered",
     "lowered_engine_command",
     "several_steps_traded",
     "shorter_requests",
     "steps_run_at_once",
     "steps_traded",
     "stopped_early",
+    "tokens_lowered",
 ]
 
 _FIRST_TOKEN = STOP_TOKEN + 1
@@ -208,6 +217,7 @@ def shorter_requests(commands: Candidate, block_size: int) -> Iterator[Candidate
         (len(item.command.chain.tokens) for item in commands if isinstance(item.command, Submit)),
         default=0,
     )
+    yield from long_prompts_cut(commands, longest, block_size)
     for length in sorted({block_size, 1}, reverse=True):
         for first in range(0, longest - length + 1, length):
             yield prompts_cut(commands, first, length)
@@ -224,6 +234,40 @@ def shorter_requests(commands: Candidate, block_size: int) -> Iterator[Candidate
                         max_new_tokens=command.max_new_tokens - more,
                     )
                     yield [*commands[:place], RelativeCommand(longer), *commands[place + 1 :]]
+
+
+def large_tokens_lowered(commands: Candidate) -> Iterator[Candidate]:
+    """Tokens beyond all small ones become their places in the order, all of them at once."""
+    symbols = _symbols(commands)
+    if symbols[-1:] > [MANY]:
+        places = {symbol: place for place, symbol in enumerate(symbols, start=_FIRST_TOKEN)}
+        yield [_renamed(item, places) for item in commands]
+
+
+def tokens_lowered(commands: Candidate) -> Iterator[Candidate]:
+    """Tokens become smaller, wherever they stand: in prompts, and as what steps sample."""
+    for lower in lower_symbols(_symbols(commands), _FIRST_TOKEN):
+        yield [_renamed(item, lower) for item in commands]
+
+
+def _symbols(commands: Candidate) -> list[int]:
+    """The tokens of all prompts and steps but the one that stops a request, in their order."""
+    symbols = {token for item in commands for token in _tokens(item.command)}
+    return sorted(symbols - {STOP_TOKEN})
+
+
+def _tokens(command: Command) -> tuple[int, ...]:
+    if isinstance(command, Submit):
+        return command.chain.tokens
+    return (command.token,) if isinstance(command, AnswerStep | RunStep) else ()
+
+
+def _renamed(item: RelativeCommand, lower: Mapping[int, int]) -> RelativeCommand:
+    command = item.command
+    tokens = tuple(lower.get(token, token) for token in _tokens(command))
+    if isinstance(command, Submit):
+        return RelativeCommand(changed(command, chain=changed(command.chain, tokens=tokens)))
+    return RelativeCommand(changed(command, token=tokens[0])) if tokens else item
 
 
 def _below(number: int, least: int) -> Iterator[int]:

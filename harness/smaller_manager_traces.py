@@ -38,12 +38,15 @@ from poolproof.harness.relative import RelativeCommand
 __all__ = [
     "changed",
     "fewer_tokens",
+    "long_prompts_cut",
+    "lower_symbols",
     "lowered_manager_command",
     "prompts_cut",
     "sequences_renamed",
     "smaller_chains",
     "smaller_everywhere",
     "weight_of",
+    "with_tokens",
     "without_a_sequence",
 ]
 
@@ -92,7 +95,7 @@ def fewer_tokens(commands: Candidate) -> Iterator[Candidate]:
     for place, item in enumerate(commands):
         tokens = _tokens(item.command)
         for count in _fewer(len(tokens)):
-            shorter = RelativeCommand(_with_tokens(item.command, tokens[:count]))
+            shorter = RelativeCommand(with_tokens(item.command, tokens[:count]))
             yield [*commands[:place], shorter, *commands[place + 1 :]]
 
 
@@ -115,17 +118,9 @@ def smaller_everywhere(commands: Candidate, block_size: int) -> Iterator[Candida
     yield from _in_one_chunk(commands)
     symbols = sorted({token for item in commands for token in _tokens(item.command)})
     longest = max((len(_tokens(item.command)) for item in commands), default=0)
-    if longest > LONG:
-        for length in _halves(longest, block_size):
-            for first in range(0, longest - length + 1, length):
-                yield prompts_cut(commands, first, length)
-    if len(symbols) > MANY or symbols[-1:] > [MANY]:
-        yield from _fewer_symbols(commands, symbols)
-    if len(symbols) <= MANY:
-        for place, symbol in enumerate(symbols):
-            for lower in (*symbols[:place], place):
-                if lower < symbol:
-                    yield _renamed(commands, {symbol: lower})
+    yield from long_prompts_cut(commands, longest, block_size)
+    for lower in lower_symbols(symbols):
+        yield _renamed(commands, lower)
     for length in sorted({block_size, 1}, reverse=True):
         for first in range(0, longest - length + 1, length):
             yield prompts_cut(commands, first, length)
@@ -134,27 +129,48 @@ def smaller_everywhere(commands: Candidate, block_size: int) -> Iterator[Candida
     yield from _computed_not_loaded(commands)
 
 
-def _fewer_symbols(commands: Candidate, symbols: list[int]) -> Iterator[Candidate]:
+def long_prompts_cut(commands: Candidate, longest: int, block_size: int) -> Iterator[Candidate]:
+    """All prompts without a half, a quarter and so on, where they are long; the first pieces first.
+
+    `longest` is the length of the longest.
+    """
+    for length in _halves(longest, block_size) if longest > LONG else ():
+        for first in range(0, longest - length + 1, length):
+            yield prompts_cut(commands, first, length)
+
+
+def lower_symbols(symbols: list[int], least: int = 0) -> Iterator[Mapping[int, int]]:
+    """What symbols, in order, may become, none below `least`: many together, then each alone."""
+    if len(symbols) > MANY or symbols[-1:] > [MANY]:
+        yield from _many_lower(symbols, least)
+    if len(symbols) <= MANY:
+        for place, symbol in enumerate(symbols, start=least):
+            for lower in (*symbols[: place - least], place):
+                if lower < symbol:
+                    yield {symbol: lower}
+
+
+def _many_lower(symbols: list[int], least: int) -> Iterator[Mapping[int, int]]:
     """Many symbols at once become their places in the order, or one; two keep their distance.
 
     What depends on the distance of two values (their lower bits, a polynomial) keeps failing where
     one of the two becomes 0 and the other what lies between them.
     """
-    places = {symbol: place for place, symbol in enumerate(symbols)}
-    yield _renamed(commands, places)
+    places = {symbol: place for place, symbol in enumerate(symbols, start=least)}
+    yield places
     for length in _halves(len(symbols), 1):
         for first in range(0, len(symbols), length):
             window = symbols[first : first + length]
-            for lower in (dict.fromkeys(window, 0), {each: places[each] for each in window}):
+            for lower in (dict.fromkeys(window, least), {each: places[each] for each in window}):
                 if any(value < symbol for symbol, value in lower.items()):
-                    yield _renamed(commands, lower)
+                    yield lower
     for smaller, larger in pairwise(symbols):
-        if smaller > len(symbols):
-            yield _renamed(commands, {smaller: 0, larger: larger - smaller})
+        if smaller > len(symbols) + least:
+            yield {smaller: least, larger: larger - smaller + least}
     for symbol in symbols[:MANY]:
         if symbol > MANY:
-            yield _renamed(commands, {symbol: 1 << symbol.bit_length() - 1})
-            yield _renamed(commands, {symbol: symbol // 2})
+            yield {symbol: 1 << symbol.bit_length() - 1}
+            yield {symbol: symbol // 2}
 
 
 def _fewer(number: int) -> list[int]:
@@ -312,7 +328,7 @@ def _earlier_growth(commands: Candidate) -> Iterator[Candidate]:
         for earlier in range(place - 1, -1, -1):
             before = commands[earlier].command
             if isinstance(before, Admit | AppendTokens) and before.seq_id == grown.seq_id:
-                joined = _with_tokens(before, (*_tokens(before), *grown.tokens))
+                joined = with_tokens(before, (*_tokens(before), *grown.tokens))
                 without = list(commands)
                 without[earlier] = RelativeCommand(joined)
                 del without[place]
@@ -369,7 +385,7 @@ def prompts_cut(commands: Candidate, first: int, length: int) -> Candidate:
         return rest or tokens
 
     return [
-        RelativeCommand(_with_tokens(item.command, cut(_tokens(item.command))))
+        RelativeCommand(with_tokens(item.command, cut(_tokens(item.command))))
         if hasattr(item.command, "chain")
         else item
         for item in commands
@@ -380,7 +396,7 @@ def _for_all(
     commands: Candidate, change: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> Candidate:
     return [
-        RelativeCommand(_with_tokens(item.command, change(_tokens(item.command))))
+        RelativeCommand(with_tokens(item.command, change(_tokens(item.command))))
         if _tokens(item.command)
         else item
         for item in commands
@@ -393,7 +409,8 @@ def _tokens(command: Command) -> tuple[int, ...]:
     return tokens
 
 
-def _with_tokens(command: Command, tokens: tuple[int, ...]) -> Any:
+def with_tokens(command: Command, tokens: tuple[int, ...]) -> Any:
+    """The command with another prompt, or with other tokens where it only has these."""
     chain: TokenChain | None = getattr(command, "chain", None)
     if chain is None:
         return changed(command, tokens=tokens)

@@ -457,6 +457,7 @@ def replay(
     trace: Trace | str | Path,
     *,
     target: str | None = None,
+    profile: Mapping[str, Any] | None = None,
     in_process: bool = False,
     call_timeout_s: float = 10.0,
 ) -> Replay:
@@ -466,19 +467,23 @@ def replay(
         trace: a trace, the path of its file, or the fingerprint of a finding that the last
             certification in the current folder left.
         target: run on this target instead of the one that the trace names.
+        profile: rows that override those the trace was judged by; the target stays as it is.
         in_process: use no child process and no limits.
         call_timeout_s: seconds that one call of the target may take.
 
-    Raises TraceError if it is not a trace, TargetError for a target that cannot be run.
+    Raises TraceError if it is not a trace, TargetError for a target that cannot be run, and
+    ProfileError for rows that its level does not have.
     """
     limits = Limits(call_timeout_s=call_timeout_s)
-    return replay_isolated(_trace(trace), target, limits, in_process=in_process)
+    judged = _judged_by(_trace(trace), profile)
+    return replay_isolated(judged, target, limits, in_process=in_process)
 
 
 def shrink(
     trace: Trace | str | Path,
     *,
     target: str | None = None,
+    profile: Mapping[str, Any] | None = None,
     in_process: bool = False,
     call_timeout_s: float = 2.0,
 ) -> Trace:
@@ -487,7 +492,8 @@ def shrink(
     Takes the arguments of `replay` and raises the same errors.
     """
     limits = Limits(call_timeout_s=call_timeout_s)
-    small = shrink_isolated(_trace(trace), target, limits, in_process=in_process)
+    judged = _judged_by(_trace(trace), profile)
+    small = shrink_isolated(judged, target, limits, in_process=in_process)
     if small.violation is None:
         return small
     small = replace(small, fingerprint=fingerprint_of(small), shown=())
@@ -560,6 +566,11 @@ def _trace(trace: Trace | str | Path) -> Trace:
     if isinstance(trace, str | Path):
         return find_trace(str(trace))[1]
     raise OptionError(f"trace must be a Trace, a path or a fingerprint, not {shown(trace)}")
+
+
+def _judged_by(trace: Trace, profile: Mapping[str, Any] | None) -> Trace:
+    rows = _rows(profile)
+    return trace.judged_by(rows) if rows else trace
 
 
 def _rows(profile: Mapping[str, Any] | None) -> Mapping[str, Any]:

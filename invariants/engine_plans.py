@@ -117,10 +117,20 @@ def part_computes_known_tokens(
     `num_tokens` counts what the steps in flight will sample, were all their drafts accepted.
     """
     name, end = sequence_name(part.request_id), part.first + part.count
-    if part.first < 0 or part.count < 1 or not 0 <= part.num_drafts <= part.count:
+    if part.count < 1:
         return _wrong(
-            f"the step computes {part.count} positions of request {name} from position "
-            f"{part.first} on, {part.num_drafts} of them drafts: that is nothing"
+            f"the step computes nothing of request {name}: its count is {part.count}; a request of "
+            "which nothing is computed is left out"
+        )
+    if part.first < 0:
+        return _wrong(
+            f"the step computes request {name} from position {part.first} on; positions count "
+            "from 0"
+        )
+    if not 0 <= part.num_drafts <= part.count:
+        return _wrong(
+            f"{part.num_drafts} of the positions that the step computes of request {name} are said "
+            f"to be drafts, of {part.count} in all"
         )
     if 0 < profile.max_request_tokens < end:
         return _wrong(
@@ -152,20 +162,30 @@ def part_has_blocks(
     name = sequence_name(part.request_id)
     if len(part.blocks) != len(block_sizes):
         return _wrong(
-            f"request {name} has {len(part.blocks)} block tables; there are {len(block_sizes)} "
-            "cache groups"
+            f"the number of block tables of request {name} is {len(part.blocks)}; that of cache "
+            f"groups is {len(block_sizes)}"
         )
     for number, (group, size, table) in enumerate(zip(profile.groups, block_sizes, part.blocks)):
         for entry in _entries_needed(part, group, size, profile):
             block = table[entry] if entry < len(table) else None
             if block is None or not 0 <= block < num_blocks or block == profile.null_block:
-                what = "no block" if block is None else f"block {block}"
+                where = f"for position {entry * size} in group {number}"
                 return _wrong(
-                    f"request {name} has {what} for position {entry * size} in group {number}, of "
-                    f"blocks 0 to {num_blocks - 1}"
-                    + ("" if profile.null_block is None else f" without {profile.null_block}")
+                    f"request {name} has {_no_block_of_its_own(block, where, num_blocks, profile)}"
                 )
     return None
+
+
+def _no_block_of_its_own(
+    block: int | None, where: str, num_blocks: int, profile: EngineProfile
+) -> str:
+    """What stands where a request needs a block of its own, and what may stand there."""
+    null = profile.null_block
+    if block is not None and block == null:
+        return f"the null block, {null}, {where}, which needs a block of its own"
+    what = "no block" if block is None else f"block {block}"
+    others = "" if null is None else f" without the null block, {null}"
+    return f"{what} {where}, of blocks 0 to {num_blocks - 1}{others}"
 
 
 def _entries_needed(
@@ -265,10 +285,9 @@ def part_tells_states(
             )
         for block in use.blocks():
             if not 0 <= block < num_blocks or block == profile.null_block:
+                where = f"for a state of request {name} in group {use.group}"
                 return _wrong(
-                    f"the step uses block {block} for a state of request {name} in group "
-                    f"{use.group}, of blocks 0 to {num_blocks - 1}"
-                    + ("" if profile.null_block is None else f" without {profile.null_block}")
+                    f"the step uses {_no_block_of_its_own(block, where, num_blocks, profile)}"
                 )
     return None
 

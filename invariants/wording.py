@@ -12,6 +12,9 @@ from poolproof.contract.prefix_words import Prefix, shortened
 __all__ = ["block_list", "copy_list", "key_name", "number_of_blocks", "owners", "sequence_name"]
 
 
+_MOST_SEQUENCES = 10**9
+
+
 def owners(known: PoolLedger, block: int) -> str:
     """Who holds a block: "command #3", "commands #3 and #5", "sequence A", or "nobody".
 
@@ -29,7 +32,9 @@ def owners(known: PoolLedger, block: int) -> str:
 
 
 def sequence_name(seq_id: int) -> str:
-    """A sequence in a sentence: A, B, ..., Z, A1, B1, ..."""
+    """A sequence in a sentence: A, B, ..., Z, A1, B1, ...; a number that nobody gave as it is."""
+    if not 0 <= seq_id < _MOST_SEQUENCES:
+        return str(seq_id)
     round_number, letter = divmod(seq_id, 26)
     return chr(ord("A") + letter) + (str(round_number) if round_number else "")
 

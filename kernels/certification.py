@@ -90,8 +90,8 @@ class KernelJob:
 class Progress(Protocol):
     """The part of the command line's progress that is needed here."""
 
-    def begin(self, stage: str, total_steps: int | None = None) -> None: ...
-    def advance(self, steps: int) -> None: ...
+    def begin(self, stage: str, total: int | None = None, unit: str = "steps") -> None: ...
+    def advance(self, number: int) -> None: ...
     def end(self) -> None: ...
 
 
@@ -296,7 +296,7 @@ class _Certification:
             case Lost() as lost:
                 raise TargetError(f"the target cannot be run: {_words(lost)}")
         order = self._chosen(known)
-        self._progress.begin("checks", len(order) + 1)
+        self._progress.begin("checks", len(order) + 1, "checks")
         tasks = [self._task(name) for name in (_CANARIES, *order)]
         for index, outcome in self._executor.as_completed(_run_check, self._until_crashes(tasks)):
             ended = raise_if_ours(outcome)

@@ -123,7 +123,7 @@ def build_matrix(
     left.sort(key=lambda search: search.seed)
     if results.note:
         progress.say(f"{results.note}; {len(left):,} of {len(searches):,} searches are left")
-    progress.begin("kill matrix", len(left))
+    progress.begin("kill matrix", len(left), "searches")
     for search, outcome in run_searches(left, workers):
         results.add(search, outcome)
         progress.advance(1)

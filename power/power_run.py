@@ -273,7 +273,7 @@ class PowerRun:
     def _survey(self) -> list[StageSurvey]:
         """What the unmutated target executes and breaks in each stage."""
         stages = self._stages()
-        self._progress.begin("stages, traced on the unmutated target", len(stages))
+        self._progress.begin("stages, traced on the unmutated target", len(stages), "stages")
         surveys = []
         jobs = [(self._about[stage.target], stage) for stage in stages]
         for (_, stage), ended in zip(jobs, self._isolation.map(survey, jobs), strict=True):
@@ -299,7 +299,7 @@ class PowerRun:
         tasks = [Task(each, self._about, _reaching(each, surveys)) for each in mutations]
         found = {each: judged for each in mutations if (judged := known.judged(each)) is not None}
         reached = [task for task in tasks if task.stages and task.mutation not in found]
-        self._progress.begin("mutants", len(reached))
+        self._progress.begin("mutants", len(reached), "mutants")
         for place, outcome in self._isolation.as_completed(judge_mutant, reached):
             self._progress.advance(1)
             mutation = reached[place].mutation
@@ -324,7 +324,7 @@ class PowerRun:
         """The same mutants, with the verdicts of the target's own tests."""
         found = {each.mutation: known.own(each.mutation, tests.command) for each in mutants}
         new = [mutation for mutation, verdict in found.items() if verdict is None]
-        self._progress.begin("the target's own tests, mutants", len(new))
+        self._progress.begin("the target's own tests, mutants", len(new), "mutants")
         for mutation, verdict in zip(new, tests.judge(new), strict=True):
             self._progress.advance(1)
             known.keep_own(mutation, tests.command, verdict)

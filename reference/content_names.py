@@ -1,9 +1,9 @@
 """Names for contents: one short name for each distinct prefix of tokens with its extra keys.
 
 Two positions may share keys and values if and only if their whole prefixes are equal: tokens,
-LoRA adapter, salt, and what the images under the tokens show. A name stands for one such prefix
-in one cache group. Names are given out as prefixes appear, so equal names mean equal prefixes and
-nothing else: no hash is involved that could collide.
+LoRA adapter, salt, what the images under the tokens show, and the weights. A name stands for one
+such prefix in one cache group. Names are given out as prefixes appear, so equal names mean equal
+prefixes and nothing else: no hash is involved that could collide.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ContentNames:
         return self.extended(self.root(chain, group), chain, chain.tokens, 0)
 
     def root(self, chain: TokenChain, group: int = 0) -> Content:
-        """The name of the empty prefix under the chain's adapter and salt."""
-        return self._named(b"", (chain.lora, chain.salt, group))
+        """The name of the empty prefix under the chain's adapter, salt and weights."""
+        return self._named(b"", (chain.lora, chain.salt, group, chain.weights))
 
     def extended(
         self, parent: Content, chain: TokenChain, tokens: Sequence[int], offset: int
@@ -96,9 +96,9 @@ class ContentNames:
                 break
             items.append(item)
         items.reverse()
-        lora, salt, group = item  # type: ignore[misc]  # as `root` put them in
+        lora, salt, group, weights = item  # type: ignore[misc]  # as `root` put them in
         tokens = tuple(map(_token, items))
-        return Prefix(tokens, lora, salt, tuple(_images(items)), group)  # type: ignore[arg-type]  # as in `root`
+        return Prefix(tokens, lora, salt, tuple(_images(items)), group, weights)  # type: ignore[arg-type]  # as in `root`
 
     def _named(self, parent: Content, item: Item) -> Content:
         name = self._names.get((parent, item))

@@ -7,6 +7,9 @@ are named A, B, ...
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
 from poolproof.certification.engine_watch import watch_engine
 from poolproof.certification.right_target import right_target
 from poolproof.contract.commands import Command
@@ -22,6 +25,7 @@ from poolproof.report.wording import num_blocks_of
 
 __all__ = ["draw_engine", "engine_command_words"]
 
+_NOTHING = "computes nothing"
 _HEADINGS = ("#", "what happens", "computes", "tables", "users", "note")
 _SHOWN = "what the target planned; positions and blocks count from 0"
 _RIGHT = "the steps are those of the plainest engine; what the target planned is not in the trace"
@@ -40,7 +44,39 @@ def draw_engine(trace: Trace) -> Drawing:
         tables = "" if state is None else _tables(state)
         words = engine_command_words(command)
         rows.append(Row(number, words, planned, tables, users, "", violating=number == failing))
+    idle = [False, *map(_is_step, trace.commands)]
+    rows = list(_idle_joined(rows, idle))
     return Drawing(tuple(rows), (), None, _HEADINGS, _SHOWN if trace.shown else _RIGHT)
+
+
+def _is_step(command: Command) -> bool:
+    return isinstance(command, PlanStep | RunStep | AnswerStep)
+
+
+def _idle_joined(rows: Sequence[Row], may_join: Sequence[bool]) -> Iterator[Row]:
+    """The rows, with one in place of those behind an idle step that are idle as well.
+
+    `may_join[i]` says whether `rows[i]` is a step. Idle is one that computes nothing, does nothing
+    else and gives nothing to anybody. The row of the violation stays by itself.
+    """
+    for is_idle, run in groupby(
+        zip(rows, may_join, strict=True), key=lambda pair: pair[1] and _is_idle(pair[0])
+    ):
+        members = [row for row, _ in run]
+        planned = [place for place, row in enumerate(members) if row.free_queue == _NOTHING]
+        if not is_idle or len(planned) < 3:
+            yield from members
+            continue
+        # Answers may come first to steps that did compute something.
+        first = planned[0]
+        yield from members[: first + 1]
+        words = f".. {len(planned) - 1:,} steps more that compute nothing .."
+        yield Row(members[first + 1].number, words, "", "", "", "")
+
+
+def _is_idle(row: Row) -> bool:
+    says_nothing = not (row.held or row.index or row.violating)
+    return says_nothing and row.free_queue in ("", _NOTHING)
 
 
 def engine_command_words(command: Command) -> str:

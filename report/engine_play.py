@@ -520,9 +520,11 @@ class Play:
         """What a step computes of one request."""
         first, count, drafts = part["first"], part["count"], part.get("drafts", 0)
         end, known = first + count, self.num_known(part["request"])
-        assert first >= 0 and count >= 1 and 0 <= drafts <= count, (  # noqa: PT018 - one fact
-            f"the step computes {count} positions of request {name} from {first} on, {drafts} of "
-            "them drafts: that is nothing"
+        assert count >= 1, f"the step computes nothing of request {name}: its count is {count}"
+        assert first >= 0, f"the step computes request {name} from position {first} on"
+        assert 0 <= drafts <= count, (
+            f"{drafts} of the positions that the step computes of request {name} are said to be "
+            f"drafts, of {count} in all"
         )
         assert not 0 < MAX_REQUEST_TOKENS < end, (
             f"the step computes position {end - 1} of request {name} of {MAX_REQUEST_TOKENS}"

@@ -25,7 +25,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from poolproof.contract.level import Level
-from poolproof.contract.outside import class_name, said_by, shown
+from poolproof.contract.outside import FILE_MODULE, class_name, module_of_file, said_by, shown
 from poolproof.contract.target import TargetError
 from poolproof.targets.catalogue import (
     FORK_ENGINES,
@@ -84,9 +84,6 @@ from poolproof.targets.vllm_target import vllm_target
 __all__ = ["BUILT_INS", "load_target"]
 
 
-_FILE_PREFIX = "poolproof_target_"
-
-
 def import_class(text: str) -> type:
     """The class behind a target string with a colon. Raises TargetError."""
     place, _, name = text.rpartition(":")
@@ -111,7 +108,7 @@ def import_class(text: str) -> type:
 def version_of(cls: type) -> str | None:
     """Name and version of the installed distribution that the class comes from, or None."""
     package = cls.__module__.split(".")[0]
-    if package.startswith(_FILE_PREFIX):
+    if package.startswith(FILE_MODULE):
         return None
     for distribution in importlib.metadata.packages_distributions().get(package, ()):
         return f"{distribution} {importlib.metadata.version(distribution)}"
@@ -144,7 +141,7 @@ def _import_file(path: Path) -> ModuleType:
     path = path.resolve()
     # A name of its own: the user's `pool.py` must not hide an installed module `pool`.
     digest = hashlib.sha256(f"{path}{patch_key()}".encode()).hexdigest()[:8]
-    name = f"{_FILE_PREFIX}{path.stem}_{digest}"
+    name = module_of_file(path.stem, digest)
     loader = _AsItIsNow(name, str(path)) if path.suffix == ".py" else None
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:

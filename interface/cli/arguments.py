@@ -6,7 +6,7 @@ certify $TARGET`, must not certify something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -21,6 +21,7 @@ __all__ = [
     "known_targets",
     "not_empty",
     "require",
+    "rows_of",
     "severities",
     "target_argument",
     "with_rows",
@@ -102,13 +103,29 @@ def with_rows(target: str, rows: tuple[str, ...]) -> TargetSpec:
     """The target with the rows of --profile, which override those in its brackets."""
     from poolproof.targets.target_spec import TargetSpec
 
-    for row in rows:
-        if "=" not in row:
-            raise click.BadParameter(
-                f"{row!r} is not KEY=VALUE, such as eviction=lifo", param_hint="--profile"
-            )
-    spec = TargetSpec.parse(target)
-    return spec.with_rows(TargetSpec.parse(f"{spec.base}[{','.join(rows)}]").rows)
+    return TargetSpec.parse(target).with_rows(rows_of(rows))
+
+
+def rows_of(given: tuple[str, ...]) -> Mapping[str, Any]:
+    """The rows that --profile gives, each as KEY=VALUE. Raises a usage error."""
+    from poolproof.targets.target_spec import TargetSpec
+
+    rows: dict[str, Any] = {}
+    for row in (part.strip() for text in given for part in text.split(",")):
+        key, equals, value = (part.strip() for part in row.partition("="))
+        if not (key and equals and value):
+            raise _bad_row(f"{row!r} is not KEY=VALUE, such as eviction=lifo")
+        if key in rows:
+            raise _bad_row(f"{key!r} is given twice; leave one of them out")
+        spec = TargetSpec.parse(f"target[{key}={value}]")
+        if spec.patch is not None:
+            raise _bad_row("patch is no row of a profile; write TARGET[patch=FILE], or --patch")
+        rows |= spec.rows
+    return rows
+
+
+def _bad_row(text: str) -> click.BadParameter:
+    return click.BadParameter(text, param_hint="--profile")
 
 
 def _label(param: click.Parameter) -> str:

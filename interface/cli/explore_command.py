@@ -252,7 +252,9 @@ def _explore(
             return earlier, peak_mib(), _NOTHING_LEFT
         if earlier is not None:
             progress.say(f"continuing behind {earlier.total.num_found:,} states")
-        progress.begin(f"exploring {scope}", scope.num_orbits if symmetry else scope.num_states)
+        number, unit = (scope.num_orbits, "orbits") if symmetry else (scope.num_states, "states")
+        progress.begin(f"exploring {scope}", number, unit)
+        progress.advance(0 if earlier is None else earlier.total.num_found)
         partitions: Partitions
         if in_bulk:
             from poolproof.exploration.bulk_partition import BulkPartition

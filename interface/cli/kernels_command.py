@@ -273,7 +273,7 @@ def _run_faulty(seed: int, json_file: Path | None) -> int:
     prepare_interpreter()
     rows = []
     with progress_to(sys.stderr) as progress:
-        progress.begin("faulty kernels", len(FAULTY_KERNELS))
+        progress.begin("faulty kernels", len(FAULTY_KERNELS), "kernels")
         for faulty in FAULTY_KERNELS.values():
             caught = catch(faulty, seed)
             rows.append({"id": faulty.id, "title": faulty.title, "thread": faulty.thread,

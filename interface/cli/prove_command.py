@@ -71,7 +71,7 @@ def prove_command(
     if json_file is not None:
         check_file(json_file)
     with progress_to(sys.stderr) as progress:
-        progress.begin("conditions")
+        progress.begin("conditions", unit="conditions")
         run = run_proof(
             timeout_s,
             FreeQueue,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from poolproof.cli.arguments import not_empty
+from poolproof.cli.arguments import not_empty, rows_of
 
 __all__ = ["shrink_command"]
 
@@ -25,6 +25,13 @@ __all__ = ["shrink_command"]
     type=click.Path(path_type=Path),
     help="Write to this file instead of standard output.",
 )
+@click.option(
+    "--profile",
+    "rows",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Judge by another profile than the trace's: set a row.",
+)
 @click.option("--in-process", is_flag=True, help="Use no child process or limits; for debuggers.")
 @click.option(
     "--call-timeout",
@@ -34,7 +41,13 @@ __all__ = ["shrink_command"]
     help="Seconds that one call of the target may take.",
 )
 def shrink_command(
-    *, trace: str, target: str | None, output: Path | None, in_process: bool, call_timeout: float
+    *,
+    trace: str,
+    target: str | None,
+    output: Path | None,
+    rows: tuple[str, ...],
+    in_process: bool,
+    call_timeout: float,
 ) -> None:
     """Minimise TRACE, a trace file or the fingerprint of a finding.
 
@@ -49,8 +62,12 @@ def shrink_command(
 
     if output is not None:
         check_file(output)
+    profile = rows_of(rows)
     path, recorded = find_trace(trace)
-    small = shrink(recorded, target=target, in_process=in_process, call_timeout_s=call_timeout)
+    small = shrink(
+        recorded, target=target, profile=profile, in_process=in_process,
+        call_timeout_s=call_timeout,
+    )  # fmt: skip
     if small.violation is None:
         click.echo(f"holds now: {path} shows no violation, so there is nothing to shrink")
         return

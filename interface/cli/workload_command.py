@@ -238,7 +238,7 @@ def _run_all(workload: RequestWorkload | SequenceWorkload, targets: list[Target]
     results = []
     with progress_to(sys.stderr) as progress:
         for target in targets:
-            progress.begin(f"{target.name}: requests", len(workload.requests))
+            progress.begin(f"{target.name}: requests", len(workload.requests), "requests")
             results.append(
                 run(target.name, target.make, target.profile, lambda: progress.advance(1))
             )

@@ -7,7 +7,6 @@ import pytest
 
 from poolproof.certification.levels import LEVELS
 from poolproof.certification.right_target import RIGHT_AT
-from poolproof.certification.run_kinds import STEPS_A_RUN
 from poolproof.contract.errors import OptionError
 from poolproof.contract.level import Level
 from poolproof.contract.profile import Profile
@@ -33,7 +32,6 @@ ROOMS = {
     "report": VIEWS,
     "set-up in words": SET_UP_AT,
     "specification": RIGHT_AT,
-    "steps": STEPS_A_RUN,
 }
 
 ROOT = Path(__file__).resolve().parents[2]

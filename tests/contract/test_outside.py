@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from poolproof.contract.outside import class_name, cut, printable, said_by, shown
+from poolproof.contract.outside import class_name, cut, module_of_file, printable, said_by, shown
 from poolproof.contract.violation import Severity, Violation
 
 HALF = "\ud83d"
@@ -168,6 +168,19 @@ def test_a_class_with_a_name_of_a_megabyte_is_named_in_short() -> None:
     assert len(class_name(cls())) < 250
     assert class_name(cls()).startswith("\\ud83dm.XXX")
     assert class_name(3) == "int"
+
+
+@pytest.mark.parametrize(
+    ("module", "shown_as"),
+    [
+        (module_of_file("pool", "1a2b3c4d"), "pool.Block"),
+        (module_of_file("my_pool", "1a2b3c4d"), "my_pool.Block"),
+        ("poolproof_target_", "poolproof_target_.Block"),
+        ("engine.blocks", "engine.blocks.Block"),
+    ],
+)
+def test_a_class_of_a_file_is_named_by_the_file(module: str, shown_as: str) -> None:
+    assert class_name(type("Block", (), {"__module__": module})()) == shown_as
 
 
 def test_a_violation_holds_only_what_can_be_written_anywhere() -> None:

@@ -30,6 +30,9 @@ ALONE = [
      "only the images differ"),
     (PLAIN, replace(PLAIN, group=1), "only the cache group differs"),
     (PLAIN, replace(PLAIN, group=1, salt="x"), "only the salt and the cache group differ"),
+    (PLAIN, replace(PLAIN, weights="before a reset"), "only the weights differ"),
+    (PLAIN, replace(PLAIN, salt="x", weights="before a reset"),
+     "only the salt and the weights differ"),
     (Prefix(LONG), Prefix((*LONG[:50], 7, *LONG[51:])),
      "the tokens differ from position 50 on (50 against 7)"),
     (Prefix((0,) * 50), Prefix((0,) * 49), "the one is 50 tokens long and the other 49"),
@@ -67,6 +70,7 @@ def test_a_prefix_reads_with_all_that_changes_its_kv():
         "1 2 3, lora a at /a, salt x, image cat at tokens 0-1, image dog at token 2"
     )
     assert Prefix((1,), salt="").words() == "1, salt ''"
+    assert Prefix((1,), weights="before a reset").words() == "1, weights before a reset"
 
 
 def test_a_content_key_reads_as_its_prefix():
@@ -78,10 +82,11 @@ def test_a_content_key_reads_as_its_prefix():
 
 
 CHAINS = [
-    TokenChain(tokens, lora, salt, images)
+    TokenChain(tokens, lora, salt, images, weights)
     for tokens in (TOKENS, (0, 1, 9, 3, 4), LONG, (*LONG[:40], 7, *LONG[41:]))
     for lora in (None, ("a", "/a"), ("a", "/b"))
     for salt in (None, "x")
+    for weights in (None, "before a reset")
     for images in ((), (CAT,), (Image("dog", 1, 2),), (Image("cat", 1, 3),), (Image("cat", 0, 2),))
 ]
 

@@ -143,14 +143,14 @@ def test_who_ends_is_given_no_drafts() -> None:
         (computing(entry(5)), "request 5, which nobody submitted"),
         (computing(PROMPT, PROMPT), "tokens of request A twice"),
         (computing(entry(count=5)), "position 4 of request A, which has 4 tokens by then"),
-        (computing(entry(count=0)), "that is nothing"),
+        (computing(entry(count=0)), "computes nothing of request A: its count is 0"),
         (computing(entry(count=4, drafts=1)), "draft_tokens is 0"),
         (computing(entry(count=4, blocks=[8])), "request A has block 8 for position 0"),
         (computing(entry(count=4, blocks=[])), "request A has no block for position 0"),
         (computing(copies=[(0, 8)]), "copies block 0 to 8 of 8 blocks"),
         (computing(transfers=[moving("load", 1, [9], [0])]), "load 1 moves block 9"),
         (computing(preempted=[4]), "request 4 is preempted, which nobody submitted"),
-        (computing({**PROMPT, "blocks": [[0], [1]]}), "has 2 block tables; there are 1"),
+        (computing({**PROMPT, "blocks": [[0], [1]]}), "of request A is 2; that of cache"),
         (computing(entry(first=-(10**30), count=10**30)), "10"),
     ],
 )
@@ -671,15 +671,28 @@ def test_who_had_lost_its_blocks_before_an_idle_reset_is_not_judged_by_what_it_r
         assert session.step(command) is None
 
 
-def test_what_a_step_in_flight_writes_after_a_reset_is_of_other_weights() -> None:
+@pytest.mark.parametrize(
+    ("salts", "difference"),
+    [
+        ((None, None), "only the weights differ"),
+        (("x", "x"), "only the weights differ"),
+        (("x", "y"), "only the salt and the weights differ"),
+    ],
+)
+def test_what_a_step_in_flight_writes_after_a_reset_is_of_other_weights(
+    salts: tuple[str | None, str | None], difference: str
+) -> None:
     session = resetting(
         computing(PROMPT), computing(entry(1, first=3, blocks=(0,))), reset="preempts"
     )
-    found = first_found(
-        session, submit(), PlanStep(), Reset(), AnswerStep(5, 0, 0), submit(1), STEP
+    one, other = (
+        Submit(number, TokenChain((1, 2, 3, 4), None, salt), 9, 0)
+        for number, salt in enumerate(salts)
     )
+    found = first_found(session, one, PlanStep(), Reset(), AnswerStep(5, 0, 0), other, STEP)
     assert found.invariant == "DATA"
     assert "before a reset" in found.sentence
+    assert found.sentence.endswith(difference)
 
 
 def test_a_store_that_follows_its_step_takes_what_the_step_has_written() -> None:

@@ -98,9 +98,9 @@ def test_by_the_table_a_state_needs_the_block_of_its_position() -> None:
         Scripted([computing(part(0, 3, [4]))]), STEP
     )
     lonely = computing(part(0, 3, [0, 5]))
-    assert "has block 0 for position 0" in sentence(Scripted([lonely]), STEP, null_block=0)
+    assert "the null block, 0, for position 0" in sentence(Scripted([lonely]), STEP, null_block=0)
     aligned = {"null_block": 0, "states": "step-end"}
-    assert "has block 0 for position 0" in sentence(Scripted([lonely]), STEP, **aligned)
+    assert "the null block, 0, for position 0" in sentence(Scripted([lonely]), STEP, **aligned)
     gap = computing(part(0, 5, [4, 0, 5]))
     assert played(Scripted([gap]), STEP, tokens=(1, 2, 3, 1, 2), **aligned) is None
 
@@ -137,7 +137,7 @@ def test_a_plan_tells_where_a_step_starts_and_what_it_leaves() -> None:
         (use(part="window"), "says 0 times where the temporal"),
         ([{"group": 1}, *use()], "in group 1, which has none"),
         (use(leaves=[[3, 8]]), "uses block 8 for a state of request A in group 0"),
-        (use(starts=0), "of blocks 0 to 7 without 0"),
+        (use(starts=0), "uses the null block, 0, for a state of request A"),
         (use(before=[[1, 9]]), "uses block 9"),
         (use(leaves=[[4, 5]]), "a state of request A after position 3 in group 0; it computes"),
         (use(leaves=[[0, 5]]), "after position -1"),

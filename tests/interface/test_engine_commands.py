@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from poolproof.certification.engine_exploration import ExploringEngine
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_commands import AnswerStep, Arrive, Cancel, PlanStep, RunStep, Submit
 from poolproof.contract.engine_profile import EngineProfile
+from poolproof.contract.shown_state import ShownState
 from poolproof.contract.trace import Trace, read_trace, write_trace
 from poolproof.contract.violation import Severity, Violation
 from poolproof.report.engine_drawing import draw_engine, engine_command_words
@@ -215,6 +217,56 @@ def test_the_steps_of_the_plainest_engine_are_drawn() -> None:
         ("computes A 0-1", "A 0", ""),
         ("", "", ""),
         ("", "", "A gets 1 and ends"),
+    ]
+
+
+IDLE, WORK = "computes nothing", "computes A 0"
+DROWSY = "computes nothing; preempts A"
+
+
+@pytest.mark.parametrize(
+    ("answers", "drawn"),
+    [
+        ([WORK, *[IDLE] * 8], [WORK, IDLE, "6 more", f"> {IDLE}"]),
+        ([*[IDLE] * 4, WORK, *[IDLE] * 4], [IDLE, "3 more", WORK, IDLE, "2 more", f"> {IDLE}"]),
+        # What does anything, or is shown in two rows, stays.
+        ([IDLE, IDLE, IDLE], [IDLE, IDLE, f"> {IDLE}"]),
+        ([IDLE, DROWSY, IDLE, DROWSY, IDLE], [IDLE, DROWSY, IDLE, DROWSY, f"> {IDLE}"]),
+        ([*[IDLE] * 4, "computes nothing; A gets 1"], [IDLE, "3 more", "> computes nothing"]),
+        ([*[WORK] * 5], [*[WORK] * 4, f"> {WORK}"]),
+    ],
+)
+def test_idle_steps_are_counted_and_not_each_drawn(answers: list[str], drawn: list[str]) -> None:
+    assert _drawn([(RunStep(1, 0, 0), answer) for answer in answers]) == drawn
+
+
+def test_answers_to_idle_steps_go_with_them_and_those_to_others_stay() -> None:
+    plans = [(PlanStep(), WORK), (PlanStep(), WORK), *[(AnswerStep(1, 0, 0), "")] * 2]
+    idle = [(PlanStep(), IDLE), (AnswerStep(1, 0, 0), "")] * 4
+    drawn = _drawn([*plans, *idle, (PlanStep(), IDLE)])
+    assert drawn == [WORK, WORK, "", "", IDLE, "3 more", f"> {IDLE}"]
+
+
+def test_what_comes_between_idle_steps_is_drawn() -> None:
+    idle = [(RunStep(1, 0, 0), IDLE)] * 3
+    drawn = _drawn([*idle, (Arrive(0, 0), ""), *idle, (RunStep(1, 0, 0), IDLE)])
+    assert drawn == [IDLE, "2 more", "", IDLE, "2 more", f"> {IDLE}"]
+
+
+def _drawn(steps: list[tuple[Any, str]]) -> list[str]:
+    """What is drawn of a trace with these commands and answers: "n more", "> " for what broke."""
+    shown = tuple(ShownState(None, (), answer) for _, answer in steps)
+    broken = replace(TWICE, command_index=len(steps) - 1)
+    trace = replace(
+        trace_of(commands=tuple(command for command, _ in steps)),
+        violation=broken,
+        shown=(ShownState(None, ()), *shown),
+    )
+    return [
+        re.sub(r"\.\. (\d+) steps more that compute nothing \.\.", r"\1 more", row.command)
+        if row.command.startswith("..")
+        else "> " * row.violating + row.free_queue
+        for row in draw_engine(trace).rows[1:]
     ]
 
 

@@ -357,3 +357,57 @@ def test_an_unwritable_output_is_found_before_the_trace_is_run(poolproof, failin
     result = poolproof("shrink", failing, "-o", "none/small.jsonl")
     assert result.exit_code == 2
     assert "cannot write none/small.jsonl: there is no folder none" in result.output
+
+
+@pytest.fixture
+def left_first(samples, folder):
+    """A trace of a pool that takes first what was freed last, judged as if it took the oldest."""
+    made = samples.trace(
+        target="impl[eviction=lifo]",
+        profile=Profile(),
+        num_blocks=3,
+        commands=(Allocate(1), Free((0,)), Allocate(1)),
+        violation=None,
+        fingerprint=None,
+    )
+    write_trace(made, folder / "left.jsonl")
+    return "left.jsonl"
+
+
+def test_a_trace_is_judged_by_another_profile(poolproof, left_first):
+    by_its_own = poolproof("replay", left_first)
+    assert by_its_own.exit_code == 1
+    assert "note:" not in by_its_own.output
+    by_another = poolproof("replay", left_first, "--profile", "eviction=lifo")
+    assert by_another.exit_code == 0
+    assert "left.jsonl show no violation, judged by eviction=lifo" in by_another.output
+    still = poolproof("replay", left_first, "--profile", "recache=forbidden")
+    assert still.exit_code == 1
+    assert "note: it fails, judged by recache=forbidden" in still.output
+
+
+def test_a_trace_is_shrunk_as_another_profile_judges_it(poolproof, left_first):
+    assert poolproof("shrink", left_first, "--profile", "eviction=lifo").exit_code == 0
+    small = poolproof("shrink", left_first, "--profile", "retention=may-drop", "-o", "small.jsonl")
+    assert small.exit_code == 1
+    assert read_trace(Path("small.jsonl")).profile.retention == "may-drop"
+    assert poolproof("replay", "small.jsonl").exit_code == 1
+
+
+@pytest.mark.parametrize("command", ["replay", "shrink"])
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("eviction", "'eviction' is not KEY=VALUE, such as eviction=lifo"),
+        ("eviction=newest", "profile key 'eviction' must be one of"),
+        ("evict=lifo", "unknown profile key 'evict'; known are"),
+        ("block_size=16", "a trace keeps its blocks of 1 tokens; leave out block_size"),
+        ("patch=fix.diff", "patch is no row of a profile"),
+        ("null_block=3", "the trace has blocks 0 to 2, of which none is null_block 3; name one"),
+    ],
+)
+def test_a_row_that_cannot_be_is_one_line(poolproof, left_first, command, row, says):
+    result = poolproof(command, left_first, "--profile", row)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert "Traceback" not in result.output

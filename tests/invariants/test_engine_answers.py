@@ -177,32 +177,33 @@ def test_positions_that_are_known_are_accepted(planned: PlannedPart, num_tokens:
 @pytest.mark.parametrize(
     ("planned", "sentence"),
     [
-        (
-            part(first=-1),
-            (
-                "the step computes 1 positions of request A from position -1 on, 0 of them drafts: "
-                "that is nothing"
-            ),
-        ),
+        (part(first=-1), "the step computes request A from position -1 on; positions count from 0"),
         (
             part(count=0),
             (
-                "the step computes 0 positions of request A from position 0 on, 0 of them drafts: "
-                "that is nothing"
+                "the step computes nothing of request A: its count is 0; a request of which "
+                "nothing is computed is left out"
+            ),
+        ),
+        (
+            part(count=-2),
+            (
+                "the step computes nothing of request A: its count is -2; a request of which "
+                "nothing is computed is left out"
             ),
         ),
         (
             part(count=1, num_drafts=2),
             (
-                "the step computes 1 positions of request A from position 0 on, 2 of them drafts: "
-                "that is nothing"
+                "2 of the positions that the step computes of request A are said to be drafts, of "
+                "1 in all"
             ),
         ),
         (
             part(count=4, num_drafts=-1),
             (
-                "the step computes 4 positions of request A from position 0 on, -1 of them drafts: "
-                "that is nothing"
+                "-1 of the positions that the step computes of request A are said to be drafts, of "
+                "4 in all"
             ),
         ),
         (
@@ -284,7 +285,7 @@ def test_a_table_with_a_block_for_each_position_is_accepted(planned: PlannedPart
         ),
         (
             part(blocks=((0,), (1,))),
-            "request A has 2 block tables; there are 1 cache groups",
+            "the number of block tables of request A is 2; that of cache groups is 1",
         ),
     ],
 )
@@ -295,7 +296,18 @@ def test_a_block_that_is_missing_is_named(planned: PlannedPart, sentence: str) -
 def test_the_null_block_serves_no_position_that_is_read() -> None:
     sentence = said(covered(part(blocks=((0,),)), EngineProfile(null_block=0)), "PLAN")
     assert sentence == (
-        "request A has block 0 for position 0 in group 0, of blocks 0 to 5 without 0"
+        "request A has the null block, 0, for position 0 in group 0, which needs a block of its own"
+    )
+
+
+@pytest.mark.parametrize(("table", "what"), [((), "no block"), ((6,), "block 6")])
+def test_where_there_is_a_null_block_it_is_left_out_of_those_to_choose_from(
+    table: tuple[int, ...], what: str
+) -> None:
+    sentence = said(covered(part(blocks=(table,)), EngineProfile(null_block=0)), "PLAN")
+    assert sentence == (
+        f"request A has {what} for position 0 in group 0, of blocks 0 to 5 without the null "
+        "block, 0"
     )
 
 

@@ -155,7 +155,8 @@ def test_the_null_block_holds_no_state() -> None:
     profile = EngineProfile(groups=GROUPS, state_moves="told", null_block=0)
     assert told(StateUse(1, (1, 0)), profile=profile) is None
     assert said(told(StateUse(1, (0, 0)), profile=profile)) == (
-        "the step uses block 0 for a state of request A in group 1, of blocks 0 to 5 without 0"
+        "the step uses the null block, 0, for a state of request A in group 1, which needs a block "
+        "of its own"
     )
 
 
