@@ -42,6 +42,7 @@ from poolproof.targets.installed_vllm import (
     installed_vllm_index,
     installed_vllm_queue,
 )
+from poolproof.targets.lmcache_manager import lmcache_manager
 from poolproof.targets.manager_target import MANAGER_SHAPES
 from poolproof.targets.mini_sglang_engine import mini_sglang_engine
 from poolproof.targets.nano_engine import nano_engine
@@ -274,6 +275,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "gllm-engine": gllm_engine,
     "sglang": sglang_manager,
     "sglang-unified": sglang_unified_manager,
+    "lmcache": lmcache_manager,
     "transformers": transformers_manager,
     "transformers-engine": transformers_engine,
     **{name: partial(source_target, engine) for name, engine in SOURCE_ENGINES.items()},
