@@ -133,6 +133,7 @@ _UNPACKED = (
         "sglang-unified", "its UnifiedRadixCache, full attention and sliding windows", SGLANG,
         ("torch", "triton"),
     ),
+    ("vllm-lmcache", "vLLM's schedulers with LMCache's connector 0.5.6", LMCACHE, ("vllm",)),
     (
         "lmcache", "the LocalCPUBackend of LMCache 0.5.6 with each of its policies", LMCACHE,
         ("sortedcontainers",),
@@ -147,7 +148,7 @@ def _unpacked_row(name: str, what: str, folder: str, needs: tuple[str, ...]) -> 
         engine_folder(folder)
     except TargetError:
         how = how_to_get(folder)
-    level = "engine" if name.endswith("-engine") else "manager"
+    level = "engine" if name.endswith(("-engine", "vllm-lmcache")) else "manager"
     return CatalogueRow(name, what, level, not how, how)
 
 

@@ -332,11 +332,8 @@ _LAYOUTS = {
     "fifo": StorageSetup(policy="FIFO"),
     "mru": StorageSetup(policy="MRU"),
     "lru+pages": StorageSetup(pages=True),
-    "lfu+pages": StorageSetup(policy="LFU", pages=True),
     "lru+layers": StorageSetup(num_layers=2),
     "lfu+layers": StorageSetup(policy="LFU", num_layers=2),
-    "fifo+layers": StorageSetup(policy="FIFO", num_layers=2),
-    "mru+layers": StorageSetup(policy="MRU", num_layers=2),
 }
 
 _NOTES = (

@@ -29,7 +29,15 @@ from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.release_modules import ReleaseModules, silent_logger
 from poolproof.targets.source_patch import patch_key
 
-__all__ = ["LMCACHE", "LmcacheStorage", "StorageSetup", "lmcache_modules", "lmcache_storage"]
+__all__ = [
+    "LMCACHE",
+    "LmcacheStorage",
+    "StorageSetup",
+    "given_to_lmcache",
+    "lmcache_modules",
+    "lmcache_storage",
+    "runs_of_lmcache",
+]
 
 LMCACHE = "lmcache-0.5.6"
 """Name and version, which is also the name of its folder."""
@@ -130,7 +138,8 @@ class _HostMemory:
         del self._buffers[address]
 
 
-def _runs(name: str) -> bool:
+def runs_of_lmcache(name: str) -> bool:
+    """Whether a module of the release is run from its source."""
     return any(name == run or name.startswith(f"{run}.") for run in _RUN)
 
 
@@ -148,7 +157,7 @@ def lmcache_modules(root: Path | None = None) -> ReleaseModules:
 
 @cache
 def _modules(root: Path, _patch: str) -> ReleaseModules:
-    return ReleaseModules(root, "lmcache", _runs, _given())
+    return ReleaseModules(root, "lmcache", runs_of_lmcache, given_to_lmcache())
 
 
 def _sorted_containers() -> Mapping[str, Any]:
@@ -162,7 +171,8 @@ def _sorted_containers() -> Mapping[str, Any]:
         ) from error
 
 
-def _given() -> dict[str, Mapping[str, Any]]:
+def given_to_lmcache() -> dict[str, Mapping[str, Any]]:
+    """Contents of stand-ins for what it imports. Raises TargetError."""
     dtypes = {name: _Dtype(name, size) for name, size in _BYTES_OF.items()}
     no_device = SimpleNamespace(is_available=lambda: False)
     return {

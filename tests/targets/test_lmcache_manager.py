@@ -59,13 +59,7 @@ def computed(manager, seq_id, tokens, **named):
     return cached
 
 
-@pytest.mark.parametrize(
-    "layout",
-    [
-        "lru", "lfu", "fifo", "mru", "lru+pages", "lfu+pages", "lru+layers", "fifo+layers",
-        "mru+layers",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("layout", ["lru", "lfu", "fifo", "mru", "lru+pages", "lru+layers"])
 def test_it_holds_and_every_situation_occurs(target, layout):
     runs, facts = campaign(target, layout), set()
     for number in range(40):
