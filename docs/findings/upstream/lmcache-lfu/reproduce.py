@@ -1,8 +1,9 @@
 """LMCache's LFU policy loses keys that stay in the cache, and names keys that are not there yet.
 
-Usage: python reproduce.py
+Usage: python reproduce.py [FOLDER]
 
-Needs `pip install lmcache` and PyTorch; no GPU, no model. Exit status 1 if one of the faults shows.
+Needs PyTorch and `pip install lmcache`, here or with `--target FOLDER`; no GPU, no model. Exit
+status 1 if one of the faults shows.
 """
 
 import asyncio
@@ -11,6 +12,9 @@ import sys
 import tempfile
 
 import torch
+
+sys.path.extend(sys.argv[1:2])
+
 from lmcache.utils import CacheEngineKey
 from lmcache.v1.config import LMCacheEngineConfig
 from lmcache.v1.metadata import LMCacheMetadata
