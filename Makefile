@@ -23,7 +23,7 @@
 #   make bugs         planted bugs against all that searches for them (ARGS=--record: for the manual)
 #   make vllm         set up .venv-vllm, with a real vLLM for the CPU
 #   make engines      that, and the sources of the other engines in build/engines
-#   make engine-sources   those sources alone (about 50 MB to fetch)
+#   make engine-sources   those sources alone (about 67 MB to fetch)
 #   make examples     build the allocators in C, C++ and Rust, where their compilers are
 #   make certify-examples  certify them and the one in JavaScript, and see their bugs refused
 #   make recipes      run the workflows of fuzz/recipes/ in temporary checkouts

@@ -21,8 +21,8 @@ from pathlib import Path
 ANY_WHEEL = [
     *("--no-deps", "--only-binary", ":all:", "--python-version", "3.11"),
     *("--implementation", "cp", "--abi", "cp311", "--abi", "none"),
-    *("--platform", "manylinux1_x86_64", "--platform", "manylinux_2_34_x86_64"),
-    *("--platform", "any"),
+    *("--platform", "manylinux1_x86_64", "--platform", "manylinux_2_28_x86_64"),
+    *("--platform", "manylinux_2_34_x86_64", "--platform", "any"),
 ]
 COMPLETE = ".complete"
 
@@ -64,6 +64,12 @@ ENGINES = (
         "sglang-0.5.23-cp311-cp311-manylinux_2_34_x86_64.whl",
         "00b3cd5b265ac76c64185fbb6b95424f324ddd9f428d0306b77bc9db9d859937",
         ("sglang/srt/", "sglang-0.5.23.dist-info/"),
+    ),
+    Engine(
+        "lmcache==0.5.6",
+        "lmcache-0.5.6-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+        "14530ff72b96056e894c9b8dc70c10d019e7802799bbfde9cec298700b799194",
+        ("lmcache/", "lmcache-0.5.6.dist-info/"),
     ),
     # nano-vLLM itself is on no package index.  This port carries its block manager of August 2025
     # (commit df99418) with another package name and nothing else changed but two line breaks.

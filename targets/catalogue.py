@@ -17,6 +17,7 @@ from poolproof.targets.gllm_manager import GLLM
 from poolproof.targets.installed_sglang import SGLANG
 from poolproof.targets.installed_vllm import HOW_TO_GET_VLLM
 from poolproof.targets.lightllm_manager import LIGHTLLM
+from poolproof.targets.lmcache_parts import LMCACHE
 from poolproof.targets.lmdeploy_manager import LMDEPLOY
 from poolproof.targets.mini_sglang_engine import MINI_SGLANG_ENGINE
 from poolproof.targets.mini_sglang_manager import MINI_SGLANG
@@ -132,6 +133,11 @@ _UNPACKED = (
         "sglang-unified", "its UnifiedRadixCache, full attention and sliding windows", SGLANG,
         ("torch", "triton"),
     ),
+    ("vllm-lmcache", "vLLM's schedulers with LMCache's connector 0.5.6", LMCACHE, ("vllm",)),
+    (
+        "lmcache", "the LocalCPUBackend of LMCache 0.5.6 with each of its policies", LMCACHE,
+        ("sortedcontainers",),
+    ),
 )  # fmt: skip
 
 
@@ -142,7 +148,7 @@ def _unpacked_row(name: str, what: str, folder: str, needs: tuple[str, ...]) -> 
         engine_folder(folder)
     except TargetError:
         how = how_to_get(folder)
-    level = "engine" if name.endswith("-engine") else "manager"
+    level = "engine" if name.endswith(("-engine", "vllm-lmcache")) else "manager"
     return CatalogueRow(name, what, level, not how, how)
 
 

@@ -42,6 +42,7 @@ from poolproof.targets.installed_vllm import (
     installed_vllm_index,
     installed_vllm_queue,
 )
+from poolproof.targets.lmcache_manager import lmcache_manager
 from poolproof.targets.manager_target import MANAGER_SHAPES
 from poolproof.targets.mini_sglang_engine import mini_sglang_engine
 from poolproof.targets.nano_engine import nano_engine
@@ -67,7 +68,11 @@ from poolproof.targets.transformers_manager import transformers_manager
 from poolproof.targets.v0_engine import vllm_v0_engine
 from poolproof.targets.v0_manager import impl_vllm_v0_manager, vllm_v0_manager
 from poolproof.targets.vllm_drop_in_engine import installed_vllm_drop_in
-from poolproof.targets.vllm_engine import installed_vllm_connectors, installed_vllm_engine
+from poolproof.targets.vllm_engine import (
+    installed_vllm_connectors,
+    installed_vllm_engine,
+    installed_vllm_lmcache,
+)
 from poolproof.targets.vllm_fork import fork_target
 from poolproof.targets.vllm_hybrid import installed_vllm_hybrid
 from poolproof.targets.vllm_manager_target import impl_kv_cache_manager, installed_vllm_manager
@@ -261,6 +266,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "vllm-manager": installed_vllm_manager,
     "vllm-engine": installed_vllm_engine,
     "vllm-connectors": installed_vllm_connectors,
+    "vllm-lmcache": installed_vllm_lmcache,
     "vllm-drop-in": installed_vllm_drop_in,
     "vllm-hybrid": installed_vllm_hybrid,
     "vllm-v0": vllm_v0_manager,
@@ -271,6 +277,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "gllm-engine": gllm_engine,
     "sglang": sglang_manager,
     "sglang-unified": sglang_unified_manager,
+    "lmcache": lmcache_manager,
     "transformers": transformers_manager,
     "transformers-engine": transformers_engine,
     **{name: partial(source_target, engine) for name, engine in SOURCE_ENGINES.items()},

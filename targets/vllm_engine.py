@@ -19,16 +19,26 @@ from typing import Any
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart
+from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.engine_target import engine_target
 from poolproof.targets.installed_vllm import import_of_vllm, version_of_vllm
+from poolproof.targets.lmcache_parts import LMCACHE
 from poolproof.targets.target import EngineLayout, Make, Target
 from poolproof.targets.vllm_engine_parts import SchedulerParts
-from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, CONNECTOR_SETUPS, SETUPS, EngineSetup
+from poolproof.targets.vllm_engine_setups import (
+    BLOCK_SIZE,
+    CONNECTOR_SETUPS,
+    LMCACHE_NOTES,
+    LMCACHE_SETUPS,
+    SETUPS,
+    EngineSetup,
+)
 
 __all__ = [
     "VllmEngine",
     "installed_vllm_connectors",
     "installed_vllm_engine",
+    "installed_vllm_lmcache",
     "vllm_engine_layout",
     "vllm_engine_layouts",
 ]
@@ -281,7 +291,18 @@ def installed_vllm_connectors(name: str, declared: Mapping[str, Any]) -> Target:
     return _installed(name, declared, CONNECTOR_SETUPS)
 
 
-def _installed(name: str, declared: Mapping[str, Any], setups: Sequence[EngineSetup]) -> Target:
+def installed_vllm_lmcache(name: str, declared: Mapping[str, Any]) -> Target:
+    """The same with LMCache's connector. Raises TargetError where its sources are not there."""
+    engine_folder(LMCACHE)
+    return _installed(name, declared, LMCACHE_SETUPS, LMCACHE_NOTES)
+
+
+def _installed(
+    name: str,
+    declared: Mapping[str, Any],
+    setups: Sequence[EngineSetup],
+    notes: Sequence[str] = (),
+) -> Target:
     scheduler = import_of_vllm("vllm.v1.core.sched.scheduler", "Scheduler")
     return engine_target(
         name,
@@ -290,4 +311,5 @@ def _installed(name: str, declared: Mapping[str, Any], setups: Sequence[EngineSe
         scheduler,
         version=version_of_vllm(),
         own_modules=_OWN_MODULES,
+        notes=notes,
     )

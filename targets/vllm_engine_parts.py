@@ -37,6 +37,7 @@ from poolproof.targets.vllm_connector_workers import (
 from poolproof.targets.vllm_engine_setups import (
     BLOCK_SIZE,
     FAULT_CONNECTOR,
+    LMCACHE_CONNECTOR,
     LONGEST_REQUEST,
     ConnectorSetup,
     EngineSetup,
@@ -46,6 +47,9 @@ from poolproof.targets.vllm_grammars import Grammars, has_grammar
 from poolproof.targets.vllm_tier_worker import TieringWorker
 
 __all__ = ["SchedulerParts"]
+
+Tags = tuple[tuple[str, str], ...]
+"""Parameters of a request for its connector."""
 
 _MODEL = {
     "architectures": ["LlamaForCausalLM"],
@@ -109,7 +113,7 @@ class SchedulerParts:
         self._encoder_cache = part_of(cache, "EncoderCacheManager")
         self._lora = part_of(engine_module("vllm.lora.request"), "LoRARequest")
         self._structured = part_of(sampling, "StructuredOutputsParams")
-        self._limits: dict[tuple[int, bool], Any] = {}
+        self._limits: dict[tuple[int, bool, Tags], Any] = {}
         self._adapters: dict[tuple[str, str], Any] = {}
 
     def with_blocks_of(self, block_size: int) -> Self:
@@ -185,7 +189,9 @@ class SchedulerParts:
             request_id=str(request_id),
             prompt_token_ids=list(chain.tokens),
             sampling_params=self._limit(
-                max_new_tokens, constrained=self.setup.has_grammars and has_grammar(request_id)
+                max_new_tokens,
+                constrained=self.setup.has_grammars and has_grammar(request_id),
+                tags=self._tags_of(chain),
             ),
             pooling_params=None,
             arrival_time=float(request_id),
@@ -216,8 +222,16 @@ class SchedulerParts:
         place = self._place(offset=image.offset, length=image.length)
         return self._features(None, "image", image.identifier, place)
 
-    def _limit(self, max_new_tokens: int, *, constrained: bool) -> Any:
-        kind = (max_new_tokens, constrained)
+    def _tags_of(self, chain: TokenChain) -> Tags:
+        connector = self.setup.connector
+        if connector is None or not connector.is_tagged:
+            return ()
+        adapter = () if chain.lora is None else zip(("adapter", "path"), chain.lora)
+        salt = () if chain.salt is None else (("salt", chain.salt),)
+        return tuple((f"lmcache.tag.{name}", value) for name, value in (*adapter, *salt))
+
+    def _limit(self, max_new_tokens: int, *, constrained: bool, tags: Tags) -> Any:
+        kind = (max_new_tokens, constrained, tags)
         if kind not in self._limits:
             # Which grammar it is says nothing to a scheduler.
             grammar = self._structured(regex=".") if constrained else None
@@ -226,6 +240,7 @@ class SchedulerParts:
                 stop_token_ids=[0],
                 ignore_eos=True,
                 structured_outputs=grammar,
+                extra_args={"kv_transfer_params": dict(tags)} if tags else None,
             )
         return self._limits[kind]
 
@@ -356,12 +371,18 @@ def _multi(setup: ConnectorSetup, connector: Any) -> WorkerSide:
     return MultiWorker(workers, part_of(module, "MultiKVConnectorWorkerMetadata"))
 
 
+def _lmcache(_setup: ConnectorSetup, connector: Any) -> WorkerSide:
+    worker: WorkerSide = part_of(engine_module(LMCACHE_CONNECTOR), "LmcacheWorker")(connector)
+    return worker
+
+
 _WORKERS: dict[str, Callable[[ConnectorSetup, Any], WorkerSide]] = {
     "simple": _simple,
     "offloading": _offloading,
     "tiering": _tiering,
     "example": _example,
     "faults": _faults,
+    "lmcache": _lmcache,
     "multi": _multi,
 }
 

@@ -21,6 +21,8 @@ from poolproof.contract.manager_profile import CacheGroup
 __all__ = [
     "BLOCK_SIZE",
     "FAULT_CONNECTOR",
+    "LMCACHE_NOTES",
+    "LMCACHE_SETUPS",
     "LONGEST_REQUEST",
     "SETUPS",
     "ConnectorSetup",
@@ -45,6 +47,7 @@ class ConnectorSetup:
     `worker` names the worker side that is simulated for it (`vllm_connector_workers.py`), `rows`
     are those of the profile that it decides. `parts` are the connectors that it puts together, the
     first of which is asked first. What `outlives_resets` is kept outside by vLLM's own decision.
+    Where it `is_tagged`, a request names its adapter and salt once more, in parameters for it.
     """
 
     name: str
@@ -54,6 +57,7 @@ class ConnectorSetup:
     rows: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[ConnectorSetup, ...] = ()
     outlives_resets: bool = False
+    is_tagged: bool = False
 
     def transfer_arguments(self) -> dict[str, Any]:
         """What vLLM's `KVTransferConfig` is given."""
@@ -211,6 +215,28 @@ def _faults(*, loads: str, policy: str, stores: str = "steps") -> ConnectorSetup
     )
 
 
+LMCACHE_CONNECTOR = "poolproof.targets.lmcache_vllm"
+
+
+def _lmcache(
+    *, objects: int = 6, disk_objects: int = 0, is_tagged: bool = True, **options: Any
+) -> ConnectorSetup:
+    """LMCache's connector; it keeps what it has over resets. A failed load ends its request."""
+    return ConnectorSetup(
+        "LmcacheConnector",
+        "lmcache",
+        {
+            "objects": objects,
+            "disk_objects": disk_objects,
+            "lmcache": {"chunk_size": BLOCK_SIZE, **options},
+        },
+        {"kv_connector_module_path": LMCACHE_CONNECTOR},
+        {"failed_loads": "may-end-requests"},
+        outlives_resets=True,
+        is_tagged=is_tagged,
+    )
+
+
 def _multi(*parts: ConnectorSetup) -> ConnectorSetup:
     """Several connectors. Where one of them cannot report a loss, and ends in order, none does."""
     rows: dict[str, Any] = {}
@@ -333,3 +359,30 @@ CONNECTOR_SETUPS = (
     ),
 )
 """With a connector each: vLLM's own, then ours that fails as the interface allows."""
+
+LMCACHE_SETUPS = (
+    EngineSetup("untagged", connector=_lmcache(is_tagged=False)),
+    EngineSetup("cpu", connector=_lmcache()),
+    EngineSetup(
+        "cpu+unfull", connector=_lmcache(chunk_size=2 * BLOCK_SIZE, save_unfull_chunk=True)
+    ),
+    EngineSetup("cpu+priority", policy="priority", connector=_lmcache(save_decode_cache=True)),
+    EngineSetup(
+        "cpu+async+drafts",
+        draft_tokens=_DRAFTS,
+        is_async=True,
+        drafter="ngram_gpu",
+        connector=_lmcache(save_decode_cache=True),
+    ),
+    EngineSetup("disk", connector=_lmcache(objects=24, disk_objects=60)),
+    EngineSetup("disk+lfu", connector=_lmcache(objects=24, disk_objects=40, cache_policy="LFU")),
+    EngineSetup("disk+small", connector=_lmcache(objects=14, disk_objects=20)),
+)
+"""With LMCache's connector: what it keeps in host memory, and on disk."""
+
+LMCACHE_NOTES = (
+    "LMCache 0.5.6: its connector in both roles, lookup client, engine and backends, unmodified",
+    "what moves KV between device and host, sockets, threads, the monitor of pins: simulated",
+    "layers one by one, asynchronous loading, remote backends, blending, several ranks: not driven",
+)
+"""What the adapter of LMCache's connector stands in for, and what it leaves out."""
