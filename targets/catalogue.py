@@ -132,6 +132,10 @@ _UNPACKED = (
         "sglang-unified", "its UnifiedRadixCache, full attention and sliding windows", SGLANG,
         ("torch", "triton"),
     ),
+    (
+        "sglang-hicache-engine", "the same with its tier in host memory (HiCache)", SGLANG,
+        ("torch", "triton"),
+    ),
 )  # fmt: skip
 
 

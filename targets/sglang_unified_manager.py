@@ -40,7 +40,7 @@ from poolproof.targets.sglang_manager import (
 from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import builtin_profile
 
-__all__ = ["sglang_unified_manager"]
+__all__ = ["UnifiedRequest", "sglang_unified_manager", "unified_cache_module"]
 
 _CACHE = "sglang.srt.mem_cache"
 _REQUESTS = "sglang.srt.managers.schedule_batch"
@@ -202,7 +202,7 @@ def sglang_unified_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     parts = sglang_parts()
     if "groups" in overrides:
         raise TargetError(f"{name}: its layouts have their groups; leave out groups=")
-    unified = _unified(parts)
+    unified = unified_cache_module(parts)
     publish_settings()
     layouts = []
     for size, window in ((4, 0), (4, 6), (1, 0), (1, 4)):
@@ -236,7 +236,7 @@ def _windowed(window: int) -> dict[str, Any]:
     }
 
 
-def _unified(parts: Sglang) -> Any:
+def unified_cache_module(parts: Sglang) -> Any:
     """The module of the cache. Raises TargetError where it cannot be imported."""
     sys.modules.setdefault(_HISPARSE, BlankModule(_HISPARSE))
     lent = {}
