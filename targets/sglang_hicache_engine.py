@@ -64,7 +64,6 @@ class HicacheRequest(UnifiedRequest):
     inflight_middle_chunks = 0
     to_finish = False
     finished_len: int | None = None  # type: ignore[assignment]  # that of a manager is never told
-    dllm_incomplete_ids = None
 
     def __init__(self, hicache: Hicache, number: int, prompt: _Prompt) -> None:
         super().__init__(str(number), prompt.tokens, prompt.extra_key, prompt.cache_salt)

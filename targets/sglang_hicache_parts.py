@@ -38,7 +38,7 @@ _MANAGERS = "sglang.srt.managers"
 
 
 CONSERVATIVENESS = 0.01
-"""`--schedule-conservativeness`: with the default of 1 the small pools here retract nobody."""
+"""Of `schedule_conservativeness`: with its default of 1 the small pools here retract nobody."""
 
 
 @dataclass(eq=False)

@@ -12,8 +12,8 @@ freed. The engine's window counts the tokens before the one that reads; the cont
 one, too.
 
 Not driven: `MambaComponent`, since a hit copies the state of the tree into a slot of the request
-in the next forward pass, and no row of a profile says so; and the tier in host memory
-(`init_hicache`), whose controller works on streams and events of a device.
+in the next forward pass, and no row of a profile says so. The tier in host memory (`init_hicache`)
+moves pages beside the steps, which only an engine can tell: `sglang_hicache_engine.py`.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ _NOTES = (
 
 _NOT_RUN = (
     ("full+mamba", "a hit copies a state in the next forward pass, and no row says so"),
-    ("host", "the controller of the host tier works on streams and events of a device"),
+    ("host", "its copies run beside the steps of an engine: certify sglang-hicache-engine"),
 )
 
 
