@@ -5,8 +5,8 @@ The classes are the engine's own, unmodified: `UnifiedRadixCache` with its tree 
 `PrefillAdder` and `PrefillBudget`, which admit prompts and load them back, `alloc_for_extend` and
 `alloc_for_decode`, and the functions that match, checkpoint and release a request's KV.
 
-The loop around them is ours, since `Scheduler` builds a model, and `schedule_batch.py` imports the
-server: what `get_next_batch_to_run`, `get_new_batch_prefill`, `update_running_batch`,
+The loop around them is ours, since `Scheduler` builds a model, and the module of requests imports
+the server: what `get_next_batch_to_run`, `get_new_batch_prefill`, `update_running_batch`,
 `retract_decode`, `process_batch_result_prefill` and `_decode`, `abort_request` and `flush_cache` do
 with the tree is done here in their order, for requests without speculation, grammars and sessions.
 `docs/engines.md` has the list.
@@ -31,9 +31,9 @@ from poolproof.contract.engine_profile import EngineProfile
 from poolproof.targets.engine_target import engine_target, two_requests
 from poolproof.targets.installed_sglang import SGLANG, SGLANG_STUBS
 from poolproof.targets.sglang_hicache_parts import (
-    Copy,
     Hicache,
     HicacheTree,
+    TierCopy,
     hicache_parts,
     hicache_tree,
 )
@@ -139,7 +139,7 @@ class _Batch(HandedOver):
     is_extend: bool
     chunked: HicacheRequest | None = None
     consumer_index: int = -1
-    loads: list[Copy] = field(default_factory=list)
+    loads: list[TierCopy] = field(default_factory=list)
     device: str = "cpu"
     hisparse_coordinator: None = None
     model_config: Any = field(default_factory=lambda: SimpleNamespace(is_encoder_decoder=False))
@@ -204,7 +204,7 @@ class SglangHicacheEngine:
         self._is_full = False
         self._preempted: list[int] = []
         self._failed: list[tuple[int, list[int], bool]] = []
-        self._told: dict[int, Copy] = {}
+        self._told: dict[int, TierCopy] = {}
         self._num_told = 0
         self._num_answered = 0
 
@@ -577,17 +577,17 @@ class SglangHicacheEngine:
         """Steps that were launched before the one that is planned."""
         return self._host.copies.num_launched - 1 - self._num_answered
 
-    def _transfer(self, copy: Copy, *, waits: bool, follows: bool) -> Transfer:
+    def _transfer(self, copy: TierCopy, *, waits: bool, follows: bool) -> Transfer:
         assert copy.number is not None
         pages, places = self._pages(copy.device_slots, -1), self._pages(copy.host_slots, 0)
         return Transfer(copy.number, copy.is_load, waits, pages, places, follows=follows)
 
-    def _consumed(self, batch: _Batch | None) -> list[Copy]:
+    def _consumed(self, batch: _Batch | None) -> list[TierCopy]:
         """The loads that the layers of a step wait for."""
         if batch is None or batch.consumer_index < 0:
             return []
         counter = self._tree.cache_controller.layer_done_counter
-        before: list[Copy] = counter.events[batch.consumer_index].finish_event.before
+        before: list[TierCopy] = counter.events[batch.consumer_index].finish_event.before
         return [copy for copy in before if not copy.is_done]
 
     def _part(self, request: HicacheRequest, batch: _Batch) -> PlannedPart:

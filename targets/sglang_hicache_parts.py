@@ -31,7 +31,7 @@ from poolproof.targets.engine_sources import BlankModule, stub_module
 from poolproof.targets.installed_sglang import Sglang, sglang_parts
 from poolproof.targets.sglang_unified_manager import unified_cache_module
 
-__all__ = ["Copies", "Copy", "Hicache", "HicacheTree", "hicache_parts", "hicache_tree"]
+__all__ = ["Hicache", "HicacheTree", "TierCopies", "TierCopy", "hicache_parts", "hicache_tree"]
 
 _CACHE = "sglang.srt.mem_cache"
 _MANAGERS = "sglang.srt.managers"
@@ -42,10 +42,10 @@ CONSERVATIVENESS = 0.01
 
 
 @dataclass(eq=False)
-class Copy:
+class TierCopy:
     """One copy between the tiers, by slots; `after` is the last step that it waits for."""
 
-    owner: Copies
+    owner: TierCopies
     is_load: bool
     device_slots: list[int]
     host_slots: list[int]
@@ -54,7 +54,7 @@ class Copy:
     number: int | None = None
 
 
-class Copies(HandedOver):
+class TierCopies(HandedOver):
     """The copies of one controller, and the streams that they run on.
 
     `begun` are those that nobody was told of yet, `waited_for` those that the scheduler stood still
@@ -62,18 +62,18 @@ class Copies(HandedOver):
     """
 
     def __init__(self) -> None:
-        self.begun: list[Copy] = []
-        self.waited_for: list[Copy] = []
+        self.begun: list[TierCopy] = []
+        self.waited_for: list[TierCopy] = []
         self.num_launched = 0
 
     def begin(self, stream: _Stream, *, is_load: bool, device: Any, host: Any) -> None:
         """A copy is put on a stream; `device` and `host` are tensors of slots in pairs."""
-        copy = Copy(self, is_load, device.tolist(), host.tolist(), stream.after)
+        copy = TierCopy(self, is_load, device.tolist(), host.tolist(), stream.after)
         stream.copies.append(copy)
         self.begun.append(copy)
 
     @staticmethod
-    def wait_for(copies: list[Copy]) -> None:
+    def wait_for(copies: list[TierCopy]) -> None:
         """The scheduler stands still until these are done."""
         for copy in copies:
             if not copy.is_done:
@@ -84,7 +84,7 @@ class Copies(HandedOver):
 class ModelStream(HandedOver):
     """The stream that steps are launched on."""
 
-    def __init__(self, copies: Copies) -> None:
+    def __init__(self, copies: TierCopies) -> None:
         self.copies = copies
 
 
@@ -92,7 +92,7 @@ class _Stream(HandedOver):
     """A stream of copies, which end in order."""
 
     def __init__(self) -> None:
-        self.copies: list[Copy] = []
+        self.copies: list[TierCopy] = []
         self.after = 0
 
     def wait_stream(self, other: Any) -> None:
@@ -105,9 +105,9 @@ class _Stream(HandedOver):
 
     def synchronize(self) -> None:
         """The scheduler stands still until all is done."""
-        Copies.wait_for(self.copies)
+        TierCopies.wait_for(self.copies)
 
-    def unfinished(self) -> list[Copy]:
+    def unfinished(self) -> list[TierCopy]:
         """What is not done yet, in order."""
         self.copies = [copy for copy in self.copies if not copy.is_done]
         return list(self.copies)
@@ -122,7 +122,7 @@ class _Event(HandedOver):
 
     def __init__(self, *, enable_timing: bool = False) -> None:
         del enable_timing
-        self.before: list[Copy] = []
+        self.before: list[TierCopy] = []
 
     def record(self, stream: _Stream | None = None) -> None:
         self.before = (stream or _Device.stream_now).unfinished()
@@ -134,7 +134,7 @@ class _Event(HandedOver):
         return all(copy.is_done for copy in self.before)
 
     def synchronize(self) -> None:
-        Copies.wait_for(self.before)
+        TierCopies.wait_for(self.before)
 
     def elapsed_time(self, end: _Event) -> float:
         """No time passes."""
@@ -173,7 +173,7 @@ class DevicePool(HandedOver):
     start_layer, end_layer = 0, 1
     host_transfer_translate = None
 
-    def __init__(self, copies: Copies, num_host_slots: int) -> None:
+    def __init__(self, copies: TierCopies, num_host_slots: int) -> None:
         self.copies = copies
         self.num_host_slots = num_host_slots
 
@@ -205,7 +205,7 @@ class HicacheTree:
     """A tree with its host tier, and the copies between them."""
 
     tree: Any
-    copies: Copies
+    copies: TierCopies
     rows: Any = field(init=False)
     allocator: Any = field(init=False)
 
@@ -276,7 +276,7 @@ def hicache_tree(
 
     `settings` are the server's, such as `hicache_write_policy`.
     """
-    parts, copies = hicache.parts, Copies()
+    parts, copies = hicache.parts, TierCopies()
     vars(hicache.settings).update(settings)
     num_slots = num_pages * page_size
     pool = DevicePool(copies, num_host_pages * page_size)

@@ -96,7 +96,7 @@ def takes_every_copy_as_done(monkeypatch, tree, **classes):
 
 
 def does_not_stand_still_for_a_write_back(monkeypatch, **_classes):
-    copies = importlib.import_module("poolproof.targets.sglang_hicache_parts").Copies
+    copies = importlib.import_module("poolproof.targets.sglang_hicache_parts").TierCopies
     monkeypatch.setattr(copies, "wait_for", staticmethod(lambda _copies: None))
 
 
