@@ -22,7 +22,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "reset": ("idle", "preempts"),
     "transfers": ("may-fail", "never-fail"),
     "transfer_order": ("any", "fifo"),
-    "cancelled_outputs": ("none", "may-come"),
+    "cancelled_outputs": ("none", "may-come", "one-more"),
     "prefix_hits": ("some", "never"),
     "preemptions": ("some", "never"),
     "failed_loads": ("recomputed", "may-end-requests"),
@@ -64,6 +64,8 @@ class EngineProfile(Profile):
         and stores likewise: "fifo".
     cancelled_outputs: what becomes of a token of a step that was in flight when its user cancelled
         the request: "none" is given, or it "may-come", where a cancel waits for the next step.
+        With "one-more" it may come, and a request that has begun may be computed until the engine
+        is given what it samples in a step that was planned after the cancel.
     prefix_hits: whether a request may find its beginning computed by others; "never" where there is
         no prefix cache.
     preemptions: whether a request that runs may lose its blocks; "never" where it is let in only if

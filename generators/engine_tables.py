@@ -17,6 +17,7 @@ __all__ = [
     "planted_engines",
     "planted_engines_told",
     "soaked_engines",
+    "soaked_hicache",
 ]
 
 
@@ -81,17 +82,28 @@ def _row(bug: dict[str, Any]) -> str:
 
 def soaked_engines() -> str:
     """Each set-up of vLLM's scheduler: the steps that it planned, and what was found."""
+    return _soaked("vllm-engine", "vLLM's scheduler")
+
+
+def soaked_hicache() -> str:
+    """Each set-up of SGLang's tier in host memory: the same."""
+    return _soaked("sglang-hicache-engine", "SGLang's tier in host memory")
+
+
+def _soaked(target: str, whose: str) -> str:
     found = read("engine_soak")
-    if found is None:
+    if found is None or target not in found:
         raise FigureError(
-            "benchmarks/results/engine_soak.json is missing: run benchmarks/engine_soak.py --record"
+            f"benchmarks/results/engine_soak.json has no {target}: run "
+            f"benchmarks/engine_soak.py --target {target} --record"
         )
-    rows = found["vllm-engine"]["rows"]
+    rows = found[target]["rows"]
     held = sum(row["steps"] for row in rows if row["found"] is None)
+    option = "" if target == "vllm-engine" else f"--target {target} "
     told = (
-        f"{held:,} steps of vLLM's scheduler in the set-ups in which nothing is found "
-        "(`.venv-vllm/bin/python benchmarks/engine_soak.py --record`). A set-up ends with its "
-        "first finding. Everything that must happen for a pass to mean anything has happened, "
+        f"{held:,} steps of {whose} in the set-ups in which nothing is found "
+        f"(`.venv-vllm/bin/python benchmarks/engine_soak.py {option}--record`). A set-up ends with "
+        "its first finding. Everything that must happen for a pass to mean anything has happened, "
         "unless the last column says otherwise."
     )
     lines = [

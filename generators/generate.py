@@ -42,6 +42,7 @@ from engine_tables import (
     planted_engines,
     planted_engines_told,
     soaked_engines,
+    soaked_hicache,
 )
 from exploration_tables import (
     exploration_costs,
@@ -181,6 +182,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "shortest bugs": shortest_bugs,
     "soak": soak,
     "soaked engines": soaked_engines,
+    "soaked hicache": soaked_hicache,
     "soak memory": soak_memory,
     "soak steps": soak_steps,
     "specimens at depths": specimens_at_depths,

@@ -102,6 +102,7 @@ class EngineSession:
         self._num_steps = self._num_empty = self._num_unserved = self._num_loads = 0
         self._oracle = StepOracle(num_blocks, profile.groups, self.model.block_sizes)
         self._tables: dict[int, Tables] = {}
+        self._lingering: dict[int, PlannedStep | None] = {}
         self._states = StateUses(target, self.model, self.invariants.report)
         self._num_usable = num_blocks - (profile.null_block is not None)
         self._apply: dict[type[Command], Callable[[Any], None]] = {
@@ -194,7 +195,10 @@ class EngineSession:
         self._num_unserved = self._num_loads = self._num_empty = 0
         self.facts.on_cancel(self.model, command.request_id)
         self._call(command, command.request_id)
-        self.model.cancel(self.model.requests[command.request_id])
+        request = self.model.requests[command.request_id]
+        if self.profile.cancelled_outputs == "one-more" and request.began:
+            self._lingering[command.request_id] = None
+        self.model.cancel(request)
 
     def _reset(self, command: Reset) -> None:
         """An engine that says yes keeps nothing: the weights may be others from now on."""
@@ -216,11 +220,14 @@ class EngineSession:
         self._judge_plan(plan)
         self._judge_progress(plan)
         self.facts.on_plan(self.model, plan)
-        self.model.planned(plan)
+        step = self.model.planned(plan)
+        for number in self._lingering.keys() & step.samples.keys():
+            self._lingering[number] = self._lingering[number] or step
 
     def _judge_plan(self, plan: EnginePlan) -> None:
         model, report = self.model, self.invariants.report
-        report(plan_names_live_requests(plan, model.requests.keys(), model.live.keys()))
+        live = model.live.keys() | self._lingering.keys()
+        report(plan_names_live_requests(plan, model.requests.keys(), live))
         chains = [model.requests[part.request_id].chain for part in plan.parts]
         report(plan_keeps_limits(plan, self.profile, {chain.lora for chain in chains} - {None}))
         begun = [number for number, request in model.live.items() if request.began]
@@ -246,7 +253,7 @@ class EngineSession:
 
     def _judge_progress(self, plan: EnginePlan) -> None:
         model = self.model
-        if model.is_idle:
+        if model.is_idle and not plan.parts:
             self.num_idle_plans += 1
         is_busy = any(step.plan.parts for step in model.in_flight)
         is_quiet = not (plan.parts or plan.transfers or is_busy or model.transfers)
@@ -260,6 +267,8 @@ class EngineSession:
 
     def _answer(self, command: AnswerStep) -> None:
         step, executed = self.model.execute(command)
+        # A request that was cancelled has now sampled once more, and is not computed again.
+        self._lingering = {n: last for n, last in self._lingering.items() if last is not step}
         self._flush(step)
         uses = self._states.of_step(executed)
         executed = self._without_spoilt(step, executed, uses)
@@ -383,7 +392,7 @@ class EngineSession:
             for e in executed
             if e.due
         }
-        may_come = self.profile.cancelled_outputs == "may-come"
+        may_come = self.profile.cancelled_outputs != "none"
         late = {e.part.request_id: model.late(e) for e in executed if may_come}
         may_end = model.live if self.profile.failed_loads == "may-end-requests" else ()
         self.invariants.report(outputs_are_due(outputs, due, late, may_end))

@@ -133,6 +133,10 @@ _UNPACKED = (
         "sglang-unified", "its UnifiedRadixCache, full attention and sliding windows", SGLANG,
         ("torch", "triton"),
     ),
+    (
+        "sglang-hicache-engine", "the same with its tier in host memory (HiCache)", SGLANG,
+        ("torch", "triton"),
+    ),
     ("vllm-lmcache", "vLLM's schedulers with LMCache's connector 0.5.6", LMCACHE, ("vllm",)),
     (
         "lmcache", "the LocalCPUBackend of LMCache 0.5.6 with each of its policies", LMCACHE,

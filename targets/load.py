@@ -57,6 +57,7 @@ from poolproof.targets.reference_targets import (
     reference_pool,
     reference_queue,
 )
+from poolproof.targets.sglang_hicache_engine import sglang_hicache_engine
 from poolproof.targets.sglang_manager import sglang_manager
 from poolproof.targets.sglang_unified_manager import sglang_unified_manager
 from poolproof.targets.source_engines import source_target
@@ -278,6 +279,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "sglang": sglang_manager,
     "sglang-unified": sglang_unified_manager,
     "lmcache": lmcache_manager,
+    "sglang-hicache-engine": sglang_hicache_engine,
     "transformers": transformers_manager,
     "transformers-engine": transformers_engine,
     **{name: partial(source_target, engine) for name, engine in SOURCE_ENGINES.items()},

@@ -12,8 +12,8 @@ freed. The engine's window counts the tokens before the one that reads; the cont
 one, too.
 
 Not driven: `MambaComponent`, since a hit copies the state of the tree into a slot of the request
-in the next forward pass, and no row of a profile says so; and the tier in host memory
-(`init_hicache`), whose controller works on streams and events of a device.
+in the next forward pass, and no row of a profile says so. The tier in host memory (`init_hicache`)
+moves pages beside the steps, which only an engine can tell: `sglang_hicache_engine.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from poolproof.targets.sglang_manager import (
 from poolproof.targets.target import ManagerLayout, Target, source_of
 from poolproof.targets.target_spec import builtin_profile
 
-__all__ = ["sglang_unified_manager"]
+__all__ = ["UnifiedRequest", "sglang_unified_manager", "unified_cache_module"]
 
 _CACHE = "sglang.srt.mem_cache"
 _REQUESTS = "sglang.srt.managers.schedule_batch"
@@ -193,7 +193,7 @@ _NOTES = (
 
 _NOT_RUN = (
     ("full+mamba", "a hit copies a state in the next forward pass, and no row says so"),
-    ("host", "the controller of the host tier works on streams and events of a device"),
+    ("host", "its copies run beside the steps of an engine: certify sglang-hicache-engine"),
 )
 
 
@@ -202,7 +202,7 @@ def sglang_unified_manager(name: str, overrides: Mapping[str, Any]) -> Target:
     parts = sglang_parts()
     if "groups" in overrides:
         raise TargetError(f"{name}: its layouts have their groups; leave out groups=")
-    unified = _unified(parts)
+    unified = unified_cache_module(parts)
     publish_settings()
     layouts = []
     for size, window in ((4, 0), (4, 6), (1, 0), (1, 4)):
@@ -236,7 +236,7 @@ def _windowed(window: int) -> dict[str, Any]:
     }
 
 
-def _unified(parts: Sglang) -> Any:
+def unified_cache_module(parts: Sglang) -> Any:
     """The module of the cache. Raises TargetError where it cannot be imported."""
     sys.modules.setdefault(_HISPARSE, BlankModule(_HISPARSE))
     lent = {}

@@ -44,7 +44,7 @@ def test_every_row_is_in_the_json() -> None:
         ("policy", "lottery", "'policy' must be one of fcfs, priority, not 'lottery'"),
         ("policy", 3, "'policy' must be one of fcfs, priority, not 3"),
         ("stale_outputs", "lost", "'stale_outputs' must be one of delivered, may-drop"),
-        ("cancelled_outputs", "all", "'cancelled_outputs' must be one of none, may-come"),
+        ("cancelled_outputs", "all", "'cancelled_outputs' must be one of none, may-come, one-more"),
         ("prefix_hits", "all", "'prefix_hits' must be one of some, never"),
         ("preemptions", 0, "'preemptions' must be one of some, never, not 0"),
         ("transfers", "lost", "'transfers' must be one of may-fail, never-fail, not 'lost'"),

@@ -173,6 +173,42 @@ def test_a_request_that_was_cancelled_is_planned_no_more() -> None:
     assert violation.sentence == "the step computes tokens of request A, which has ended"
 
 
+def after_a_cancel(*plans: Any) -> EngineSession:
+    """A session in which a cancelled request may sample once more; two steps are in flight."""
+    return scripted(computing(PROMPT), *plans, cancelled_outputs="one-more", steps_in_flight=2)
+
+
+ANSWER = AnswerStep(5, 0, 0)
+CANCELLED = (submit(), PlanStep(), Cancel(0), PlanStep(), ANSWER)
+"""A request is cancelled in its first step, whose token it is given; a second step computes it."""
+
+
+def test_a_cancelled_request_samples_once_more_where_the_profile_says_so() -> None:
+    session = after_a_cancel(computing(entry(first=4)), computing(entry(first=5)))
+    for command in (*CANCELLED, PlanStep()):
+        assert session.step(command) is None
+
+
+def test_once_the_engine_was_given_that_the_request_is_planned_no_more() -> None:
+    session = after_a_cancel(computing(entry(first=4)), computing(entry(first=5)))
+    violation = first_found(session, *CANCELLED, ANSWER, PlanStep())
+    assert violation.sentence == "the step computes tokens of request A, which has ended"
+
+
+def test_a_request_that_was_cancelled_before_it_began_is_not_planned_at_all() -> None:
+    violation = first_found(after_a_cancel(), submit(), Cancel(0), PlanStep())
+    assert violation.sentence == "the step computes tokens of request A, which has ended"
+
+
+def test_an_engine_that_computes_a_cancelled_request_is_not_at_rest() -> None:
+    session = after_a_cancel(computing(entry(first=4)))
+    for command in (submit(), PlanStep(), ANSWER, Cancel(0), PlanStep(), ANSWER):
+        assert session.step(command) is None
+    assert not session.nobody_holds()
+    assert session.step(STEP) is None
+    assert session.nobody_holds()
+
+
 def test_a_plan_without_sense_is_a_finding_about_the_call() -> None:
     violation = first_found(scripted([1, 2]), submit(), PlanStep())
     assert violation.invariant == "CRASH"
