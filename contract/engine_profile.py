@@ -23,6 +23,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "transfers": ("may-fail", "never-fail"),
     "transfer_order": ("any", "fifo"),
     "cancelled_outputs": ("none", "may-come"),
+    "cancelled_steps": ("none", "may-come"),
     "prefix_hits": ("some", "never"),
     "preemptions": ("some", "never"),
     "failed_loads": ("recomputed", "may-end-requests"),
@@ -64,6 +65,8 @@ class EngineProfile(Profile):
         and stores likewise: "fifo".
     cancelled_outputs: what becomes of a token of a step that was in flight when its user cancelled
         the request: "none" is given, or it "may-come", where a cancel waits for the next step.
+    cancelled_steps: whether a step may be planned for a request after its user cancelled it: "none"
+        is, or some "may-come", where a cancel takes effect with the results of a step.
     prefix_hits: whether a request may find its beginning computed by others; "never" where there is
         no prefix cache.
     preemptions: whether a request that runs may lose its blocks; "never" where it is let in only if
@@ -106,6 +109,7 @@ class EngineProfile(Profile):
     transfers: str = "may-fail"
     transfer_order: str = "any"
     cancelled_outputs: str = "none"
+    cancelled_steps: str = "none"
     prefix_hits: str = "some"
     preemptions: str = "some"
     failed_loads: str = "recomputed"

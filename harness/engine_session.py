@@ -8,7 +8,7 @@ live engines (`reference/step_oracle.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -220,7 +220,7 @@ class EngineSession:
 
     def _judge_plan(self, plan: EnginePlan) -> None:
         model, report = self.model, self.invariants.report
-        report(plan_names_live_requests(plan, model.requests.keys(), model.live.keys()))
+        report(plan_names_live_requests(plan, model.requests.keys(), self._may_be_computed()))
         chains = [model.requests[part.request_id].chain for part in plan.parts]
         report(plan_keeps_limits(plan, self.profile, {chain.lora for chain in chains} - {None}))
         begun = [number for number, request in model.live.items() if request.began]
@@ -237,6 +237,13 @@ class EngineSession:
             report(part_has_blocks(part, self.profile, model.block_sizes, model.num_blocks))
             self._states.judge_plan(part)
 
+    def _may_be_computed(self) -> Collection[int]:
+        """The requests that have not ended, and those that were cancelled where these may be."""
+        model = self.model
+        if self.profile.cancelled_steps == "none":
+            return model.live.keys()
+        return {n for n, r in model.requests.items() if r.was_cancelled or not r.has_ended}
+
     def _judge_images(self, plan: EnginePlan, chains: list[TokenChain]) -> None:
         kept = self.model.encoded_after(plan)
         report = self.invariants.report
@@ -246,7 +253,7 @@ class EngineSession:
 
     def _judge_progress(self, plan: EnginePlan) -> None:
         model = self.model
-        if model.is_idle:
+        if model.is_idle and not (plan.parts and self.profile.cancelled_steps == "may-come"):
             self.num_idle_plans += 1
         is_busy = any(step.plan.parts for step in model.in_flight)
         is_quiet = not (plan.parts or plan.transfers or is_busy or model.transfers)

@@ -218,6 +218,7 @@ _ROWS_OF_ENGINES = {
     "spare_tokens": "slots that a request may take beyond its tokens and drafts",
     "stale_outputs": "what becomes of a token sampled for a request that was preempted meanwhile",
     "cancelled_outputs": "whether a token of a step in flight at the cancel may still be given",
+    "cancelled_steps": "whether a step may be planned for a request after it was cancelled",
     "prefix_hits": "whether there is a prefix cache",
     "preemptions": "whether a request that runs can lose its blocks",
     "transfers": "whether a transfer may be lost",
