@@ -132,6 +132,10 @@ _UNPACKED = (
         "sglang-unified", "its UnifiedRadixCache, full attention and sliding windows", SGLANG,
         ("torch", "triton"),
     ),
+    (
+        "sglang-engine", "its Scheduler over that, with and without recurrent layers", SGLANG,
+        ("torch", "triton", "msgspec"),
+    ),
 )  # fmt: skip
 
 
