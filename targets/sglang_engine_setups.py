@@ -88,13 +88,13 @@ class SglangSetup:
 
 SGLANG_SETUPS = (
     SglangSetup("no-buffer", "no_buffer", 1),
-    SglangSetup("no-buffer+chunks+mixed", "no_buffer", 1, 6, mixes=True),
+    SglangSetup("no-buffer+mixed", "no_buffer", 1, mixes=True),
     SglangSetup("extra-buffer", "extra_buffer", 4),
     SglangSetup("extra-buffer+overlap", "extra_buffer", 4, overlaps=True),
     SglangSetup(
         "extra-buffer+overlap+chunks+mixed", "extra_buffer", 4, 8, overlaps=True, mixes=True
     ),
-    SglangSetup("extra-buffer+overlap+page-1", "extra_buffer", 1, 7, overlaps=True),
+    SglangSetup("extra-buffer+overlap+page-1", "extra_buffer", 1, overlaps=True),
     SglangSetup("extra-buffer+overlap+page-8", "extra_buffer", 8, overlaps=True),
     SglangSetup(
         "extra-buffer+overlap+few-states", "extra_buffer", 4, overlaps=True, max_states_per_path=1
