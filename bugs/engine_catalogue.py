@@ -50,9 +50,17 @@ def _cancels(_profile: EngineProfile, can: Capabilities) -> bool:
     return "cancel" in can.verbs
 
 
+def _finds_prefixes(profile: EngineProfile, _can: Capabilities) -> bool:
+    """Whether our own engine finds any: at ends of blocks of states, which long ones never have."""
+    return all(group.block_size <= _LONG for group in profile.groups if group.is_state)
+
+
+_LONG = 64
+"""Tokens of a block that prompts of usual runs still fill."""
+
 _CANARIES: Mapping[str, Callable[[EngineProfile, Capabilities], bool]] = {
     "S8": _preempts,  # DATA
-    "S118": _always,  # PLAN
+    "S118": _finds_prefixes,  # PLAN
     "S12": _preempts,  # OUT
     "S120": _cancels,  # LEAK, or LIVE where nobody sees what is free
     "S25": _always,  # under asynchronous scheduling

@@ -134,6 +134,10 @@ _UNPACKED = (
         ("torch", "triton"),
     ),
     (
+        "sglang-engine", "its Scheduler over that, with and without recurrent layers", SGLANG,
+        ("torch", "triton", "msgspec"),
+    ),
+    (
         "sglang-hicache-engine", "the same with its tier in host memory (HiCache)", SGLANG,
         ("torch", "triton"),
     ),

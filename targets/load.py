@@ -57,6 +57,7 @@ from poolproof.targets.reference_targets import (
     reference_pool,
     reference_queue,
 )
+from poolproof.targets.sglang_engine import sglang_engine
 from poolproof.targets.sglang_hicache_engine import sglang_hicache_engine
 from poolproof.targets.sglang_manager import sglang_manager
 from poolproof.targets.sglang_unified_manager import sglang_unified_manager
@@ -277,6 +278,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "mini-sglang-engine": mini_sglang_engine,
     "gllm-engine": gllm_engine,
     "sglang": sglang_manager,
+    "sglang-engine": sglang_engine,
     "sglang-unified": sglang_unified_manager,
     "lmcache": lmcache_manager,
     "sglang-hicache-engine": sglang_hicache_engine,

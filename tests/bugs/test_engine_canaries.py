@@ -15,12 +15,14 @@ from poolproof.contract.level import Level
 from poolproof.contract.target import Capabilities
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.targets.impl_engine import impl_engine_layouts
+from poolproof.targets.sglang_engine_setups import SGLANG_SETUPS
 from poolproof.targets.vllm_engine_setups import CONNECTOR_SETUPS, SETUPS
 
 PLAIN = EngineProfile(null_block=0)
 PROFILES = {
     **{f"impl-engine, {layout.name}": layout.profile for layout in impl_engine_layouts()},
     **{f"vllm, {s.name}": s.profile() for s in (*SETUPS, *CONNECTOR_SETUPS)},
+    **{f"sglang, {s.name}": s.profile() for s in SGLANG_SETUPS},
     "plain": PLAIN,
     "one at a time": replace(PLAIN, max_running=1),
     "two tokens a step": replace(PLAIN, max_batch_tokens=2),
