@@ -110,7 +110,8 @@ EXAMPLES = (
 OF_ENGINES = (
     "vllm/", "kv_connector/", "lightllm/", "tokasaurus/", "core/", "scheduler.py", "comm.py",
     "engine/", "managers/", "block.py", "block_manager.py", "config.py", "core.py",
-    "sampling_params.py", "sequence.py", "utils.py",
+    "sampling_params.py", "sequence.py", "utils.py", "schedule_batch.py", "schedule_policy.py",
+    "runtime_context.py", "layers/", "hybrid_linear_attn_backend.py",
 )  # fmt: skip
 
 
