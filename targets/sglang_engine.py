@@ -222,7 +222,8 @@ class SglangEngine:
         context._config_bags, context._server_args = self._configuration  # noqa: SLF001 - the same
         context.parallel._config = self._ranks  # noqa: SLF001 - the same
         try:
-            yield
+            with self._server.imported():
+                yield
         finally:
             tensor.pin_memory = pin_memory
             context._config_bags, context._server_args, context.parallel._config = before  # noqa: SLF001 - the same

@@ -11,6 +11,9 @@ Every other module of `sglang` is a stub whose every name does nothing, see `Bla
 layers, models, distribution, disaggregation, LoRA, images, grammars, sockets, metrics, the Rust
 server. The classes that `Scheduler` mixes in from there are empty, so that an attribute that is
 missing raises. `SamplingBatchInfo` says nothing of states; a stub follows its calls.
+
+Other targets over SGLang stub less of it. So these modules are kept apart, and stand among Python's
+imported ones only while the server is called: functions of SGLang import more when they run.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -96,10 +100,39 @@ class SglangServer:
     disaggregation: ModuleType
     ratio: ModuleType
     track_plan: ModuleType
+    modules: dict[str, ModuleType]
+
+    @contextmanager
+    def imported(self) -> Iterator[None]:
+        """While the block runs, what is imported of SGLang is this server's."""
+        others = {name: sys.modules.pop(name) for name in self.modules if name in sys.modules}
+        sys.modules.update(self.modules)
+        try:
+            yield
+        finally:
+            for name in self.modules:
+                sys.modules.pop(name, None)
+            sys.modules.update(others)
 
 
+@cache
 def sglang_server() -> SglangServer:
     """The modules. Raises TargetError, which says how to get what is missing."""
+    others = _taken_out()
+    try:
+        return _loaded()
+    finally:
+        _taken_out()
+        sys.modules.update(others)
+
+
+def _taken_out() -> dict[str, ModuleType]:
+    """What is imported of SGLang, which is no more."""
+    names = [name for name in sys.modules if name == "sglang" or name.startswith("sglang.")]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+def _loaded() -> SglangServer:
     parts = sglang_parts()
     names = {
         "scheduler": f"{_MANAGERS}.scheduler",
@@ -126,7 +159,8 @@ def sglang_server() -> SglangServer:
             raise TargetError(
                 f"{_MANAGERS} in {parts.folder} cannot be imported: {type(error).__name__}: {error}"
             ) from error
-    return SglangServer(cache=parts, track_plan=track_plan, **modules)
+    taken = _taken_out()
+    return SglangServer(cache=parts, track_plan=track_plan, modules=taken, **modules)
 
 
 def _alone(path: Path) -> ModuleType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import partial
 from itertools import islice
 
@@ -12,6 +11,7 @@ from poolproof.contract.target import TargetError
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.targets.load import load_target
 from poolproof.targets.sglang_engine_setups import SGLANG_SETUPS
+from poolproof.targets.sglang_server import sglang_server
 from poolproof.targets.target import EngineLayout
 
 pytestmark = pytest.mark.vllm
@@ -30,7 +30,7 @@ def target():
 def mamba(target):
     """The component of the tree that keeps states."""
     assert target.layouts
-    return importlib.import_module(f"{CACHE}.unified_cache.components.mamba").MambaComponent
+    return sglang_server().modules[f"{CACHE}.unified_cache.components.mamba"].MambaComponent
 
 
 def findings(target, layout, runs=30):
@@ -60,7 +60,7 @@ def test_a_checkpoint_off_a_page_is_found_under_a_shorter_key(target, layout):
 
 def test_whole_pages_hold_where_the_depth_is_cut_to_them(target, monkeypatch):
     """With checkpoints on the absolute grid alone, as sglang#39115 had it, nothing is found."""
-    batches = importlib.import_module("sglang.srt.managers.schedule_batch")
+    batches = sglang_server().modules["sglang.srt.managers.schedule_batch"]
     base = batches.ScheduleBatch._mamba_radix_cache_v2_req_prepare_for_extend
 
     def on_the_grid(self, req):
@@ -167,7 +167,7 @@ def test_a_state_whose_lock_is_forgotten_is_found(target, mamba, monkeypatch):
 
 
 def test_a_slot_that_is_not_cleared_is_found(target, monkeypatch):
-    pools = importlib.import_module(f"{CACHE}.memory_pool")
+    pools = sglang_server().modules[f"{CACHE}.memory_pool"]
     base = pools.HybridReqToTokenPool.alloc
 
     def uncleared(self, requests):
@@ -182,7 +182,7 @@ def test_a_slot_that_is_not_cleared_is_found(target, monkeypatch):
 
 def test_tracking_into_the_slot_of_the_last_checkpoint_is_found(target, monkeypatch):
     """The two slots of the buffer are not swapped: a step in flight writes over what is donated."""
-    pools = importlib.import_module(f"{CACHE}.memory_pool")
+    pools = sglang_server().modules[f"{CACHE}.memory_pool"]
     same = "get_mamba_ping_pong_other_idx"
     monkeypatch.setattr(pools.HybridReqToTokenPool, same, lambda _self, place: place)
     assert "DATA" in invariants(target, "extra-buffer+overlap", 120)
