@@ -29,7 +29,7 @@ from poolproof.impl.engine import Engine, EngineStep, LiveRequest
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 from poolproof.impl.offloading import Move, Offloader
 
-__all__ = ["ENGINE_ODDITIES"]
+__all__ = ["ENGINE_ODDITIES", "ComputesTheCancelledOnceMore"]
 
 ASYNC_DRAFTS = EngineProfile(null_block=0, steps_in_flight=2, draft_tokens=3)
 
@@ -364,6 +364,35 @@ class EndsWhereALoadFails(OffloadingEngine):
         return [*super().answer(*answers), *((number, [], True) for number in failed)]
 
 
+class ComputesTheCancelledOnceMore(Engine):
+    """Who is cancelled while it runs ends when a step that was planned since has sampled for it.
+
+    SGLang's scheduler does so: the results of a step are where it lets go of requests.
+    """
+
+    def __init__(self, num_blocks: int, block_size: int, **arguments: Any) -> None:
+        super().__init__(num_blocks, block_size, **arguments)
+        self._cancelled: dict[int, int] = {}
+
+    def cancel(self, request_id: int) -> None:
+        request = self._requests.get(request_id)
+        if request is None or not request.is_running:
+            super().cancel(request_id)
+        else:
+            self._cancelled.setdefault(request_id, self._num_planned)
+
+    def answer(
+        self, tokens: dict[int, list[int]], drafts: dict[int, list[int]]
+    ) -> list[tuple[int, list[int], bool]]:
+        number = self._steps[0].number
+        outputs = super().answer(tokens, drafts)
+        for request_id in [n for n, first in self._cancelled.items() if first <= number]:
+            if tokens.get(request_id):
+                del self._cancelled[request_id]
+                super().cancel(request_id)
+        return outputs
+
+
 _NEVER_FAIL = EngineProfile(null_block=0, transfers="never-fail", transfer_order="fifo")
 _MAY_END = EngineProfile(null_block=0, failed_loads="may-end-requests")
 _DROPS = EngineProfile(null_block=0, steps_in_flight=2, stale_outputs="may-drop")
@@ -376,6 +405,9 @@ _DROPS_TWO = EngineProfile(
 _LATE = (
     EngineProfile(null_block=0, cancelled_outputs="may-come"),
     EngineProfile(null_block=0, cancelled_outputs="may-come", max_batch_tokens=6),
+)
+_ONCE_MORE = tuple(
+    replace(profile, cancelled_outputs="one-more") for profile in (FULL, CHUNKS, ASYNC, PRIORITY)
 )
 _PLAIN = (FULL, CHUNKS, ASYNC)
 
@@ -416,6 +448,12 @@ ENGINE_ODDITIES = (
     EngineOddity("no prefixes", "its profile says so", KeepsNoPrefixes, _NO_HITS),
     EngineOddity("nobody gives way", "its profile says so", EverybodyHasRoom, _NO_PREEMPTIONS),
     EngineOddity("serves the cancelled", "its profile says so", CancelledIsServed, _LATE),
+    EngineOddity(
+        "computes the cancelled once more",
+        "its profile says so",
+        ComputesTheCancelledOnceMore,
+        _ONCE_MORE,
+    ),
     EngineOddity("trusts transfers", "its profile says so", TrustsTransfers, (_NEVER_FAIL,), 8),
     EngineOddity("ends in order", "its profile says so", EndsInOrder, (_NEVER_FAIL,), 8),
     EngineOddity(

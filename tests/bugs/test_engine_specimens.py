@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from poolproof.bugs.engine_catalogue import ENGINE_SPECIMENS
-from poolproof.bugs.engine_oddities import ENGINE_ODDITIES
+from poolproof.bugs.engine_oddities import ENGINE_ODDITIES, ComputesTheCancelledOnceMore
 from poolproof.bugs.engine_specimen import BLOCK_SIZE, EngineOddity, EngineSpecimen
 from poolproof.bugs.engine_step_bugs import CancelledIsServed
 from poolproof.contract.engine_profile import EngineProfile
@@ -89,6 +89,45 @@ def test_where_late_outputs_may_come_the_rest_is_checked_all_the_same(cls: type[
 def test_late_outputs_are_a_bug_where_none_may_come() -> None:
     found = ENGINE_SPECIMENS["S26"]
     assert not found.is_bug_under(EngineProfile(null_block=0, cancelled_outputs="may-come"))
+
+
+class NeverHearsOfCancels(Engine):
+    """Computes the cancelled to their end."""
+
+    def cancel(self, request_id: int) -> None:
+        pass
+
+
+class HearsOfCancelsTooLate(ComputesTheCancelledOnceMore):
+    """Who is cancelled goes on for two tokens more."""
+
+    def cancel(self, request_id: int) -> None:
+        super().cancel(request_id)
+        if request_id in self._cancelled:
+            self._cancelled[request_id] += 1
+
+
+@pytest.mark.parametrize(
+    ("cls", "value"),
+    [
+        (ComputesTheCancelledOnceMore, "none"),
+        (ComputesTheCancelledOnceMore, "may-come"),
+        (NeverHearsOfCancels, "one-more"),
+        (HearsOfCancelsTooLate, "one-more"),
+    ],
+)
+@pytest.mark.parametrize("steps_in_flight", [1, 2])
+def test_a_cancelled_request_is_computed_as_long_as_the_profile_says(
+    cls: type[Engine], value: str, steps_in_flight: int
+) -> None:
+    profile = EngineProfile(null_block=0, cancelled_outputs=value, steps_in_flight=steps_in_flight)
+    make = engine_maker(cls, profile, BLOCK_SIZE)
+    campaign = EngineCampaign(cls.__name__, make, profile, BLOCK_SIZE)
+    runs = (campaign.run(number).trace for number in range(60))
+    trace = next((trace for trace in runs if trace is not None), None)
+    assert trace is not None
+    assert trace.violation is not None
+    assert "computes tokens of request" in trace.violation.sentence
 
 
 @pytest.mark.parametrize(
