@@ -30,6 +30,10 @@ DEFAULT_STEPS = 125_000
 """Eight set-ups of it are a million."""
 
 
+_ROOMY = 64
+"""Blocks of which every engine can be built, to see what it can do."""
+
+
 class _Counting:
     """Builds engines whose planned steps are counted."""
 
@@ -71,7 +75,7 @@ def soaked(target: str, layout_name: str, most_steps: int, seed: int) -> dict[st
         facts |= run.facts
         if run.trace is not None and run.trace.violation is not None:
             found = run.trace.violation.sentence
-    can = engine_capabilities_of(layout.make(8, True))
+    can = engine_capabilities_of(layout.make(_ROOMY, True))
     required = required_engine_facts(layout.profile, can, layout.block_size)
     return {
         "layout": layout_name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
+from textwrap import shorten
 from typing import Any
 
 from figures import FigureError, read
@@ -18,6 +19,8 @@ __all__ = [
     "planted_engines_told",
     "soaked_engines",
     "soaked_hicache",
+    "soaked_lmcache",
+    "soaked_sglang",
 ]
 
 
@@ -90,6 +93,16 @@ def soaked_hicache() -> str:
     return _soaked("sglang-hicache-engine", "SGLang's tier in host memory")
 
 
+def soaked_sglang() -> str:
+    """Each set-up of SGLang's scheduler over its unified tree: the same."""
+    return _soaked("sglang-engine", "SGLang's scheduler")
+
+
+def soaked_lmcache() -> str:
+    """Each set-up of vLLM's scheduler with LMCache's connector: the same."""
+    return _soaked("vllm-lmcache", "vLLM's scheduler with LMCache's connector")
+
+
 def _soaked(target: str, whose: str) -> str:
     found = read("engine_soak")
     if found is None or target not in found:
@@ -115,9 +128,17 @@ def _soaked(target: str, whose: str) -> str:
     for row in rows:
         speed = row["commands"] / max(row["cpu_seconds"], 0.1)
         seldom = ", ".join(row["not_reached"]) or "-"
-        cells = (row["layout"], f"{row['steps']:,}", f"{speed:,.0f}", row["found"] or "-", seldom)
+        found_first = _in_a_cell(row["found"])
+        cells = (row["layout"], f"{row['steps']:,}", f"{speed:,.0f}", found_first, seldom)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _in_a_cell(found: str | None) -> str:
+    """Tokens stand in angle brackets, which a page takes for its own."""
+    if found is None:
+        return "-"
+    return shorten(found, 200).replace("<", "\\<").replace(">", "\\>").replace("|", "\\|")
 
 
 def engine_traces() -> str:

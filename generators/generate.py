@@ -43,6 +43,8 @@ from engine_tables import (
     planted_engines_told,
     soaked_engines,
     soaked_hicache,
+    soaked_lmcache,
+    soaked_sglang,
 )
 from exploration_tables import (
     exploration_costs,
@@ -183,6 +185,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "soak": soak,
     "soaked engines": soaked_engines,
     "soaked hicache": soaked_hicache,
+    "soaked lmcache": soaked_lmcache,
+    "soaked sglang": soaked_sglang,
     "soak memory": soak_memory,
     "soak steps": soak_steps,
     "specimens at depths": specimens_at_depths,

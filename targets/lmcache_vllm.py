@@ -37,7 +37,7 @@ from poolproof.targets.lmcache_parts import LMCACHE, given_to_lmcache, runs_of_l
 from poolproof.targets.release_modules import ReleaseModules
 from poolproof.targets.vllm_connector_workers import Moves, Reported
 
-__all__ = ["LmcacheConnector", "LmcacheWorker"]
+__all__ = ["LmcacheConnector", "LmcacheWorker", "connector_modules"]
 
 _RUN = (
     "lmcache.integration.vllm.vllm_v1_adapter",
@@ -51,13 +51,17 @@ _REAL = (
     "torch", "msgspec", "vllm.config", "vllm.sampling_params", "vllm.version", "vllm.v1.request",
     "vllm.v1.core.sched.output", "vllm.distributed.kv_transfer.kv_connector.v1.base",
 )  # fmt: skip
+_PATCH = "poolproof.patch"
 _PLACE = struct.Struct("<q")
 _BYTES_OF_A_TOKEN = 16
 
 
 @cache
-def _modules() -> ReleaseModules:
-    """LMCache's modules, which see the installed PyTorch and vLLM."""
+def connector_modules(_patch: str) -> ReleaseModules:
+    """LMCache's modules, which see the installed PyTorch and vLLM.
+
+    They have the patch that is active at the first call with its key (`patch_key`).
+    """
     real = {name: _contents(importlib.import_module(name)) for name in _REAL}
     given = {
         **given_to_lmcache(),
@@ -241,9 +245,13 @@ class _Device(HandedOver):
         return [slot // self._block_size for slot in slots[:: self._block_size]]
 
 
+def _modules(config: Any) -> ReleaseModules:
+    return connector_modules(config.extra_config[_PATCH])
+
+
 def _engine(config: Any) -> Any:
     """LMCache's engine over its own storage; their constructors would start threads."""
-    modules = _modules()
+    modules = _modules(config)
     torch = modules("torch")
     metadata = modules("lmcache.v1.metadata").LMCacheMetadata(
         model_name="model", world_size=1, local_world_size=1, worker_id=0, local_worker_id=0,
@@ -280,7 +288,7 @@ def _engine(config: Any) -> Any:
 
 
 def _storage_manager(config: Any, metadata: Any) -> Any:
-    modules = _modules()
+    modules = _modules(config)
     name = "lmcache.v1.storage_backend"
     host_module = modules(f"{name}.local_cpu_backend")
     host_module.time = _CLOCK
@@ -314,7 +322,7 @@ def _storage_manager(config: Any, metadata: Any) -> Any:
 @contextmanager
 def _in_place(config: Any) -> Iterator[None]:
     """While it lasts, vLLM imports LMCache's adapter, which takes this configuration."""
-    modules = _modules()
+    modules = _modules(config)
     modules("lmcache.integration.vllm.utils")._config_instance = config  # noqa: SLF001 - what a server reads from its environment
     names = ("lmcache", "lmcache.integration", "lmcache.integration.vllm")
     adapter = "lmcache.integration.vllm.vllm_v1_adapter"
@@ -345,11 +353,11 @@ class LmcacheConnector(LMCacheConnectorV1):  # type: ignore[misc]  # vLLM is not
             weakref.finalize(self, config.poolproof_folder.cleanup)
         with _in_place(config):
             super().__init__(vllm_config, role, kv_cache_config)
-            adapter = _modules()("lmcache.integration.vllm.vllm_v1_adapter")
+            adapter = _modules(config)("lmcache.integration.vllm.vllm_v1_adapter")
             roles = type(role)
             self.worker = adapter.LMCacheConnectorV1Impl(vllm_config, roles.WORKER, self)
         self.worker.kv_caches = {"layer.0": None}
-        client_class = _modules()(
+        client_class = _modules(config)(
             "lmcache.v1.lookup_client.lmcache_lookup_client"
         ).LMCacheLookupClient
         client = client_class.__new__(client_class)
@@ -373,12 +381,14 @@ def _configuration(extra: Mapping[str, Any], block_size: int) -> Any:
             "local_disk": folder.name,
             "max_local_disk_size": extra["disk_objects"] * num_bytes / 1024**3,
         }
-    config = _modules()("lmcache.v1.config").LMCacheEngineConfig.from_defaults(
+    patch = extra.get("patch", "")
+    config = connector_modules(patch)("lmcache.v1.config").LMCacheEngineConfig.from_defaults(
         local_cpu=True,
         max_local_cpu_size=extra["objects"] * num_bytes / 1024**3,
         extra_config={
             "local_cpu.pinned_align_bytes": _BYTES_OF_A_TOKEN,
             "poolproof.block_size": block_size,
+            _PATCH: patch,
         },
         **options,
     )

@@ -19,6 +19,7 @@ from poolproof.targets.catalogue import PROGRAM_ENGINES, PUBLISHED_ENGINES
 from poolproof.targets.command_target import PREFIX
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.installed_sglang import SGLANG
+from poolproof.targets.lmcache_parts import LMCACHE
 from poolproof.targets.nano_manager import NANO_VLLM_PORT
 from poolproof.targets.played_recording import RECORDING_PREFIX
 from poolproof.targets.source_engines import fetched_folder
@@ -31,6 +32,7 @@ _FOLDERS = {
     "vllm-v0": VLLM_V0,
     "vllm-v0-engine": VLLM_V0,
     "nano-vllm": NANO_VLLM_PORT,
+    "lmcache": LMCACHE,
 }
 """Targets whose sources lie unpacked in a folder of this name."""
 _SHORTEST = 2
@@ -108,7 +110,10 @@ def places_of(spec: TargetSpec) -> PatchPlaces:
         return PatchPlaces((engine_folder(f"vllm-{version}", how),))
     if name in _FOLDERS:
         return PatchPlaces((engine_folder(_FOLDERS[name]),))
-    if name in ("sglang", "sglang-unified"):
+    if name == "vllm-lmcache":
+        vllm = _package("vllm")
+        return PatchPlaces((*vllm.folders, engine_folder(LMCACHE)))
+    if name == "sglang" or name.startswith("sglang-"):
         is_installed = importlib.util.find_spec("sglang") is not None
         return _package("sglang") if is_installed else PatchPlaces((engine_folder(SGLANG),))
     if not colon:

@@ -328,19 +328,20 @@ def sglang_engine(name: str, overrides: Mapping[str, Any]) -> Target:
         EngineLayout(setup.name, setup.profile(), _maker(server, setup), setup.page_size)
         for setup in SGLANG_SETUPS
     ]
-    return engine_target(
-        name,
-        overrides,
-        layouts,
-        server.scheduler.Scheduler,
-        version=SGLANG.replace("-", " "),
-        few_calls=partial(
-            two_requests, num_tokens=9, num_blocks=8 + SGLANG_SETUPS[0].num_slots + 1
-        ),
-        adapter=f"the scheduler of {SGLANG.replace('-', ' ')}",
-        own_modules=("sglang.srt.managers", "sglang.srt.mem_cache"),
-        notes=_NOTES,
-    )
+    with server.imported():
+        return engine_target(
+            name,
+            overrides,
+            layouts,
+            server.scheduler.Scheduler,
+            version=SGLANG.replace("-", " "),
+            few_calls=partial(
+                two_requests, num_tokens=9, num_blocks=8 + SGLANG_SETUPS[0].num_slots + 1
+            ),
+            adapter=f"the scheduler of {SGLANG.replace('-', ' ')}",
+            own_modules=("sglang.srt.managers", "sglang.srt.mem_cache"),
+            notes=_NOTES,
+        )
 
 
 def _maker(server: SglangServer, setup: SglangSetup) -> Make:

@@ -34,6 +34,7 @@ from typing import Any
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import BlankModule
 from poolproof.targets.installed_sglang import Sglang, sglang_parts
+from poolproof.targets.source_patch import patch_key
 
 __all__ = ["SglangServer", "sglang_server"]
 
@@ -115,9 +116,13 @@ class SglangServer:
             sys.modules.update(others)
 
 
-@cache
 def sglang_server() -> SglangServer:
     """The modules. Raises TargetError, which says how to get what is missing."""
+    return _server(patch_key())
+
+
+@cache
+def _server(_patch: str) -> SglangServer:
     others = _taken_out()
     try:
         return _loaded()

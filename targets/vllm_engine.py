@@ -21,13 +21,15 @@ from poolproof.contract.content import TokenChain
 from poolproof.contract.engine_plan import EnginePlan, PlannedPart
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.engine_target import engine_target
-from poolproof.targets.installed_vllm import import_of_vllm, version_of_vllm
+from poolproof.targets.installed_vllm import engine_module, import_of_vllm, part_of, version_of_vllm
 from poolproof.targets.lmcache_parts import LMCACHE
+from poolproof.targets.source_patch import patch_key
 from poolproof.targets.target import EngineLayout, Make, Target
 from poolproof.targets.vllm_engine_parts import SchedulerParts
 from poolproof.targets.vllm_engine_setups import (
     BLOCK_SIZE,
     CONNECTOR_SETUPS,
+    LMCACHE_CONNECTOR,
     LMCACHE_NOTES,
     LMCACHE_SETUPS,
     SETUPS,
@@ -294,7 +296,18 @@ def installed_vllm_connectors(name: str, declared: Mapping[str, Any]) -> Target:
 def installed_vllm_lmcache(name: str, declared: Mapping[str, Any]) -> Target:
     """The same with LMCache's connector. Raises TargetError where its sources are not there."""
     engine_folder(LMCACHE)
-    return _installed(name, declared, LMCACHE_SETUPS, LMCACHE_NOTES)
+    import_of_vllm("vllm.v1.core.sched.scheduler", "Scheduler")
+    # Engines are made later, when no patch is active any more.
+    patch = patch_key()
+    part_of(engine_module(LMCACHE_CONNECTOR), "connector_modules")(patch)
+    setups = [
+        replace(
+            each, connector=replace(each.connector, extra={**each.connector.extra, "patch": patch})
+        )
+        for each in LMCACHE_SETUPS
+        if each.connector is not None
+    ]
+    return _installed(name, declared, setups, LMCACHE_NOTES)
 
 
 def _installed(

@@ -21,6 +21,7 @@ from poolproof.contract.manager_profile import CacheGroup
 __all__ = [
     "BLOCK_SIZE",
     "FAULT_CONNECTOR",
+    "LMCACHE_CONNECTOR",
     "LMCACHE_NOTES",
     "LMCACHE_SETUPS",
     "LONGEST_REQUEST",

@@ -261,3 +261,21 @@ def test_fetched_sources_are_found_by_the_paths_of_the_repository(folder, monkey
     write("fix.diff", diff_of("vllm/v1/core/block_pool.py", "POOL = 1\n", "POOL = 2\n"))
     patch = read_patch("fix.diff", places.find, "vllm-manager@0.28.0")
     assert patch.texts == {(place / "block_pool.py").resolve(): b"POOL = 2\n"}
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "place"),
+    [
+        ("sglang-engine", "python/sglang/srt/a.py", "sglang-0.5.23/sglang/srt/a.py"),
+        ("sglang-hicache-engine", "python/sglang/srt/a.py", "sglang-0.5.23/sglang/srt/a.py"),
+        ("lmcache", "lmcache/v1/a.py", "lmcache-0.5.6/lmcache/v1/a.py"),
+    ],
+)
+def test_what_is_unpacked_is_found_by_every_target_over_it(
+    folder, monkeypatch, target, path, place
+):
+    monkeypatch.setenv(ENGINES_VARIABLE, str(folder))
+    file = folder / place
+    file.parent.mkdir(parents=True)
+    file.write_text("A = 1\n", "utf-8")
+    assert places_of(TargetSpec.parse(target)).find(path) == file.resolve()

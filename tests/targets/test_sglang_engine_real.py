@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from functools import partial
 from itertools import islice
 
@@ -9,6 +10,8 @@ import pytest
 
 from poolproof.contract.target import TargetError
 from poolproof.harness.engine_driver import EngineCampaign
+from poolproof.targets.engine_sources import engine_folder
+from poolproof.targets.installed_sglang import SGLANG
 from poolproof.targets.load import load_target
 from poolproof.targets.sglang_engine_setups import SGLANG_SETUPS
 from poolproof.targets.sglang_server import sglang_server
@@ -212,3 +215,23 @@ def test_a_request_that_is_cancelled_in_its_chunks_gives_all_back(target):
     assert (plan.parts, engine.unfinished()) == ((), [])
     assert engine.num_free() == before
     assert partial(engine.answer, {}, {})() == []
+
+
+def test_with_a_patch_the_scheduler_is_another_one_and_without_it_the_same(target, tmp_path):
+    name = "sglang/srt/managers/schedule_policy.py"
+    source = engine_folder(SGLANG) / name
+    lines = source.read_text("utf-8").splitlines(keepends=True)
+    place = next(n for n, line in enumerate(lines) if line.startswith("class PrefillAdder"))
+    changed = [*lines[:place], "PATCHED = True\n", *lines[place:]]
+    diff = tmp_path / "fix.diff"
+    # The repository has its packages in a folder.
+    named = (f"{side}/python/{name}" for side in "ab")
+    diff.write_text("".join(unified_diff(lines, changed, *named)), "utf-8")
+
+    def is_patched(loaded):
+        schedule = loaded.make(40, True)._scheduler.get_next_batch_to_run
+        return "PATCHED" in schedule.__globals__["PrefillAdder"].add_one_req.__globals__
+
+    assert is_patched(load_target(f"sglang-engine[patch={diff}]"))
+    assert not is_patched(target)
+    assert not is_patched(load_target("sglang-engine"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
+
 import pytest
 
 from poolproof.contract.target import TargetError
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.lmcache_parts import LMCACHE
+from poolproof.targets.load import load_target
 from poolproof.targets.vllm_engine import vllm_engine_layouts
 from poolproof.targets.vllm_engine_setups import LMCACHE_SETUPS
 
@@ -30,7 +33,7 @@ def parts(layouts):
     assert layouts
     from poolproof.targets import lmcache_vllm
 
-    return lmcache_vllm._modules()
+    return lmcache_vllm.connector_modules("")
 
 
 def runs_of(layout, numbers):
@@ -152,3 +155,22 @@ def counts_what_vllm_has_twice(parts, patch):
 def test_a_planted_bug_is_caught(layouts, parts, monkeypatch, plant, name):
     plant(parts, monkeypatch)
     assert first_finding(layouts[name], range(40)) is not None
+
+
+def test_with_a_patch_the_connector_is_another_one_and_without_it_the_same(layouts, tmp_path):
+    assert layouts
+    source = engine_folder(LMCACHE) / "lmcache/v1/storage_backend/local_cpu_backend.py"
+    lines = source.read_text("utf-8").splitlines(keepends=True)
+    place = next(n for n, line in enumerate(lines) if line.startswith("class LocalCPUBackend"))
+    name = "lmcache/v1/storage_backend/local_cpu_backend.py"
+    changed = [*lines[:place], "PATCHED = True\n", *lines[place:]]
+    diff = tmp_path / "fix.diff"
+    diff.write_text("".join(unified_diff(lines, changed, f"a/{name}", f"b/{name}")), "utf-8")
+
+    def is_patched(target):
+        engine = load_target(target).make(40, True)
+        storage = engine.scheduler.connector.worker.lmcache_engine.storage_manager
+        return "PATCHED" in storage.local_cpu_backend.contains.__globals__
+
+    assert is_patched(f"vllm-lmcache[patch={diff}]")
+    assert not is_patched("vllm-lmcache")
