@@ -82,8 +82,8 @@ CAUSES = {
     "first-chunk": Cause(
         "a prompt of one token, alone or among requests that decode, counts as a decode",
         (
-            *(comes(f"stranger {number}", [11, 12, 13], 1) for number in range(8)),
-            *(step() for _ in range(3)),
+            *(comes(f"stranger {number}", [11, 12, 13], 1) for number in range(12)),
+            *(step() for _ in range(5)),
             comes("one", [5], 3),
             step(),
         ),
