@@ -215,6 +215,79 @@ class VllmGrammarEngine(VllmEngine):
             self.scheduler.get_grammar_bitmask(planned)
 
 
+class VllmSleepingEngine(VllmEngine):
+    """A scheduler that is put to sleep where another is reset, as vLLM's `EngineCore` does it.
+
+    It pauses, and sleeps once nothing is in flight that it waits for: then its caches are emptied,
+    that of the encoder as well, whose outputs the worker drops. It is woken at once. Until it
+    sleeps the answer is False; who waits for running requests sleeps when they have ended, and who
+    keeps them is woken without having slept, unless it is asked again.
+    """
+
+    def __init__(self, parts: SchedulerParts, num_blocks: int, *, enable_caching: bool) -> None:
+        super().__init__(parts, num_blocks, enable_caching=enable_caching)
+        self._keeps = parts.setup.sleeps == "keep"
+        self._awake = parts.pauses.UNPAUSED
+        self._encoded: set[str] = set()
+        self._dropped: tuple[str, ...] = ()
+
+    def reset(self) -> bool:
+        """Go to sleep, and awake, if nothing that is in flight or runs is waited for."""
+        pauses = self._parts.pauses
+        self.scheduler.set_pause_state(pauses.PAUSED_ALL if self._keeps else pauses.PAUSED_NEW)
+        if self._in_flight:
+            return False
+        if not self.scheduler.has_unfinished_requests():
+            self._tell_of_ended()
+        if self.scheduler.has_requests():
+            return False
+        self._sleep()
+        return True
+
+    def plan(self) -> EnginePlan:
+        """The next step; one without work while a pause waits for those in flight."""
+        if self.scheduler.pause_state != self._awake:
+            if any(self._in_flight):
+                if not self.scheduler.has_requests():
+                    self._in_flight.append(None)
+                    return EnginePlan()
+            elif self._keeps:
+                self.scheduler.set_pause_state(self._awake)
+            elif not self.scheduler.has_unfinished_requests():
+                self._sleep()
+        return super().plan()
+
+    def answer(
+        self, tokens: dict[int, list[int]], drafts: dict[int, list[int]]
+    ) -> list[tuple[int, list[int], bool]]:
+        """As of any engine. No worker ran for a step without work."""
+        if self._in_flight[0] is None:
+            self._in_flight.popleft()
+            return []
+        return super().answer(tokens, drafts)
+
+    def _tell_of_ended(self) -> None:
+        """A step without work, in which the worker hears of requests that have ended."""
+        output = self.scheduler.schedule()
+        self._dropped = self._plan_of(output).forgets
+        nothing = self._parts.runner_output(req_ids=[], req_id_to_index={}, sampled_token_ids=[])
+        self.scheduler.update_from_output(output, nothing)
+
+    def _sleep(self) -> None:
+        self._reset |= {request.request_id for request in self.scheduler.running}
+        if not self.scheduler.reset_prefix_cache(reset_running_requests=True, reset_connector=True):
+            raise RuntimeError("the caches were not emptied")
+        self.scheduler.reset_encoder_cache()
+        self._dropped += tuple(self._encoded)
+        self.scheduler.set_pause_state(self._awake)
+
+    def _plan_of(self, output: Any) -> EnginePlan:
+        plan = super()._plan_of(output)
+        forgets, self._dropped = (*self._dropped, *plan.forgets), ()
+        self._encoded = (self._encoded - {*forgets}) | {*plan.encodes}
+        return replace(plan, forgets=forgets)
+
+
 class VllmConnectorEngine(VllmEngine):
     """A scheduler with a connector, whose worker side is simulated (`vllm_connector_workers.py`).
 
@@ -265,9 +338,11 @@ def vllm_engine_layouts(setups: Sequence[EngineSetup] = SETUPS) -> list[EngineLa
 
 def vllm_engine_layout(setup: EngineSetup, parts: SchedulerParts) -> EngineLayout:
     """A set-up whose schedulers are built by `parts`."""
-    engine = VllmEngine if setup.connector is None else VllmConnectorEngine
+    engine: type[VllmEngine] = VllmEngine if setup.connector is None else VllmConnectorEngine
     if setup.has_grammars:
         engine = VllmGrammarEngine
+    if setup.sleeps:
+        engine = VllmSleepingEngine
 
     def make_of(block_size: int) -> Make:
         of_size = parts.with_blocks_of(block_size)

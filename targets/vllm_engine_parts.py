@@ -116,6 +116,11 @@ class SchedulerParts:
         self._limits: dict[tuple[int, bool, Tags], Any] = {}
         self._adapters: dict[tuple[str, str], Any] = {}
 
+    @cached_property
+    def pauses(self) -> Any:
+        """Awake, or asleep in one of two ways. A release whose set-ups never sleep may lack it."""
+        return part_of(engine_module("vllm.v1.core.sched.interface"), "PauseState")
+
     def with_blocks_of(self, block_size: int) -> Self:
         """The same with so many tokens a block: what describes blocks is made anew."""
         if block_size == self.block_size:

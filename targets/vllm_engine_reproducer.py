@@ -61,7 +61,7 @@ def _setting(trace: Trace, _folder: Path | None) -> list[str] | None:
     setup = _setup_of(trace)
     if setup.image_tokens or setup.reset_preempts or setup.has_grammars:
         return None
-    if setup.pipeline_stages > 1:
+    if setup.pipeline_stages > 1 or setup.sleeps:
         return None
     arguments = setup.engine_arguments()
     fixed = ("skip_tokenizer_init", "enforce_eager", "dtype", "block_size", "enable_prefix_caching")
@@ -147,7 +147,7 @@ def _own_test(trace: Trace, name: str) -> list[str] | None:
 def _can_be_served(trace: Trace, setup: EngineSetup) -> bool:
     submitted = [command for command in trace.commands if isinstance(command, Submit)]
     is_read = trace.violation is not None and trace.violation.invariant == "DATA"
-    has_more = setup.is_async or setup.draft_tokens or setup.has_grammars
+    has_more = setup.is_async or setup.draft_tokens or setup.has_grammars or setup.sleeps
     is_plain = not has_more and setup.groups == FULL
     # A server plans a step and answers it at once.
     at_once = all(

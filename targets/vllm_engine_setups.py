@@ -83,8 +83,10 @@ class EngineSetup:
     between the device and elsewhere. `pipeline_stages` steps are in flight at once, each of other
     requests. A prompt has images where `image_tokens` is more than 0; the encoder takes as many
     positions in a step as its cache keeps, `encoder_tokens`. With `reset_preempts` a reset takes
-    the blocks of requests that run, as before new weights are loaded. With `has_grammars` every
-    other request has a grammar (`vllm_grammars.py`).
+    the blocks of requests that run, as before new weights are loaded. One that `sleeps` is put to
+    sleep instead, and awakes at once: "keep" computes running requests anew, "wait" goes to sleep
+    when they have ended. With `has_grammars` every other request has a grammar
+    (`vllm_grammars.py`).
     """
 
     name: str
@@ -102,6 +104,7 @@ class EngineSetup:
     image_tokens: int = 0
     encoder_tokens: int = 0
     reset_preempts: bool = False
+    sleeps: str = ""
     has_grammars: bool = False
 
     def profile(self) -> EngineProfile:
@@ -111,7 +114,7 @@ class EngineSetup:
             policy=self.policy,
             max_batch_tokens=self.max_batch_tokens,
             max_running=self.max_running,
-            reset="preempts" if self.reset_preempts else "idle",
+            reset="preempts" if self.reset_preempts or self.sleeps == "keep" else "idle",
             steps_in_flight=2 if self.is_async else self.pipeline_stages,
             draft_tokens=self.draft_tokens,
             max_adapters=self.max_adapters,
@@ -280,6 +283,10 @@ SETUPS = (
         encoder_tokens=8,
         reset_preempts=True,
     ),
+    EngineSetup(
+        "async+images+sleep", is_async=True, image_tokens=6, encoder_tokens=8, sleeps="keep"
+    ),
+    EngineSetup("drafts+sleep-wait", draft_tokens=_DRAFTS, sleeps="wait"),
     EngineSetup("grammars", has_grammars=True),
     EngineSetup("drafts+grammars", draft_tokens=_DRAFTS, has_grammars=True),
     EngineSetup(

@@ -126,6 +126,8 @@ def test_the_same_without_priorities_is_right(layouts):
         "images",
         "async+reset",
         "async+drafts+images+reset",
+        "async+images+sleep",
+        "drafts+sleep-wait",
         "grammars",
         "drafts+grammars",
         "async+drafts+grammars",
@@ -135,7 +137,9 @@ def test_nothing_legal_is_accused(layouts, name):
     assert [result.trace for result in runs_of(layouts[name], 25) if result.trace] == []
 
 
-@pytest.mark.parametrize("name", ["adapters", "images", "async+reset"])
+@pytest.mark.parametrize(
+    "name", ["adapters", "images", "async+reset", "async+images+sleep", "drafts+sleep-wait"]
+)
 def test_what_a_set_up_is_there_for_happens(layouts, name):
     layout = layouts[name]
     facts = set().union(*(result.facts for result in runs_of(layout, 60)))
@@ -151,6 +155,84 @@ def test_the_same_leak_needs_no_threshold_where_there_are_drafts(layouts):
     assert before == [None] * len(before)
     assert last is not None
     assert last.invariant == "DATA"
+
+
+def test_who_keeps_requests_sleeps_when_no_step_is_in_flight(layouts):
+    engine = layouts["async+images+sleep"].make(9, True)
+    engine.submit(0, [1, 2, 3], max_new_tokens=4)
+    engine.plan()
+    assert engine.reset() is False
+    assert engine.plan().parts == ()
+    assert engine.answer({0: [1]}, {}) == [(0, [1], False)]
+    assert engine.answer({}, {}) == []
+    assert engine.reset() is True
+    (part,) = engine.plan().parts
+    assert (part.first, part.count) == (0, 4)
+
+
+def test_who_is_not_asked_again_is_woken_without_having_slept(layouts):
+    engine = layouts["async+images+sleep"].make(9, True)
+    engine.submit(0, [1, 2, 3], max_new_tokens=4)
+    engine.plan()
+    assert engine.reset() is False
+    engine.answer({0: [1]}, {})
+    (part,) = engine.plan().parts
+    assert (part.first, part.count) == (3, 1)
+
+
+def test_who_waits_sleeps_when_those_that_run_have_ended(layouts):
+    engine = layouts["drafts+sleep-wait"].make(9, True)
+    engine.submit(0, [1] * 8, max_new_tokens=2)
+    engine.plan()
+    engine.answer({0: [1]}, {0: []})
+    engine.submit(1, [1] * 8, max_new_tokens=1)
+    assert engine.reset() is False
+    assert [part.request_id for part in engine.plan().parts] == [0]
+    assert engine.answer({0: [1]}, {0: []}) == [(0, [1], True)]
+    (part,) = engine.plan().parts or engine.plan().parts
+    assert (part.request_id, part.first) == (1, 0)
+
+
+def _forgets_no_key(engine):
+    engine.scheduler.kv_cache_manager.reset_prefix_cache = lambda: True
+
+
+def _keeps_the_encoders_cache(engine):
+    engine.scheduler.reset_encoder_cache = lambda: None
+
+
+def _keeps_the_blocks_of_those_that_run(engine):
+    whole = engine.scheduler.reset_prefix_cache
+
+    def weaker(reset_running_requests=False, reset_connector=False):
+        del reset_running_requests
+        whole(False, reset_connector)
+        return True
+
+    engine.scheduler.reset_prefix_cache = weaker
+
+
+@pytest.mark.parametrize(
+    ("name", "plant", "invariant"),
+    [
+        ("async+images+sleep", _forgets_no_key, "DATA"),
+        ("async+images+sleep", _keeps_the_encoders_cache, "PLAN"),
+        ("async+images+sleep", _keeps_the_blocks_of_those_that_run, "DATA"),
+        ("drafts+sleep-wait", _forgets_no_key, "DATA"),
+    ],
+)
+def test_what_goes_wrong_in_a_sleep_is_found(layouts, name, plant, invariant):
+    layout = layouts[name]
+
+    def make(num_blocks, enable_caching):
+        engine = layout.make(num_blocks, enable_caching)
+        plant(engine)
+        return engine
+
+    campaign = EngineCampaign(name, make, layout.profile, layout.block_size)
+    runs = (campaign.run(number).trace for number in range(100))
+    found = next(trace for trace in runs if trace is not None)
+    assert found.violation.invariant == invariant
 
 
 def test_a_request_waits_until_its_grammar_is_compiled(layouts):
