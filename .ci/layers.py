@@ -109,7 +109,7 @@ def main() -> int:
     written = contracts(tables, children_of(copy / PACKAGE), folders)
     config.write_text(head + "\n".join(written), "utf-8")
     linter = Path(sys.executable).with_name("lint-imports")
-    command = [str(linter), "--config", str(config), "--no-cache"]
+    command = [str(linter), str(config), "--no-cache"]
     return subprocess.run(
         command, check=False, cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}
     ).returncode
