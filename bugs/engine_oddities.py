@@ -29,7 +29,7 @@ from poolproof.impl.engine import Engine, EngineStep, LiveRequest
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 from poolproof.impl.offloading import Move, Offloader
 
-__all__ = ["ENGINE_ODDITIES", "ComputesTheCancelledOnceMore"]
+__all__ = ["ENGINE_ODDITIES", "ComputesTheCancelledOnceMore", "KeepsHeadroom"]
 
 ASYNC_DRAFTS = EngineProfile(null_block=0, steps_in_flight=2, draft_tokens=3)
 
@@ -287,6 +287,16 @@ class EverybodyHasRoom(Engine):
         return wanted <= self.max_request_tokens // size and super()._may_enter(request)
 
 
+class KeepsHeadroom(Engine):
+    """A request comes in only where a tenth of all blocks stays free beside its tokens."""
+
+    def _may_enter(self, request: LiveRequest) -> bool:
+        usable = self.manager.block_pool.num_blocks - 1
+        wanted = -(-len(request.token_ids) // self._hasher.block_size)
+        has_room = self.num_free() - wanted >= -(-usable // 10)
+        return has_room and super()._may_enter(request)
+
+
 _NO_HITS = tuple(replace(profile, prefix_hits="never") for profile in (FULL, CHUNKS, ASYNC))
 _NO_PREEMPTIONS = tuple(replace(profile, preemptions="never") for profile in (FULL, CHUNKS))
 
@@ -409,6 +419,7 @@ _LATE = (
 _ONCE_MORE = tuple(
     replace(profile, cancelled_outputs="one-more") for profile in (FULL, CHUNKS, ASYNC, PRIORITY)
 )
+_TENTH_FREE = tuple(replace(profile, headroom_percent=10) for profile in (FULL, CHUNKS, ASYNC))
 _PLAIN = (FULL, CHUNKS, ASYNC)
 
 ENGINE_ODDITIES = (
@@ -446,6 +457,7 @@ ENGINE_ODDITIES = (
         "slides ahead", "steps keep their order", SlidesWithTheStepsInFlight, (_DROPS_TWO,)
     ),
     EngineOddity("no prefixes", "its profile says so", KeepsNoPrefixes, _NO_HITS),
+    EngineOddity("keeps headroom", "its profile says so", KeepsHeadroom, _TENTH_FREE),
     EngineOddity("nobody gives way", "its profile says so", EverybodyHasRoom, _NO_PREEMPTIONS),
     EngineOddity("serves the cancelled", "its profile says so", CancelledIsServed, _LATE),
     EngineOddity(

@@ -43,7 +43,9 @@ _LEAST = {
     "encoder_cache_tokens": 0,
     "max_encoder_tokens": 0,
     "state_blocks": 0,
+    "headroom_percent": 0,
 }
+_MOST = {"headroom_percent": 99}
 _ROWS = ("null_block", *_CHOICES, *_LEAST, "groups")
 
 
@@ -99,6 +101,8 @@ class EngineProfile(Profile):
         last token before them, or only behind the "last".
     state_blocks: blocks that a request may take in each state group beyond one for each started
         block of its positions: what fits is counted with them.
+    headroom_percent: so much of all blocks may be kept free of a request that is let in: what fits
+        is counted without it.
     groups: the layers that share a block table, as in a manager's profile.
     """
 
@@ -126,6 +130,7 @@ class EngineProfile(Profile):
     encoder_cache_tokens: int = 0
     max_encoder_tokens: int = 0
     state_blocks: int = 0
+    headroom_percent: int = 0
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod
@@ -142,17 +147,18 @@ class EngineProfile(Profile):
         if key == "groups":
             return ManagerProfile.check_value(key, value)
         if key in _LEAST:
-            least = _LEAST[key]
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            least, most = _LEAST[key], _MOST.get(key)
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            if not is_number or value < least or (most is not None and value > most):
+                allowed = f"from {least} on" if most is None else f"from {least} to {most}"
                 raise ProfileError(
-                    f"profile key {shown(key)} must be a number from {least} on, not {shown(value)}"
+                    f"profile key {shown(key)} must be a number {allowed}, not {shown(value)}"
                 )
             return value
         if key in _CHOICES:
-            allowed = _CHOICES[key]
-            if value not in allowed:
+            if value not in _CHOICES[key]:
                 raise ProfileError(
-                    f"profile key {shown(key)} must be one of {', '.join(allowed)}, not "
+                    f"profile key {shown(key)} must be one of {', '.join(_CHOICES[key])}, not "
                     f"{shown(value)}"
                 )
             return value
@@ -198,9 +204,10 @@ class EngineProfile(Profile):
 
         So many fit while nobody else holds a block, whatever a window would free: each group holds
         a block for every started `block_size` tokens, drafts and spare slots included, and a group
-        of states `state_blocks` more.
+        of states `state_blocks` more; `headroom_percent` of all blocks stay free.
         """
         usable = num_blocks - (self.null_block is not None)
+        usable -= -(-usable * self.headroom_percent // 100)
         usable -= self.num_state_blocks
         sizes = [group.block_size or block_size for group in self.groups]
         ahead = self.draft_tokens + self.spare_tokens
@@ -208,3 +215,9 @@ class EngineProfile(Profile):
         while sum(-(-(most + 1 + ahead) // size) for size in sizes) <= usable:
             most += 1
         return min(most, self.max_request_tokens) if self.max_request_tokens else most
+
+    def num_blocks_with(self, usable: int) -> int:
+        """The least blocks of which one request may take `usable`, those for states included."""
+        usable = -(-usable * 100 // (100 - self.headroom_percent))
+        null = self.null_block
+        return usable if null is None else max(usable, null) + 1

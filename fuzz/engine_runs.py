@@ -102,7 +102,7 @@ class EngineRuns(LevelRuns):
     def _setup(self, choices: RecordedChoices) -> Trace:
         subject, profile = self.subject, self.subject.profile
         assert isinstance(profile, EngineProfile)
-        most, null = subject.settings.num_blocks, profile.null_block
+        most = subject.settings.num_blocks
         ahead = profile.draft_tokens + profile.spare_tokens
         fewest = min(most, (2 + -(-ahead // subject.block_size)) * len(profile.groups))
         usable = fewest + choices.below(max(1, most - fewest + 1))
@@ -110,7 +110,7 @@ class EngineRuns(LevelRuns):
             target=subject.name,
             level=Level.ENGINE,
             profile=profile,
-            num_blocks=max(usable + (null is not None), 0 if null is None else null + 1),
+            num_blocks=profile.num_blocks_with(usable),
             enable_caching=choices.below(_CACHING_CHOICES) != _CACHING_OFF,
             commands=(),
             options={"block_size": subject.block_size, "layout": subject.settings.layout},

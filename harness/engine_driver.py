@@ -68,13 +68,11 @@ class EngineCampaign:
         What preempts, evicts and waits is few blocks; what is preempted between two of its chunks
         has a prompt of several steps, beside somebody else.
         """
-        null = self.profile.null_block
         ahead = self.profile.draft_tokens + self.profile.spare_tokens
         least = 2 + -(-ahead // self.block_size)
         num_blocks = least + choices.below(7) + (choices.below(9) if choices.below(3) == 0 else 0)
         num_blocks *= len(self.profile.groups)
-        num_blocks += self.profile.num_state_blocks
-        return max(num_blocks + (null is not None), 0 if null is None else null + 1)
+        return self.profile.num_blocks_with(num_blocks + self.profile.num_state_blocks)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
         """Carry out run number `number`; `announce` gets each command before it is applied."""

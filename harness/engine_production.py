@@ -1,9 +1,10 @@
 """Runs of the engine level at the sizes of servers: what no short run of few requests shows.
 
 A run plays one script: prompts of hundreds of blocks that part late, prompts that careless keys
-confuse (`token_collisions.py`), hundreds of requests at once or beside one that stays, answers of
-hundreds of tokens, hundreds of preemptions, cancellations and resets, thousands of steps. What a
-script does not say is drawn: how many drafts are right, and which transfer ends first.
+confuse (`token_collisions.py`), hundreds of requests at once or beside one that stays, prompts that
+take all blocks, answers of hundreds of tokens, hundreds of preemptions, cancellations and resets,
+thousands of steps. What a script does not say is drawn: how many drafts are right, and which
+transfer ends first.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ CONFUSED = "prompts that careless keys confuse were served"
 MANY_REQUESTS = "hundreds of requests were there at once"
 MANY_PASSED = "hundreds of requests came and went beside one that stayed"
 ONE_BEGINNING = "hundreds of requests were there at once whose prompts begin alike"
+WHOLE_POOL = "a prompt of hundreds of tokens took all blocks at once"
 LONG_ANSWER = "a user was given hundreds of tokens"
 LONG_DAY = "thousands of steps came in one run"
 
@@ -308,6 +310,17 @@ def long_answers(run: EngineScript) -> Iterator[Command]:
             run.facts.add(LONG_ANSWER)
 
 
+def whole_pool(run: EngineScript) -> Iterator[Command]:
+    """Prompts that take all blocks at once: over what is cached of others, and behind it."""
+    most = run.model.most_tokens
+    one, other = (TokenChain(run.tokens(most - 1)) for _ in range(2))
+    half = TokenChain((*one.tokens[: most // 2], *run.tokens(most - 1 - most // 2)))
+    for chains in ([one], [other], [one], [half], [one, other]):
+        yield from run.serve(chains)
+    if most > HUNDREDS:
+        run.facts.add(WHOLE_POOL)
+
+
 def preemptions(run: EngineScript) -> Iterator[Command]:
     """More requests than fit grow on and on, and take blocks from each other."""
     model = run.model
@@ -401,6 +414,7 @@ ENGINE_SCRIPTS: Mapping[str, ScriptPlan] = {
     "long answers": ScriptPlan(
         long_answers, lambda sizes: sizes.num_blocks, _unbounded(LONG_ANSWER)
     ),
+    "whole pool": ScriptPlan(whole_pool, lambda sizes: sizes.num_blocks, _unbounded(WHOLE_POOL)),
     # What was computed before all resets is not written over meanwhile.
     "resets": ScriptPlan(resets, lambda sizes: 3 * sizes.num_repeats, is_for=_finds),
     "preemptions": ScriptPlan(preemptions, lambda _: 24),
@@ -433,12 +447,10 @@ class EngineProductionCampaign(EngineCampaign):
         plans, profile = self.plans(), self.profile
         name = list(plans)[number % len(plans)]
         usable = plans[name].num_blocks(self.sizes) * len(profile.groups)
-        usable += profile.num_state_blocks
         setup = EngineCampaign.setup(self, number)
-        null = profile.null_block
         return replace(
             setup,
-            num_blocks=max(usable + (null is not None), 0 if null is None else null + 1),
+            num_blocks=profile.num_blocks_with(usable + profile.num_state_blocks),
             enable_caching=True,
             options={**setup.options, SCRIPT: name},
         )

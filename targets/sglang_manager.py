@@ -422,7 +422,8 @@ _NOTES = (
     "stand-ins: Req and ReqKvInfo, whose module imports the server, and the server's configuration",
     "the allocators' PyTorch paths, which they take without a GPU: Triton kernels are not run",
     "what the scheduler keeps in reserve for decoding: an extend is granted when its pages fit",
-    "other policies than lru, host memory (HiCache), sliding windows, recurrent state: not driven",
+    "windows, states, host memory: sglang-unified, sglang-engine, sglang-hicache-engine",
+    "other policies than lru: not driven",
     "sessions, speculation, several ranks and events: not driven",
     "forks, swapping and truncation: the cache has none",
 )

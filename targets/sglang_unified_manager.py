@@ -192,7 +192,7 @@ _NOTES = (
 )
 
 _NOT_RUN = (
-    ("full+mamba", "a hit copies a state in the next forward pass, and no row says so"),
+    ("full+mamba", "a hit's state is copied in the next forward pass: certify sglang-engine"),
     ("host", "its copies run beside the steps of an engine: certify sglang-hicache-engine"),
 )
 

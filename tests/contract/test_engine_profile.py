@@ -29,6 +29,7 @@ def test_a_profile_survives_json() -> None:
         steps_in_flight=2,
         draft_tokens=3,
         spare_tokens=1,
+        headroom_percent=7,
         groups=(CacheGroup(), CacheGroup("sliding", window=6)),
     )
     assert EngineProfile.from_mapping(profile.to_json()) == profile
@@ -56,6 +57,7 @@ def test_every_row_is_in_the_json() -> None:
         ("steps_in_flight", "2", "'steps_in_flight' must be a number from 1 on, not '2'"),
         ("draft_tokens", 1.5, "'draft_tokens' must be a number from 0 on, not 1.5"),
         ("spare_tokens", None, "'spare_tokens' must be a number from 0 on, not None"),
+        ("headroom_percent", 100, "'headroom_percent' must be a number from 0 to 99, not 100"),
         ("reset", "never", "'reset' must be one of idle, preempts, not 'never'"),
         ("max_adapters", -1, "'max_adapters' must be a number from 0 on, not -1"),
         ("image_tokens", "many", "'image_tokens' must be a number from 0 on, not 'many'"),
@@ -106,6 +108,9 @@ def test_a_set_up_is_named_after_its_rows(rows: dict[str, Any], name: str) -> No
         ({"max_request_tokens": 9}, 4, 9),
         ({"max_request_tokens": 99}, 4, 16),
         ({"groups": "full+full"}, 5, 8),
+        ({"headroom_percent": 10}, 20, 72),
+        ({"headroom_percent": 10}, 21, 72),
+        ({"headroom_percent": 10, "null_block": 0}, 21, 72),
         ({}, 0, 0),
     ],
 )
@@ -113,6 +118,20 @@ def test_a_request_may_have_what_the_blocks_hold(
     rows: dict[str, Any], num_blocks: int, most: int
 ) -> None:
     assert EngineProfile.from_mapping(rows).most_request_tokens(num_blocks, 4) == most
+
+
+@pytest.mark.parametrize("percent", [0, 1, 10, 33, 99])
+@pytest.mark.parametrize("null", [None, 0, 3])
+@pytest.mark.parametrize("usable", [1, 7, 400])
+def test_beside_the_headroom_there_are_as_many_blocks_as_are_asked_for(
+    percent: int, null: int | None, usable: int
+) -> None:
+    profile = EngineProfile(headroom_percent=percent, null_block=null)
+    num_blocks = profile.num_blocks_with(usable)
+    assert num_blocks > (null or 0)
+    assert profile.most_request_tokens(num_blocks, 4) >= 4 * usable
+    if null is None:
+        assert profile.most_request_tokens(num_blocks - 1, 4) < 4 * usable
 
 
 def test_a_group_has_blocks_of_its_own_size() -> None:

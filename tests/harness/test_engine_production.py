@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
 import pytest
 
+from poolproof.bugs.engine_oddities import KeepsHeadroom
 from poolproof.contract.engine_commands import STOP_TOKEN, Submit
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.engine_target import engine_capabilities_of
@@ -15,6 +17,7 @@ from poolproof.harness.engine_production import (
     ENGINE_SCRIPTS,
     ONE_BEGINNING,
     QUICK_ENGINE_SIZES,
+    WHOLE_POOL,
     EngineProductionCampaign,
     EngineSizes,
     required_engine_script_facts,
@@ -242,6 +245,36 @@ class TakesItUnderShortKeys(TakesWhatComesAgain):
         self._hasher = DeepHasher()
 
 
+class KeepsKeysBehindAByte(Engine):
+    """Of what is taken at once, only the first 255 blocks lose the keys that they had."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        pool, keys = self.manager.block_pool, dict[int, bytes]()
+        cache, allocate = pool.cache, pool.allocate
+
+        def noted(blocks: Any, hashes: Any, **further: Any) -> None:
+            keys.update(zip(blocks, hashes))
+            cache(blocks, hashes, **further)
+
+        def forgetful(count: int) -> list[int]:
+            taken = allocate(count)
+            for block in taken[255:]:
+                if block in keys:
+                    cache([block], [keys[block]])
+            return taken
+
+        pool.cache = noted  # type: ignore[method-assign]  # of this one pool
+        pool.allocate = forgetful  # type: ignore[method-assign]  # the same
+
+
+class TakesNoLargePrompts(Engine):
+    """A request has a table of 255 blocks when it comes in."""
+
+    def _may_enter(self, request: Any) -> bool:
+        return len(request.token_ids) <= 255 * SIZE and super()._may_enter(request)
+
+
 class WearsOut(Engine):
     """The 1,500th step loses a block."""
 
@@ -264,6 +297,7 @@ class WearsOut(Engine):
         (ResetsInBytes, "resets"),
         (EpochInBits, "resets"),
         (EpochOfEach, "resets"),
+        (TakesNoLargePrompts, "whole pool"),
         (WearsOut, "long day"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
@@ -299,29 +333,34 @@ class CountsUsersInBytes(CountsUsersInBits):
     most_users = 256
 
 
-WIDE = {"max_running": 300, "max_batch_tokens": 512}
+WIDE = {"max_running": 300, "max_batch_tokens": 2_048}
 
 
-def wide_failure(cls: type[Engine]) -> Any:
-    """The trace of its failure where hundreds of requests run at once, or None."""
+def wide_failure(cls: type[Engine], script: str) -> Any:
+    """The trace of its failure where hundreds of requests, and of blocks, fit a step; or None."""
     profile = EngineProfile(null_block=0, **WIDE)
 
     def make(num_blocks: int, enable_caching: bool) -> Engine:
         return cls(num_blocks, SIZE, enable_caching=enable_caching, **WIDE)
 
     campaign = EngineProductionCampaign(cls.__name__, make, profile, SIZE)
-    result = campaign.run(campaign.sizes.scripts_for(profile).index("one beginning"))
-    assert result.trace is not None or ONE_BEGINNING in result.facts
+    result = campaign.run(campaign.sizes.scripts_for(profile).index(script))
+    assert result.trace is not None or {ONE_BEGINNING, WHOLE_POOL} & result.facts
     return result.trace
 
 
 @pytest.mark.parametrize("cls", [CountsUsersInBits, CountsUsersInBytes])
 def test_a_count_of_users_in_few_bits_is_found(cls: type[Engine]) -> None:
-    assert wide_failure(cls) is not None
+    assert wide_failure(cls, "one beginning") is not None
 
 
-def test_hundreds_that_begin_alike_are_served_by_a_right_engine() -> None:
-    assert wide_failure(Engine) is None
+def test_keys_that_stay_where_hundreds_of_blocks_are_taken_in_one_step_are_found() -> None:
+    assert wide_failure(KeepsKeysBehindAByte, "whole pool") is not None
+
+
+@pytest.mark.parametrize("script", ["one beginning", "whole pool"])
+def test_a_right_engine_of_wide_steps_holds(script: str) -> None:
+    assert wide_failure(Engine, script) is None
 
 
 @pytest.mark.parametrize("cls", [Engine, TakesWhatComesAgain, HasOneUserABlock, KeepsFewKeys])
@@ -334,6 +373,21 @@ def test_a_right_engine_is_not_accused_and_shows_everything(cls: type[Engine]) -
         facts |= result.facts
     can = engine_capabilities_of(campaign.make(9, True))
     assert set(required_engine_script_facts(PROFILE, can, campaign.sizes)) <= facts
+
+
+@pytest.mark.parametrize(("percent", "is_accused"), [(10, False), (0, True), (9, True)])
+def test_who_keeps_headroom_is_accused_where_its_profile_says_less(
+    percent: int, is_accused: bool
+) -> None:
+    profile = replace(PROFILE, headroom_percent=percent)
+
+    def make(num_blocks: int, enable_caching: bool) -> Engine:
+        return KeepsHeadroom(num_blocks, SIZE, enable_caching=enable_caching, draft_tokens=2)
+
+    campaign = EngineProductionCampaign("headroom", make, profile, SIZE)
+    trace = campaign.run(campaign.sizes.scripts_for(profile).index("whole pool")).trace
+    assert (trace is not None) == is_accused
+    assert trace is None or trace.violation.invariant == "LIVE"
 
 
 @pytest.mark.some(3)
