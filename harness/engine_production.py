@@ -147,7 +147,10 @@ class EngineScript:
         return tuple(1 + self.below(2**20) for _ in range(count))
 
     def step(self, token: int = 1, *, going_on: bool = False) -> Command:
-        """What brings the engine on by about a step; `going_on`, no draft ends a request."""
+        """What brings the engine on by about a step; `going_on`, no draft ends a request.
+
+        Where several steps may be in flight they often are, until nobody is there any more.
+        """
         model, below = self.model, self.below
         if model.transfers and (not model.in_flight or below(4) == 0):
             places = model.places_to_arrive()
@@ -158,14 +161,13 @@ class EngineScript:
             tried = (request.drafts for request in model.live.values())
             ends = [drafts.index(STOP_TOKEN) for drafts in tried if STOP_TOKEN in drafts]
             accepted = min([accepted, *ends])
-        for command in (
-            RunStep(token, accepted, drafts),
-            PlanStep(),
-            AnswerStep(token, accepted, drafts),
-        ):
-            if undefined_for_engine(model, command) is None:
-                return command
-        raise AssertionError  # a step is planned or answered
+        plan, answer = PlanStep(), AnswerStep(token, accepted, drafts)
+        wanted: list[Command] = [RunStep(token, accepted, drafts), plan, answer]
+        if not model.live and model.in_flight:
+            wanted = [answer]
+        elif model.profile.steps_in_flight > 1 and below(2):
+            wanted = [plan, answer]
+        return next(c for c in wanted if undefined_for_engine(model, c) is None)
 
     def settle(self) -> Iterator[Command]:
         """Steps until every request has ended and nothing is in flight."""

@@ -375,6 +375,20 @@ def test_a_right_engine_is_not_accused_and_shows_everything(cls: type[Engine]) -
     assert set(required_engine_script_facts(PROFILE, can, campaign.sizes)) <= facts
 
 
+@pytest.mark.parametrize("answers", ["any-time", "when-full"])
+def test_scripts_have_several_steps_in_flight_and_come_to_an_end(answers: str) -> None:
+    profile = EngineProfile(null_block=0, steps_in_flight=2, answers=answers)
+
+    def make(num_blocks: int, enable_caching: bool) -> Engine:
+        return Engine(num_blocks, SIZE, enable_caching=enable_caching)
+
+    campaign = EngineProductionCampaign("async", make, profile, SIZE)
+    for number, script in enumerate(campaign.sizes.scripts_for(profile)):
+        result = campaign.run(number)
+        assert result.trace is None, script
+        assert "two steps were in flight" in result.facts, script
+
+
 @pytest.mark.parametrize(("percent", "is_accused"), [(10, False), (0, True), (9, True)])
 def test_who_keeps_headroom_is_accused_where_its_profile_says_less(
     percent: int, is_accused: bool
