@@ -31,6 +31,8 @@ _SYMBOLS = 2
 _MOST_NEW_TOKENS = 12
 _KEPT_REQUESTS = 6
 _TO_BEGIN = 12
+_MOST_IDLE_PLANS = 100
+"""Without anybody there: an engine whose tier is small may store what it has cached for ever."""
 _PRIORITIES = 3
 _SALTS = (None, "salt")
 _ADAPTERS = tuple((f"adapter-{number}", "path") for number in range(3))
@@ -75,7 +77,7 @@ class EngineWorkload:
         self._model = model
         self.verbs = can.verbs
         self._next_id = 0
-        self._idle_plans = 0
+        self._idle_plans = self._since_arrival = 0
         self.bias()
 
     def bias(self) -> None:
@@ -84,7 +86,7 @@ class EngineWorkload:
 
     def next(self) -> Command:
         """A legal command."""
-        self._idle_plans = 0
+        self._idle_plans = self._since_arrival = 0
         weights, bias = self._weights(), self._bias
         if len(self._model.live) >= bias.most_live:
             weights["submit"] = 0
@@ -103,14 +105,16 @@ class EngineWorkload:
         """What brings the engine to rest: users are patient, every step and transfer ends."""
         model = self._model
         if model.transfers and (not model.in_flight or self._choices.below(4) == 0):
-            self._idle_plans = 0  # What waited for it begins with the next step.
+            self._since_arrival = 0  # What waited for it begins with the next step.
             return Arrive(0, 0)
         if model.live and len(model.in_flight) < model.profile.steps_in_flight:
             return PlanStep()
         if model.in_flight:
             return self._answer()
+        self._since_arrival += 1
         self._idle_plans += 1
-        return PlanStep() if self._idle_plans == 1 else None
+        is_due = self._since_arrival == 1 and self._idle_plans <= _MOST_IDLE_PLANS
+        return PlanStep() if is_due else None
 
     def _weights(self) -> dict[str, int]:
         """What is legal now, with its weight; 0 is what this stretch of the run leaves out."""
