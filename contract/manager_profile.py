@@ -52,6 +52,7 @@ _NUMBERS = (
     "max_sequences",
     "checkpoint_tokens",
     "hash_tokens",
+    "state_blocks",
 )
 
 
@@ -157,7 +158,8 @@ class ManagerProfile(Profile):
         its sequence grows; "with-step": `step` and `accept` are given it, before anything is
         published, and the next `append` begins with it.
     watermark_blocks: how many blocks an admission has to leave free.
-    lookahead_tokens: slots that are taken beyond the scheduled tokens.
+    lookahead_tokens: slots that are taken beyond the scheduled tokens, for what a drafting head
+        writes; it has no states, so groups of states take none.
     generation_tokens: slots that an admission takes beyond the tokens that it is given, for the
         whole generation; a fork's child and a sequence that was cut have no such slots.
     proof_blocks: how many cached blocks must follow a hit, which are computed again all the same.
@@ -175,6 +177,10 @@ class ManagerProfile(Profile):
         need of that block is copied when the sequence is admitted; 0: hits are of whole blocks.
         Where `states` is "step-end", a step ends at the last such multiple in a prompt, if no whole
         block ends behind it.
+    state_blocks: how many blocks a sequence has in each group of states beyond one for each started
+        block of its positions: the states behind as many drafts come into these. The worker moves
+        states, the manager none; reference/state_columns.py says how. 0: a step leaves no state
+        but the one behind all of its drafts.
     """
 
     publishes: str = "computed"
@@ -206,6 +212,7 @@ class ManagerProfile(Profile):
     max_sequences: int = 0
     checkpoint_tokens: int = 0
     hash_tokens: int = 0
+    state_blocks: int = 0
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod

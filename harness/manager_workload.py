@@ -40,6 +40,7 @@ from poolproof.harness import manager_weights as tuned
 from poolproof.harness.choices import Choices
 from poolproof.harness.manager_prompts import ManagerPrompts
 from poolproof.reference.manager_legality import as_told, undefined_for_manager
+from poolproof.reference.recurrent_states import has_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = ["ManagerWorkload"]
@@ -248,7 +249,10 @@ class ManagerWorkload:
         if sequence is None:
             return None
         self._follow(tuned.AFTER_DRAFT)
-        count = self._rather_all(self.model.block_size + 1)
+        most = self.model.block_size + 1
+        if has_state(self.model.groups):
+            most = min(most, self.model.profile.state_blocks or most)
+        count = self._rather_all(most)
         return Draft(sequence.seq_id, self.prompts.tokens(count))
 
     def accept(self) -> Command | None:

@@ -248,7 +248,8 @@ class KVCacheManager:
         `num_new_computed_tokens` whose `new_computed_blocks` a lookup has found, then
         `num_external_computed_tokens` that somebody else loads into new blocks, then
         `num_new_tokens` to compute (drafts included), then `num_lookahead_tokens` for what a
-        speculative head writes. Only a request without blocks can bring the second and third.
+        speculative head writes, which has no states. Only a request without blocks can bring the
+        second and third.
 
         Returns the blocks that were taken from the pool, for each group in the order in which they
         stand in its table; or None, and nothing has changed, when they are not there. Blocks that
@@ -293,11 +294,12 @@ class KVCacheManager:
             request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens,
             limit,
         )
-        num_slots = min(computed + num_new_tokens + num_lookahead_tokens, limit)
+        num_own = min(computed + num_new_tokens, limit)
+        num_slots = min(num_own + num_lookahead_tokens, limit)
         to_cache = 0
         if self.enable_caching and not delay_cache_blocks:
             # A draft may be rejected, so it is no token of the request yet (vllm#18668).
-            to_cache = min(computed + num_new_tokens, num_tokens, limit)
+            to_cache = min(num_own, num_tokens)
         if (
             self._direct is not None
             and not (is_first or full_sequence_must_fit)
@@ -314,6 +316,7 @@ class KVCacheManager:
             num_slots=num_slots,
             num_to_fit=min(num_tokens, limit) if full_sequence_must_fit else 0,
             num_hit=num_new_computed_tokens,
+            num_ahead=num_slots - num_own,
         )
         new = self._tables.allocate(request.request_id, hits.blocks, hashes, need)
         if new is None:
