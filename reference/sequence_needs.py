@@ -124,7 +124,7 @@ class SequenceNeeds:
     def _longest_prefix(self, sequence: SequenceState, found: Finds) -> int:
         if not self.enable_caching:
             return 0
-        length = self._longest(sequence)
+        length = self.longest_hit(sequence.num_tokens)
         groups = range(len(self.groups))
         for group in groups:
             length = min(length, self._most_of_prefix(sequence, group, length, found))
@@ -139,7 +139,7 @@ class SequenceNeeds:
         full = [group for group, kind in enumerate(self.groups) if kind.is_full]
         if not full or not self.enable_caching:
             return 0
-        length = self._longest(sequence)
+        length = self.longest_hit(sequence.num_tokens)
         return min(self._most_of_prefix(sequence, group, length, self.found) for group in full)
 
     def hit_entries(self, group: int, length: int) -> range:
@@ -348,9 +348,9 @@ class SequenceNeeds:
                     return True  # the state of the block has passed the tokens that go
         return False
 
-    def _longest(self, sequence: SequenceState) -> int:
-        """A bound for every hit, whatever is cached."""
-        most = sequence.num_tokens - (self.profile.full_hit == "recompute-token")
+    def longest_hit(self, num_tokens: int) -> int:
+        """A bound for every hit of so many tokens, whatever is cached."""
+        most = num_tokens - (self.profile.full_hit == "recompute-token")
         most -= self.profile.proof_blocks * max(self.block_sizes)
         return max(0, most - most % self._alignment)
 
