@@ -75,7 +75,7 @@ class NoBlocksForDrafts(GroupTables):
         return super()._missing_blocks([a + b for a, b in zip(lengths, extra, strict=True)], need)
 
 
-@plant("drafts-2", "groups of states take slots for the drafting head", invariants=("ADM",))
+@plant("drafts-2", "groups of states take lookahead slots besides", invariants=("ADM",))
 class StatesForTheHead(GroupTables):
     """Where blocks must end with steps, as in vLLM's cache mode "align", they no longer do."""
 
@@ -138,7 +138,7 @@ class KeyOfTheColumn(GroupTables):
 
 @plant("drafts-6", "a state that the step still has to leave is found by others in it",
        invariants=("DATA", "IDX"))  # fmt: skip
-class FoundTooEarly(GroupTables):
+class FoundInItsStep(GroupTables):
     """They start before it is left; with drafts it is copied even later."""
 
     def publish(

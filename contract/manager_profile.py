@@ -158,8 +158,7 @@ class ManagerProfile(Profile):
         its sequence grows; "with-step": `step` and `accept` are given it, before anything is
         published, and the next `append` begins with it.
     watermark_blocks: how many blocks an admission has to leave free.
-    lookahead_tokens: slots that are taken beyond the scheduled tokens, for what a drafting head
-        writes; it has no states, so groups of states take none.
+    lookahead_tokens: slots that are taken beyond the scheduled tokens.
     generation_tokens: slots that an admission takes beyond the tokens that it is given, for the
         whole generation; a fork's child and a sequence that was cut have no such slots.
     proof_blocks: how many cached blocks must follow a hit, which are computed again all the same.
@@ -178,9 +177,9 @@ class ManagerProfile(Profile):
         Where `states` is "step-end", a step ends at the last such multiple in a prompt, if no whole
         block ends behind it.
     state_blocks: how many blocks a sequence has in each group of states beyond one for each started
-        block of its positions: the states behind as many drafts come into these. The worker moves
-        states, the manager none; reference/state_columns.py says how. 0: a step leaves no state
-        but the one behind all of its drafts.
+        block of its positions, in place of lookahead slots: the states behind as many drafts come
+        into these. The worker moves states, the manager none; reference/state_columns.py says how.
+        0: a step leaves no state but the one behind all of its drafts.
     """
 
     publishes: str = "computed"

@@ -163,10 +163,11 @@ class LaidOutGroup:
     def num_blocks(self, num_tokens: int, num_ahead: int = 0) -> int:
         """How long the table of a request with that many slots is.
 
-        The last `num_ahead` are for what a speculative head writes, which has no states.
+        The last `num_ahead` are lookahead: extra blocks take their place.
         """
-        num_own = num_tokens - num_ahead if self.is_state else num_tokens
-        return blocks_for(num_own, self.block_size) + self.kind.num_extra_blocks
+        num_extra = self.kind.num_extra_blocks
+        num_own = num_tokens - num_ahead if num_extra else num_tokens
+        return blocks_for(num_own, self.block_size) + num_extra
 
     def hashes(self, block_hashes: list[bytes], first: int, end: int) -> list[bytes]:
         """The hashes of this group's blocks from `first` to before `end`."""

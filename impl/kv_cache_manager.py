@@ -248,8 +248,7 @@ class KVCacheManager:
         `num_new_computed_tokens` whose `new_computed_blocks` a lookup has found, then
         `num_external_computed_tokens` that somebody else loads into new blocks, then
         `num_new_tokens` to compute (drafts included), then `num_lookahead_tokens` for what a
-        speculative head writes, which has no states. Only a request without blocks can bring the
-        second and third.
+        speculative head writes. Only a request without blocks can bring the second and third.
 
         Returns the blocks that were taken from the pool, for each group in the order in which they
         stand in its table; or None, and nothing has changed, when they are not there. Blocks that

@@ -106,7 +106,7 @@ class Need:
     `num_computed`: computed, cached and loaded ones; `num_settled`: those of them whose forward
     pass is over; `num_slots`: all that need space after it; `num_to_fit`: all that the request is
     known to need space for in the end, 0 where that is not to be checked; `num_hit`: those that a
-    lookup has found; `num_ahead`: those of the slots that are for what a speculative head writes.
+    lookup has found; `num_ahead`: those of the slots that are lookahead.
     """
 
     num_computed: int

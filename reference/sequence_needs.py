@@ -189,14 +189,13 @@ class SequenceNeeds:
     def num_entries(self, sequence: SequenceState, group: int) -> int:
         """How long the table of a group must be to have these slots.
 
-        A drafting head has no states. A group of states has further entries at the end of each
-        table, for the states behind drafts.
+        In a group of states blocks for the states behind drafts, at the end of each table, take the
+        place of lookahead slots: a drafting head has no states.
         """
         _, kind, size = self._numbered[group]
-        if not kind.is_state:
-            return -(-self.num_slots(sequence) // size)
-        slots = self.num_slots(sequence, ahead=False)
-        return -(-slots // size) + self.profile.state_blocks
+        behind_drafts = self.profile.state_blocks if kind.is_state else 0
+        slots = self.num_slots(sequence, ahead=not behind_drafts)
+        return -(-slots // size) + behind_drafts
 
     def most_blocks_needed(self, sequence: SequenceState, cached: int) -> int:
         """Free blocks that admitting the sequence takes away, whichever carriers are hit.

@@ -111,7 +111,7 @@ class Engine:
     def fits(self, request, hits, computed, slots, own):
         """Whether what the table has to hold afterwards can be had.
 
-        Of the slots those beyond the `own` ones are for a drafting head, which has no states.
+        Of the slots those beyond the `own` ones are lookahead: extra blocks take their place.
         """
         pool = self.manager.block_pool
         wanted = 0
@@ -120,7 +120,7 @@ class Engine:
             before = self.table(request, index) or list(hits[index])
             first = min(self.needed(kind, size, computed), default=computed // size)
             entries = -(-slots // size)
-            if isinstance(kind, RecurrentState):
+            if isinstance(kind, RecurrentState) and kind.num_speculative_blocks:
                 entries = -(-own // size) + kind.num_speculative_blocks
             wanted += len(range(max(len(before), first), entries))
             if request in self.running:

@@ -80,10 +80,15 @@ def sequence_of(model, num_tokens, computed=0, scheduled=0):
     return sequence
 
 
-def test_tables_of_states_have_blocks_for_drafts_and_none_for_the_head():
+def test_tables_of_states_have_blocks_for_drafts_in_place_of_lookahead():
     model = model_of()
     assert [model.num_entries(sequence_of(model, 7, 0, 7), group) for group in (0, 1)] == [3, 5]
     assert [model.num_entries(sequence_of(model, 7, 7), group) for group in (0, 1)] == [2, 5]
+
+
+def test_without_blocks_for_drafts_groups_of_states_take_lookahead_as_others_do():
+    model = model_of(state_blocks=0)
+    assert [model.num_entries(sequence_of(model, 7, 0, 7), group) for group in (0, 1)] == [3, 3]
 
 
 def test_drafts_need_room_as_tokens_do():
