@@ -52,6 +52,7 @@ _NUMBERS = (
     "max_sequences",
     "checkpoint_tokens",
     "hash_tokens",
+    "state_blocks",
 )
 
 
@@ -175,6 +176,10 @@ class ManagerProfile(Profile):
         need of that block is copied when the sequence is admitted; 0: hits are of whole blocks.
         Where `states` is "step-end", a step ends at the last such multiple in a prompt, if no whole
         block ends behind it.
+    state_blocks: how many blocks a sequence has in each group of states beyond one for each started
+        block of its positions, in place of lookahead slots: the states behind as many drafts come
+        into these. The worker moves states, the manager none; reference/state_columns.py says how.
+        0: a step leaves no state but the one behind all of its drafts.
     """
 
     publishes: str = "computed"
@@ -206,6 +211,7 @@ class ManagerProfile(Profile):
     max_sequences: int = 0
     checkpoint_tokens: int = 0
     hash_tokens: int = 0
+    state_blocks: int = 0
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod

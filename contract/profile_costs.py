@@ -40,6 +40,7 @@ _OF_CALLS = frozenset({"sampled"})
 _OF_GROUPS: Mapping[str, frozenset[str]] = {
     "window_blocks": frozenset({"sliding"}),
     "states": frozenset({"state"}),
+    "state_blocks": frozenset({"state"}),
 }
 """Rows that say nothing of a manager without a group of these kinds."""
 
@@ -235,6 +236,9 @@ COSTS: Mapping[str, Mapping[Value, Cost]] = {
     },
     "hash_tokens": {
         NUMBER: Cost("a prompt is computed in one step more, so that its last state is kept"),
+    },
+    "state_blocks": {
+        NUMBER: Cost("each sequence holds so many further blocks in each group of states"),
     },
     "groups": {
         NUMBER: Cost("the groups say what a layer reads: others describe another model"),

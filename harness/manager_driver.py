@@ -29,7 +29,7 @@ from poolproof.harness.manager_production import (
     Plan,
 )
 from poolproof.harness.manager_session import ManagerSession
-from poolproof.harness.manager_workload import ManagerWorkload
+from poolproof.harness.manager_workload import MOST_SEQUENCES, ManagerWorkload
 from poolproof.harness.random_driver import RunResult, carry_out
 from poolproof.harness.replay import replay
 from poolproof.harness.single_invariant import SingleManagerSession, require_stated, verdict
@@ -97,13 +97,21 @@ class ManagerCampaign:
         )
 
     def _most_blocks(self) -> int:
-        """Enough blocks for two sequences that share the shortest hit, and six for each group."""
+        """Enough blocks for two sequences that share the shortest hit, and six for each group.
+
+        Blocks for states behind drafts come on top, for as many sequences as there are at a time.
+        """
         profile = self.profile
         sizes = [group.block_size or self.block_size for group in profile.groups]
         hit = lcm(*sizes) + profile.proof_blocks * max(sizes)
         tokens = hit + (profile.full_hit == "recompute-token") + slots_ahead(profile)
         wanted = 2 * sum(-(-tokens // size) for size in sizes)
-        return max(_USUAL_MOST, 6 * len(sizes), wanted)
+        return max(_USUAL_MOST, 6 * len(sizes), wanted) + MOST_SEQUENCES * self._behind_drafts()
+
+    def _behind_drafts(self) -> int:
+        """Blocks that each sequence has for states behind drafts."""
+        profile = self.profile
+        return profile.state_blocks * sum(group.is_state for group in profile.groups)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:
         """Carry out run number `number`; `announce` gets each command before it is applied."""
@@ -222,6 +230,9 @@ class ManagerProductionCampaign(ManagerCampaign):
         plan = plans[name]
         null = self.profile.null_block
         usable = plan.num_blocks(self.sizes) * len(self.profile.groups)
+        # No script has more sequences at a time than these, or than blocks of a group.
+        most = max(self.sizes.num_sequences, self.sizes.num_references)
+        usable += self._behind_drafts() * min(most, plan.num_blocks(self.sizes))
         setup = ManagerCampaign.setup(self, number)
         options = {key: value for key, value in setup.options.items() if key != CAREFUL}
         return replace(

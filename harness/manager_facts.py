@@ -15,6 +15,7 @@ __all__ = ["ManagerFacts", "required_manager_facts"]
 SAME_STEP_HIT = "a prefix was found in the step that computes it"
 COMPUTED_BESIDE = "a cached prefix was computed again, since a sequence held it"
 INSIDE_A_BLOCK = "a hit ended inside a block"
+END_AMONG_DRAFTS = "drafts that were right reached the end of a block of states"
 
 
 class ManagerFacts(set[str]):
@@ -119,4 +120,6 @@ def required_manager_facts(profile: ManagerProfile, can: Capabilities) -> list[s
     for verb, further in _BY_VERB.items():
         if verb in can.verbs:
             facts += further
+    if "draft" in can.verbs and profile.state_blocks and has_state(profile.groups):
+        facts.append(END_AMONG_DRAFTS)
     return facts

@@ -183,6 +183,7 @@ class GrowthJudge:
         sampled = self.model.sampled(sequence, command.num_tokens) if self._tells else None
         told = {"sampled": sampled} if self._tells else {}
         self.calls.call(command, sequence.seq_id, command.num_tokens, **told)
+        self.memory.accept(sequence, command.num_tokens, self.facts)
         self.model.accept(sequence, tokens)
         sequence.told = sampled
         tables = self._unmerged(sequence, self.tables.shown(sequence))

@@ -4,17 +4,20 @@ In a forward pass all writes of the step land, then all sequences read: those of
 attention needs for the computed positions, the others what their next token will read. Reads and
 writes go through the table that the worker has: if the target only reports changes, that is a copy
 that the harness builds from the reports (vllm#42273).
+
+It plays the worker, too, that moves recurrent states behind drafts: `reference/state_columns.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from poolproof.contract.target import Capabilities
 from poolproof.contract.violation import Violation, ViolationError, raise_for
 from poolproof.harness.every_invariant import EveryInvariant
+from poolproof.harness.manager_facts import END_AMONG_DRAFTS
 from poolproof.harness.reading import read
 from poolproof.invariants.kv_reads import copies_what_was_written, reads_own_prefix
 from poolproof.invariants.legal_calls import meaningless_answer
@@ -23,6 +26,11 @@ from poolproof.reference.content_names import Content
 from poolproof.reference.recurrent_states import has_state, states_left
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 from poolproof.reference.shadow_memory import Misread, ShadowMemory, Writer
+from poolproof.reference.state_columns import (
+    copied_to_own_entries,
+    left_in_columns,
+    own_entry,
+)
 
 __all__ = ["ManagerMemory"]
 
@@ -57,6 +65,8 @@ class ManagerMemory:
         self._waiting: set[int] = set()
         # For each sequence and group of full attention the table and how far it was read.
         self._verified: dict[tuple[int, int], tuple[list[int], int]] = {}
+        # For each sequence and group of states where its last step left them, by their tokens.
+        self._left: dict[tuple[int, int], dict[int, int]] = {}
         self._reuses = model.profile.window_blocks == "reused"
         self._has_state = has_state(model.groups)
         profile = model.profile
@@ -93,12 +103,20 @@ class ManagerMemory:
     def _read_states(self, sequence: SequenceState) -> None:
         """Read the states that a forward pass continues from."""
         tables = self._tables(sequence)
-        for group, kind, size in self._groups:
+        for group, kind, _ in self._groups:
             if kind.is_state:
-                wanted, end = sequence.contents[group], sequence.num_computed
-                misread = self.device.misread_state(tables[group], size, wanted, end)
-                if misread is not None:
-                    self._report(self._violation(sequence, misread))
+                self._report_state(sequence, group, tables[group], sequence.num_computed)
+
+    def _report_state(
+        self, sequence: SequenceState, group: int, table: Sequence[int], end: int
+    ) -> None:
+        """Read the state after `end` tokens, where the worker has left it. Reports a misread."""
+        size = self._model.block_sizes[group]
+        left = self._left.get((sequence.seq_id, group), {})
+        block = table[left.get(end, own_entry(end, size))] if end else 0
+        misread = self.device.misread_state(block, sequence.contents[group], end)
+        if misread is not None:
+            self._report(self._violation(sequence, misread))
 
     def read(self, sequence: SequenceState, num_computed_now: int = 0) -> None:
         """Read what a sequence's attention needs. Reports a misread.
@@ -115,7 +133,12 @@ class ManagerMemory:
             if kind.is_full:
                 misread = self._misread(sequence, group, tables[group], end)
             elif kind.is_state:
-                misread = self.device.misread_state(tables[group], size, wanted, end)
+                # Each draft may come to be the last one that is right.
+                tried = num_computed_now and self._model.profile.state_blocks
+                drafts = sequence.num_drafts if tried else 0
+                for until in range(end - drafts, end + 1):
+                    self._report_state(sequence, group, tables[group], until)
+                continue
             else:
                 start = kind.first_read(first)
                 if self._reuses and kind.is_sliding:
@@ -176,7 +199,8 @@ class ManagerMemory:
         for group, kind, size in self._groups:
             wanted = sequence.contents[group]
             if kind.is_state:
-                misread = self.device.misread_state(tables[group], size, wanted, cached)
+                block = tables[group][own_entry(cached, size)]
+                misread = self.device.misread_state(block, wanted, cached)
             else:
                 first = kind.first_read(cached)
                 misread = self.device.misread(tables[group], size, wanted, first, cached)
@@ -289,6 +313,33 @@ class ManagerMemory:
         """Send the worker a whole new table when the sequence comes back."""
         self._worker_tables.pop(sequence.seq_id, None)
         self.forget_read(sequence)
+        for group in range(len(self._groups)):
+            self._left.pop((sequence.seq_id, group), None)
+
+    def accept(self, sequence: SequenceState, num_tokens: int, facts: set[str]) -> None:
+        """So many drafts were right: states at the ends of blocks come into their own entries."""
+        first = sequence.num_computed + 1
+        for group, kind, _ in self._groups:
+            if kind.is_state and self._model.profile.state_blocks:
+                reached = range(first, first + num_tokens)
+                if self._copy_to_own_entries(sequence, group, reached):
+                    facts.add(END_AMONG_DRAFTS)
+
+    def _copy_to_own_entries(
+        self, sequence: SequenceState, group: int, states: Iterable[int]
+    ) -> bool:
+        """Copy those states that end a block into its own entry; whether there was one.
+
+        Memory counts as unchanged for everybody else: what a copy spoils shows when it is read.
+        """
+        table = self._tables(sequence)[group]
+        left = self._left[sequence.seq_id, group]
+        copied = copied_to_own_entries(states, self._model.block_sizes[group])
+        for until, entry in copied.items():
+            if table[entry] != self._model.pool.null_block:
+                self.device.copy_state(table[left[until]], table[entry])
+                left[until] = entry
+        return bool(copied)
 
     def load(self, sequence: SequenceState) -> None:
         """Note that a transfer has written the positions of a loading sequence."""
@@ -325,16 +376,29 @@ class ManagerMemory:
         tables, first = self._tables(sequence), sequence.num_computed
         writer = Writer(sequence.seq_id, self.command_number)
         for group, kind, size in self._groups:
-            contents = sequence.contents[group][first : first + count]
+            contents = sequence.contents[group]
             if kind.is_state:
-                if self._model.profile.states == "step-end":
-                    # The forward pass leaves the last state and none in between.
-                    contents, start = contents[-1:], first + count - 1
-                else:
-                    start = first
-                self.device.write_states(tables[group], size, start, contents, writer)
+                self._write_states(sequence, group, first + count, writer)
             else:
-                self.device.write(tables[group], size, first, contents, writer)
+                computed = contents[first : first + count]
+                self.device.write(tables[group], size, first, computed, writer)
+
+    def _write_states(self, sequence: SequenceState, group: int, end: int, writer: Writer) -> None:
+        """A step up to `end` leaves its states; without blocks for drafts only the last of them."""
+        profile = self._model.profile
+        known = end - sequence.num_drafts if profile.state_blocks else end
+        left = left_in_columns(
+            sequence.num_computed,
+            known,
+            end,
+            self._model.block_sizes[group],
+            every_block=profile.states == "every-block",
+        )
+        table, contents = self._tables(sequence)[group], sequence.contents[group]
+        for until, entry in left.items():
+            self.device.write_state(table[entry], contents[until - 1], writer)
+        self._left[sequence.seq_id, group] = left
+        self._copy_to_own_entries(sequence, group, (known,))
 
     def _tables(self, sequence: SequenceState) -> Tables:
         """The tables that the worker has."""

@@ -504,11 +504,13 @@ def many_references(run: ManagerScript) -> Iterator[Command]:
     # Where a step leaves one state, at its end, that has to be where all the others begin.
     leaves_one = run.model.profile.states == "step-end" and has_state(run.model.groups)
     in_two = leaves_one and "schedule" in run.can.verbs
-    parent = run.admit(TokenChain(run.tokens(2 * run.unit + 1)), 2 * run.unit if in_two else 0)
+    proof = run.model.profile.proof_blocks * run.unit if in_two else 0
+    tokens = run.tokens(2 * run.unit + proof + 1)
+    parent = run.admit(TokenChain(tokens), 2 * run.unit if in_two else 0)
     yield parent
     yield Step()
     if in_two:
-        yield Schedule(parent.seq_id, 1)
+        yield Schedule(parent.seq_id, proof + 1)
         yield Step()
     if "fork" in run.can.verbs:
         # Children of one, and now and then a child of the latest.

@@ -352,8 +352,9 @@ class TableJudge:
                 why = f"{command} may not shorten it"
                 self._report(self._changed(sequence, group, shown, why))
             unread = model.groups[group].first_read(sequence.num_computed) // size
+            moved = self._moved_along(sequence, group, shown)
             for entry, (was, now) in enumerate(zip(old, shown, strict=False)):
-                if was == now or (now == self._null and entry < unread):
+                if was == now or (now == self._null and (entry < unread or was in moved)):
                     continue
                 holds_nothing = entry * size >= sequence.num_computed + sequence.loading
                 if (was, now) not in copied and not holds_nothing:
@@ -364,7 +365,8 @@ class TableJudge:
                     why = why or copied_elsewhere(entry, was, now, copies)
                     self._report(self._changed(sequence, group, shown, why))
                 new.append((group, entry, now))
-            new += self._distinct(group, len(old), shown[len(old) :])
+            added = self._distinct(group, len(old), shown[len(old) :])
+            new += [one for one in added if one[2] not in moved]
         if self._reuses:
             held = {block for table in sequence.tables for block in table}
             first = {block: (group, entry, block) for group, entry, block in reversed(new)}
@@ -372,6 +374,23 @@ class TableJudge:
         if not new:
             return merged
         return merged | self._judge_new(sequence, new, merged, self._given_back(sequence, tables))
+
+    def _moved_along(self, sequence: SequenceState, group: int, shown: Sequence[int]) -> set[int]:
+        """Blocks for states behind drafts that stand further on, in the same table, than before.
+
+        They move where a step passes their entries, in which it leaves no state: null blocks stand
+        there then.
+        """
+        rows, old = self._model.profile, sequence.tables[group]
+        kind, size = self._model.groups[group], self._model.block_sizes[group]
+        if not (kind.is_state and rows.state_blocks and rows.states == "step-end"):
+            return set()
+        added = shown[len(old) :]
+        return {
+            was
+            for entry, (was, now) in enumerate(zip(old, shown, strict=False))
+            if now == self._null and entry * size >= sequence.num_computed and added.count(was) == 1
+        }
 
     def judge_merge(self, sequence: SequenceState, tables: Tables) -> None:
         """Every entry that changed names a carrier of the key that its block has."""

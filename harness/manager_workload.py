@@ -40,6 +40,7 @@ from poolproof.harness import manager_weights as tuned
 from poolproof.harness.choices import Choices
 from poolproof.harness.manager_prompts import ManagerPrompts
 from poolproof.reference.manager_legality import as_told, undefined_for_manager
+from poolproof.reference.recurrent_states import has_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = ["ManagerWorkload"]
@@ -74,6 +75,13 @@ class ManagerWorkload:
         self.forked: tuple[int, ...] = ()
         self._sequences = model.sequences.values
         self._chunks = "schedule" in can.verbs
+        rows = model.profile
+        self._stops_for_hits = (
+            self._chunks
+            and rows.proof_blocks > 0
+            and rows.states == "step-end"
+            and has_state(rows.groups)
+        )
         self.next_id = 0
         self.makers: dict[str, Callable[[], Command | None]] = {
             "admit": self.admit,
@@ -193,7 +201,7 @@ class ManagerWorkload:
             chain = prompts.next()
         prompts.remember(chain)
         self.next_id += 1
-        num_tokens = 0 if is_whole else self._chunk(len(chain.tokens))
+        num_tokens = 0 if is_whole and not self._stops_for_hits else self._head(len(chain.tokens))
         self.waiting = Admit(self.next_id - 1, chain, num_tokens)
         return self.waiting
 
@@ -201,7 +209,7 @@ class ManagerWorkload:
         sequence = self._one(self._placed("nowhere"))
         if sequence is None:
             return None
-        return Resume(sequence.seq_id, self._chunk(sequence.num_tokens))
+        return Resume(sequence.seq_id, self._head(sequence.num_tokens))
 
     def append_tokens(self) -> Command | None:
         """Rather to a sequence that has nothing in the next step yet."""
@@ -248,7 +256,10 @@ class ManagerWorkload:
         if sequence is None:
             return None
         self._follow(tuned.AFTER_DRAFT)
-        count = self._rather_all(self.model.block_size + 1)
+        most = self.model.block_size + 1
+        if has_state(self.model.groups):
+            most = min(most, self.model.profile.state_blocks or most)
+        count = self._rather_all(most)
         return Draft(sequence.seq_id, self.prompts.tokens(count))
 
     def accept(self) -> Command | None:
@@ -393,6 +404,16 @@ class ManagerWorkload:
             return 0
         return 1 + self.below(num_tokens)
 
+    def _head(self, num_tokens: int) -> int:
+        """How much of a prompt is scheduled at first: up to where its hits end, or any part.
+
+        Where a step leaves one state and a block has to prove a hit, schedulers stop there. Hits
+        would be rare otherwise.
+        """
+        if self._stops_for_hits and self.below(2):
+            return self.model.longest_hit(num_tokens)
+        return self._chunk(num_tokens)
+
     def _put_off(self) -> Admit | None:
         """Now and then the request that was put off last, as engines ask again (vllm#18957)."""
         waiting, model = self.waiting, self.model
@@ -400,7 +421,7 @@ class ManagerWorkload:
             return None
         if waiting.seq_id in model.ended_ids or self.below(3):
             return None
-        return Admit(waiting.seq_id, waiting.chain, self._chunk(len(waiting.chain.tokens)))
+        return Admit(waiting.seq_id, waiting.chain, self._head(len(waiting.chain.tokens)))
 
     def _filling(self) -> TokenChain:
         """A prompt that just fits into the free blocks, or just does not, where few are free."""

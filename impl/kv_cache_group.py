@@ -160,9 +160,14 @@ class LaidOutGroup:
         """The first block that the tokens after the computed ones still need."""
         return self.kind.num_skipped_tokens(num_computed_tokens) // self.block_size
 
-    def num_blocks(self, num_tokens: int) -> int:
-        """How long the table of a request with that many slots is."""
-        return blocks_for(num_tokens, self.block_size) + self.kind.num_extra_blocks
+    def num_blocks(self, num_tokens: int, num_ahead: int = 0) -> int:
+        """How long the table of a request with that many slots is.
+
+        The last `num_ahead` are lookahead: extra blocks take their place.
+        """
+        num_extra = self.kind.num_extra_blocks
+        num_own = num_tokens - num_ahead if num_extra else num_tokens
+        return blocks_for(num_own, self.block_size) + num_extra
 
     def hashes(self, block_hashes: list[bytes], first: int, end: int) -> list[bytes]:
         """The hashes of this group's blocks from `first` to before `end`."""

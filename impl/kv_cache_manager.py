@@ -293,11 +293,12 @@ class KVCacheManager:
             request.num_computed_tokens + num_new_computed_tokens + num_external_computed_tokens,
             limit,
         )
-        num_slots = min(computed + num_new_tokens + num_lookahead_tokens, limit)
+        num_own = min(computed + num_new_tokens, limit)
+        num_slots = min(num_own + num_lookahead_tokens, limit)
         to_cache = 0
         if self.enable_caching and not delay_cache_blocks:
             # A draft may be rejected, so it is no token of the request yet (vllm#18668).
-            to_cache = min(computed + num_new_tokens, num_tokens, limit)
+            to_cache = min(num_own, num_tokens)
         if (
             self._direct is not None
             and not (is_first or full_sequence_must_fit)
@@ -314,6 +315,7 @@ class KVCacheManager:
             num_slots=num_slots,
             num_to_fit=min(num_tokens, limit) if full_sequence_must_fit else 0,
             num_hit=num_new_computed_tokens,
+            num_ahead=num_slots - num_own,
         )
         new = self._tables.allocate(request.request_id, hits.blocks, hashes, need)
         if new is None:

@@ -106,7 +106,7 @@ class Need:
     `num_computed`: computed, cached and loaded ones; `num_settled`: those of them whose forward
     pass is over; `num_slots`: all that need space after it; `num_to_fit`: all that the request is
     known to need space for in the end, 0 where that is not to be checked; `num_hit`: those that a
-    lookup has found.
+    lookup has found; `num_ahead`: those of the slots that are lookahead.
     """
 
     num_computed: int
@@ -114,6 +114,7 @@ class Need:
     num_slots: int
     num_to_fit: int = 0
     num_hit: int = 0
+    num_ahead: int = 0
 
 
 @dataclass(slots=True)
@@ -294,7 +295,7 @@ class GroupTables:
             kept.append(list(hits[group.index][first:]))
             self.require_hits(request_id, group, kept[-1], hashes, first)
         lengths = [first + len(ids) for first, ids in zip(skipped, kept, strict=True)]
-        wanted = self._missing_blocks(lengths, need.num_slots)
+        wanted = self._missing_blocks(lengths, need)
         touched = [block_id for ids in (*kept, *copied) for block_id in ids]
         # A hit without references leaves the queue when it is touched, so it is no room for the
         # others (vllm#11565); one that stands twice, under a colliding hash, leaves it once.
@@ -317,7 +318,7 @@ class GroupTables:
         return new
 
     def _grow(self, held: RequestTables, need: Need) -> NewBlocks | None:
-        wanted = self._missing_blocks(list(map(len, held.tables)), need.num_slots)
+        wanted = self._missing_blocks(list(map(len, held.tables)), need)
         skips = self._skips(held, need.num_settled)
         room = self.pool.num_free()
         if any(skips) or need.num_to_fit:
@@ -337,13 +338,13 @@ class GroupTables:
             table.extend(fresh)
         return new
 
-    def _missing_blocks(self, lengths: list[int], num_slots: int) -> list[int]:
-        """How many blocks each table lacks for that many slots.
+    def _missing_blocks(self, lengths: list[int], need: Need) -> list[int]:
+        """How many blocks each table lacks for the slots that are needed.
 
         Never less than none, though tables may be longer than that after drafts (vllm#52707).
         """
         return [
-            max(0, group.num_blocks(num_slots) - length)
+            max(0, group.num_blocks(need.num_slots, need.num_ahead) - length)
             for group, length in zip(self.layout.groups, lengths, strict=True)
         ]
 

@@ -30,7 +30,7 @@ from poolproof.contract.manager_commands import (
     SwapOut,
     Truncate,
 )
-from poolproof.reference.recurrent_states import furthest_end
+from poolproof.reference.recurrent_states import furthest_end, has_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState
 
 __all__ = ["as_told", "goes_round", "undefined_for_manager"]
@@ -72,6 +72,8 @@ def _settled(model: SequenceModel, seq_id: int) -> SequenceState | str:
         return sequence
     if sequence.num_scheduled or sequence.num_drafts:
         return f"sequence {seq_id} waits for a step or for its drafts"
+    if model.profile.state_blocks and has_state(model.groups):
+        return f"only the worker knows in which block the state of sequence {seq_id} stands"
     if model.profile.same_step_hit == "allowed" and _has_unwritten_hits(model, sequence):
         return f"sequence {seq_id} has hits that the next step is going to write"
     return sequence
@@ -172,6 +174,9 @@ def _draft(model: SequenceModel, command: Draft) -> str | None:
         return "rejected drafts would have overwritten what a ring still has to hold"
     if not sequence.num_scheduled:
         return "drafts are computed beside at least one token"
+    most = model.profile.state_blocks
+    if 0 < most < len(command.tokens) and has_state(model.groups):
+        return f"there are blocks for the states behind {most} drafts (state_blocks)"
     return _beyond_row(model, sequence.num_tokens + len(command.tokens))
 
 

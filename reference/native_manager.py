@@ -6,7 +6,8 @@ head of the free queue. `certify reference-manager` runs one model against anoth
 that harness, checks and specification agree. It expects legal calls and does not check for misuse.
 
 Forks and truncation are offered for a single group of full attention, transfers where nothing
-slides, swapping there as well if there are host blocks.
+slides, swapping there as well if there are host blocks. Drafts over states need blocks for them
+(`state_blocks`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_profile import ManagerProfile
 from poolproof.reference.dict_pool import DictPool
-from poolproof.reference.recurrent_states import most_scheduled
+from poolproof.reference.recurrent_states import most_scheduled, waits_for_state
 from poolproof.reference.sequence_model import SequenceModel, SequenceState, Tables
 
 __all__ = ["NativeSequenceManager"]
@@ -237,6 +238,8 @@ class NativeSequenceManager:
     def _enter(self, sequence: SequenceState, num_tokens: int | None) -> int | str:
         model = self._model
         cached = model.cached_prefix(sequence)
+        if self._leaves_one and waits_for_state(model, sequence, cached):
+            return "later"
         _schedule_head(model, sequence, cached, num_tokens)
         watermark = self._profile.watermark_blocks
         if model.most_blocks_needed(sequence, cached) + watermark > len(model.pool.free):
@@ -295,11 +298,40 @@ class NativeSequenceManager:
         model = self._model
         for group, table in enumerate(tables):
             ring = 0
+            if self._leaves_one and model.groups[group].is_state:
+                self._fill_states(sequence, group, table, free)
+                continue
             if model.groups[group].is_sliding and self._profile.window_blocks == "reused":
                 ring = -(-model.groups[group].window // model.block_sizes[group])
             while len(table) < model.num_entries(sequence, group):
                 wraps = ring and len(table) >= ring
                 table.append(table[len(table) - ring] if wraps else free.pop(0))
+
+    def _fill_states(
+        self, sequence: SequenceState, group: int, table: list[int], free: list[int]
+    ) -> None:
+        """One state is left before the drafts, in the last entry but those for drafts.
+
+        The entries in front of it that were not reached yet are the null block. Blocks for states
+        behind drafts that stood there move to the end; an admission takes them anew.
+        """
+        model, null = self._model, self._model.pool.null_block or 0
+        length = model.num_entries(sequence, group)
+        if len(table) >= length:
+            return
+        behind_drafts = self._profile.state_blocks
+        column = length - 1 - behind_drafts
+        held = len(table) - behind_drafts if sequence.tables[group] else len(table)
+        moved = table[held:column]
+        table[held:column] = [null] * len(moved)
+        table += [null] * (column - len(table))
+        table += moved
+        table += [free.pop(0) for _ in range(length - len(table))]
+
+    @property
+    def _leaves_one(self) -> bool:
+        """Whether a step leaves one state of what is no draft, at its end."""
+        return self._profile.states == "step-end"
 
     def _cut(self, sequence: SequenceState) -> Tables:
         """The tables without the entries that hold nothing computed."""
@@ -338,8 +370,9 @@ def _not_offered(profile: ManagerProfile) -> list[str]:
     kinds = [group.kind for group in profile.groups]
     left_out = [] if kinds == ["full"] else ["fork", "truncate"]
     left_out += [] if set(kinds) == {"full"} else ["load", "loaded"]
-    # A state that has passed a rejected draft cannot be had back.
-    left_out += ["draft", "accept"] if "state" in kinds else []
+    # A state that has passed a rejected draft cannot be had back: each draft needs one of its own.
+    keeps_one = "state" in kinds and not profile.state_blocks
+    left_out += ["draft", "accept"] if keeps_one else []
     swaps = profile.host_blocks and set(kinds) == {"full"}
     left_out += [] if swaps else ["swap_out", "swap_in", "num_free_host"]
     return left_out

@@ -38,7 +38,8 @@ From there, all that can go wrong follows. Each point is one rule of this file.
 * **Transfers** take what a block holds when they run, states included.
 
 Engines, and managers that are asked for copies, are judged by `StateMemory`. What a state requires
-of a manager's admissions and steps is at the end of the page.
+of a manager's admissions and steps is at the end of the page; where the worker of a manager keeps
+states behind drafts is in `state_columns.py`.
 """
 
 from __future__ import annotations

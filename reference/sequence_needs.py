@@ -124,7 +124,7 @@ class SequenceNeeds:
     def _longest_prefix(self, sequence: SequenceState, found: Finds) -> int:
         if not self.enable_caching:
             return 0
-        length = self._longest(sequence)
+        length = self.longest_hit(sequence.num_tokens)
         groups = range(len(self.groups))
         for group in groups:
             length = min(length, self._most_of_prefix(sequence, group, length, found))
@@ -139,7 +139,7 @@ class SequenceNeeds:
         full = [group for group, kind in enumerate(self.groups) if kind.is_full]
         if not full or not self.enable_caching:
             return 0
-        length = self._longest(sequence)
+        length = self.longest_hit(sequence.num_tokens)
         return min(self._most_of_prefix(sequence, group, length, self.found) for group in full)
 
     def hit_entries(self, group: int, length: int) -> range:
@@ -165,12 +165,15 @@ class SequenceNeeds:
             for entry in range(sequence.num_tokens // size):
                 yield self.key(sequence, group, entry)
 
-    def num_slots(self, sequence: SequenceState) -> int:
-        """How many positions, from the first on, a sequence must have slots for."""
+    def num_slots(self, sequence: SequenceState, *, ahead: bool = True) -> int:
+        """How many positions, from the first on, a sequence must have slots for.
+
+        Some are `ahead` of its tokens, for what a drafting head writes (`lookahead_tokens`).
+        """
         profile, covered = self.profile, sequence.num_tokens
         if profile.reserves == "scheduled":
             covered = sequence.num_computed + sequence.num_scheduled
-        lookahead = profile.lookahead_tokens if sequence.num_scheduled else 0
+        lookahead = profile.lookahead_tokens if ahead and sequence.num_scheduled else 0
         slots = max(covered + sequence.num_drafts + lookahead, sequence.num_reserved)
         return min(slots, profile.max_tokens) if profile.max_tokens else slots
 
@@ -184,8 +187,15 @@ class SequenceNeeds:
         return sum(s.place != "nowhere" for s in self.sequences.values())
 
     def num_entries(self, sequence: SequenceState, group: int) -> int:
-        """How long the table of a group must be to have these slots."""
-        return -(-self.num_slots(sequence) // self.block_sizes[group])
+        """How long the table of a group must be to have these slots.
+
+        In a group of states blocks for the states behind drafts, at the end of each table, take the
+        place of lookahead slots: a drafting head has no states.
+        """
+        _, kind, size = self._numbered[group]
+        behind_drafts = self.profile.state_blocks if kind.is_state else 0
+        slots = self.num_slots(sequence, ahead=not behind_drafts)
+        return -(-slots // size) + behind_drafts
 
     def most_blocks_needed(self, sequence: SequenceState, cached: int) -> int:
         """Free blocks that admitting the sequence takes away, whichever carriers are hit.
@@ -198,7 +208,7 @@ class SequenceNeeds:
             entries = self.num_entries(sequence, group)
             if kind.is_sliding and self.profile.window_blocks == "reused":
                 entries = min(entries, -(-kind.window // size))
-            needed += self._num_blocks(kind, entries - cached // size)
+            needed += self._num_blocks(kind, entries - cached // size, is_new=True)
             needed += cached % size > 0  # what is copied from is no room until it is copied
             for entry in hits:
                 carriers = self.found(self.key(sequence, group, entry))
@@ -227,13 +237,18 @@ class SequenceNeeds:
             if kind.is_sliding and self.profile.window_blocks == "reused":
                 ring = -(-kind.window // size)
                 have, entries = min(have, ring), min(entries, ring)
-            needed += self._num_blocks(kind, entries - have)
+            needed += self._num_blocks(kind, entries - have, is_new=not have)
         return needed
 
-    def _num_blocks(self, kind: CacheGroup, num_entries: int) -> int:
-        """Blocks for so many further table entries; a step may leave only one state."""
-        most = 1 if kind.is_state and self.profile.states == "step-end" else num_entries
-        return max(0, min(num_entries, most))
+    def _num_blocks(self, kind: CacheGroup, num_entries: int, *, is_new: bool) -> int:
+        """Blocks for so many further table entries.
+
+        Where a step leaves only one state before its drafts, the entries in front of that stay
+        empty, and the blocks for the states behind drafts are taken once and move along with it.
+        """
+        if kind.is_state and self.profile.states == "step-end":
+            num_entries = min(num_entries, 1 + (self.profile.state_blocks if is_new else 0))
+        return max(0, num_entries)
 
     def sliding_out(self, sequence: SequenceState) -> list[int]:
         """Blocks of the sequence alone that no later token reads: they can be had back."""
@@ -332,9 +347,9 @@ class SequenceNeeds:
                     return True  # the state of the block has passed the tokens that go
         return False
 
-    def _longest(self, sequence: SequenceState) -> int:
-        """A bound for every hit, whatever is cached."""
-        most = sequence.num_tokens - (self.profile.full_hit == "recompute-token")
+    def longest_hit(self, num_tokens: int) -> int:
+        """A bound for every hit of so many tokens, whatever is cached."""
+        most = num_tokens - (self.profile.full_hit == "recompute-token")
         most -= self.profile.proof_blocks * max(self.block_sizes)
         return max(0, most - most % self._alignment)
 

@@ -161,27 +161,23 @@ class ShadowMemory:
             position, slot = position + room, 0
         return None
 
-    def write_states(
-        self,
-        table: Sequence[int],
-        block_size: int,
-        first: int,
-        contents: Sequence[Content],
-        writer: Writer,
-    ) -> None:
-        """A recurrent state has passed positions `first`, ...: each block keeps its last state."""
-        for position, content in enumerate(contents, start=first):
-            block = table[position // block_size]
-            self.slots[block][0] = content
-            self.writers[block][0] = writer
+    def write_state(self, block: int, content: Content, writer: Writer) -> None:
+        """A recurrent state comes into a block."""
+        self.slots[block][0] = content
+        self.writers[block][0] = writer
 
-    def misread_state(
-        self, table: Sequence[int], block_size: int, wanted: Sequence[Content], end: int
-    ) -> Misread | None:
-        """Whether the state after position `end` - 1 is not the one that is `wanted`."""
+    def copy_state(self, source: int, into: int) -> None:
+        """A block gets the state of another one."""
+        self.slots[into][0] = self.slots[source][0]
+        self.writers[into][0] = self.writers[source][0]
+
+    def misread_state(self, block: int, wanted: Sequence[Content], end: int) -> Misread | None:
+        """Whether a block holds another state than the one after `end` tokens; of 0 there is none.
+
+        `wanted[p]` is the content of position p.
+        """
         if end == 0:
             return None
-        block = table[(end - 1) // block_size]
         found = self.slots[block][0]
         if found == wanted[end - 1]:
             return None

@@ -198,6 +198,7 @@ _ROWS_OF_MANAGERS = {
     "max_sequences": "the most sequences that hold blocks at once; 0: no limit",
     "checkpoint_tokens": "how far checkpoints lie apart; 0: there are none",
     "hash_tokens": "how far the ends of hits lie apart inside a block; 0: hits are of whole blocks",
+    "state_blocks": "blocks for states beyond those of the positions, so that there can be drafts",
     "groups": "the cache groups: each a kind (full, sliding, chunked, state), a window, a block "
     "size",
 }
@@ -226,7 +227,6 @@ _ROWS_OF_ENGINES = {
     "answers": "whether a step may be answered before as many are planned as may be in flight",
     "state_moves": "who says where recurrent states stand",
     "draft_states": "behind which drafts a step can leave a state",
-    "state_blocks": "blocks that a request may take for states beyond those of its positions",
     "failed_loads": "whether a request may end without a token because its load failed",
 }
 

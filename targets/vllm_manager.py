@@ -382,6 +382,8 @@ class VllmParts:
                 'vLLM: mamba_cache_mode is "align" or "none"; no state is kept at the end of each '
                 "block"
             )
+        if spec is not None and "num_speculative_blocks" not in {f.name for f in fields(spec)}:
+            raise TypeError("this vLLM has no blocks for states behind drafts")
         if layout.hash_block_size and "hash_block_size" not in self._constructor():
             raise TypeError("this vLLM has no hash_block_size: hashes are of whole blocks")
         self._hash_block_size = layout.hash_block_size or min(layout.sizes())
@@ -523,9 +525,7 @@ def _config(modules: Callable[[str], Any], num_blocks: int, layout: NamedLayout)
     interface = modules("vllm.v1.kv_cache_interface")
     float32 = modules("torch").float32
     groups = [
-        interface.KVCacheGroupSpec(
-            [f"layer{place}"], _spec(interface, float32, group, layout.state_mode)
-        )
+        interface.KVCacheGroupSpec([f"layer{place}"], _spec(interface, float32, group, layout))
         for place, group in enumerate(layout.groups)
     ]
     known = {each.name for each in fields(interface.KVCacheConfig)}
@@ -548,12 +548,16 @@ def _reserves_every_state(spec: Any) -> bool:
     return bool(made.max_memory_usage_bytes(config) == MAX_MODEL_LEN)
 
 
-def _spec(interface: Any, float32: Any, group: CacheGroup, mode: str) -> Any:
+def _spec(interface: Any, float32: Any, group: CacheGroup, layout: NamedLayout) -> Any:
     """What vLLM calls a group of layers that read alike."""
     size = group.block_size or BLOCK_SIZE
     if group.is_state:
         return interface.MambaSpec(
-            block_size=size, shapes=((1,),), dtypes=(float32,), mamba_cache_mode=mode
+            block_size=size,
+            shapes=((1,),),
+            dtypes=(float32,),
+            mamba_cache_mode=layout.state_mode,
+            num_speculative_blocks=layout.state_blocks,
         )
     common = {"block_size": size, "num_kv_heads": 1, "head_size": 1, "dtype": float32}
     if "use_mla" in {each.name for each in fields(interface.FullAttentionSpec)}:

@@ -49,6 +49,7 @@ _PUBLISHED = {
     "max_tokens": MAX_MODEL_LEN,
     "watermark_blocks": 0,
     "lookahead_tokens": 0,
+    "state_blocks": 0,
     "host_blocks": 0,
 }
 _FULL = CacheGroup()
@@ -66,7 +67,7 @@ NOT_DRIVEN = (
     "the watermark, full_sequence_must_fit and reserved blocks: admission policy of the scheduler",
     "asynchronous scheduling: every step is settled before the next one is scheduled",
     "cross attention, R-SWA, sink and multi-head latent attention, circular buffers, several ranks",
-    "states after drafts (speculative blocks) and before the end of a step (prefill checkpoints)",
+    "states before the end of a step (prefill checkpoints); the copies of the worker itself",
     "which states inside a block are kept (enable_mamba_shared_prefix_checkpoint)",
     "states in blocks of another size than attention's; replay of a window (prefix_replay_tokens)",
     "multi-module MTP (num_prefill_lookahead); heads of some groups alone (is_eagle_group)",
@@ -105,6 +106,11 @@ class NamedLayout:
         if self.retention_tokens is not None:
             rows |= {"keyed": "checkpoints", "checkpoint_tokens": self.retention_tokens}
         return {row: value for row, value in rows.items() if value is not None}
+
+    @property
+    def state_blocks(self) -> int:
+        """Blocks of a request in each group of states for the states behind drafts."""
+        return int(self.rows.get("state_blocks", 0))
 
     def sizes(self) -> list[int]:
         """The block size of each group."""
@@ -180,7 +186,13 @@ LAYOUTS = (
         "full+mamba+lookahead",
         (_FULL, _STATE),
         use_eagle=True,
-        why_not="states after drafts lie in blocks that the worker moves; the reference has none",
+        rows={
+            "lookahead_tokens": 3,
+            "proof_blocks": 1,
+            "full_hit": "allowed",
+            "state_blocks": 3,
+            **_STEP_END,
+        },
     ),
     NamedLayout(
         "full+mamba-all",

@@ -88,7 +88,7 @@ class ImplParts:
             num_blocks,
             BLOCK_SIZE,
             max_model_len=MAX_MODEL_LEN,
-            groups=[_group(group) for group in self._layout.groups],
+            groups=[_group(group, self._layout.state_blocks) for group in self._layout.groups],
             hash_block_size=self._layout.hash_block_size or None,
             enable_caching=enable_caching,
             use_eagle=self._layout.use_eagle,
@@ -131,14 +131,15 @@ class ImplParts:
         }
 
 
-def _group(group: CacheGroup) -> FullAttention:
+def _group(group: CacheGroup, state_blocks: int) -> FullAttention:
     size = group.block_size or None
+    if group.is_state:
+        return RecurrentState(block_size=size, num_speculative_blocks=state_blocks)
     if group.is_sliding:
         return SlidingWindow(block_size=size, window=group.window)
     if group.is_chunked:
         return ChunkedLocal(block_size=size, chunk_size=group.window)
-    kind = RecurrentState if group.is_state else FullAttention
-    return kind(block_size=size)
+    return FullAttention(block_size=size)
 
 
 _SHAPE = "vllm-v1-manager"

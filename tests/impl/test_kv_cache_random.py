@@ -108,16 +108,21 @@ class Engine:
                 return length
         return 0
 
-    def fits(self, request, hits, computed, slots):
-        """Whether what the table has to hold afterwards can be had."""
+    def fits(self, request, hits, computed, slots, own):
+        """Whether what the table has to hold afterwards can be had.
+
+        Of the slots those beyond the `own` ones are lookahead: extra blocks take their place.
+        """
         pool = self.manager.block_pool
         wanted = 0
         leaving, joining = Counter(), set()
         for index, (kind, size) in enumerate(self.groups):
             before = self.table(request, index) or list(hits[index])
             first = min(self.needed(kind, size, computed), default=computed // size)
-            extra = kind.num_speculative_blocks if isinstance(kind, RecurrentState) else 0
-            wanted += len(range(max(len(before), first), -(-slots // size) + extra))
+            entries = -(-slots // size)
+            if isinstance(kind, RecurrentState) and kind.num_speculative_blocks:
+                entries = -(-own // size) + kind.num_speculative_blocks
+            wanted += len(range(max(len(before), first), entries))
             if request in self.running:
                 leaving.update(block for block in before[:first] if block)
             else:
@@ -130,9 +135,10 @@ class Engine:
     def take_slots(self, request, num_new, num_hit, found, lookahead):
         manager = self.manager
         computed = request.num_computed_tokens + num_hit
-        slots = min(computed + num_new + lookahead, LIMIT)
+        own = min(computed + num_new, LIMIT)
+        slots = min(own + lookahead, LIMIT)
         hits = found.blocks if found else [[]] * len(self.groups)
-        expected = self.fits(request, hits, computed, slots)
+        expected = self.fits(request, hits, computed, slots, own)
         before = self.state()
         new = manager.allocate_slots(request, num_new, num_hit, found, lookahead)
         assert (new is not None) == expected

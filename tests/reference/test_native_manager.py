@@ -27,6 +27,9 @@ ROWS = [
     {"null_block": 0, "groups": [FULL, CHUNKED]},
     {"null_block": 0, "groups": [FULL, STATE]},
     {"null_block": 0, "groups": [FULL, {**SLIDING, "block_size": 8}]},
+    {"null_block": 0, "groups": [FULL, STATE], "states": "step-end"},
+    {"null_block": 0, "groups": [FULL, STATE], "state_blocks": 3, "lookahead_tokens": 3},
+    {"null_block": 0, "groups": [FULL, STATE], "state_blocks": 2, "states": "step-end"},
 ]
 
 

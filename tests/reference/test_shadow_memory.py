@@ -72,24 +72,26 @@ def test_a_copy_may_come_from_other_memory_and_is_no_alias():
 
 def test_a_state_stands_for_all_before_it():
     memory = ShadowMemory(4, 4)
-    memory.write_states((3, 1), 4, 0, names("abcdef"), A)
-    assert memory.slots[3][0] == b"d"
-    assert memory.misread_state((3, 1), 4, names("abcdef"), 6) is None
-    assert memory.misread_state((3, 1), 4, names("abcdef"), 4) is None
-    assert memory.misread_state((3, 1), 4, names("abcdef"), 0) is None
-    assert memory.misread_state((3, 1), 4, names("abcdef"), 5) == Misread(4, 1, 0, b"e", b"f", A)
+    memory.write_state(3, b"d", A)
+    memory.write_state(1, b"f", A)
+    assert memory.misread_state(1, names("abcdef"), 6) is None
+    assert memory.misread_state(3, names("abcdef"), 4) is None
+    assert memory.misread_state(3, names("abcdef"), 0) is None
+    assert memory.misread_state(1, names("abcdef"), 5) == Misread(4, 1, 0, b"e", b"f", A)
 
 
-def test_states_that_begin_inside_a_block_go_on_in_the_next():
+def test_a_state_is_copied_and_stays_where_it_was():
     memory = ShadowMemory(4, 4)
-    memory.write_states((3, 1), 4, 3, names("def"), A)
-    assert (memory.slots[3][0], memory.slots[1][0]) == (b"d", b"f")
-    assert memory.misread_state((3, 1), 4, names("abcdef"), 4) is None
+    memory.write_state(3, b"d", A)
+    memory.copy_state(3, 0)
+    assert memory.misread_state(0, names("abcd"), 4) is None
+    assert memory.misread_state(3, names("abcd"), 4) is None
+    assert memory.writers[0][0] == A
 
 
 def test_the_first_state_is_read_like_the_others():
     memory = ShadowMemory(1, 4)
-    assert memory.misread_state((0,), 4, names("a"), 1) == Misread(0, 0, 0, b"a", None, None)
+    assert memory.misread_state(0, names("a"), 1) == Misread(0, 0, 0, b"a", None, None)
 
 
 def test_heads_are_copied_at_once_and_leave_the_other_slots():

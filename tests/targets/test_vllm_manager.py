@@ -59,7 +59,6 @@ def test_our_own_manager_is_never_accused(layout):
 def test_layouts_that_are_not_run_say_why():
     not_run = {layout.name: layout.why_not for layout in TARGET.layouts if layout.make is None}
     assert set(not_run) == {
-        "full+mamba+lookahead",
         "full+mamba-all",
         "chunked-local+lookahead",
         "full-2+sliding-4+lookahead",

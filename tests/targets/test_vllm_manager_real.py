@@ -6,8 +6,10 @@ import pytest
 
 from poolproof.contract.content import TokenChain
 from poolproof.contract.manager_commands import (
+    Accept,
     Admit,
     AppendTokens,
+    Draft,
     Finish,
     Preempt,
     Resume,
@@ -40,6 +42,7 @@ NAMES = (
     "full-2+sliding-4+lookahead",
     "chunked-local-1",
     "full+mamba-hash-2",
+    "full+mamba+lookahead",
 )
 
 
@@ -89,6 +92,38 @@ def test_a_state_of_a_prompts_end_is_put_off_while_its_prompt_is_scheduled(targe
         assert session.step(command) is None
     assert session.calls.answer == 4
     assert not session.is_defined(Resume(2, 0))
+
+
+def test_blocks_for_drafts_move_along_where_a_chunk_passes_their_entries(target):
+    chosen = target.layout("full+mamba+lookahead")
+    session = ManagerSession(chosen.make(24, True), chosen.profile, 24, 4)
+    for command in (Admit(0, TokenChain((1,) * 17), 4), Step()):
+        assert session.step(command) is None
+    *_, third, fourth = session.model.sequences[0].tables[1]
+    assert session.step(Schedule(0, 12)) is None
+    before, *skipped, column, fifth, sixth, seventh = session.model.sequences[0].tables[1]
+    assert before
+    assert skipped == [0, 0]
+    assert column == fourth
+    assert third in {fifth, sixth}
+    assert seventh not in {before, third, fourth}
+    assert session.step(Step()) is None
+
+
+@pytest.mark.parametrize(("accepted", "cached"), [(1, 8), (2, 8), (3, 0)])
+def test_the_end_of_a_block_is_hit_where_right_drafts_end_with_it(target, accepted, cached):
+    """Where they pass it, the block has gone back before it could get its key."""
+    chosen = target.layout("full+mamba+lookahead")
+    session = ManagerSession(chosen.make(24, True), chosen.profile, 24, 4)
+    grown = [command for _ in range(12 - 6 - accepted)
+             for command in (AppendTokens(0, (2,)), Step())]  # fmt: skip
+    for command in (
+        Admit(0, TokenChain((1,) * 6), 0), Draft(0, (2, 2, 2)), Step(), Accept(0, accepted),
+        *grown, Admit(1, TokenChain((1,) * 6 + (2,) * 7), 0),
+    ):  # fmt: skip
+        assert session.is_defined(command), command
+        assert session.step(command) is None, command
+    assert session.calls.answer == cached
 
 
 def test_who_hits_inside_a_block_may_copy_what_a_request_that_came_back_has_yet_to_compute(target):
@@ -202,6 +237,32 @@ def _states_of_this_step_are_started_from(monkeypatch):
         self.cached_blocks_this_step.clear()
 
     monkeypatch.setattr(mamba, "cache_blocks", cache_blocks)
+
+
+def _tables_of_states_have_no_blocks_for_drafts(monkeypatch):
+    """vllm#41884: a lookup by accepted tokens goes past the end of the table."""
+    mamba = _single().MambaManager
+    right = mamba.__init__
+
+    def init(self, *arguments, **named):
+        right(self, *arguments, **named)
+        self.num_speculative_blocks = 0
+
+    monkeypatch.setattr(mamba, "__init__", init)
+
+
+def _a_block_that_moves_stays_in_its_entry(monkeypatch):
+    monkeypatch.setattr(
+        _single().MambaManager,
+        "_relocate_speculative_block",
+        lambda self, blocks, entry: blocks.append(blocks[entry]),
+    )
+
+
+def _refused_drafts_count_where_states_go_back(monkeypatch):
+    mamba = _single().MambaManager
+    right = mamba.get_num_skipped_tokens
+    monkeypatch.setattr(mamba, "get_num_skipped_tokens", lambda self, n: right(self, n + 3))
 
 
 def _copies_of_hits_are_forgotten(monkeypatch):
@@ -342,6 +403,10 @@ CASES += [
     ("full+mamba-hash-2", _the_key_of_a_state_stays_with_the_request_that_goes_on, {"DATA", "IDX"}),
     ("full+mamba-hash-2", _who_hits_inside_a_block_goes_on_in_it, {"DATA", "I4"}),
     ("full+mamba-hash-2", _a_state_inside_a_block_is_found_for_a_longer_prefix, {"DATA", "IDX"}),
+    ("full+mamba+lookahead", _tables_of_states_have_no_blocks_for_drafts, {"ADM"}),
+    ("full+mamba+lookahead", _a_block_that_moves_stays_in_its_entry, {"I2"}),
+    ("full+mamba+lookahead", _refused_drafts_count_where_states_go_back, {"I2", "ATOM"}),
+    ("full+mamba+lookahead", _states_of_this_step_are_started_from, {"DATA"}),
     ("sliding+lookahead", _no_checkpoint_is_kept, {"I4"}),
     ("full+sliding", _no_checkpoint_is_kept, {"I4"}),
     ("mamba", _regular_checkpoints_are_a_block_late, {"I4", "IDX"}),
