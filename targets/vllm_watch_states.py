@@ -180,15 +180,13 @@ class StateRules:
         else:
             starts, leaves = _plain(row, known.first, step.count)
         after = self._after(known, group, step, column)
-        if before or after or (starts[0], leaves[0]) != (starts[1], leaves[1]):
-            return [
-                StateUse(
-                    group.number, starts[place], leaves[place],
-                    before.get(part, ()), after.get(part, ()), (part,),
-                )
-                for place, part in enumerate(PARTS)
-            ]  # fmt: skip
-        return [StateUse(group.number, starts[0], leaves[0])]
+        ways = [
+            (starts[place], leaves[place], before.get(part, ()), after.get(part, ()))
+            for place, part in enumerate(PARTS)
+        ]
+        if ways[0] == ways[1]:
+            return [StateUse(group.number, *ways[0])]
+        return [StateUse(group.number, *way, (part,)) for part, way in zip(PARTS, ways)]
 
     def _columns_of(self, known: KnownRequest, group: _Group, step: RowStep) -> tuple[int, int]:
         """Where its state stands, -1 if it has none, and where the row goes on."""
