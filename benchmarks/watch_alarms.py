@@ -7,7 +7,7 @@ which the session broke nothing are false alarms, but for `I3` (published, dropp
 which is true before anybody reads. A run ends with the first DATA of the session; the watch is told
 that step as well, and `caught` counts the runs in which it has a finding of its own. Set-ups with
 recurrent layers run once with a worker that the watch hears, and once with one out of its reach.
-Prints and writes a row for each set-up.
+Prints and writes a row for each set-up; with --setup the rows of others that were written stay.
 
 Usage: python benchmarks/watch_alarms.py [--runs N] [--setup NAME ...] [--record]
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import os
 import sys
@@ -111,6 +112,14 @@ def watched_runs(name: str, setup: Any, runs: int, folder: Path) -> dict[str, An
     }
 
 
+def kept_rows(path: Path, setups: list[str]) -> list[dict[str, Any]]:
+    """The rows of the set-ups that are not run again."""
+    if not setups or not path.exists():
+        return []
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return [row for row in rows if row["setup"].removesuffix(OUT_OF_REACH) not in setups]
+
+
 def main() -> int:
     """The command."""
     os.environ.update(VLLM_LOGGING_LEVEL="ERROR", VLLM_CONFIGURE_LOGGING="0")
@@ -124,7 +133,7 @@ def main() -> int:
     add_destination(parser, "watch_alarms")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    rows = []
+    rows = kept_rows(arguments.json, arguments.setup)
     with tempfile.TemporaryDirectory() as folder:
         named = [(one.name, one) for one in (*SETUPS, *CONNECTOR_SETUPS, *HYBRID_SETUPS)]
         named += [(one.name + OUT_OF_REACH, one) for one in HYBRID_SETUPS]

@@ -154,8 +154,9 @@ class VllmWatch:
         config = _part(manager, "kv_cache_config")
         groups, rows, left_out = watched_groups(scheduler, config)
         self._connector = getattr(scheduler, "connector", None)
-        why_not = "beside a connector" if self._connector is not None else ""
-        self._states = add_recurrent_groups(config, groups, rows, left_out, why_not=why_not)
+        self._states = add_recurrent_groups(
+            config, groups, rows, left_out, why_not=self._why_no_states()
+        )
         if not any(groups):
             raise TargetError(f"no cache group can be watched: {'; '.join(left_out)}")
         if self._connector is not None:
@@ -214,6 +215,14 @@ class VllmWatch:
             self._adopt()
         self._listener = StateListener(self.watcher, self._hear)
         self._tap_all()
+
+    def _why_no_states(self) -> str:
+        """Why no recurrent state can be watched here: others than the told rows bring states."""
+        if self._connector is not None:
+            return "beside a connector"
+        if getattr(self._scheduler, "mamba_partial_cache_hit", False):
+            return "hits inside a block"
+        return ""
 
     # The taps: the engine's own call, with what it was given, whatever becomes of ours.
 

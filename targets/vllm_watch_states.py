@@ -1,7 +1,7 @@
 """What vLLM does with recurrent states in a step, as far as the watch can know it.
 
 The tables that the workers are told, and vLLM's own rules for its cache modes none and align
-(`v1/worker/mamba_utils.py`), say from which block a row starts and in which it leaves a state.
+(`vllm.v1.worker.mamba_utils`), say from which block a row starts and in which it leaves a state.
 Without drafts that is all. With drafts it also depends on which rows the worker takes for
 speculative ones, and on what it copies before: that is known where the worker runs in the
 scheduler's process and tells it (`vllm_watch_worker.py`). Elsewhere only hits are judged, and the
