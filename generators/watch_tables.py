@@ -6,7 +6,14 @@ from typing import Any
 
 from figures import FigureError, read
 
-__all__ = ["live_scenarios", "live_server", "watch_cost", "watch_victims", "watched_schedulers"]
+__all__ = [
+    "live_hybrids",
+    "live_scenarios",
+    "live_server",
+    "watch_cost",
+    "watch_victims",
+    "watched_schedulers",
+]
 
 _TRUE = ("random", "priority", "planted")
 _OUT_OF_REACH = "worker out of reach"
@@ -30,6 +37,26 @@ def live_scenarios() -> str:
         f"{sum(row['admissions_with_hits'] for row in right):,} hits: "
         f"{sum(row['false_alarms'] for row in right)} false alarms. Found in those that are wrong: "
         f"{seen}.\n"
+    )
+
+
+def live_hybrids() -> str:
+    """Steps and alarms of the scenarios of benchmarks/live_hybrid.py."""
+    found: dict[str, Any] | None = read("live_hybrid")
+    if found is None:
+        raise FigureError("run benchmarks/live_hybrid.py --record in .venv-vllm")
+    rows = found["rows"]
+    right = [row for row in rows if row["scenario"] != "one-token"]
+    wrong = [row for row in rows if row["scenario"] == "one-token"]
+    names = ", ".join(f"`{row['scenario']}`" for row in right)
+    return (
+        f"{sum(row['steps'] for row in right):,} steps ({names}), "
+        f"{sum(row['checked_reads'] for row in right):,} reads compared, "
+        f"{sum(row['admissions_with_hits'] for row in right):,} hits: "
+        f"{sum(row['false_alarms'] for row in right)} false alarms. In `one-token`: "
+        f"{sum(row['violations'].get('DATA', 0) for row in wrong)} DATA in "
+        f"{sum(row['steps'] for row in wrong):,} steps "
+        "(`.venv-vllm/bin/python benchmarks/live_hybrid.py --steps 60 --record`).\n"
     )
 
 
