@@ -98,6 +98,7 @@ from tables import (
 from verdict_tables import explained_findings, verdicts
 from vllm_tables import vllm_release_findings, vllm_releases
 from watch_tables import (
+    live_hybrids,
     live_scenarios,
     live_server,
     watch_cost,
@@ -127,6 +128,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "facts": facts,
     "glossary": glossary,
     "audited schedulers": audited_schedulers,
+    "live hybrids": live_hybrids,
     "live scenarios": live_scenarios,
     "live server": live_server,
     "watch cost": watch_cost,

@@ -6,9 +6,17 @@ from typing import Any
 
 from figures import FigureError, read
 
-__all__ = ["live_scenarios", "live_server", "watch_cost", "watch_victims", "watched_schedulers"]
+__all__ = [
+    "live_hybrids",
+    "live_scenarios",
+    "live_server",
+    "watch_cost",
+    "watch_victims",
+    "watched_schedulers",
+]
 
 _TRUE = ("random", "priority", "planted")
+_OUT_OF_REACH = "worker out of reach"
 
 
 def live_scenarios() -> str:
@@ -32,6 +40,26 @@ def live_scenarios() -> str:
     )
 
 
+def live_hybrids() -> str:
+    """Steps and alarms of the scenarios of benchmarks/live_hybrid.py."""
+    found: dict[str, Any] | None = read("live_hybrid")
+    if found is None:
+        raise FigureError("run benchmarks/live_hybrid.py --record in .venv-vllm")
+    rows = found["rows"]
+    right = [row for row in rows if row["scenario"] != "one-token"]
+    wrong = [row for row in rows if row["scenario"] == "one-token"]
+    names = ", ".join(f"`{row['scenario']}`" for row in right)
+    return (
+        f"{sum(row['steps'] for row in right):,} steps ({names}), "
+        f"{sum(row['checked_reads'] for row in right):,} reads compared, "
+        f"{sum(row['admissions_with_hits'] for row in right):,} hits: "
+        f"{sum(row['false_alarms'] for row in right)} false alarms. In `one-token`: "
+        f"{sum(row['violations'].get('DATA', 0) for row in wrong)} DATA in "
+        f"{sum(row['steps'] for row in wrong):,} steps "
+        "(`.venv-vllm/bin/python benchmarks/live_hybrid.py --steps 60 --record`).\n"
+    )
+
+
 def watched_schedulers() -> str:
     """Steps and alarms of the set-ups of benchmarks/watch_alarms.py."""
     found: dict[str, Any] | None = read("watch_alarms")
@@ -41,7 +69,29 @@ def watched_schedulers() -> str:
     return (
         f"{sum(row['steps'] for row in rows):,} steps of vLLM's schedulers in {len(rows)} set-ups, "
         f"connectors, images and drafts among them: {sum(row['false_alarms'] for row in rows)} "
-        "false alarms (`.venv-vllm/bin/python benchmarks/watch_alarms.py --record`).\n"
+        "false alarms (`.venv-vllm/bin/python benchmarks/watch_alarms.py --record`)."
+        f"{_with_recurrent_layers(rows)}\n"
+    )
+
+
+def _with_recurrent_layers(rows: list[dict[str, Any]]) -> str:
+    """Of the set-ups with recurrent layers: how many wrong runs the watch has seen as well."""
+    hybrid = [row for row in rows if row["setup"].startswith(("gdn", "mamba2"))]
+    if not hybrid:
+        return ""
+    words = []
+    for is_heard, what in ((True, "with a worker that it hears"), (False, "with one out of reach")):
+        some = [row for row in hybrid if (_OUT_OF_REACH not in row["setup"]) is is_heard]
+        if some:
+            words.append(
+                f"{sum(row['caught'] for row in some)} of the "
+                f"{sum(row['session'].get('DATA', 0) for row in some)} runs {what}"
+            )
+    runs, steps = min(row["runs"] for row in hybrid), sum(row["steps"] for row in hybrid)
+    return (
+        f" {steps:,} of them, {runs} runs of each set-up, had recurrent layers, where vLLM is "
+        "wrong with drafts ([engines.md](engines.md#vllm-with-recurrent-layers)): the watch saw "
+        f"that in {' and '.join(words)} in which the engine level did."
     )
 
 

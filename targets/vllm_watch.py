@@ -8,8 +8,11 @@ engine's own method with the same arguments and returns what it returned; everyt
 behind the watch's switch, which takes the taps out on the first exception of ours. Only the mode
 `quarantine` changes anything in the scheduler.
 
-Not watched, and named in the start line: recurrent states, encoder and cross attention, groups
-whose attention is not known here, what connectors bring, several ranks' own memories.
+Recurrent states are followed by tables and by what the worker tells of its copies where it runs in
+this process (`vllm_watch_states.py`, `vllm_watch_worker.py`).
+
+Not watched, and named in the start line: encoder and cross attention, groups whose attention or
+recurrence is not known here, what connectors bring, several ranks' own memories.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ from poolproof.contract.content import Image
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.target import TargetError
 from poolproof.targets.installed_vllm import version_of_vllm
+from poolproof.targets.vllm_watch_states import RowStep, WorkerRow, add_recurrent_groups
+from poolproof.targets.vllm_watch_worker import StateListener, listen, stop_listening
 from poolproof.watch.digests import Digests
 from poolproof.watch.findings import LiveFinding, request_name
 from poolproof.watch.live_memory import ComputedPart, KnownRequest, LiveMemory
@@ -39,6 +44,7 @@ from poolproof.watch.watcher import SERVER_VARIABLE, Watcher, say
 __all__ = ["VllmWatch", "attach", "tap_schedulers", "watched_groups"]
 
 _ATTRIBUTE = "poolproof_watch"
+_HITS_ALONE = "recurrent states behind drafts (the worker is out of reach): only hits are judged"
 
 
 def tap_schedulers(values: Mapping[str, str]) -> None:
@@ -114,6 +120,7 @@ class _Pending:
     freed: list[int]
     loads: list[tuple[tuple[list[int], ...], int, int]]
     ended: list[str] = field(default_factory=list)
+    rows: dict[str, WorkerRow] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -146,9 +153,12 @@ class VllmWatch:
         self._pool = pool = _part(manager, "block_pool")
         config = _part(manager, "kv_cache_config")
         groups, rows, left_out = watched_groups(scheduler, config)
+        self._connector = getattr(scheduler, "connector", None)
+        self._states = add_recurrent_groups(
+            config, groups, rows, left_out, why_not=self._why_no_states()
+        )
         if not any(groups):
             raise TargetError(f"no cache group can be watched: {'; '.join(left_out)}")
-        self._connector = getattr(scheduler, "connector", None)
         if self._connector is not None:
             left_out.append(
                 f"what {type(self._connector).__name__} brings and takes, and leaks with it"
@@ -181,7 +191,9 @@ class VllmWatch:
         self._early: list[LiveFinding] = []
         self._aborted: list[Any] = []
         self._was_quiet = True
+        self._left_out = left_out
         self._taps = Taps(lambda: self.watcher.is_on)
+        self._listener: StateListener | None = None
         self.watcher = Watcher(
             settings,
             self._memory,
@@ -197,11 +209,20 @@ class VllmWatch:
             },
             pool=self._blocks,
             describe=self._describe,
-            untap=self._taps.remove,
+            untap=self._untap,
         )
         if is_running:
             self._adopt()
+        self._listener = StateListener(self.watcher, self._hear)
         self._tap_all()
+
+    def _why_no_states(self) -> str:
+        """Why no recurrent state can be watched here: others than the told rows bring states."""
+        if self._connector is not None:
+            return "beside a connector"
+        if getattr(self._scheduler, "mamba_partial_cache_hit", False):
+            return "hits inside a block"
+        return ""
 
     # The taps: the engine's own call, with what it was given, whatever becomes of ours.
 
@@ -217,6 +238,13 @@ class VllmWatch:
         if self._connector is not None:
             put(self._connector, "get_num_new_matched_tokens", self._around_match)
             put(self._connector, "update_state_after_alloc", self._around_alloc)
+        if self._states is not None and self._listener is not None:
+            self.watcher.guarded(listen, self._listener)
+
+    def _untap(self) -> None:
+        self._taps.remove()
+        if self._listener is not None:
+            stop_listening(self._listener)
 
     def _around_schedule(self, original: Callable[..., Any], *args: Any, **named: Any) -> Any:
         self.watcher.guarded(self._before_schedule)
@@ -379,11 +407,15 @@ class VllmWatch:
         output, memory, requests = step.output, self._memory, step.requests
         counts, drafts = output.num_scheduled_tokens, output.scheduled_spec_decode_tokens
         copies = getattr(output, "kv_cache_block_copies", None) or ()
+        if self._states is not None:
+            memory.zero(getattr(output, "new_block_ids_to_zero", None) or ())
         memory.begin(
             step.ended, [(copy.src_block_id, copy.dst_block_id) for copy in copies], step.freed
         )
         for request_id in step.ended:
             self._behind.pop(request_id, None)
+            if self._states is not None:
+                self._states.forget(request_id)
         for tables, first, end in step.loads:
             for group, table in enumerate(tables):
                 memory.load(group, table, first, end)
@@ -420,7 +452,7 @@ class VllmWatch:
         self._behind.pop(request_id, None)
         number = step.output.num_scheduled_tokens[request_id]
         drafts = step.output.scheduled_spec_decode_tokens.get(request_id) or ()
-        self._memory.compute(
+        known = self._memory.compute(
             ComputedPart(
                 request_id=request_id,
                 root=self._root(request, step.epoch),
@@ -433,6 +465,7 @@ class VllmWatch:
                 replaced=True,
             )
         )
+        self._follow_states(known, step, runner, is_new=True)
 
     def _go_on(
         self, known: KnownRequest, first: int, step: _Pending, blocks: Any, runner: Any
@@ -457,6 +490,38 @@ class VllmWatch:
                 replaced=False,
             )
         )
+        self._follow_states(known, step, runner, is_new=False)
+
+    def _follow_states(
+        self, known: KnownRequest, step: _Pending, runner: Any, *, is_new: bool
+    ) -> None:
+        """What becomes of its recurrent states, as far as that can be known."""
+        if self._states is None or known.is_broken:
+            return
+        request_id = known.request_id
+        drafts = step.output.scheduled_spec_decode_tokens.get(request_id) or ()
+        row = RowStep(
+            count=step.output.num_scheduled_tokens[request_id],
+            num_drafts=len(drafts),
+            num_sampled=len(_sampled(runner, request_id)),
+            is_new=is_new,
+            worker=step.rows.get(request_id),
+        )
+        if row.worker is None and self._states.has_drafts and _HITS_ALONE not in self._left_out:
+            self._left_out.append(_HITS_ALONE)
+            say(logging.WARNING, f"left out from now on: {_HITS_ALONE}")
+        uses, unknown, is_read = self._states.uses(known, row)
+        # Of a request that has ended meanwhile, or was thrown out by a reset, nobody sees what
+        # comes of this step.
+        request = self._scheduler.requests.get(request_id)
+        is_read = is_read and request is not None and request.status.name == "RUNNING"
+        self._memory.follow_states(known, uses, unknown=unknown, is_read=is_read)
+
+    def _hear(self, output: Any, rows: dict[str, WorkerRow]) -> None:
+        """The worker tells of a step that was scheduled and has not come back."""
+        for step in self._pending:
+            if step.output is output:
+                step.rows = rows
 
     def _known_drafts(
         self, request_id: str, end: int, drafts: Sequence[int], runner: Any

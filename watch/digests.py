@@ -13,12 +13,14 @@ import hashlib
 import os
 from collections.abc import Iterable
 
-__all__ = ["NEVER", "UNKNOWN", "Digests", "extended"]
+__all__ = ["NEVER", "OTHER", "UNKNOWN", "Digests", "extended"]
 
 NEVER = 0
 """In a slot that nobody has written."""
 UNKNOWN = 1
 """In a slot of which is not known what was written: before the watch, or by a connector."""
+OTHER = 2
+"""Where KV stands in place of a state, or a state in place of KV."""
 
 
 class Digests:

@@ -12,7 +12,8 @@ whoever reads that is told), blocks that are handed out or freed while somebody 
 them, ids outside the pool, and slots of which nothing is known.
 
 Memory: 24 bytes a slot of the pool, 8 a token of live requests, their tables, and an entry for each
-block that is held. Groups that are None are not watched.
+block that is held. Groups that are None are not watched; those of recurrent states are followed by
+`live_states.py`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from itertools import count
 from poolproof.contract.content import Image, TokenChain
 from poolproof.contract.manager_profile import CacheGroup
 from poolproof.contract.outside import shown
+from poolproof.contract.state_use import StateUse
 from poolproof.contract.step_record import ComputedTokens, StepRecord
-from poolproof.watch.digests import NEVER, UNKNOWN, Digests, extended
+from poolproof.watch.digests import NEVER, OTHER, UNKNOWN, Digests, extended
 from poolproof.watch.findings import LiveFinding, request_name
+from poolproof.watch.live_states import ZERO, LiveStates, StateRow, WrongState
 
 __all__ = ["ComputedPart", "KnownRequest", "LiveCounts", "LiveMemory"]
 
@@ -127,13 +130,20 @@ class LiveMemory:
         self._groups = [
             (number, group, size, digests.mask(number))
             for number, (group, size) in enumerate(zip(groups, block_sizes, strict=True))
-            if group is not None
+            if group is not None and not group.is_state
         ]
+        self._state_groups = [
+            number for number, group in enumerate(groups) if group is not None and group.is_state
+        ]
+        masks = {number: digests.mask(number) for number in self._state_groups}
+        self._states = LiveStates(masks, is_running=is_running) if masks else None
+        self._state_rows: list[StateRow] = []
         self._by_number = {
             number: (group, size, mask) for number, group, size, mask in self._groups
         }
         self._simple = len(groups) == 1 and len(self._groups) == 1
-        self._room = room = max(block_sizes)
+        # A block of states may be as long as a request: only slots of KV count.
+        self._room = room = max((size for *_, size, _ in self._groups), default=1)
         self._slots = array("q", [UNKNOWN if is_running else NEVER]) * (num_blocks * room)
         # For each slot who wrote it and in which step, side by side: one line of the processor's
         # cache for both.
@@ -166,6 +176,12 @@ class LiveMemory:
         self._freed = freed
         self.counts.frees += len(freed)
 
+    def zero(self, blocks: Iterable[int]) -> None:
+        """All that stands in these blocks is zero when the next step begins."""
+        for block in blocks:
+            if 0 <= block < self._num_blocks:
+                self._fill(block, NEVER)
+
     def compute(self, part: ComputedPart) -> KnownRequest:
         """A request is computed in this step: its table, its tokens, what it writes."""
         known = self.requests.get(part.request_id)
@@ -188,6 +204,28 @@ class LiveMemory:
                 known.changed or known.mapped or known.images or known.taint or known.is_broken
             )
         return known
+
+    def follow_states(
+        self,
+        known: KnownRequest,
+        uses: Sequence[StateUse],
+        *,
+        unknown: Sequence[int] = (),
+        is_read: bool = True,
+    ) -> None:
+        """What this step does with the recurrent states of a request that is computed in it.
+
+        Nothing is known of what stands in the blocks `unknown` after it.
+        """
+        if self._states is None or known.is_broken:
+            return
+        blocks = [*unknown, *(block for use in uses for block in use.blocks())]
+        for block in blocks:
+            if not 0 <= block < self._num_blocks:
+                self._outside(known, self._state_groups[0], 0, block)
+                return
+        row = StateRow(known, known.chain, known.first, uses, unknown, is_read)
+        self._state_rows.append(row)
 
     def decode(
         self,
@@ -268,6 +306,8 @@ class LiveMemory:
 
     def end(self) -> list[LiveFinding]:
         """The step ends: what was wrong in it."""
+        if self._states is not None:
+            self._carry_out_states(self._states)
         if self._fresh:
             self._look_at_fresh()
         if self._freed:
@@ -281,15 +321,20 @@ class LiveMemory:
 
     def record(self, step: StepRecord) -> list[LiveFinding]:
         """Follow a plain record: the way in for engines that have no tap. Loads become unknown."""
+        self.zero(step.zeroes)
         self.begin(step.ended, step.copies)
         for block, _ in step.loads:
             self._fill(block, UNKNOWN)
         for part in step.computed:
-            self.compute(self._part_of(part))
+            known = self.compute(self._part_of(part))
+            self.follow_states(known, part.states, is_read=part.is_read)
         return self.end()
 
     def load(self, group: int, table: Sequence[int], first: int, end: int) -> None:
         """A connector brings the KV of these positions of a table: they are unknown from now on."""
+        if self._states is not None and group in self._state_groups:
+            for block in table:
+                self._states.forget(block)
         entry = self._by_number.get(group)
         if entry is None:
             return
@@ -355,6 +400,9 @@ class LiveMemory:
 
     def _map(self, known: KnownRequest, blocks: Sequence[Sequence[int]]) -> None:
         """Blocks come at the end of the tables; those with positions before `first` are read."""
+        for group in self._state_groups:
+            if group < len(blocks):
+                known.tables[group].extend(blocks[group])
         for group, _, size, _ in self._groups:
             if group >= len(blocks) or not blocks[group]:
                 continue
@@ -470,6 +518,8 @@ class LiveMemory:
                 place = block * room + first - entry * size
                 digest = known.chain[first]
                 self._slots[place] = digest ^ mask if mask else digest
+                if self._states is not None:
+                    self._states.wrote(block, known.name, group, self._number)
                 self._wrote[2 * place] = known.name
                 self._wrote[2 * place + 1] = self._number
                 if len(self._holders.get(block, ())) > 1 or self._tainted or known.taint:
@@ -485,6 +535,8 @@ class LiveMemory:
             for block, slot, number in _runs(table, size, first, end):
                 place = block * room + slot
                 self._slots[place : place + number] = digests[done : done + number]
+                if self._states is not None:
+                    self._states.wrote(block, known.name, group, self._number)
                 by = array("q", [known.name, self._number])
                 self._wrote[2 * place : 2 * (place + number)] = by * number
                 if len(self._holders.get(block, ())) > 1 or self._tainted or known.taint:
@@ -545,6 +597,9 @@ class LiveMemory:
                     dict(self._tainted.get(source, {})),
                 )
             )
+        if self._states is not None:
+            right = (pair for pair in copies if all(0 <= b < self._num_blocks for b in pair))
+            self._states.copy_blocks(right)
         for destination, contents, wrote, tainted in read:
             first = destination * room
             self._slots[first : first + room] = contents
@@ -560,6 +615,53 @@ class LiveMemory:
         self._slots[first : first + self._room] = array("q", [digest]) * self._room
         self._tainted.pop(block, None)
         self._note_change(block, None)
+        if self._states is not None and digest == NEVER:
+            self._states.zero(block)
+        elif self._states is not None and digest == UNKNOWN:
+            self._states.forget(block)
+
+    # Recurrent states.
+
+    def _carry_out_states(self, states: LiveStates) -> None:
+        """What this step's rows do with states, in the order of the specification."""
+        rows, self._state_rows = self._state_rows, []
+        rows = [row for row in rows if not row.request.is_broken]
+        for wrong in states.begin(rows):
+            self._tell_state(wrong)
+        for row in rows:
+            for block in row.unknown:
+                if not states.holds(block):
+                    self._fill(block, UNKNOWN)
+        for wrong in states.leave(rows, self._number):
+            self._tell_state(wrong)
+        states.finish(rows)
+        for block in states.fresh:
+            self._fill(block, OTHER)
+        states.fresh.clear()
+        self.counts.checked_reads += states.num_starts
+        self.counts.unknown_reads += states.num_unknown
+        states.num_starts = states.num_unknown = 0
+
+    def _tell_state(self, wrong: WrongState) -> None:
+        """A row starts from another prefix's state."""
+        reader, held = wrong.row.request, wrong.held
+        mask = self._digests.mask(wrong.group)
+        is_written = held is not None and held.step > 0
+        is_state = is_written and held is not None and held.digest != OTHER
+        self._tell(
+            "DATA",
+            wrong.words(request_name(reader.name)),
+            reader,
+            group=wrong.group,
+            block=wrong.block,
+            position=wrong.row.first,
+            wanted=None if wrong.wanted == ZERO else wrong.wanted ^ mask,
+            found=held.digest ^ mask if held is not None and is_state else None,
+            writer=held.writer if held is not None and is_written else None,
+            written_in=held.step if held is not None and is_written else None,
+            because_of=held.taint if held is not None and wrong.is_own else None,
+        )
+        self._taint(reader, self.num_found)
 
     # What is read.
 
@@ -611,11 +713,13 @@ class LiveMemory:
             reader.told.add((group, position, there))
             slot = position - entry * size
             place = block * self._room + slot
-            is_written = there != NEVER
+            is_written = there not in (NEVER, OTHER)
             writer, step = self._wrote[2 * place : 2 * place + 2]
             what = (
                 f"that was computed for request {request_name(writer)} in step {step}"
                 if is_written
+                else "where a recurrent state stands"
+                if there == OTHER
                 else "that nobody has computed"
             )
             mask = self._by_number[group][2]
