@@ -250,12 +250,18 @@ class Server:
             runner.input_batch,
             runner.requests,
             runner.compilation_config.static_forward_context,
-            runner._get_mamba_state_copy_funcs(),
+            self.copies(),
             runner._get_mamba_bufs().preprocess,
         )
         count = runner.input_batch.num_reqs
         runner.num_accepted_tokens.np[:count] = runner.input_batch.num_accepted_tokens_cpu[:count]
         runner.num_accepted_tokens.copy_to_gpu(count)
+
+    def copies(self):
+        """What copies a state, by kind of layer; up to 0.28 that of the only kind."""
+        if hasattr(self.runner, "_get_mamba_state_copy_funcs"):
+            return self.runner._get_mamba_state_copy_funcs()
+        return self.runner.model.get_mamba_state_copy_func()
 
     def keep_states(self, *, num_reqs, num_accepted_tokens_cpu_tensor, **_others):
         """As `postprocess_mamba_fused_kernel` has it: the state of a block's end stays there."""
