@@ -79,6 +79,14 @@ REPAIRS = (
         ("gdn+drafts+priority",),
     ),
     Repair(
+        "decode-rows",
+        "ours",
+        "counts as a decode what computes one token and its drafts, whatever the prompt's length",
+        _BEHIND_IT,
+        "docs/repairs/decode-rows.diff",
+        ("mamba2+drafts",),
+    ),
+    Repair(
         "priority-leak",
         "ours",
         "withdraws the keys of a chunk whose request is preempted in the pass that planned it",
