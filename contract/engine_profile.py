@@ -43,6 +43,7 @@ _LEAST = {
     "encoder_cache_tokens": 0,
     "max_encoder_tokens": 0,
     "state_blocks": 0,
+    "instances": 1,
 }
 _ROWS = ("null_block", *_CHOICES, *_LEAST, "groups")
 
@@ -99,6 +100,8 @@ class EngineProfile(Profile):
         last token before them, or only behind the "last".
     state_blocks: blocks that a request may take in each state group beyond one for each started
         block of its positions: what fits is counted with them.
+    instances: into how many equal parts the blocks are divided, because so many servers, each with
+        its part, serve a request one after the other: it has to fit into a part.
     groups: the layers that share a block table, as in a manager's profile.
     """
 
@@ -126,6 +129,7 @@ class EngineProfile(Profile):
     encoder_cache_tokens: int = 0
     max_encoder_tokens: int = 0
     state_blocks: int = 0
+    instances: int = 1
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod
@@ -180,6 +184,8 @@ class EngineProfile(Profile):
             words.append("reset")
         if self.has_states and self.states == "step-end":
             words.append("step-end")
+        if self.instances > 1:
+            words.append("instances")
         kinds = "+".join(group.kind for group in self.groups)
         return "+".join(words if kinds == "full" else [*words, kinds])
 
@@ -200,7 +206,7 @@ class EngineProfile(Profile):
         a block for every started `block_size` tokens, drafts and spare slots included, and a group
         of states `state_blocks` more.
         """
-        usable = num_blocks - (self.null_block is not None)
+        usable = (num_blocks - (self.null_block is not None)) // self.instances
         usable -= self.num_state_blocks
         sizes = [group.block_size or block_size for group in self.groups]
         ahead = self.draft_tokens + self.spare_tokens

@@ -104,7 +104,8 @@ class EngineRuns(LevelRuns):
         assert isinstance(profile, EngineProfile)
         most, null = subject.settings.num_blocks, profile.null_block
         ahead = profile.draft_tokens + profile.spare_tokens
-        fewest = min(most, (2 + -(-ahead // subject.block_size)) * len(profile.groups))
+        parts = len(profile.groups) * profile.instances
+        fewest = min(most, (2 + -(-ahead // subject.block_size)) * parts)
         usable = fewest + choices.below(max(1, most - fewest + 1))
         return Trace(
             target=subject.name,

@@ -63,7 +63,7 @@ class EngineCampaign:
         )
 
     def num_blocks(self, choices: Choices) -> int:
-        """2 to 8 blocks for each cache group, one time in three up to 16.
+        """2 to 8 blocks for each cache group of an instance, one time in three up to 16.
 
         What preempts, evicts and waits is few blocks; what is preempted between two of its chunks
         has a prompt of several steps, beside somebody else.
@@ -74,6 +74,7 @@ class EngineCampaign:
         num_blocks = least + choices.below(7) + (choices.below(9) if choices.below(3) == 0 else 0)
         num_blocks *= len(self.profile.groups)
         num_blocks += self.profile.num_state_blocks
+        num_blocks *= self.profile.instances
         return max(num_blocks + (null is not None), 0 if null is None else null + 1)
 
     def run(self, number: int, announce: Callable[[Command], None] | None = None) -> RunResult:

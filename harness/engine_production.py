@@ -434,6 +434,7 @@ class EngineProductionCampaign(EngineCampaign):
         name = list(plans)[number % len(plans)]
         usable = plans[name].num_blocks(self.sizes) * len(profile.groups)
         usable += profile.num_state_blocks
+        usable *= profile.instances
         setup = EngineCampaign.setup(self, number)
         null = profile.null_block
         return replace(

@@ -216,6 +216,7 @@ _ROWS_OF_ENGINES = {
     "reset": "whether a reset waits until nobody holds a block, or takes the blocks of all that "
     "run",
     "spare_tokens": "slots that a request may take beyond its tokens and drafts",
+    "instances": "servers, each with its part of the blocks, that serve a request in turn",
     "stale_outputs": "what becomes of a token sampled for a request that was preempted meanwhile",
     "cancelled_outputs": "what may still come of a request after its cancel",
     "prefix_hits": "whether there is a prefix cache",

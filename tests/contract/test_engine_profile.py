@@ -29,6 +29,7 @@ def test_a_profile_survives_json() -> None:
         steps_in_flight=2,
         draft_tokens=3,
         spare_tokens=1,
+        instances=2,
         groups=(CacheGroup(), CacheGroup("sliding", window=6)),
     )
     assert EngineProfile.from_mapping(profile.to_json()) == profile
@@ -90,6 +91,7 @@ def test_a_choice_that_is_no_text_at_all_is_named(value: Any) -> None:
         ({"groups": "full+sliding:6"}, "fcfs+full+sliding"),
         ({"image_tokens": 4, "max_adapters": 1}, "fcfs+images+adapters"),
         ({"reset": "preempts"}, "fcfs+reset"),
+        ({"instances": 2}, "fcfs+instances"),
     ],
 )
 def test_a_set_up_is_named_after_its_rows(rows: dict[str, Any], name: str) -> None:
@@ -106,6 +108,8 @@ def test_a_set_up_is_named_after_its_rows(rows: dict[str, Any], name: str) -> No
         ({"max_request_tokens": 9}, 4, 9),
         ({"max_request_tokens": 99}, 4, 16),
         ({"groups": "full+full"}, 5, 8),
+        ({"instances": 2, "null_block": 0}, 8, 12),
+        ({"instances": 2, "groups": "full+full"}, 9, 8),
         ({}, 0, 0),
     ],
 )
