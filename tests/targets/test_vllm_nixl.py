@@ -136,12 +136,15 @@ def test_what_is_found(layouts, name, invariant, words):
     assert words in found.sentence
 
 
-def test_the_recorded_finding_shows_again(layouts):
-    trace = read_trace(FINDINGS / "vllm-nixl-window.jsonl")
+@pytest.mark.parametrize(
+    ("name", "invariant"), [("vllm-nixl-window", "PLAN"), ("vllm-failed-load-queue", "LIVE")]
+)
+def test_a_recorded_finding_shows_again(layouts, name, invariant):
+    trace = read_trace(FINDINGS / f"{name}.jsonl")
     session = start_session(trace, layouts[trace.options["layout"]].make)
     *before, last = [session.step(command) for command in trace.commands]
     assert before == [None] * len(before)
-    assert last.invariant == "PLAN"
+    assert last.invariant == invariant
 
 
 def test_nothing_is_found_where_the_last_token_is_left_to_the_decoder(layouts, parts, monkeypatch):
