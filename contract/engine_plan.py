@@ -30,7 +30,8 @@ class PlannedPart:
     The last `num_drafts` of them are drafts. `blocks[g]` is the request's whole table in cache
     group g. Where earlier steps are still in flight, `first` counts their drafts as accepted; the
     worker subtracts those that were not, here and in the positions of `states`: what the step does
-    with recurrent states, where the plan says it.
+    with recurrent states, where the plan says it. What is sampled behind a part that `discards` is
+    nobody's: the request samples in another step, such as that of another instance.
     """
 
     request_id: int
@@ -39,6 +40,7 @@ class PlannedPart:
     num_drafts: int
     blocks: tuple[tuple[int, ...], ...]
     states: tuple[StateUse, ...] = ()
+    discards: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ def plan_from(answer: Any) -> EnginePlan:
 
     The mapping has "compute", a list of mappings with "request", "first", "count", "blocks" and, if
     there are any, "drafts"; it may have "copies", "preempted", "transfers", and, by identifier of
-    images, "forgets" and "encodes", and "zeroes". An entry of "compute" may have "states".
+    images, "forgets" and "encodes", and "zeroes". An entry of "compute" may have "states" and
+    "discards".
     """
     if isinstance(answer, EnginePlan):
         return answer
@@ -141,12 +144,13 @@ def _mapping(what: str, value: Any, required: set[str], known: set[str]) -> Mapp
 
 def _part(value: Any) -> PlannedPart:
     names = {"request", "first", "count", "blocks"}
-    fields = _mapping("an entry of compute", value, names, {"drafts", "states"})
+    fields = _mapping("an entry of compute", value, names, {"drafts", "states", "discards"})
     try:
         request_id, first, count = (index(fields[name]) for name in ("request", "first", "count"))
         tables = tuple(tuple(map(index, table)) for table in fields["blocks"])
         states = tuple(map(use_from, fields.get("states") or ()))
-        return PlannedPart(request_id, first, count, index(fields.get("drafts", 0)), tables, states)
+        drafts, discards = index(fields.get("drafts", 0)), bool(fields.get("discards", False))
+        return PlannedPart(request_id, first, count, drafts, tables, states, discards)
     except StateUseError as error:
         raise PlanError(str(error)) from error
     except TypeError as error:

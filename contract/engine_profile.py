@@ -44,6 +44,7 @@ _LEAST = {
     "max_encoder_tokens": 0,
     "state_blocks": 0,
     "headroom_percent": 0,
+    "instances": 1,
 }
 _MOST = {"headroom_percent": 99}
 _ROWS = ("null_block", *_CHOICES, *_LEAST, "groups")
@@ -103,6 +104,8 @@ class EngineProfile(Profile):
         block of its positions: what fits is counted with them.
     headroom_percent: so much of all blocks may be kept free of a request that is let in: what fits
         is counted without it.
+    instances: into how many equal parts the blocks are divided, because so many servers, each with
+        its part, serve a request one after the other: it has to fit into a part.
     groups: the layers that share a block table, as in a manager's profile.
     """
 
@@ -131,6 +134,7 @@ class EngineProfile(Profile):
     max_encoder_tokens: int = 0
     state_blocks: int = 0
     headroom_percent: int = 0
+    instances: int = 1
     groups: tuple[CacheGroup, ...] = FULL
 
     @classmethod
@@ -186,6 +190,8 @@ class EngineProfile(Profile):
             words.append("reset")
         if self.has_states and self.states == "step-end":
             words.append("step-end")
+        if self.instances > 1:
+            words.append("instances")
         kinds = "+".join(group.kind for group in self.groups)
         return "+".join(words if kinds == "full" else [*words, kinds])
 
@@ -206,7 +212,7 @@ class EngineProfile(Profile):
         a block for every started `block_size` tokens, drafts and spare slots included, and a group
         of states `state_blocks` more; `headroom_percent` of all blocks stay free.
         """
-        usable = num_blocks - (self.null_block is not None)
+        usable = (num_blocks - (self.null_block is not None)) // self.instances
         usable -= -(-usable * self.headroom_percent // 100)
         usable -= self.num_state_blocks
         sizes = [group.block_size or block_size for group in self.groups]
@@ -218,6 +224,6 @@ class EngineProfile(Profile):
 
     def num_blocks_with(self, usable: int) -> int:
         """The least blocks of which one request may take `usable`, those for states included."""
-        usable = -(-usable * 100 // (100 - self.headroom_percent))
+        usable = -(-usable * 100 // (100 - self.headroom_percent)) * self.instances
         null = self.null_block
         return usable if null is None else max(usable, null) + 1

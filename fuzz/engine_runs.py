@@ -102,15 +102,16 @@ class EngineRuns(LevelRuns):
     def _setup(self, choices: RecordedChoices) -> Trace:
         subject, profile = self.subject, self.subject.profile
         assert isinstance(profile, EngineProfile)
-        most = subject.settings.num_blocks
+        most, null = subject.settings.num_blocks, profile.null_block
         ahead = profile.draft_tokens + profile.spare_tokens
-        fewest = min(most, (2 + -(-ahead // subject.block_size)) * len(profile.groups))
+        least = (2 + -(-ahead // subject.block_size)) * len(profile.groups)
+        fewest = min(most, profile.num_blocks_with(least) - (null is not None))
         usable = fewest + choices.below(max(1, most - fewest + 1))
         return Trace(
             target=subject.name,
             level=Level.ENGINE,
             profile=profile,
-            num_blocks=profile.num_blocks_with(usable),
+            num_blocks=max(usable + (null is not None), 0 if null is None else null + 1),
             enable_caching=choices.below(_CACHING_CHOICES) != _CACHING_OFF,
             commands=(),
             options={"block_size": subject.block_size, "layout": subject.settings.layout},

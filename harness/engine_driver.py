@@ -63,7 +63,7 @@ class EngineCampaign:
         )
 
     def num_blocks(self, choices: Choices) -> int:
-        """2 to 8 blocks for each cache group, one time in three up to 16.
+        """2 to 8 blocks for each cache group of an instance, one time in three up to 16.
 
         What preempts, evicts and waits is few blocks; what is preempted between two of its chunks
         has a prompt of several steps, beside somebody else.

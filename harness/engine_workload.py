@@ -253,5 +253,6 @@ class EngineWorkload:
         """Blocks that a group would have left, were all live requests in it and nothing shared."""
         model = self._model
         usable = model.num_blocks - (model.profile.null_block is not None)
+        usable //= model.profile.instances
         taken = sum(-(-len(request.tokens) // size) for request in model.live.values())
         return usable // len(model.block_sizes) - taken

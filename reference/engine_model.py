@@ -193,7 +193,8 @@ class EngineModel:
             assumed = self.num_tokens_assumed(request)
             step.assumed[part.request_id] = assumed
             step.runs[part.request_id] = request.num_preempted
-            if part.first + part.count == assumed + part.num_drafts:
+            is_last = part.first + part.count == assumed + part.num_drafts
+            if is_last and not part.discards:
                 step.samples[part.request_id] = assumed + part.num_drafts + 1
         self.encoded = self.encoded_after(plan)
         self.in_flight.append(step)

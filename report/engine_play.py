@@ -148,6 +148,8 @@ class Play:
             step["known"][number] = known = self.num_known(number)
             if part["first"] + part["count"] == known + drafts:
                 step["sampling"][number] = known + drafts + 1
+            if part.get("discards"):  #: instances
+                step["sampling"].pop(number, None)
         self.steps.append(step)
         self.begin(plan, follows=False)  #: moves
 
@@ -247,6 +249,7 @@ class Play:
         end = first + part["count"]
         samples = part["request"] in step["sampling"]  #: ahead
         samples = end == len(request.tokens) + part.get("drafts", 0)  #: !ahead
+        samples = samples and not part.get("discards")  #: instances
         tokens: list[Any] = [*request.tokens, *request.drafts[: part.get("drafts", 0)]]  #: drafts
         tokens = list(request.tokens)  #: !drafts
         # Of a request that has ended, or a draft that nobody gave, the token is nobody's.

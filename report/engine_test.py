@@ -169,6 +169,7 @@ def _features(trace: Trace) -> set[str]:
     needed = {
         # A step that is planned before the one before it is answered.
         "ahead": profile.steps_in_flight > 1,
+        "instances": profile.instances > 1,
         "drafts": profile.draft_tokens > 0,
         "moves": Arrive in verbs or is_moved or not trace.shown,
         # A mended engine may copy where a broken one forgot to.

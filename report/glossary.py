@@ -218,6 +218,7 @@ _ROWS_OF_ENGINES = {
     "run",
     "spare_tokens": "slots that a request may take beyond its tokens and drafts",
     "headroom_percent": "per cent of all blocks that may be kept free of a request that is let in",
+    "instances": "servers, each with its part of the blocks, that serve a request in turn",
     "stale_outputs": "what becomes of a token sampled for a request that was preempted meanwhile",
     "cancelled_outputs": "what may still come of a request after its cancel",
     "prefix_hits": "whether there is a prefix cache",

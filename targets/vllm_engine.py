@@ -37,6 +37,7 @@ from poolproof.targets.vllm_engine_setups import (
 )
 
 __all__ = [
+    "OWN_MODULES",
     "VllmEngine",
     "installed_vllm_connectors",
     "installed_vllm_engine",
@@ -47,7 +48,7 @@ __all__ = [
 
 Tables = tuple[tuple[int, ...], ...]
 
-_OWN_MODULES = ("vllm.v1.core.sched.scheduler", "vllm.v1.core.sched.async_scheduler")
+OWN_MODULES = ("vllm.v1.core.sched.scheduler", "vllm.v1.core.sched.async_scheduler")
 
 
 class VllmEngine:
@@ -133,6 +134,13 @@ class VllmEngine:
         self, tokens: dict[int, list[int]], drafts: dict[int, list[int]]
     ) -> list[tuple[int, list[int], bool]]:
         """What the worker has sampled in the oldest step; what users are given."""
+        return [
+            (int(one.request_id), one.new_token_ids, one.finish_reason is not None)
+            for one in self.outputs(tokens, drafts)
+        ]
+
+    def outputs(self, tokens: dict[int, list[int]], drafts: dict[int, list[int]]) -> list[Any]:
+        """The same as vLLM says it, one `EngineCoreOutput` for each request that has something."""
         planned = self._in_flight.popleft()
         ids = list(planned.num_scheduled_tokens)
         sampled = [list(tokens.get(int(request_id), ())) for request_id in ids]
@@ -149,11 +157,7 @@ class VllmEngine:
                     ids, [list(drafts.get(int(request_id), ())) for request_id in ids]
                 )
             )
-        return [
-            (int(one.request_id), one.new_token_ids, one.finish_reason is not None)
-            for outputs in given.values()
-            for one in outputs.outputs
-        ]
+        return [one for outputs in given.values() for one in outputs.outputs]
 
     def _complete(self, planned: Any, output: Any) -> None:
         """Add what else a worker says of a step."""
@@ -398,6 +402,6 @@ def _installed(
         vllm_engine_layouts(setups),
         scheduler,
         version=version_of_vllm(),
-        own_modules=_OWN_MODULES,
+        own_modules=OWN_MODULES,
         notes=notes,
     )

@@ -235,7 +235,7 @@ def _drive_engine(session: CommandSession, hello: Hello, rows: Mapping[str, Any]
     layout = _engine_layout(session, hello, rows)
     assert layout.make is not None
     profile, size = layout.profile, layout.block_size
-    num_blocks = 8 * len(profile.groups) + (profile.null_block or 0)
+    num_blocks = 8 * len(profile.groups) * profile.instances + (profile.null_block or 0)
     engine = EngineSession(layout.make(num_blocks, True), profile, num_blocks, size)
     found = engine.first_look()
     if found is not None:

@@ -53,6 +53,8 @@ def test_what_is_left_out_is_none() -> None:
     nothing = {"compute": [], "copies": None, "preempted": None, "transfers": None}
     assert plan_from({"compute": []}) == plan_from(nothing) == EnginePlan()
     assert plan_from(computing()).parts[0].num_drafts == 0
+    assert not plan_from(computing()).parts[0].discards
+    assert plan_from(computing(discards=True)).parts[0].discards
 
 
 def test_any_mapping_will_do_and_a_plan_stays_as_it_is() -> None:
@@ -80,7 +82,7 @@ def test_any_mapping_will_do_and_a_plan_stays_as_it_is() -> None:
             {"compute": [{"request": 1}]},
             (
                 "an entry of compute lacks blocks, count, first; it may have blocks, count, "
-                "drafts, first, request"
+                "discards, drafts, first, request"
             ),
         ),
         (computing(draft=1), "an entry of compute has 'draft'"),

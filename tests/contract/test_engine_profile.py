@@ -30,6 +30,7 @@ def test_a_profile_survives_json() -> None:
         draft_tokens=3,
         spare_tokens=1,
         headroom_percent=7,
+        instances=2,
         groups=(CacheGroup(), CacheGroup("sliding", window=6)),
     )
     assert EngineProfile.from_mapping(profile.to_json()) == profile
@@ -92,6 +93,7 @@ def test_a_choice_that_is_no_text_at_all_is_named(value: Any) -> None:
         ({"groups": "full+sliding:6"}, "fcfs+full+sliding"),
         ({"image_tokens": 4, "max_adapters": 1}, "fcfs+images+adapters"),
         ({"reset": "preempts"}, "fcfs+reset"),
+        ({"instances": 2}, "fcfs+instances"),
     ],
 )
 def test_a_set_up_is_named_after_its_rows(rows: dict[str, Any], name: str) -> None:
@@ -111,6 +113,8 @@ def test_a_set_up_is_named_after_its_rows(rows: dict[str, Any], name: str) -> No
         ({"headroom_percent": 10}, 20, 72),
         ({"headroom_percent": 10}, 21, 72),
         ({"headroom_percent": 10, "null_block": 0}, 21, 72),
+        ({"instances": 2, "null_block": 0}, 8, 12),
+        ({"instances": 2, "groups": "full+full"}, 9, 8),
         ({}, 0, 0),
     ],
 )

@@ -183,6 +183,7 @@ def test_a_row_requires_its_facts(rows: dict[str, Any], facts: set[str]) -> None
         {"steps_in_flight": 3, "null_block": 0},
         {"max_request_tokens": 2},
         {"groups": "full+sliding:6", "spare_tokens": 2},
+        {"instances": 2, "null_block": 0},
     ],
 )
 def test_only_legal_commands_are_drawn(rows: dict[str, Any]) -> None:

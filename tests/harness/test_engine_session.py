@@ -126,6 +126,36 @@ def test_a_step_is_answered_with_what_was_sampled_and_with_drafts() -> None:
     assert session.last.outputs == [(0, (5,), False)]
 
 
+FIRST_INSTANCE = computing(entry(count=4, blocks=(1,), discards=True))
+"""It computes the prompt; what it samples is thrown away."""
+SECOND_INSTANCE = computing(entry(first=3, blocks=(5,)), copies=[(1, 5)])
+
+
+def test_another_instance_samples_behind_a_prompt() -> None:
+    session = scripted(FIRST_INSTANCE, SECOND_INSTANCE, instances=2)
+    for command in (submit(), STEP, STEP):
+        assert session.step(command) is None
+    assert session.last.outputs == [(0, (5,), False)]
+
+
+@pytest.mark.parametrize(
+    ("plans", "outputs", "invariant"),
+    [
+        ([FIRST_INSTANCE], [[(0, [5], False)]], "OUT"),
+        ([computing(entry(count=4, blocks=(1,)))], [[]], "OUT"),
+        ([FIRST_INSTANCE, computing(entry(first=4, blocks=(1, 2)))], [], "PLAN"),
+        ([FIRST_INSTANCE, computing(entry(first=3, blocks=(5,)))], [], "DATA"),
+    ],
+    ids=["given to a user", "not said", "behind what nobody sampled", "nothing was moved"],
+)
+def test_what_an_instance_discards_is_nobodys(
+    plans: list[Any], outputs: list[Any], invariant: str
+) -> None:
+    session = scripted(*plans, outputs=outputs, instances=2)
+    violation = first_found(session, submit(), *[STEP] * len(plans))
+    assert violation.invariant == invariant
+
+
 def test_who_ends_is_given_no_drafts() -> None:
     engine = ScriptedEngine([computing(PROMPT)], [[(0, [5], True)]])
     session = session_of(engine, draft_tokens=2)

@@ -55,6 +55,18 @@ def test_drafts_that_were_right_still_count_in_the_steps_behind_them() -> None:
     assert model.num_tokens_assumed(model.requests[0]) == 10
 
 
+def test_what_is_sampled_for_nobody_is_due_to_nobody() -> None:
+    """One instance computes the prompt, and another samples behind it."""
+    model = EngineModel(16, 4, EngineProfile(instances=2))
+    model.submit(Submit(0, TokenChain((1, 2, 3, 4)), 2, 0))
+    model.planned(EnginePlan((PlannedPart(0, 0, 4, 0, ((1,),), discards=True),)))
+    assert model.num_tokens_assumed(model.requests[0]) == 4
+    thrown_away = answer(model, 0)
+    assert (thrown_away.sampled, thrown_away.due, thrown_away.is_read) == ((), (), True)
+    model.planned(EnginePlan((PlannedPart(0, 3, 1, 0, ((9,),)),)))
+    assert answer(model, 0).due == (5,)
+
+
 def test_a_stale_step_takes_nothing_from_the_run_that_came_after_it() -> None:
     model = model_in_flight()
     plan(model, 4, 3, 2)
