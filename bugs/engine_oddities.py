@@ -29,7 +29,7 @@ from poolproof.impl.engine import Engine, EngineStep, LiveRequest
 from poolproof.impl.kv_cache_manager import KVCacheBlocks
 from poolproof.impl.offloading import Move, Offloader
 
-__all__ = ["ENGINE_ODDITIES", "ComputesTheCancelledOnceMore", "KeepsHeadroom"]
+__all__ = ["ENGINE_ODDITIES", "ComputesTheCancelledOnceMore", "KeepsHeadroom", "TwoServers"]
 
 ASYNC_DRAFTS = EngineProfile(null_block=0, steps_in_flight=2, draft_tokens=3)
 
@@ -287,6 +287,52 @@ class EverybodyHasRoom(Engine):
         return wanted <= self.max_request_tokens // size and super()._may_enter(request)
 
 
+class TwoServers(Engine):
+    """Each request is served by one of two engines, each of which has a half of the blocks."""
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        *,
+        max_batch_tokens: int,
+        max_running: int,
+        **arguments: Any,
+    ) -> None:
+        super().__init__(num_blocks, block_size, **arguments)
+        self._half = (num_blocks - 1) // 2
+        arguments |= {"max_batch_tokens": max_batch_tokens // 2, "max_running": max_running // 2}
+        self._servers = [Engine(self._half + 1, block_size, **arguments) for _ in range(2)]
+
+    def submit(self, request_id: int, *arguments: Any, **named: Any) -> None:
+        self._servers[request_id % 2].submit(request_id, *arguments, **named)
+
+    def cancel(self, request_id: int) -> None:
+        self._servers[request_id % 2].cancel(request_id)
+
+    def plan(self) -> dict[str, Any]:
+        one, other = (server.plan() for server in self._servers)
+        for part in other["compute"]:
+            part["blocks"] = [self._shifted(table) for table in part["blocks"]]
+        return {name: [*one[name], *other[name]] for name in ("compute", "preempted")}
+
+    def _shifted(self, table: list[int]) -> list[int]:
+        return [block and block + self._half for block in table]
+
+    def answer(self, *answers: Any) -> list[tuple[int, list[int], bool]]:
+        return [output for server in self._servers for output in server.answer(*answers)]
+
+    def reset(self) -> bool:
+        done = [server.reset() for server in self._servers]
+        return all(done)
+
+    def num_free(self) -> int:
+        return sum(server.num_free() for server in self._servers)
+
+    def unfinished(self) -> list[int]:
+        return [number for server in self._servers for number in server.unfinished()]
+
+
 class KeepsHeadroom(Engine):
     """A request comes in only where a tenth of all blocks stays free beside its tokens."""
 
@@ -420,6 +466,7 @@ _ONCE_MORE = tuple(
     replace(profile, cancelled_outputs="one-more") for profile in (FULL, CHUNKS, ASYNC, PRIORITY)
 )
 _TENTH_FREE = tuple(replace(profile, headroom_percent=10) for profile in (FULL, CHUNKS, ASYNC))
+_IN_HALVES = tuple(replace(profile, instances=2) for profile in (FULL, ASYNC))
 _PLAIN = (FULL, CHUNKS, ASYNC)
 
 ENGINE_ODDITIES = (
@@ -457,6 +504,7 @@ ENGINE_ODDITIES = (
         "slides ahead", "steps keep their order", SlidesWithTheStepsInFlight, (_DROPS_TWO,)
     ),
     EngineOddity("no prefixes", "its profile says so", KeepsNoPrefixes, _NO_HITS),
+    EngineOddity("two servers", "its profile says so", TwoServers, _IN_HALVES),
     EngineOddity("keeps headroom", "its profile says so", KeepsHeadroom, _TENTH_FREE),
     EngineOddity("nobody gives way", "its profile says so", EverybodyHasRoom, _NO_PREEMPTIONS),
     EngineOddity("serves the cancelled", "its profile says so", CancelledIsServed, _LATE),

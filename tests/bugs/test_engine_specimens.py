@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from poolproof.bugs.engine_catalogue import ENGINE_SPECIMENS
-from poolproof.bugs.engine_oddities import ENGINE_ODDITIES, ComputesTheCancelledOnceMore
+from poolproof.bugs.engine_oddities import (
+    ENGINE_ODDITIES,
+    ComputesTheCancelledOnceMore,
+    TwoServers,
+)
 from poolproof.bugs.engine_specimen import BLOCK_SIZE, EngineOddity, EngineSpecimen
 from poolproof.bugs.engine_step_bugs import CancelledIsServed
 from poolproof.contract.engine_profile import EngineProfile
@@ -151,3 +155,30 @@ def test_no_room_for_the_next_token_is_a_crash_also_where_nobody_gives_way(row: 
     campaign = EngineCampaign(cls.__name__, make, profile, BLOCK_SIZE)
     found = [trace for number in range(40) if (trace := campaign.run(number).trace)]
     assert "CRASH" in {trace.violation.invariant for trace in found if trace.violation}
+
+
+class BothHaveTheSameBlocks(TwoServers):
+    """The second of two servers has the ids of the first."""
+
+    def _shifted(self, table: list[int]) -> list[int]:
+        return table
+
+
+@pytest.mark.parametrize(
+    ("cls", "instances", "invariant"),
+    [
+        (TwoServers, 1, "CRASH"),
+        (BothHaveTheSameBlocks, 2, "DATA"),
+    ],
+)
+def test_what_is_served_in_turn_is_judged_by_the_part_that_each_server_has(
+    cls: type[Engine], instances: int, invariant: str
+) -> None:
+    profile = EngineProfile(null_block=0, instances=instances)
+    make = engine_maker(cls, profile, BLOCK_SIZE)
+    campaign = EngineCampaign(cls.__name__, make, profile, BLOCK_SIZE)
+    runs = (campaign.run(number).trace for number in range(60))
+    trace = next((trace for trace in runs if trace is not None), None)
+    assert trace is not None
+    assert trace.violation is not None
+    assert trace.violation.invariant == invariant
