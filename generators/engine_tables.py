@@ -19,6 +19,7 @@ __all__ = [
     "planted_engines_told",
     "soaked_engines",
     "soaked_hicache",
+    "soaked_hybrids",
     "soaked_lmcache",
     "soaked_sglang",
 ]
@@ -93,6 +94,13 @@ def soaked_hicache() -> str:
     return _soaked("sglang-hicache-engine", "SGLang's tier in host memory")
 
 
+def soaked_hybrids() -> str:
+    """Each set-up of vLLM with recurrent layers, with its known causes repaired: the same."""
+    return _soaked(
+        "vllm-hybrid[patch=docs/repairs/all.diff]", "vLLM's scheduler and worker, repaired,"
+    )
+
+
 def soaked_sglang() -> str:
     """Each set-up of SGLang's scheduler over its unified tree: the same."""
     return _soaked("sglang-engine", "SGLang's scheduler")
@@ -111,13 +119,14 @@ def _soaked(target: str, whose: str) -> str:
             f"benchmarks/engine_soak.py --target {target} --record"
         )
     rows = found[target]["rows"]
-    held = sum(row["steps"] for row in rows if row["found"] is None)
-    option = "" if target == "vllm-engine" else f"--target {target} "
+    held = [row for row in rows if row["found"] is None]
+    steps, commands = (sum(row[name] for row in held) for name in ("steps", "commands"))
+    option = "" if target == "vllm-engine" else f"--target '{target}' "
     told = (
-        f"{held:,} steps of {whose} in the set-ups in which nothing is found "
-        f"(`.venv-vllm/bin/python benchmarks/engine_soak.py {option}--record`). A set-up ends with "
-        "its first finding. Everything that must happen for a pass to mean anything has happened, "
-        "unless the last column says otherwise."
+        f"{steps:,} steps of {whose} in the set-ups in which nothing is found, in {commands:,} "
+        f"commands (`.venv-vllm/bin/python benchmarks/engine_soak.py {option}--record`). "
+        "A set-up ends with its first finding. Everything that must happen for a pass to mean "
+        "anything has happened, unless the last column says otherwise."
     )
     lines = [
         told,

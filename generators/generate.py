@@ -43,6 +43,7 @@ from engine_tables import (
     planted_engines_told,
     soaked_engines,
     soaked_hicache,
+    soaked_hybrids,
     soaked_lmcache,
     soaked_sglang,
 )
@@ -187,6 +188,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "soak": soak,
     "soaked engines": soaked_engines,
     "soaked hicache": soaked_hicache,
+    "soaked hybrids": soaked_hybrids,
     "soaked lmcache": soaked_lmcache,
     "soaked sglang": soaked_sglang,
     "soak memory": soak_memory,
