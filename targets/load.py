@@ -326,7 +326,10 @@ def load_target(target: str | type | TargetSpec, *, api: str | None = None) -> T
     spec = TargetSpec.of(target)
     if spec.patch is None:
         refuse_patched_before(spec)
-        return _load(spec, api)
+        loaded = _load(spec, api)
+        # A patch of this process changes what is imported later as well, such as just now.
+        refuse_patched_before(spec)
+        return loaded
     return patched_target(spec, spec.patch, lambda: _load(spec, api))
 
 

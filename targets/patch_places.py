@@ -114,8 +114,8 @@ def places_of(spec: TargetSpec) -> PatchPlaces:
         vllm = _package("vllm")
         return PatchPlaces((*vllm.folders, engine_folder(LMCACHE)))
     if name == "sglang" or name.startswith("sglang-"):
-        is_installed = importlib.util.find_spec("sglang") is not None
-        return _package("sglang") if is_installed else PatchPlaces((engine_folder(SGLANG),))
+        installed = _package("sglang")
+        return installed if installed.folders else PatchPlaces((engine_folder(SGLANG),))
     if not colon:
         return _package(name.partition("-")[0])
     place = base.rpartition(":")[0]

@@ -34,7 +34,7 @@ from typing import Any
 from poolproof.contract.target import TargetError
 from poolproof.targets.engine_sources import BlankModule
 from poolproof.targets.installed_sglang import Sglang, sglang_parts
-from poolproof.targets.source_patch import patch_key
+from poolproof.targets.source_patch import patch_key, patched_by_others
 
 __all__ = ["SglangServer", "sglang_server"]
 
@@ -122,13 +122,20 @@ def sglang_server() -> SglangServer:
 
 
 @cache
-def _server(_patch: str) -> SglangServer:
+def _server(patch: str) -> SglangServer:
     others = _taken_out()
     try:
-        return _loaded()
+        server = _loaded()
     finally:
         _taken_out()
         sys.modules.update(others)
+    patched = None if patch else patched_by_others(None, lambda _: True, server.modules)
+    if patched is not None:
+        raise TargetError(
+            f"sglang-engine: this process has loaded {patched} with a patch; load the two in "
+            "processes of their own"
+        )
+    return server
 
 
 def _taken_out() -> dict[str, ModuleType]:

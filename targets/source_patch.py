@@ -273,12 +273,16 @@ def any_patch() -> bool:
     return any(isinstance(finder, _Finder) for finder in sys.meta_path)
 
 
-def patched_by_others(patch: SourcePatch | None, files: Callable[[Path], bool]) -> str | None:
+def patched_by_others(
+    patch: SourcePatch | None,
+    files: Callable[[Path], bool],
+    modules: Mapping[str, ModuleType] = sys.modules,
+) -> str | None:
     """A module of this process that has another text than it would have with `patch`; else None.
 
     `files` says which files belong to the target that is to be loaded.
     """
-    for name, module in list(sys.modules.items()):
+    for name, module in list(modules.items()):
         spec = getattr(module, "__spec__", None)
         loader = getattr(spec, "loader", None)
         other = loader.patch if isinstance(loader, _Loader) else None

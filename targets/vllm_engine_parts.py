@@ -14,7 +14,8 @@ import json
 import os
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,6 +84,21 @@ _CONSTRUCTOR = Call(
         "hash_block_size",
     ),
 )
+
+
+@contextmanager
+def _environment_kept() -> Iterator[None]:
+    """VLLM's CPU platform writes into the environment what suits one configuration.
+
+    For NIXL that is the layout of convolutions (`VLLM_SSM_CONV_STATE_LAYOUT`), which other set-ups
+    of this process would then have as well.
+    """
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 class SchedulerParts:
@@ -271,7 +287,7 @@ class SchedulerParts:
     @cached_property
     def _config(self) -> Any:
         arguments = part_of(engine_module("vllm.engine.arg_utils"), "EngineArgs")
-        with tempfile.TemporaryDirectory() as folder:
+        with _environment_kept(), tempfile.TemporaryDirectory() as folder:
             description = Path(folder) / "config.json"
             description.write_text(json.dumps(self.model()), encoding="utf-8")
             config = arguments(

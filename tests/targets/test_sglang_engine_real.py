@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from difflib import unified_diff
 from functools import partial
 from itertools import islice
@@ -217,7 +220,36 @@ def test_a_request_that_is_cancelled_in_its_chunks_gives_all_back(target):
     assert partial(engine.answer, {}, {})() == []
 
 
-def test_with_a_patch_the_scheduler_is_another_one_and_without_it_the_same(target, tmp_path):
+IS_PATCHED = """
+import sys
+from poolproof.contract.target import TargetError
+from poolproof.targets.load import load_target
+
+def is_patched(loaded):
+    schedule = loaded.make(40, True)._scheduler.get_next_batch_to_run
+    return "PATCHED" in schedule.__globals__["PrefillAdder"].add_one_req.__globals__
+
+plain = load_target("sglang-engine") if sys.argv[2] == "before" else None
+assert is_patched(load_target(f"sglang-engine[patch={sys.argv[1]}]"))
+try:
+    print(is_patched(plain or load_target("sglang-engine")))
+    print(load_target("sglang-hicache-engine"))
+except TargetError as error:
+    print(error)
+"""
+"""What is imported under a patch is imported so for the whole process, which is then one's own."""
+
+
+@pytest.mark.parametrize(
+    ("loaded", "sentence"),
+    [
+        ("before", r"False\nsglang-hicache-engine: this process has imported .*schedule_policy"),
+        ("afterwards", "sglang-engine: this process has loaded .*schedule_policy with a patch"),
+    ],
+)
+def test_with_a_patch_the_scheduler_is_another_one_and_none_is_taken_for_another(
+    tmp_path, loaded, sentence
+):
     name = "sglang/srt/managers/schedule_policy.py"
     source = engine_folder(SGLANG) / name
     lines = source.read_text("utf-8").splitlines(keepends=True)
@@ -227,11 +259,7 @@ def test_with_a_patch_the_scheduler_is_another_one_and_without_it_the_same(targe
     # The repository has its packages in a folder.
     named = (f"{side}/python/{name}" for side in "ab")
     diff.write_text("".join(unified_diff(lines, changed, *named)), "utf-8")
-
-    def is_patched(loaded):
-        schedule = loaded.make(40, True)._scheduler.get_next_batch_to_run
-        return "PATCHED" in schedule.__globals__["PrefillAdder"].add_one_req.__globals__
-
-    assert is_patched(load_target(f"sglang-engine[patch={diff}]"))
-    assert not is_patched(target)
-    assert not is_patched(load_target("sglang-engine"))
+    command = [sys.executable, "-c", IS_PATCHED, str(diff), loaded]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.match(sentence, done.stdout)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from difflib import unified_diff
 
 import pytest
@@ -10,7 +12,6 @@ from poolproof.contract.target import TargetError
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.targets.engine_sources import engine_folder
 from poolproof.targets.lmcache_parts import LMCACHE
-from poolproof.targets.load import load_target
 from poolproof.targets.vllm_engine import vllm_engine_layouts
 from poolproof.targets.vllm_engine_setups import LMCACHE_SETUPS
 
@@ -157,8 +158,24 @@ def test_a_planted_bug_is_caught(layouts, parts, monkeypatch, plant, name):
     assert first_finding(layouts[name], range(40)) is not None
 
 
-def test_with_a_patch_the_connector_is_another_one_and_without_it_the_same(layouts, tmp_path):
-    assert layouts
+IS_PATCHED = """
+import sys
+from poolproof.targets.load import load_target
+
+def is_patched(target):
+    engine = target.make(40, True)
+    storage = engine.scheduler.connector.worker.lmcache_engine.storage_manager
+    return "PATCHED" in storage.local_cpu_backend.contains.__globals__
+
+plain = load_target("vllm-lmcache")
+assert not is_patched(plain)
+assert is_patched(load_target(f"vllm-lmcache[patch={sys.argv[1]}]"))
+assert not is_patched(plain)
+"""
+"""What is imported under a patch is imported so for the whole process, which is then one's own."""
+
+
+def test_with_a_patch_the_connector_is_another_one_and_without_it_the_same(tmp_path):
     source = engine_folder(LMCACHE) / "lmcache/v1/storage_backend/local_cpu_backend.py"
     lines = source.read_text("utf-8").splitlines(keepends=True)
     place = next(n for n, line in enumerate(lines) if line.startswith("class LocalCPUBackend"))
@@ -166,11 +183,6 @@ def test_with_a_patch_the_connector_is_another_one_and_without_it_the_same(layou
     changed = [*lines[:place], "PATCHED = True\n", *lines[place:]]
     diff = tmp_path / "fix.diff"
     diff.write_text("".join(unified_diff(lines, changed, f"a/{name}", f"b/{name}")), "utf-8")
-
-    def is_patched(target):
-        engine = load_target(target).make(40, True)
-        storage = engine.scheduler.connector.worker.lmcache_engine.storage_manager
-        return "PATCHED" in storage.local_cpu_backend.contains.__globals__
-
-    assert is_patched(f"vllm-lmcache[patch={diff}]")
-    assert not is_patched("vllm-lmcache")
+    command = [sys.executable, "-c", IS_PATCHED, str(diff)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
