@@ -91,7 +91,7 @@ def plan_keeps_limits(
 def plan_keeps_promises(
     plan: EnginePlan, begun: Collection[int], profile: EngineProfile
 ) -> Violation | None:
-    """A violation of PLAN in a hit, or a preemption, where the profile says that there is none.
+    """A violation of PLAN in a hit, a preemption or a discarded token, where there is to be none.
 
     `begun` are the requests of which some step has computed something.
     """
@@ -105,6 +105,13 @@ def plan_keeps_promises(
                 return _wrong(
                     f"the step begins request {sequence_name(part.request_id)} at position "
                     f"{part.first}; prefix_hits is never"
+                )
+    if profile.instances == 1:
+        for part in plan.parts:
+            if part.discards:
+                return _wrong(
+                    f"the step discards what it samples for request "
+                    f"{sequence_name(part.request_id)}, though one server serves it; instances is 1"
                 )
     return None
 

@@ -156,6 +156,13 @@ def test_what_an_instance_discards_is_nobodys(
     assert violation.invariant == invariant
 
 
+def test_one_server_discards_nothing() -> None:
+    session = scripted(FIRST_INSTANCE, SECOND_INSTANCE)
+    violation = first_found(session, submit(), STEP)
+    assert violation.invariant == "PLAN"
+    assert "instances is 1" in violation.sentence
+
+
 def test_who_ends_is_given_no_drafts() -> None:
     engine = ScriptedEngine([computing(PROMPT)], [[(0, [5], True)]])
     session = session_of(engine, draft_tokens=2)
