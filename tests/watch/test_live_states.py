@@ -32,8 +32,10 @@ class Both(StepOracle):
         if not self.is_void:
             mine = [one for one in self.fast.record(step) if one.because_of is None]
             wanted = {(DIGESTS.name(one.reader), one.group, one.position) for one in found}
-            assert {(one.reader, one.group, one.position) for one in mine} == wanted
+            said = {(one.reader, one.group, one.position) for one in mine}
             NUMBERS.append(len(wanted))
+            if said != wanted:  # What is raised here would count as the engine's.
+                DIFFERENCES.append((said, wanted))
         return found
 
     def void(self):
@@ -42,20 +44,32 @@ class Both(StepOracle):
 
 
 NUMBERS: list[int] = []
+"""How many findings each step had."""
+DIFFERENCES: list[tuple[set, set]] = []
+"""What the watch has said in a step, and the specification, where these differ."""
 
 
 @pytest.fixture
 def both(monkeypatch):
     monkeypatch.setattr(engine_session, "StepOracle", Both)
     NUMBERS.clear()
+    DIFFERENCES.clear()
+
+
+SHOWN_OTHERWISE = {"S166", "S180"}
+"""Bugs that end or stop the engine: no wrong state is read."""
+RUNS = {"S175": 80}
+"""More than twelve, where a bug is seldom met."""
 
 
 @pytest.mark.parametrize("bug", ENGINE_STATE_BUGS.values(), ids=lambda bug: bug.id)
 def test_each_planted_bug_shows_the_watch_what_it_shows_the_specification(both, bug):
     campaign = EngineCampaign(bug.id, bug.make, bug.profile, BLOCK_SIZE)
-    for number in range(12):
+    for number in range(RUNS.get(bug.id, 12)):
         campaign.run(number)
     assert len(NUMBERS) > 12
+    assert DIFFERENCES == []
+    assert (sum(NUMBERS) > 0) == (bug.id not in SHOWN_OTHERWISE)
 
 
 HYBRIDS = [one for one in impl_engine_layouts() if "state" in one.name]
@@ -66,4 +80,4 @@ def test_a_right_engine_starts_from_its_own_states(both, layout):
     campaign = EngineCampaign(layout.name, layout.make, layout.profile, layout.block_size)
     for number in range(10):
         assert campaign.run(number).trace is None
-    assert (len(NUMBERS) > 10, sum(NUMBERS)) == (True, 0)
+    assert (len(NUMBERS) > 10, sum(NUMBERS), DIFFERENCES) == (True, 0, [])
