@@ -16,6 +16,7 @@ from poolproof.bugs.engine_specimen import BLOCK_SIZE, EngineOddity, EngineSpeci
 from poolproof.bugs.engine_step_bugs import CancelledIsServed
 from poolproof.contract.engine_profile import EngineProfile
 from poolproof.contract.trace import Trace
+from poolproof.contract.violation import Violation
 from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.impl.engine import Engine
 from poolproof.targets.impl_engine import engine_maker
@@ -95,6 +96,16 @@ def test_late_outputs_are_a_bug_where_none_may_come() -> None:
     assert not found.is_bug_under(EngineProfile(null_block=0, cancelled_outputs="may-come"))
 
 
+def first_found(cls: type[Engine], profile: EngineProfile) -> Violation:
+    """What the first of sixty runs that fails shows."""
+    make = engine_maker(cls, profile, BLOCK_SIZE)
+    campaign = EngineCampaign(cls.__name__, make, profile, BLOCK_SIZE)
+    runs = (campaign.run(number).trace for number in range(60))
+    trace = next(trace for trace in runs if trace is not None)
+    assert trace.violation is not None
+    return trace.violation
+
+
 class NeverHearsOfCancels(Engine):
     """Computes the cancelled to their end."""
 
@@ -125,13 +136,7 @@ def test_a_cancelled_request_is_computed_as_long_as_the_profile_says(
     cls: type[Engine], value: str, steps_in_flight: int
 ) -> None:
     profile = EngineProfile(null_block=0, cancelled_outputs=value, steps_in_flight=steps_in_flight)
-    make = engine_maker(cls, profile, BLOCK_SIZE)
-    campaign = EngineCampaign(cls.__name__, make, profile, BLOCK_SIZE)
-    runs = (campaign.run(number).trace for number in range(60))
-    trace = next((trace for trace in runs if trace is not None), None)
-    assert trace is not None
-    assert trace.violation is not None
-    assert "computes tokens of request" in trace.violation.sentence
+    assert "computes tokens of request" in first_found(cls, profile).sentence
 
 
 @pytest.mark.parametrize(
@@ -175,10 +180,4 @@ def test_what_is_served_in_turn_is_judged_by_the_part_that_each_server_has(
     cls: type[Engine], instances: int, invariant: str
 ) -> None:
     profile = EngineProfile(null_block=0, instances=instances)
-    make = engine_maker(cls, profile, BLOCK_SIZE)
-    campaign = EngineCampaign(cls.__name__, make, profile, BLOCK_SIZE)
-    runs = (campaign.run(number).trace for number in range(60))
-    trace = next((trace for trace in runs if trace is not None), None)
-    assert trace is not None
-    assert trace.violation is not None
-    assert trace.violation.invariant == invariant
+    assert first_found(cls, profile).invariant == invariant
