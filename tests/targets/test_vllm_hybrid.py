@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
+import subprocess
+import sys
 import textwrap
 import types
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +27,7 @@ pytestmark = pytest.mark.vllm
 ONE_DRAFT = "gdn+draft+drop+chunks"
 DRIVEN = ("gdn", ONE_DRAFT, "mamba2+drafts")
 PADS = "and (scheduled_running_reqs or num_computed_tokens > 0)"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +80,66 @@ def test_mamba2_keeps_placeholder_drafts_in_the_state(layouts):
     campaign = EngineCampaign(layout.name, layout.make, layout.profile, layout.block_size)
     found = [run.trace.violation for run in map(campaign.run, range(16)) if run.trace is not None]
     assert any("starts at position 1" in violation.sentence for violation in found)
+
+
+PLAYED = """
+import json, sys
+from poolproof.contract.content import TokenChain
+from poolproof.contract.engine_commands import RunStep, Submit
+from poolproof.harness.engine_session import EngineSession
+from poolproof.targets.load import load_target
+
+step = RunStep(1, 0, 0)
+
+def of(token, length):
+    return TokenChain((token,) * length)
+
+causes = {
+    # B is preempted, and ends on a chunk of two tokens when it comes back.
+    "recomputed": (12, [Submit(0, of(1, 7), 3, 0), Submit(1, of(1, 3), 5, 0)] + 6 * [step]),
+    # C and D find a block each: two tokens are left of C's prompt, and one of D's, which is padded.
+    "behind-a-chunk": (
+        19,
+        [Submit(0, of(1, 7), 1, 0), Submit(1, of(2, 7), 1, 0)] + 3 * [step]
+        + [Submit(2, of(1, 6), 3, 0), Submit(3, of(2, 5), 3, 0)] + 2 * [step],
+    ),
+}
+target = load_target(f"vllm-hybrid[patch={sys.argv[1]}]")
+layout = next(each for each in target.layouts if each.name == "mamba2+drafts")
+found = {}
+for cause, (num_blocks, commands) in causes.items():
+    engine = layout.make(num_blocks, True)
+    session = EngineSession(engine, layout.profile, num_blocks, layout.block_size)
+    violation = next(filter(None, map(session.step, commands)), None)
+    found[cause] = violation and f"{violation.invariant}: {violation.sentence}"
+print(json.dumps(found))
+"""
+"""The causes of Mamba2's rows; with a patch, and so in a process of its own."""
+
+
+def played_with(diff):
+    """What each of them comes to."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PLAYED, str(DOCS / diff)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_behind_the_prompt_of_one_token_mamba2_takes_chunks_for_drafts_and_ends_for_chunks():
+    found = played_with("findings/upstream/vllm-hybrid-one-token-prompt/fix.diff")
+    recomputed, behind = found["recomputed"], found["behind-a-chunk"]
+    assert recomputed.startswith("DATA: step 6: request B starts at position 6 ")
+    assert recomputed.endswith("wanted that of <1 1 1 1 1 1>, found that of <1 1 1 1 1>")
+    assert behind.startswith("DATA: step 5: request D starts at position 5 ")
+    assert behind.endswith("wanted that of <2 2 2 2 2>, found that of <2 2 2 2 2 -2 -3>")
+
+
+def test_with_rows_counted_by_what_they_compute_mamba2_does_neither():
+    found = played_with("repairs/decode-rows.diff")
+    assert found == {"recomputed": None, "behind-a-chunk": None}
 
 
 def test_without_drafts_nothing_is_accused_and_everything_shows(layouts):
