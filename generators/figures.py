@@ -196,14 +196,14 @@ COMMANDS = {
 
 
 def trace_lengths() -> str:
-    """For each planted bug the minimised lengths and the true minimum."""
+    """For each planted bug the minimised lengths, and the true minimum of each."""
     result = read("minimal_traces") or {"rows": []}
     lines = [
-        "| bug | steps until caught | shortest possible | minimised, by seed |",
-        "|---|---:|---:|---|",
+        "| bug | steps until caught | shortest possible, by seed | minimised, by seed |",
+        "|---|---:|---|---|",
     ]
     for row in result["rows"]:
-        shortest = "not reached" if row["breadth_first"] is None else row["breadth_first"]
+        shortest = " ".join("-" if each is None else str(each) for each in row["breadth_first"])
         lengths = " ".join(map(str, row["minimised"]))
         lines.append(f"| {row['id']} | {row['steps_to_catch']:.0f} | {shortest} | {lengths} |")
     return "\n".join(lines) + "\n"
