@@ -1,8 +1,9 @@
 """Drives vLLM V1 with recurrent layers: its scheduler, and its worker's own bookkeeping below.
 
-Which state a request starts from is decided by the worker (`vllm_hybrid_worker.py`), when it knows
-what was accepted. So a step is carried out by the worker when it is answered: `states` says what
-that did. The blocks of attention follow the scheduler's tables as in `vllm_engine.py`.
+Which state a request starts from is decided by the worker (`vllm_hybrid_worker.py`, and
+`vllm_second_worker.py` for the second runner), when it knows what was accepted. So a step is
+carried out by the worker when it is answered: `states` says what that did. The blocks of attention
+follow the scheduler's tables as in `vllm_engine.py`.
 """
 
 from __future__ import annotations
@@ -32,9 +33,18 @@ _OWN_MODULES = (
 class VllmHybridEngine(VllmEngine):
     """A scheduler and a worker; the worker carries out what the scheduler has planned."""
 
+    _parts: HybridParts
+
     def __init__(self, parts: HybridParts, num_blocks: int, *, enable_caching: bool) -> None:
         scheduler, self.worker = parts.make_pair(num_blocks, enable_caching=enable_caching)
         super().__init__(parts, num_blocks, enable_caching=enable_caching, scheduler=scheduler)
+
+    def _next_drafts(self, ids: list[str], drafts: dict[int, list[int]]) -> Any:
+        """The second runner says itself how many there are, and keeps them on the device."""
+        setup = self._parts.setup
+        if setup.is_second_runner and not setup.cuts_drafts:
+            return self.worker.runner.take_draft_token_ids()
+        return super()._next_drafts(ids, drafts)
 
     def states(self, accepted: Mapping[int, int]) -> dict[int, list[StateUse]]:
         """Carry out the oldest step, in which requests have got so many tokens."""
