@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from poolproof.contract.state_use import StateUse
+from poolproof.contract.target import TargetError
 from poolproof.targets.engine_target import engine_target
 from poolproof.targets.installed_vllm import import_of_vllm, version_of_vllm
 from poolproof.targets.target import EngineLayout, Target
@@ -27,6 +28,8 @@ _OWN_MODULES = (
     "vllm.v1.core.sched.scheduler",
     "vllm.v1.core.sched.async_scheduler",
     "vllm.v1.worker.mamba_utils",
+    "vllm.v1.worker.gpu.model_runner",
+    "vllm.v1.worker.gpu.model_states.mamba_hybrid",
 )
 
 
@@ -65,14 +68,31 @@ def _made(parts: HybridParts, num_blocks: int, enable_caching: bool, /) -> VllmH
     return VllmHybridEngine(parts, num_blocks, enable_caching=enable_caching)
 
 
+def _left_out(setup: HybridSetup) -> str | None:
+    """Why a release has no such set-up: it has other parts, or vLLM itself refuses it."""
+    if not setup.is_second_runner:
+        return None
+    try:
+        return HybridParts(setup).refused()
+    except TargetError as error:
+        return str(error)
+
+
 def installed_vllm_hybrid(name: str, declared: Mapping[str, Any]) -> Target:
-    """The real schedulers and workers. Raises TargetError where vLLM lacks a part, or for rows."""
+    """The real schedulers and workers. Raises TargetError where vLLM lacks a part, or for rows.
+
+    Where the second runner of a release cannot have a set-up, a note says why it is left out.
+    """
     scheduler = import_of_vllm("vllm.v1.core.sched.scheduler", "Scheduler")
+    why = {setup.name: _left_out(setup) for setup in HYBRID_SETUPS}
+    setups = tuple(setup for setup in HYBRID_SETUPS if why[setup.name] is None)
+    notes = [f"{setup} is left out: {said}" for setup, said in why.items() if said is not None]
     return engine_target(
         name,
         declared,
-        vllm_hybrid_layouts(),
+        vllm_hybrid_layouts(setups),
         scheduler,
         version=version_of_vllm(),
         own_modules=_OWN_MODULES,
+        notes=notes,
     )

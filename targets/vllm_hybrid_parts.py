@@ -82,6 +82,14 @@ class HybridParts(SchedulerParts):
         with self._runner_chosen():
             return super()._config
 
+    def refused(self) -> str | None:
+        """What vLLM's own checks say against the set-up's configuration, if anything."""
+        try:
+            _ = self._config
+        except ValueError as error:
+            return " ".join(str(error).split())
+        return None
+
     def _runner_chosen(self) -> AbstractContextManager[None]:
         return second_runner_chosen() if self.setup.is_second_runner else nullcontext()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import textwrap
@@ -17,6 +18,7 @@ from poolproof.harness.engine_facts import required_engine_facts
 from poolproof.harness.engine_session import EngineSession
 from poolproof.targets.vllm_hybrid import vllm_hybrid_layouts
 from poolproof.targets.vllm_hybrid_setups import HYBRID_SETUPS
+from poolproof.targets.vllm_second_worker import second_runner_chosen
 
 pytestmark = pytest.mark.vllm
 
@@ -99,6 +101,17 @@ def test_a_decode_without_drafts_behind_a_short_prompt_starts_too_early(layouts)
     violation, _ = found(layout, mended(layout.make))
     assert violation is not None
     assert violation.invariant == "DATA"
+
+
+def test_vllm_refuses_what_its_second_runner_cannot_do(layouts):
+    scheduler = layouts["v2-gdn+drafts"].make(9, True).scheduler
+    config = copy.copy(scheduler.vllm_config)
+    config.speculative_config = copy.copy(config.speculative_config)
+    with second_runner_chosen():
+        config._validate_v2_model_runner()
+        object.__setattr__(config.speculative_config, "method", "medusa")
+        with pytest.raises(ValueError, match="does not yet support: speculative method 'medusa'"):
+            config._validate_v2_model_runner()
 
 
 def one_token_beside_another(layout, num_blocks=19):
