@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import Any
 
-from poolproof.targets.scalar_triton import Language, Number, Pointer, ScalarKernel
+from poolproof.targets.scalar_triton import KernelNumber, Language, Pointer, ScalarKernel
 
 __all__ = ["LaneKernel"]
 
@@ -105,7 +105,7 @@ class _Lanes:
         return self._each(operator.sub, other)
 
     def __floordiv__(self, other: Any) -> _Lanes:
-        return self._each(lambda a, b: Number(a) // b, other)
+        return self._each(lambda a, b: KernelNumber(a) // b, other)
 
     def __and__(self, other: Any) -> Any:
         if isinstance(other, _First):
@@ -181,7 +181,7 @@ class _LaneLanguage(Language):
 
     @staticmethod
     def maximum(one: Any, other: int) -> Any:
-        return one.at_least(other) if isinstance(one, _Lanes) else Number(max(one, other))
+        return one.at_least(other) if isinstance(one, _Lanes) else KernelNumber(max(one, other))
 
     @staticmethod
     def load(pointer: Any, mask: Any = None, other: Any = None) -> Any:

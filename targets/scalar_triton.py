@@ -18,7 +18,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-__all__ = ["Language", "Number", "Pointer", "ScalarKernel", "kernel_source"]
+__all__ = ["KernelNumber", "Language", "Pointer", "ScalarKernel", "kernel_source"]
 
 Move = Callable[[int, int, int], None]
 
@@ -35,28 +35,28 @@ _C_TYPES: dict[str, Any] = {
 }
 
 
-class Number(int):
+class KernelNumber(int):
     """An integer with Triton's casts. Whoever adds to a number gets one again."""
 
-    def to(self, kind: Any) -> Number | Pointer:
+    def to(self, kind: Any) -> KernelNumber | Pointer:
         return Pointer(int(self), kind.of) if isinstance(kind, _PointerType) else self
 
     def __add__(self, other: Any) -> Any:
-        return Number(int(self) + other) if isinstance(other, int) else NotImplemented
+        return KernelNumber(int(self) + other) if isinstance(other, int) else NotImplemented
 
-    def __sub__(self, other: int) -> Number:
-        return Number(int(self) - other)
+    def __sub__(self, other: int) -> KernelNumber:
+        return KernelNumber(int(self) - other)
 
-    def __mul__(self, other: int) -> Number:
-        return Number(int(self) * other)
+    def __mul__(self, other: int) -> KernelNumber:
+        return KernelNumber(int(self) * other)
 
-    def __floordiv__(self, other: int) -> Number:
+    def __floordiv__(self, other: int) -> KernelNumber:
         """Towards zero, as on a device."""
         quotient = abs(int(self)) // abs(other)
-        return Number(quotient if (self >= 0) == (other >= 0) else -quotient)
+        return KernelNumber(quotient if (self >= 0) == (other >= 0) else -quotient)
 
-    def __rsub__(self, other: int) -> Number:
-        return Number(other - int(self))
+    def __rsub__(self, other: int) -> KernelNumber:
+        return KernelNumber(other - int(self))
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -146,10 +146,10 @@ class Pointer:
     def __sub__(self, elements: int) -> Pointer:
         return type(self)(self.address - elements * self.of.size, self.of)
 
-    def to(self, kind: Any) -> Pointer | Number:
+    def to(self, kind: Any) -> Pointer | KernelNumber:
         if isinstance(kind, _PointerType):
             return Pointer(self.address, kind.of)
-        return Number(self.address)
+        return KernelNumber(self.address)
 
 
 class Language:
@@ -166,11 +166,11 @@ class Language:
         self.grid: tuple[int, ...] = (1, 1, 1)
         self._move = move
 
-    def program_id(self, axis: int) -> Number:
-        return Number(self.place[axis])
+    def program_id(self, axis: int) -> KernelNumber:
+        return KernelNumber(self.place[axis])
 
-    def num_programs(self, axis: int) -> Number:
-        return Number(self.grid[axis])
+    def num_programs(self, axis: int) -> KernelNumber:
+        return KernelNumber(self.grid[axis])
 
     @staticmethod
     def arange(first: int, end: int) -> _Span:
@@ -180,7 +180,7 @@ class Language:
     def load(pointer: Any, mask: int | None = None) -> Any:
         if isinstance(pointer, _Addresses):
             return _Memory(pointer.start.address, pointer.num_bytes(mask))
-        return Number(pointer.of.c_type.from_address(pointer.address).value)
+        return KernelNumber(pointer.of.c_type.from_address(pointer.address).value)
 
     def store(self, pointer: Any, value: Any, mask: int | None = None) -> None:
         """One element, or what was loaded. Raises TypeError where a vector is stored otherwise."""
@@ -194,8 +194,8 @@ class Language:
             self._move(value.address, pointer.start.address, num_bytes)
 
     @staticmethod
-    def maximum(one: int, other: int) -> Number:
-        return Number(max(one, other))
+    def maximum(one: int, other: int) -> KernelNumber:
+        return KernelNumber(max(one, other))
 
 
 def kernel_source(kernel: Any) -> types.FunctionType:
@@ -266,7 +266,7 @@ def _places(grid: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
 def _argument(value: Any, pointer: type[Pointer]) -> Any:
     """Tensors are pointers to their memory, integers are numbers."""
     if type(value) is int:
-        return Number(value)
+        return KernelNumber(value)
     if hasattr(value, "data_ptr"):
         return pointer(value.data_ptr(), _type_of(value.dtype))
     return value

@@ -17,7 +17,7 @@ from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.scalar_triton import ScalarKernel
 from poolproof.targets.vllm_hybrid_rows import HybridRow
 
-__all__ = ["CONV_WIDTH", "Copies", "StateMemory", "copy_by_source", "uses_by_request"]
+__all__ = ["CONV_WIDTH", "CopiedStates", "Copies", "copy_by_source", "uses_by_request"]
 
 CONV_WIDTH = 4
 """Tokens under the convolution of each layer, the newest included."""
@@ -75,7 +75,7 @@ def _move_many(sources: Any, targets: Any, sizes: Any) -> None:
         _RECORDER.move(*move)
 
 
-class StateMemory:
+class CopiedStates:
     """States of one layer for each recurrent group of `kv_cache_config`, in `states` by group.
 
     They are int64: windows of shape (blocks, CONV_WIDTH - 1 + drafts, 1) and recurrences of shape

@@ -28,8 +28,8 @@ from poolproof.contract.state_use import StateUse
 from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.vllm_hybrid_rows import HybridRow, rows_of
 from poolproof.targets.vllm_hybrid_states import (
+    CopiedStates,
     Copies,
-    StateMemory,
     copy_by_source,
     uses_by_request,
 )
@@ -141,7 +141,7 @@ class HybridWorker:
         self._drafts_decide = drafts_decide(type(self.runner).execute_model)
         takes = inspect.signature(self._utilities.preprocess_mamba).parameters
         self._precopies = "align_ctx" in takes
-        self.memory = StateMemory(kv_cache_config, self._num_drafts)
+        self.memory = CopiedStates(kv_cache_config, self._num_drafts)
         self._groups = self.memory.groups
         self._attach(config, kv_cache_config, backend)
         self._lands_late = self._is_async and bool(self._num_drafts) and not host_lags

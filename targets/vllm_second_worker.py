@@ -25,7 +25,7 @@ from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.lane_triton import LaneKernel
 from poolproof.targets.scalar_triton import ScalarKernel
 from poolproof.targets.vllm_hybrid_rows import rows_of
-from poolproof.targets.vllm_hybrid_states import StateMemory, copy_by_source, uses_by_request
+from poolproof.targets.vllm_hybrid_states import CopiedStates, copy_by_source, uses_by_request
 from poolproof.targets.vllm_left_out import (
     HandedModel,
     alone,
@@ -141,7 +141,7 @@ class SecondWorker:
         module = engine_module("vllm.v1.worker.cpu.model_runner")
         self.runner = part_of(module, "CPUModelRunner")(config, self._torch.device("cpu"))
         self._num_drafts = self.runner.num_speculative_steps
-        self.memory = StateMemory(kv_cache_config, self._num_drafts)
+        self.memory = CopiedStates(kv_cache_config, self._num_drafts)
         self._names = [group.layer_names[0] for group in kv_cache_config.kv_cache_groups]
         self._accepted: Mapping[str, int] = {}
         self._load_model(config)
