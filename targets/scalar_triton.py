@@ -18,11 +18,15 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-__all__ = ["ScalarKernel", "kernel_source"]
+__all__ = ["KernelNumber", "Language", "Pointer", "ScalarKernel", "kernel_source"]
 
 Move = Callable[[int, int, int], None]
 
-_C_TYPES = {
+_LAUNCH_OPTIONS = ("num_warps", "num_stages")
+"""How a device shares out a program, which its source is not told."""
+
+_C_TYPES: dict[str, Any] = {
+    "bool": ctypes.c_bool,
     "int8": ctypes.c_int8,
     "int32": ctypes.c_int32,
     "int64": ctypes.c_int64,
@@ -31,30 +35,28 @@ _C_TYPES = {
 }
 
 
-class _Number(int):
+class KernelNumber(int):
     """An integer with Triton's casts. Whoever adds to a number gets one again."""
 
-    def to(self, kind: Any) -> _Number | _Pointer:
-        return _Pointer(int(self), kind.of) if isinstance(kind, _PointerType) else self
+    def to(self, kind: Any) -> KernelNumber | Pointer:
+        return Pointer(int(self), kind.of) if isinstance(kind, _PointerType) else self
 
     def __add__(self, other: Any) -> Any:
-        if isinstance(other, (_Pointer, _Span)):
-            return NotImplemented
-        return _Number(int(self) + other)
+        return KernelNumber(int(self) + other) if isinstance(other, int) else NotImplemented
 
-    def __sub__(self, other: int) -> _Number:
-        return _Number(int(self) - other)
+    def __sub__(self, other: int) -> KernelNumber:
+        return KernelNumber(int(self) - other)
 
-    def __mul__(self, other: int) -> _Number:
-        return _Number(int(self) * other)
+    def __mul__(self, other: int) -> KernelNumber:
+        return KernelNumber(int(self) * other)
 
-    def __floordiv__(self, other: int) -> _Number:
+    def __floordiv__(self, other: int) -> KernelNumber:
         """Towards zero, as on a device."""
         quotient = abs(int(self)) // abs(other)
-        return _Number(quotient if (self >= 0) == (other >= 0) else -quotient)
+        return KernelNumber(quotient if (self >= 0) == (other >= 0) else -quotient)
 
-    def __rsub__(self, other: int) -> _Number:
-        return _Number(other - int(self))
+    def __rsub__(self, other: int) -> KernelNumber:
+        return KernelNumber(other - int(self))
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -94,7 +96,7 @@ class _Span:
         """Addresses of bytes. Raises TypeError for those of anything longer."""
         if kind.of.size != 1:
             raise TypeError(f"consecutive addresses are of bytes, and not of {kind.of.name}")
-        return _Addresses(_Pointer(self.first, kind.of), self.count)
+        return _Addresses(Pointer(self.first, kind.of), self.count)
 
     __radd__ = __add__
 
@@ -104,7 +106,7 @@ class _Addresses:
 
     __slots__ = ("count", "start")
 
-    def __init__(self, start: _Pointer, count: int) -> None:
+    def __init__(self, start: Pointer, count: int) -> None:
         self.start = start
         self.count = count
 
@@ -125,7 +127,7 @@ class _Memory:
         self.num_bytes = num_bytes
 
 
-class _Pointer:
+class Pointer:
     """An address, and the type of what stands there. Adding to it counts in elements."""
 
     __slots__ = ("address", "of")
@@ -137,30 +139,38 @@ class _Pointer:
     def __add__(self, elements: Any) -> Any:
         if isinstance(elements, _Span):
             return _Addresses(self + elements.first, elements.count)
-        return _Pointer(self.address + elements * self.of.size, self.of)
+        return type(self)(self.address + elements * self.of.size, self.of)
 
     __radd__ = __add__
 
-    def to(self, kind: Any) -> _Pointer | _Number:
+    def __sub__(self, elements: int) -> Pointer:
+        return type(self)(self.address - elements * self.of.size, self.of)
+
+    def to(self, kind: Any) -> Pointer | KernelNumber:
         if isinstance(kind, _PointerType):
-            return _Pointer(self.address, kind.of)
-        return _Number(self.address)
+            return Pointer(self.address, kind.of)
+        return KernelNumber(self.address)
 
 
-class _Language:
+class Language:
     """The part of `tl` that scalar programs use; `move` takes source, target and size."""
 
     int8, int32, int64 = _Type("int8"), _Type("int32"), _Type("int64")
     uint8, uint64 = _Type("uint8"), _Type("uint64")
     constexpr = int
     pointer_type = _PointerType
+    pointer = Pointer
 
     def __init__(self, move: Move) -> None:
         self.place = (0, 0, 0)
+        self.grid: tuple[int, ...] = (1, 1, 1)
         self._move = move
 
-    def program_id(self, axis: int) -> _Number:
-        return _Number(self.place[axis])
+    def program_id(self, axis: int) -> KernelNumber:
+        return KernelNumber(self.place[axis])
+
+    def num_programs(self, axis: int) -> KernelNumber:
+        return KernelNumber(self.grid[axis])
 
     @staticmethod
     def arange(first: int, end: int) -> _Span:
@@ -170,7 +180,7 @@ class _Language:
     def load(pointer: Any, mask: int | None = None) -> Any:
         if isinstance(pointer, _Addresses):
             return _Memory(pointer.start.address, pointer.num_bytes(mask))
-        return _Number(pointer.of.c_type.from_address(pointer.address).value)
+        return KernelNumber(pointer.of.c_type.from_address(pointer.address).value)
 
     def store(self, pointer: Any, value: Any, mask: int | None = None) -> None:
         """One element, or what was loaded. Raises TypeError where a vector is stored otherwise."""
@@ -184,8 +194,8 @@ class _Language:
             self._move(value.address, pointer.start.address, num_bytes)
 
     @staticmethod
-    def maximum(one: int, other: int) -> _Number:
-        return _Number(max(one, other))
+    def maximum(one: int, other: int) -> KernelNumber:
+        return KernelNumber(max(one, other))
 
 
 def kernel_source(kernel: Any) -> types.FunctionType:
@@ -202,7 +212,7 @@ class ScalarKernel:
     `inner` are the kernels that it calls, by name, which are run in the same way; `stand_ins` are
     functions that take the place of others. Of the third axis of a grid only program 0 is run,
     which must then do the whole of what the axis shares out. `move` carries out its copies: from
-    which address, to which, how many bytes.
+    which address, to which, how many bytes. `language` is the part of `tl` that the kernel may use.
     """
 
     def __init__(
@@ -212,8 +222,9 @@ class ScalarKernel:
         stand_ins: Mapping[str, Callable[..., Any]],
         *,
         move: Move,
+        language: type[Language] = Language,
     ) -> None:
-        self._language = _Language(move)
+        self._language = language(move)
         source = kernel_source(kernel)
         names = {**source.__globals__, "tl": self._language, **stand_ins}
         names |= {name: _bound(kernel_source(one), names) for name, one in inner.items()}
@@ -223,8 +234,14 @@ class ScalarKernel:
         """The launch over a grid of one to three axes."""
 
         def launch(*arguments: Any, **named: Any) -> None:
-            plain = [_argument(value) for value in arguments]
-            plain_named = {name: _argument(value) for name, value in named.items()}
+            pointer = self._language.pointer
+            plain = [_argument(value, pointer) for value in arguments]
+            plain_named = {
+                name: _argument(value, pointer)
+                for name, value in named.items()
+                if name not in _LAUNCH_OPTIONS
+            }
+            self._language.grid = (*grid, 1, 1)
             for place in _places(grid):
                 self._language.place = place
                 self._function(*plain, **plain_named)
@@ -246,16 +263,15 @@ def _places(grid: tuple[int, ...]) -> Iterator[tuple[int, int, int]]:
     return ((x, y, 0) for x, y in product(range(first), range(second)))
 
 
-def _argument(value: Any) -> Any:
+def _argument(value: Any, pointer: type[Pointer]) -> Any:
     """Tensors are pointers to their memory, integers are numbers."""
     if type(value) is int:
-        return _Number(value)
+        return KernelNumber(value)
     if hasattr(value, "data_ptr"):
-        return _Pointer(value.data_ptr(), _type_of(value.dtype))
+        return pointer(value.data_ptr(), _type_of(value.dtype))
     return value
 
 
 @cache
 def _type_of(dtype: Any) -> _Type:
-    kind: _Type = getattr(_Language, str(dtype).rpartition(".")[2])
-    return kind
+    return _Type(str(dtype).rpartition(".")[2])

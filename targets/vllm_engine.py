@@ -152,12 +152,14 @@ class VllmEngine:
         self._complete(planned, output)
         given = self.scheduler.update_from_output(planned, output)
         if self._takes_drafts and ids:
-            self.scheduler.update_draft_token_ids(
-                self._parts.draft_token_ids(
-                    ids, [list(drafts.get(int(request_id), ())) for request_id in ids]
-                )
-            )
+            self.scheduler.update_draft_token_ids(self._next_drafts(ids, drafts))
         return [one for outputs in given.values() for one in outputs.outputs]
+
+    def _next_drafts(self, ids: list[str], drafts: dict[int, list[int]]) -> Any:
+        """What the requests of a step may try next."""
+        return self._parts.draft_token_ids(
+            ids, [list(drafts.get(int(request_id), ())) for request_id in ids]
+        )
 
     def _complete(self, planned: Any, output: Any) -> None:
         """Add what else a worker says of a step."""

@@ -9,13 +9,21 @@ pages of one size, which decides nothing here.
 from __future__ import annotations
 
 import copy
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any
 
 from poolproof.targets.installed_vllm import engine_module, part_of
 from poolproof.targets.vllm_engine_parts import SchedulerParts
 from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, LONGEST_REQUEST
 from poolproof.targets.vllm_hybrid_setups import HybridSetup
-from poolproof.targets.vllm_hybrid_worker import CONV_WIDTH, HybridWorker, prepare_workers
+from poolproof.targets.vllm_hybrid_states import CONV_WIDTH
+from poolproof.targets.vllm_hybrid_worker import HybridWorker, prepare_workers
+from poolproof.targets.vllm_second_worker import (
+    SecondWorker,
+    prepare_second_workers,
+    second_runner_chosen,
+)
 
 __all__ = ["HybridParts"]
 
@@ -64,7 +72,26 @@ class HybridParts(SchedulerParts):
         self._backend = part_of(engine_module(module), name)
         utilities = engine_module("vllm.v1.core.kv_cache_utils")
         self._sizes = part_of(utilities, "resolve_kv_cache_block_sizes")
-        prepare_workers()
+        if setup.is_second_runner:
+            prepare_second_workers()
+        else:
+            prepare_workers()
+
+    @cached_property
+    def _config(self) -> Any:
+        with self._runner_chosen():
+            return super()._config
+
+    def refused(self) -> str | None:
+        """What vLLM's own checks say against the set-up's configuration, if anything."""
+        try:
+            _ = self._config
+        except ValueError as error:
+            return " ".join(str(error).split())
+        return None
+
+    def _runner_chosen(self) -> AbstractContextManager[None]:
+        return second_runner_chosen() if self.setup.is_second_runner else nullcontext()
 
     def model(self) -> dict[str, Any]:
         """A description with a recurrent layer."""
@@ -112,13 +139,21 @@ class HybridParts(SchedulerParts):
         types = part_of(registry, "MambaAttentionBackendEnum")
         return types[_BACKENDS[self.setup.layers][2]]
 
-    def make_pair(self, num_blocks: int, *, enable_caching: bool) -> tuple[Any, HybridWorker]:
+    def make_pair(
+        self, num_blocks: int, *, enable_caching: bool
+    ) -> tuple[Any, HybridWorker | SecondWorker]:
         """A scheduler and its worker. What their constructors raise passes through."""
         config = self.configuration(num_blocks, enable_caching=enable_caching)
         cache = self.cache_of(config)
         sizes = self._sizes(cache, config)
-        worker = HybridWorker(config, cache, self._backend, host_lags=self.setup.host_lags)
-        return self.scheduler_of(config, cache, *sizes), worker
+        with self._runner_chosen():
+            worker = self._worker(config, cache)
+            return self.scheduler_of(config, cache, *sizes), worker
+
+    def _worker(self, config: Any, cache: Any) -> HybridWorker | SecondWorker:
+        if self.setup.is_second_runner:
+            return SecondWorker(config, cache, self._backend)
+        return HybridWorker(config, cache, self._backend, host_lags=self.setup.host_lags)
 
 
 def _yes() -> bool:

@@ -17,56 +17,36 @@ followed by hand, because it asks for CUDA's streams.
 
 from __future__ import annotations
 
-import ctypes
 import dis
 import inspect
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, get_args
+from typing import Any
 
-from poolproof.contract.adapter_fault import HandedOver
-from poolproof.contract.state_use import PARTS, Place, StateCopy, StateUse
+from poolproof.contract.state_use import StateUse
 from poolproof.targets.installed_vllm import engine_module, part_of
-from poolproof.targets.scalar_triton import ScalarKernel
 from poolproof.targets.vllm_hybrid_rows import HybridRow, rows_of
+from poolproof.targets.vllm_hybrid_states import (
+    CopiedStates,
+    Copies,
+    copy_by_source,
+    uses_by_request,
+)
+from poolproof.targets.vllm_left_out import (
+    HandedModel,
+    alone,
+    copy_functions,
+    leave_out_builder,
+    leave_out_convolutions,
+    nothing,
+    same,
+)
 
-__all__ = ["CONV_WIDTH", "HybridWorker", "drafts_decide", "prepare_workers"]
+__all__ = ["HybridWorker", "drafts_decide", "prepare_workers"]
 
-CONV_WIDTH = 4
-"""Tokens under the convolution of each layer, the newest included."""
-
-_TEMPORAL, _WINDOW = PARTS
 _NO_TOKEN = -1
 _ANY_TOKEN = 1
-
-Move = tuple[int, int, int]
-"""Bytes that are moved: from which address, to which, how many."""
-Copies = list[tuple[int, str, StateCopy]]
-"""Copies in the order in which they were made, each with its group and part."""
-
-
-class _Model(SimpleNamespace, HandedOver):
-    """What a runner asks of its model; what is missing is our fault and no finding."""
-
-
-class _Recorder:
-    """Every copy that vLLM's own code makes, in order, as addresses and sizes."""
-
-    def __init__(self) -> None:
-        self.moves: list[tuple[int, int, int]] = []
-
-    def move(self, source: int, target: int, size: int) -> None:
-        ctypes.memmove(target, source, size)
-        self.moves.append((source, target, size))
-
-    def taken(self) -> list[tuple[int, int, int]]:
-        moves, self.moves = self.moves, []
-        return moves
-
-
-_RECORDER = _Recorder()
 
 
 def prepare_workers() -> None:
@@ -76,24 +56,10 @@ def prepare_workers() -> None:
     """
     # A state is one number, which threads only wait for.
     part_of(engine_module("torch"), "set_num_threads")(1)
-    states = engine_module("vllm.v1.worker.mamba_utils")
-    copier = part_of(states, "_copy_mamba_state_block")
-    # Copies that are shared out to tiles, as from 0.28 on, are made at once.
-    inner, stand_ins = {copier.__name__: copier}, {"_memcpy_u64_tiled": _move_whole}
-    for name in ("postprocess_mamba_fused_kernel", "precopy_mamba_align_fused_kernel"):
-        kernel = part_of(states, name)
-        if not isinstance(kernel, ScalarKernel):
-            setattr(states, name, ScalarKernel(kernel, inner, stand_ins, move=_RECORDER.move))
-    part_of(states, "batch_memcpy")
-    states.batch_memcpy = _move_many
+    copy_by_source()
     runner = engine_module("vllm.v1.worker.gpu_model_runner")
-    alone = SimpleNamespace(is_last_rank=True, is_first_rank=True, world_size=1, ranks=[0])
-    runner.get_pp_group = lambda: alone
-    for backend in ("gdn_attn", "mamba_attn"):
-        # For the kernels of a prompt's convolution.
-        module = engine_module(f"vllm.v1.attention.backends.{backend}")
-        part_of(module, "compute_causal_conv1d_metadata")
-        _leave_out_function(module, "compute_causal_conv1d_metadata")
+    runner.get_pp_group = partial(same, alone())
+    leave_out_convolutions()
     corrected = part_of(runner, "update_num_computed_tokens_for_batch_change")
     runner.update_num_computed_tokens_for_batch_change = getattr(
         corrected, "_torchdynamo_orig_callable", corrected
@@ -103,7 +69,7 @@ def prepare_workers() -> None:
 def _built(runner_class: Any, config: Any, torch: Any) -> Any:
     """A runner; of CUDA's events, which have to be there for asynchronous scheduling, none."""
     event = torch.cuda.Event
-    torch.cuda.Event = _nothing
+    torch.cuda.Event = nothing
     try:
         return runner_class(config, torch.device("cpu"))
     finally:
@@ -133,27 +99,15 @@ def _leave_out(runner: Any) -> None:
     """
     batch = runner.input_batch
     part_of(batch, "_make_sampling_metadata")
-    batch._make_sampling_metadata = partial(_same, batch.sampling_metadata)
-    runner.input_batch.block_table.compute_slot_mapping = _nothing
-    runner._prepare_input_ids = _nothing
+    batch._make_sampling_metadata = partial(same, batch.sampling_metadata)
+    runner.input_batch.block_table.compute_slot_mapping = nothing
+    runner._prepare_input_ids = nothing
     runner._calc_spec_decode_metadata = _no_logits
     tables = (vars(table) for table in runner.input_batch.block_table.block_tables)
     for named in (vars(runner), vars(runner.input_batch), *tables):
         for buffer in named.values():
             if hasattr(buffer, "copy_to_gpu") and buffer.gpu is buffer.cpu:
                 buffer.copy_to_gpu = partial(_first, buffer.gpu)
-
-
-def _leave_out_function(owner: Any, name: str) -> None:
-    """Let what computes for kernels answer None for each value that it says it returns."""
-    function = getattr(owner, name, None)
-    if function is not None and not isinstance(function, partial):
-        returned = inspect.signature(function).return_annotation
-        setattr(owner, name, partial(_same, (None,) * len(get_args(returned))))
-
-
-def _same(value: Any, *_arguments: Any, **_named: Any) -> Any:
-    return value
 
 
 def _first(tensor: Any, count: int | None = None) -> Any:
@@ -164,28 +118,12 @@ def _no_logits(num_drafts: Any, _ends: Any) -> SimpleNamespace:
     return SimpleNamespace(logits_indices=num_drafts)
 
 
-def _nothing(*_arguments: Any, **_named: Any) -> None:
-    """Stands where a worker without a device has nothing to do."""
-
-
-def _move_whole(source: Any, target: Any, size: int, tile: int, **_sizes: int) -> None:
-    """`_memcpy_u64_tiled`, of which the first tile moves all."""
-    if not tile:
-        _RECORDER.move(int(source), int(target), int(size))
-
-
-def _move_many(sources: Any, targets: Any, sizes: Any) -> None:
-    for move in zip(sources.tolist(), targets.tolist(), sizes.tolist()):
-        _RECORDER.move(*move)
-
-
 class HybridWorker:
     """A runner with states of one layer for each recurrent group of `kv_cache_config`.
 
     `config` is vLLM's whole configuration, `kv_cache_config` the scheduler's. Under asynchronous
     scheduling the counts of accepted tokens reach the host when the next step waits for them, or,
-    where the host lags behind the device, before it prepares that step at all. States are int64:
-    windows of shape (blocks, CONV_WIDTH - 1 + drafts, 1) and recurrences of shape (blocks, 1).
+    where the host lags behind the device, before it prepares that step at all.
     """
 
     def __init__(
@@ -203,44 +141,21 @@ class HybridWorker:
         self._drafts_decide = drafts_decide(type(self.runner).execute_model)
         takes = inspect.signature(self._utilities.preprocess_mamba).parameters
         self._precopies = "align_ctx" in takes
-        self._groups = [
-            number
-            for number, group in enumerate(kv_cache_config.kv_cache_groups)
-            if hasattr(group.kv_cache_spec, "mamba_type")
-        ]
-        self.states = {
-            group: self._make_states(kv_cache_config.num_blocks) for group in self._groups
-        }
-        tensors = {
-            (group, part): tensor
-            for group, states in self.states.items()
-            for part, tensor in zip((_WINDOW, _TEMPORAL), states)
-        }
-        self._memory = {key: (t.data_ptr(), t.nbytes) for key, t in tensors.items()}
-        self._sizes = {key: (t[0].nbytes, t[0, 0].nbytes) for key, t in tensors.items()}
+        self.memory = CopiedStates(kv_cache_config, self._num_drafts)
+        self._groups = self.memory.groups
         self._attach(config, kv_cache_config, backend)
         self._lands_late = self._is_async and bool(self._num_drafts) and not host_lags
         self._landing: Any = None
         if self._lands_late:
             self.runner.num_accepted_tokens_event = SimpleNamespace(
-                record=_nothing, synchronize=self._land
+                record=nothing, synchronize=self._land
             )
-
-    def _make_states(self, num_blocks: int) -> tuple[Any, Any]:
-        """Nobody's states: a number that no prefix has."""
-        torch = self._torch
-        width = CONV_WIDTH - 1 + self._num_drafts
-        return (
-            torch.full((num_blocks, width, 1), -7, dtype=torch.int64),
-            torch.full((num_blocks, 1), -7, dtype=torch.int64),
-        )
 
     def _attach(self, config: Any, kv_cache_config: Any, backend: Any) -> None:
         """What `initialize_kv_cache` does with a model's layers."""
         runner = self.runner
         group_class = part_of(engine_module("vllm.v1.worker.utils"), "AttentionGroup")
-        names = engine_module("vllm.model_executor.layers.mamba.mamba_utils")
-        functions = (names.get_conv_copy_spec, names.get_temporal_copy_spec)
+        functions = copy_functions()
         runner.kv_cache_config = kv_cache_config
         runner.attn_groups = [[] for _ in kv_cache_config.kv_cache_groups]
         layers: dict[str, Any] = {}
@@ -249,11 +164,10 @@ class HybridWorker:
             attention = group_class(backend, group.layer_names, group.kv_cache_spec, number)
             attention.create_metadata_builders(config, runner.device)
             builder = attention.get_metadata_builder()
-            for name in ("_build_chunk_metadata", "_build_chunk_metadata_tensors"):
-                _leave_out_function(builder, name)
+            leave_out_builder(builder)
             runner.attn_groups[number] = [attention]
             layers.update(
-                (name, SimpleNamespace(kv_cache=list(self.states[number])))
+                (name, SimpleNamespace(kv_cache=list(self.memory.states[number])))
                 for name in group.layer_names
             )
         runner.calculate_reorder_batch_threshold()
@@ -261,7 +175,7 @@ class HybridWorker:
         runner._postprocess_tensors()
         _leave_out(runner)
         runner.compilation_config = SimpleNamespace(static_forward_context=layers)
-        runner.model = _Model(
+        runner.model = HandedModel(
             get_mamba_state_copy_funcs=lambda types: dict.fromkeys(types, functions),
             get_mamba_state_copy_func=lambda: functions,
         )
@@ -296,7 +210,7 @@ class HybridWorker:
         if self._is_align:
             self._preprocess(scheduled, corrections)
             corrections = None
-        before = self._copies()
+        before = self.memory.copies()
         firsts = runner.num_computed_tokens[: len(ids)].tolist()
         rows = self._rows(scheduled, counts)
         if corrections is not None:
@@ -308,18 +222,7 @@ class HybridWorker:
             for block in runner.requests[name].block_ids[group]
         }
         after = self._finish(scheduled, [max(1, accepted.get(name, 0)) for name in ids])
-        early = _by_request(before, owners, ids[0])
-        late = _by_request(after, owners, ids[0])
-        return {
-            name: [
-                use
-                for group in self._groups
-                for use in _uses(
-                    group, rows[group][place], firsts[place], (early[name], late[name])
-                )
-            ]
-            for place, name in enumerate(ids)
-        }
+        return uses_by_request(ids, firsts, rows, owners, (before, after))
 
     def _preprocess(self, scheduled: Any, corrections: Any) -> None:
         """`execute_model` in align mode."""
@@ -388,7 +291,7 @@ class HybridWorker:
         if self._lands_late:
             self._landing = counts[: len(accepted)].clone()
             counts.copy_(known)
-        copies = self._copies()
+        copies = self.memory.copies()
         runner._draft_token_ids = None
         runner.valid_sampled_token_count_gpu = None
         runner.input_batch.prev_sampled_token_ids = None
@@ -418,76 +321,3 @@ class HybridWorker:
         runner._draft_token_ids = self._torch.full(
             (len(counts), self._num_drafts), _ANY_TOKEN, dtype=self._int32
         )
-
-    def _copies(self) -> Copies:
-        """What was moved since, by block."""
-        copies: Copies = []
-        joined = (0, 0, 0)
-        for move in _RECORDER.taken():
-            joined = _joined(joined, move)
-            group, part, place = self._place(joined[0])
-            whole, one = self._sizes[group, part]
-            block, offset = divmod(place, whole)
-            if offset + joined[2] < whole:
-                continue  # A window that is shifted inside its block comes token by token.
-            _, _, into = self._place(joined[1])
-            copies.append((group, part, StateCopy(block, into // whole, offset // one)))
-            joined = (0, 0, 0)
-        if joined[2]:
-            raise ValueError(f"the worker copies {joined[2]} bytes, which is no whole state")
-        return copies
-
-    def _place(self, address: int) -> tuple[int, str, int]:
-        """The group and part whose states stand at an address, and how far behind the first."""
-        for (group, part), (base, size) in self._memory.items():
-            if base <= address < base + size:
-                return group, part, address - base
-        raise ValueError("the worker copies from, or to, where no state stands")
-
-
-def _joined(first: Move, then: Move) -> Move:
-    """Two moves as one where the second goes on where the first has ended; else the second."""
-    source, target, size = first
-    if size and then[:2] == (source + size, target + size):
-        return source, target, size + then[2]
-    return then
-
-
-def _left(first: int, places: Sequence[Place | None]) -> tuple[tuple[int, Place], ...]:
-    return tuple(
-        (end, place) for end, place in enumerate(places, start=first + 1) if place is not None
-    )
-
-
-def _by_request(
-    copies: Copies, owners: Mapping[tuple[int, int], str], first: str
-) -> defaultdict[str, Copies]:
-    """The copies into each request's blocks; those into nobody's go with the first one's."""
-    shared: defaultdict[str, Copies] = defaultdict(list)
-    for group, part, copy in copies:
-        shared[owners.get((group, copy.into), first)].append((group, part, copy))
-    return shared
-
-
-def _of(group: int, part: str, copies: Copies) -> tuple[StateCopy, ...]:
-    return tuple(copy for of, which, copy in copies if (of, which) == (group, part))
-
-
-def _uses(group: int, row: HybridRow, first: int, copies: tuple[Copies, Copies]) -> list[StateUse]:
-    """What one row does with the two parts of its state; `copies` come before and after it."""
-    before, after = copies
-    parts = (
-        (_TEMPORAL, row.temporal, row.temporal_after),
-        (_WINDOW, row.window, row.window_after),
-    )
-    return [
-        StateUse(
-            group,
-            starts,
-            _left(first, places),
-            _of(group, part, before),
-            _of(group, part, after),
-            (part,),
-        )
-        for part, starts, places in parts
-    ]

@@ -3,10 +3,10 @@
 import pytest
 
 from poolproof.contract.adapter_fault import adapters_fault
-from poolproof.targets.vllm_hybrid_worker import _Model
+from poolproof.targets.vllm_left_out import HandedModel
 
 
 def test_what_a_runner_misses_of_its_model_is_no_finding():
     with pytest.raises(AttributeError) as raised:
-        _Model(known=1).get_mamba_state_copy_func()
+        HandedModel(known=1).get_mamba_state_copy_func()
     assert adapters_fault(raised.value) is not None
