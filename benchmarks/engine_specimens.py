@@ -4,16 +4,20 @@ Each specimen runs under the profile that it is stated under, each correct oddit
 own. For each there are the steps (commands) to the first failure, the invariant that names it, and
 the length of the minimised trace of the first seed.
 
-Usage: python benchmarks/engine_specimens.py [--runs N] [--record]
+With `--only` those that it names are measured, specimens by id and oddities by name, and the rest
+of the record stays as it is.
+
+Usage: python benchmarks/engine_specimens.py [--runs N] [--only NAME ...] [--record]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from typing import Any
 
-from record import add_destination, surroundings, write_record
+from record import RECORDED, add_destination, surroundings, write_record
 
 from poolproof.bugs.engine_catalogue import ENGINE_SPECIMENS
 from poolproof.bugs.engine_oddities import ENGINE_ODDITIES
@@ -79,12 +83,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=400, help="runs of each seed at most")
     add_destination(parser, "engine_specimens")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="measure these, keep the rest")
     given = parser.parse_args()
-    bugs = []
+    kept = json.loads((RECORDED / "engine_specimens.json").read_text("utf-8")) if given.only else {}
+    rows = {row["id"]: row for row in kept.get("bugs", ())}
     for found in ENGINE_SPECIMENS.values():
-        bugs.append(measured(found, given.runs))
-        print(f"{found.id}: steps {bugs[-1]['steps']}, {bugs[-1]['minimal']} commands", flush=True)
-    accused = [oddity.name for oddity in ENGINE_ODDITIES if is_accused(oddity)]
+        if not given.only or found.id in given.only:
+            row = rows[found.id] = measured(found, given.runs)
+            print(f"{found.id}: steps {row['steps']}, {row['minimal']} commands", flush=True)
+    bugs = [rows[name] for name in ENGINE_SPECIMENS if name in rows]
+    tried = [odd for odd in ENGINE_ODDITIES if not given.only or odd.name in given.only]
+    names = {oddity.name for oddity in tried}
+    accused = [name for name in kept.get("accused", ()) if name not in names]
+    accused += [oddity.name for oddity in tried if is_accused(oddity)]
     record = {
         **surroundings(),
         "num_runs": given.runs,

@@ -23,6 +23,7 @@ __all__ = [
     "AlignedStatesEngine",
     "EarlyStateKeysEngine",
     "RecomputingEngine",
+    "SeparateLoadsEngine",
     "ShorterHitsEngine",
     "ZeroedSlabs",
     "ZeroedSlabsEngine",
@@ -270,3 +271,32 @@ class EarlyStateKeysEngine(EarlyKeysEngine):
     def plan(self) -> dict[str, Any]:
         self.manager.new_step_starts()
         return super().plan()
+
+
+class SeparateLoadsEngine(Engine):
+    """What was kept on the host of attention and of states comes with a transfer for each.
+
+    A request goes on once all of them have ended, and only if all of them have come.
+    """
+
+    def __init__(self, num_blocks: int, block_size: int, **arguments: Any) -> None:
+        super().__init__(num_blocks, block_size, **arguments)
+        self._missing: dict[int, list[bool]] = {}
+
+    def _bring(self, request: LiveRequest, entries: Sequence[tuple[int, int]], after: int) -> None:
+        self._missing[request.number] = []
+        states = {group.index for group in self._state_groups}
+        for is_state in (False, True):
+            mine = [entry for entry in entries if (entry[0] in states) == is_state]
+            super()._bring(request, mine, after)
+
+    def _loaded(self, request: LiveRequest, is_done: bool) -> None:
+        ended = self._missing[request.number]
+        ended.append(is_done)
+        if request not in self._loading.values():
+            del self._missing[request.number]
+            super()._loaded(request, self._has_come(ended))
+
+    def _has_come(self, ended: list[bool]) -> bool:
+        """Whether all is there, given how the transfers have ended."""
+        return all(ended)

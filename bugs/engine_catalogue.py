@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from poolproof.bugs.engine_progress_bugs import ENGINE_PROGRESS_BUGS
 from poolproof.bugs.engine_specimen import EngineSpecimen
 from poolproof.bugs.engine_state_bugs import ENGINE_STATE_BUGS
+from poolproof.bugs.engine_state_transfer_bugs import ENGINE_STATE_TRANSFER_BUGS
 from poolproof.bugs.engine_step_bugs import ENGINE_STEP_BUGS
 from poolproof.bugs.engine_transfer_bugs import ENGINE_TRANSFER_BUGS
 from poolproof.bugs.engine_worker_bugs import ENGINE_WORKER_BUGS
@@ -21,6 +22,7 @@ ENGINE_SPECIMENS: dict[str, EngineSpecimen] = {
     **ENGINE_PROGRESS_BUGS,
     **ENGINE_WORKER_BUGS,
     **ENGINE_STATE_BUGS,
+    **ENGINE_STATE_TRANSFER_BUGS,
 }
 
 

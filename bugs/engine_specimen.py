@@ -136,7 +136,8 @@ class EngineSpecimen:
     def is_bug_under(self, profile: EngineProfile) -> bool:
         """Whether it can be built under that profile, and does harm there."""
         is_full = len(profile.groups) == 1 and profile.groups[0].is_full
-        return self.condition(profile) and (is_full or not self.host_places)
+        fits = profile.groups == self.profile.groups if self.profile.has_states else is_full
+        return self.condition(profile) and (fits or not self.host_places)
 
     def make(self, num_blocks: int, enable_caching: bool = True) -> Engine:
         """A fresh instance under the profile that the specimen is stated under."""

@@ -10,6 +10,7 @@ from poolproof.bugs.clean_states import (
     AlignedStatesEngine,
     EarlyStateKeysEngine,
     RecomputingEngine,
+    SeparateLoadsEngine,
     ShorterHitsEngine,
     ZeroedSlabsEngine,
 )
@@ -83,6 +84,30 @@ class StatesAlsoWhereNobodyLooks(Engine):
         return told
 
 
+class StoresFewStates(Engine):
+    """The host keeps all of attention, and the state at the end of every other block."""
+
+    def _offered(self, first: int, end: int) -> list[tuple[int, int]]:
+        states = {group.index for group in self._state_groups}
+        offered = super()._offered(first, end)
+        return [(group, entry) for group, entry in offered if entry % 2 or group not in states]
+
+
+class StoresLastStates(Engine):
+    """A request is stored once it is over: what is left of its states, the last ones."""
+
+    def _keep(self, request: LiveRequest) -> None:
+        kept, self.offloader = self.offloader, None
+        super()._keep(request)
+        self.offloader = kept
+
+    def _end(self, request: LiveRequest) -> None:
+        if self.offloader is not None and request.is_running and not request.is_loading:
+            self._store(request, min(request.num_settled, request.num_tokens))
+        super()._end(request)
+
+
+_HOST = (HYBRID, HYBRID_TOLD, replace(HYBRID_STEP_END, policy="priority"), HYBRID_ASYNC_DRAFTS)
 _ALL = (HYBRID, HYBRID_TOLD, HYBRID_STEP_END, HYBRID_DRAFTS, HYBRID_ASYNC_DRAFTS)
 
 ENGINE_STATE_ODDITIES = (
@@ -112,4 +137,7 @@ ENGINE_STATE_ODDITIES = (
         "idle copies", "nobody starts from them", StatesAlsoWhereNobodyLooks,
         (HYBRID_DRAFTS, HYBRID_ASYNC_DRAFTS),
     ),
+    EngineOddity("separate loads", "both are waited for", SeparateLoadsEngine, _HOST, 9),
+    EngineOddity("few states on the host", "a hit may be shorter", StoresFewStates, _HOST, 9),
+    EngineOddity("stored at the end", "states that are left are right", StoresLastStates, _HOST, 9),
 )  # fmt: skip

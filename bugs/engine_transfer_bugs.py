@@ -29,6 +29,12 @@ def plant(*names: str, places: int = 16, **more: Any) -> Any:
     return ENGINE_TRANSFER_BUGS.plant(*names, host_places=places, **more)
 
 
+def _table(engine: Engine, request: LiveRequest) -> list[int]:
+    """The blocks of a request, in the only group."""
+    (table,) = engine.manager.get_block_ids(request.request_id)
+    return table
+
+
 # Blocks and places that a transfer still uses.
 
 
@@ -121,7 +127,7 @@ class StoresTheSampledToken(Engine):
     """Its last slot holds what the block held before."""
 
     def _store(self, request: LiveRequest, num_tokens: int) -> None:
-        num_slots = len(self._table(request)) * self._hasher.block_size
+        num_slots = len(_table(self, request)) * self._hasher.block_size
         super()._store(request, max(num_tokens, min(request.num_tokens, num_slots)))
 
 
@@ -209,7 +215,7 @@ class TrackerGrows(Engine):
 
     def _store(self, request: LiveRequest, num_tokens: int) -> None:
         tracked = self._tracked.setdefault(request.number, [])
-        tracked += self._table(request)[len(tracked) :]
+        tracked += _table(self, request)[len(tracked) :]
         offloader, pool = self.offloader, self.manager.block_pool
         assert offloader is not None
         first, end = request.num_offered, num_tokens // offloader.block_size
@@ -605,5 +611,5 @@ class StoresTheWholePrompt(Engine):
         super()._add(step, request, count, num_drafts)
         if self.offloader is not None:
             size = self._hasher.block_size
-            slots = len(self._table(request)) * size
+            slots = len(_table(self, request)) * size
             self._store(request, min(request.num_computed_tokens + size, request.num_tokens, slots))

@@ -52,7 +52,8 @@ from poolproof.impl.kv_cache_group import (
 )
 from poolproof.impl.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from poolproof.impl.kv_cache_request import ImageSpan, Request
-from poolproof.impl.offloading import Offloader
+from poolproof.impl.kv_cache_tables import NULL_BLOCK
+from poolproof.impl.offloading import Offloader, host_key
 from poolproof.impl.running_states import RunningStates, StateGroup
 from poolproof.impl.sizing import require_int
 
@@ -141,8 +142,9 @@ class Engine:
         max_running: the most requests that hold blocks.
         draft_tokens: the most drafts that a request is given for a step.
         groups: the kinds of attention, and of recurrence.
-        host_places: blocks of host memory that full blocks are kept in; only for one group of full
-            attention, and with caching.
+        host_places: blocks of host memory that full blocks are kept in, and recurrent states at the
+            ends of blocks; only for groups of full attention and states in blocks of one size, and
+            with caching.
         max_adapters: the most different adapters of the requests that hold blocks; 0: any number.
         encoder_cache_tokens: positions of images whose encoder outputs workers keep; 0: nothing is
             said of images.
@@ -207,9 +209,15 @@ class Engine:
         )
         self.max_request_tokens = _most_tokens(num_blocks - 1 - num_scratch, sizes)
         self.offloader: Offloader | None = None
+        self._attention: list[int] = []
         if require_int("host_places", host_places, at_least=0) and enable_caching:
-            if [type(group) for group in groups] != [FullAttention]:
-                raise ValueError("host_places are for one group of full attention")
+            self._attention = [n for n, kind in enumerate(groups) if type(kind) is FullAttention]
+            num_known = len(self._attention) + len(self._state_groups)
+            if not self._attention or num_known < len(groups) or len(set(sizes)) > 1:
+                raise ValueError(
+                    "host_places are for groups of full attention, and of recurrent states beside "
+                    "it, in blocks of one size"
+                )
             self.offloader = Offloader(self.manager.block_pool, sizes[0], host_places)
         # Any seed: no other process shares these hashes.
         self._hasher = BlockHasher(seed=b"engine", block_size=gcd(*sizes))
@@ -559,16 +567,20 @@ class Engine:
         self._waiting.remove(request)
         self._enter(request)
         request.num_computed_tokens = num_cached
-        if self._state_groups:
-            tables = self.manager.get_block_ids(request.request_id)
-            request.states = self.running_states_class.after_hit(
-                num_cached, tables, self._state_groups
-            )
+        self._start_states(request, num_cached)
         if num_on_host:
             self._load(step, request, num_on_host)
         else:
             self._add(step, request, count, num_drafts)
         return True
+
+    def _start_states(self, request: LiveRequest, num_found: int) -> None:
+        """Its first tokens were found, or will have been loaded, with the states at their end."""
+        if self._state_groups:
+            tables = self.manager.get_block_ids(request.request_id)
+            request.states = self.running_states_class.after_hit(
+                num_found, tables, self._state_groups
+            )
 
     def _may_enter(self, request: LiveRequest) -> bool:
         """Not while a token may still come for it, from before it was preempted."""
@@ -592,12 +604,28 @@ class Engine:
         insort(self._running, request, key=_RANK)
 
     def _num_on_host(self, request: LiveRequest, num_cached: int) -> int:
-        """How many tokens the host has behind those that are cached; one is left to compute."""
+        """How many tokens the host has behind those that are cached; one is left to compute.
+
+        All of attention, and the states at the end.
+        """
         if self.offloader is None:
             return 0
         size = self.offloader.block_size
-        keys = request.block_hashes[num_cached // size : (request.num_tokens - 1) // size]
-        return self.offloader.num_found(keys) * size
+        first = num_cached // size
+        hashes = request.block_hashes[first : (request.num_tokens - 1) // size]
+        num_blocks = min(
+            self.offloader.num_found([host_key(group, each) for each in hashes])
+            for group in self._attention
+        )
+        while num_blocks and not self._has_states(hashes[num_blocks - 1]):
+            num_blocks -= 1
+        return num_blocks * size
+
+    def _has_states(self, block_hash: bytes) -> bool:
+        """Whether the host has the states of all groups at the end of a block."""
+        assert self.offloader is not None
+        keys = [host_key(group.index, block_hash) for group in self._state_groups]
+        return self.offloader.num_found(keys) == len(keys)
 
     def _load(self, step: EngineStep, request: LiveRequest, num_tokens: int) -> None:
         """Bring blocks from the host, behind those that were cached."""
@@ -605,13 +633,18 @@ class Engine:
         size = self.offloader.block_size
         first = request.num_computed_tokens // size
         end = first + num_tokens // size
-        table = self._table(request)
-        transfer_id = self.offloader.load(
-            table[first:end], request.block_hashes[first:end], step.number
-        )
-        self._loading[transfer_id] = request
+        wanted = [(group, entry) for group in self._attention for entry in range(first, end)]
+        wanted += [(group.index, end - 1) for group in self._state_groups]
+        self._bring(request, wanted, step.number)
         request.is_loading = True
         request.num_computed_tokens = end * size
+        self._start_states(request, end * size)
+
+    def _bring(self, request: LiveRequest, entries: Sequence[tuple[int, int]], after: int) -> None:
+        """One transfer for all entries of the tables; step number `after` does not wait for it."""
+        assert self.offloader is not None
+        blocks, keys = self._on_host(request, entries)
+        self._loading[self.offloader.load(blocks, keys, after)] = request
 
     def _loaded(self, request: LiveRequest, is_done: bool) -> None:
         """What was being loaded for a request has come, or never will."""
@@ -661,18 +694,29 @@ class Engine:
             self._store(request, min(request.num_settled, request.num_tokens))
 
     def _store(self, request: LiveRequest, num_tokens: int) -> None:
-        """Keep the full blocks of the first tokens on the host."""
+        """Keep the full blocks of the first tokens on the host, and the states at their ends."""
         assert self.offloader is not None
         first, end = request.num_offered, num_tokens // self.offloader.block_size
         if first < end:
-            table = self._table(request)
-            self.offloader.store(table[first:end], request.block_hashes[first:end])
+            self.offloader.store(*self._on_host(request, self._offered(first, end)))
             request.num_offered = end
 
-    def _table(self, request: LiveRequest) -> list[int]:
-        """Its blocks, in the only group."""
-        (table,) = self.manager.get_block_ids(request.request_id)
-        return table
+    def _offered(self, first: int, end: int) -> list[tuple[int, int]]:
+        """What of these entries of the tables is to be kept, by group."""
+        groups = [*self._attention, *(group.index for group in self._state_groups)]
+        return [(group, entry) for entry in range(first, end) for group in groups]
+
+    def _on_host(
+        self, request: LiveRequest, entries: Iterable[tuple[int, int]]
+    ) -> tuple[list[int], list[bytes]]:
+        """The blocks of a request in these entries of its tables, by group, and their keys.
+
+        An entry of a state that it never left, or has let go, has no block.
+        """
+        tables = self.manager.get_block_ids(request.request_id)
+        held = [(group, entry) for group, entry in entries if tables[group][entry] != NULL_BLOCK]
+        blocks = [tables[group][entry] for group, entry in held]
+        return blocks, [host_key(group, request.block_hashes[entry]) for group, entry in held]
 
     def _end(self, request: LiveRequest) -> None:
         """A request is over, whatever state it is in."""

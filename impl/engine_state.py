@@ -27,7 +27,7 @@ _ENGINE = frozenset({
     "policy", "max_batch_tokens", "max_running", "draft_tokens", "manager", "max_request_tokens",
     "max_adapters", "encoder_cache", "reset_preempts", "offloader", "_hasher", "_requests",
     "_waiting", "_running", "_loading", "_steps", "_num_submitted", "_num_planned",
-    "states_in_between", "_state_groups",
+    "states_in_between", "_state_groups", "_attention",
 })  # fmt: skip
 _OFFLOADER = frozenset({
     "block_size", "_pool", "_free_places", "_index", "_waiting", "_under_way", "_num_moves",

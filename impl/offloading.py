@@ -18,6 +18,11 @@ from poolproof.impl.block_pool import BlockPool
 from poolproof.impl.sizing import require_int
 
 
+def host_key(group: int, block_hash: bytes) -> bytes:
+    """What a block of a cache group is kept under. Hashes are all of one length."""
+    return block_hash + bytes([group]) if group else block_hash
+
+
 @dataclass(slots=True)
 class Kept:
     """What one place holds: the block with that key, once `is_ready`; transfers that use it."""

@@ -114,6 +114,7 @@ _VLLM = (
         "its schedulers with recurrent layers, and its worker's own bookkeeping",
         "engine",
     ),
+    ("vllm-hybrid-connectors", "the same with its KV connectors, which move states", "engine"),
 )
 _TRANSFORMERS = (
     ("transformers", "the paged cache of Transformers' continuous batching", "manager"),

@@ -102,6 +102,15 @@ _SET_UPS = (
         groups=_HYBRID,
     ),
     _SetUp(
+        "offloading+full+state", {"policy": "priority", "max_running": 2}, _HYBRID, host_places=8
+    ),
+    _SetUp(
+        "async+drafts+offloading+full+state",
+        {**_ASYNC, **_STATE_DRAFTS, "states": "step-end"},
+        _HYBRID,
+        host_places=12,
+    ),
+    _SetUp(
         "async+drafts+reset+full+state+state",
         {**_ASYNC, **_STATE_DRAFTS, "reset": "preempts"},
         groups=(*_HYBRID, CacheGroup("state")),

@@ -77,6 +77,7 @@ from poolproof.targets.vllm_engine import (
 )
 from poolproof.targets.vllm_fork import fork_target
 from poolproof.targets.vllm_hybrid import installed_vllm_hybrid
+from poolproof.targets.vllm_hybrid_connectors import installed_vllm_hybrid_connectors
 from poolproof.targets.vllm_manager_target import impl_kv_cache_manager, installed_vllm_manager
 from poolproof.targets.vllm_nixl import installed_vllm_nixl
 from poolproof.targets.vllm_pool_parts import (
@@ -273,6 +274,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "vllm-lmcache": installed_vllm_lmcache,
     "vllm-drop-in": installed_vllm_drop_in,
     "vllm-hybrid": installed_vllm_hybrid,
+    "vllm-hybrid-connectors": installed_vllm_hybrid_connectors,
     "vllm-v0": vllm_v0_manager,
     "vllm-v0-engine": vllm_v0_engine,
     "nano-vllm": nano_vllm_manager,

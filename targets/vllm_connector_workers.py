@@ -42,6 +42,7 @@ class Reported:
 
     finished_sending: set[str] = field(default_factory=set)
     finished_recving: set[str] = field(default_factory=set)
+    failed_recving: set[str] = field(default_factory=set)
     invalid_block_ids: set[int] = field(default_factory=set)
     worker_meta: Any = None
 
@@ -229,11 +230,22 @@ class FaultWorker:
 
     A step waits for its loads, and each is whole or fails at once, as its place decides; or loads
     move block by block, in any order, and each may be lost. A failed block is reported with the
-    next step, and its request once all of its blocks have ended.
+    next step, and its request once all of its blocks have ended. With `tells_requests` a failure is
+    told with the request alone, as vLLM wants it for several cache groups; and where nothing
+    `fails`, all that a step waits for can be read.
     """
 
-    def __init__(self, worker_metadata: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        worker_metadata: Callable[..., Any],
+        *,
+        tells_requests: bool = False,
+        fails: bool = True,
+    ) -> None:
         self._worker_metadata = worker_metadata
+        self._tells_requests = tells_requests
+        self._fails = fails
+        self._failed: set[str] = set()
         self._ends = _Ends()
         self._left: dict[tuple[str, bool], int] = {}
         self._stored: dict[int, list[Any]] = {}
@@ -243,7 +255,7 @@ class FaultWorker:
         """Loads that the step waits for, its stores, and what takes longer."""
         moves = Moves()
         waited = [piece for pieces in metadata.waited_loads.values() for piece in pieces]
-        bad = [piece for piece in waited if piece.place % BAD_PLACE == BAD_PLACE - 1]
+        bad = [piece for piece in waited if self._is_bad(piece)]
         self._unreadable[step] = bad
         self._stored[step] = metadata.stores
         good = [piece for piece in waited if piece not in bad]
@@ -280,16 +292,24 @@ class FaultWorker:
         for begun, is_done in self._ends.take(step):
             request_id, piece = begun.key
             if not is_done and begun.is_load:
-                said.invalid_block_ids.add(piece.block)
                 unreadable.append(piece)
+                if self._tells_requests:
+                    self._failed.add(request_id)
+                else:
+                    said.invalid_block_ids.add(piece.block)
             elif not begun.is_load and is_done:
                 stored.append(piece)
             self._left[request_id, begun.is_load] -= 1
             if not self._left[request_id, begun.is_load]:
                 del self._left[request_id, begun.is_load]
                 (said.finished_recving if begun.is_load else said.finished_sending).add(request_id)
+        said.failed_recving = self._failed & said.finished_recving
+        self._failed -= said.failed_recving
         said.worker_meta = self._worker_metadata(stored=stored, unreadable=unreadable)
         return said
+
+    def _is_bad(self, piece: Any) -> bool:
+        return self._fails and piece.place % BAD_PLACE == BAD_PLACE - 1
 
 
 def _pairs(pieces: Iterable[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -38,6 +38,7 @@ from poolproof.targets.vllm_engine_setups import (
 
 __all__ = [
     "OWN_MODULES",
+    "VllmConnectorEngine",
     "VllmEngine",
     "installed_vllm_connectors",
     "installed_vllm_engine",
@@ -300,8 +301,15 @@ class VllmConnectorEngine(VllmEngine):
     Without caching vLLM's connectors of its own do nothing; those set-ups are run all the same.
     """
 
-    def __init__(self, parts: SchedulerParts, num_blocks: int, *, enable_caching: bool) -> None:
-        super().__init__(parts, num_blocks, enable_caching=enable_caching)
+    def __init__(
+        self,
+        parts: SchedulerParts,
+        num_blocks: int,
+        *,
+        enable_caching: bool,
+        scheduler: Any = None,
+    ) -> None:
+        super().__init__(parts, num_blocks, enable_caching=enable_caching, scheduler=scheduler)
         self._worker = parts.make_worker(self.scheduler)
         self._numbers = count()
         self._num_planned = self._num_answered = 0
@@ -334,6 +342,8 @@ class VllmConnectorEngine(VllmEngine):
             finished_recving=said.finished_recving or None,
             invalid_block_ids=said.invalid_block_ids,
             kv_connector_worker_meta=said.worker_meta,
+            # Releases that know no such failures have no such field.
+            **({"failed_recving": said.failed_recving} if said.failed_recving else {}),
         )
 
 

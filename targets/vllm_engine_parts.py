@@ -381,9 +381,13 @@ def _example(_setup: ConnectorSetup, connector: Any) -> WorkerSide:
     return ExampleWorker(partial(name, SimpleNamespace(_storage_path=folder.name)), BLOCK_SIZE)
 
 
-def _faults(_setup: ConnectorSetup, _connector: Any) -> WorkerSide:
+def _faults(setup: ConnectorSetup, connector: Any) -> WorkerSide:
     module = engine_module(FAULT_CONNECTOR)
-    return FaultWorker(part_of(module, "FaultWorkerMetadata"))
+    return FaultWorker(
+        part_of(module, "FaultWorkerMetadata"),
+        tells_requests=connector.has_states,
+        fails=bool(setup.extra.get("fails", True)),
+    )
 
 
 def _multi(setup: ConnectorSetup, connector: Any) -> WorkerSide:

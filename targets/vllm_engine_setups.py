@@ -20,6 +20,7 @@ from poolproof.contract.manager_profile import CacheGroup
 
 __all__ = [
     "BLOCK_SIZE",
+    "CONNECTOR_SETUPS",
     "FAULT_CONNECTOR",
     "LMCACHE_CONNECTOR",
     "LMCACHE_NOTES",

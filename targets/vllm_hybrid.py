@@ -22,9 +22,14 @@ from poolproof.targets.vllm_engine_setups import BLOCK_SIZE
 from poolproof.targets.vllm_hybrid_parts import HybridParts
 from poolproof.targets.vllm_hybrid_setups import HYBRID_SETUPS, HybridSetup
 
-__all__ = ["VllmHybridEngine", "installed_vllm_hybrid", "vllm_hybrid_layouts"]
+__all__ = [
+    "OWN_MODULES",
+    "VllmHybridEngine",
+    "installed_vllm_hybrid",
+    "vllm_hybrid_layouts",
+]
 
-_OWN_MODULES = (
+OWN_MODULES = (
     "vllm.v1.core.sched.scheduler",
     "vllm.v1.core.sched.async_scheduler",
     "vllm.v1.worker.mamba_utils",
@@ -93,6 +98,6 @@ def installed_vllm_hybrid(name: str, declared: Mapping[str, Any]) -> Target:
         vllm_hybrid_layouts(setups),
         scheduler,
         version=version_of_vllm(),
-        own_modules=_OWN_MODULES,
+        own_modules=OWN_MODULES,
         notes=notes,
     )

@@ -4,7 +4,7 @@ Prefix caching aligns states to blocks (`mamba_cache_mode` is "align"); runs wit
 one block of states for each request ("none"), as a server has.
 
 Not driven: the mode "all" and checkpoints inside a prompt's chunk, which kernels write, KDA's and
-Mamba1's layers, connectors, pipelines.
+Mamba1's layers, pipelines. Connectors: `vllm_hybrid_connector_setups.py`.
 """
 
 from __future__ import annotations

@@ -297,7 +297,7 @@ def test_reset_is_refused_while_a_request_has_blocks() -> None:
         ({"max_adapters": -1}, "^max_adapters must be an int of at least 0"),
         ({"encoder_cache_tokens": -1}, "^encoder_cache_tokens must be an int of at least 0"),
         ({"host_places": -1}, "^host_places must be an int of at least 0"),
-        ({"host_places": 2, "groups": (SlidingWindow(window=3),)}, "^host_places are for one"),
+        ({"host_places": 2, "groups": (SlidingWindow(window=3),)}, "^host_places are for groups"),
     ],
 )
 def test_arguments_out_of_bounds_are_refused(arguments: dict[str, Any], sentence: str) -> None:
@@ -671,3 +671,50 @@ def test_long_runs_find_nothing_and_reach_everything(layout: EngineLayout) -> No
         layout.block_size,
     )
     assert set(required) <= facts
+
+
+# Recurrent states on the host.
+
+
+def states_on_host(prompt: list[int]) -> Engine:
+    """A hybrid engine of which the host has all of a prompt, and the device nothing any more."""
+    subject = engine(12, host_places=8, groups=(FullAttention(), RecurrentState()))
+    subject.submit(0, prompt, max_new_tokens=1)
+    run(subject)
+    (store,) = subject.plan()["transfers"]
+    assert (store["kind"], len(store["blocks"])) == ("store", 2 * (len(prompt) // SIZE))
+    subject.answer({}, {})
+    subject.arrived(store["id"], True)
+    assert subject.manager.reset_prefix_cache()
+    return subject
+
+
+def test_a_hit_on_the_host_brings_all_of_attention_and_one_state() -> None:
+    subject = states_on_host([1] * 9)
+    subject.submit(1, [1] * 9, max_new_tokens=1)
+    (load,) = subject.plan()["transfers"]
+    attention, states = subject.manager.get_block_ids("1")
+    assert load["blocks"] == [*attention[:2], states[1]]
+    assert states[0] == 0
+
+
+def test_a_hit_on_the_host_ends_where_there_is_a_state() -> None:
+    subject = states_on_host([1] * 9)
+    host = subject.offloader
+    assert host is not None
+    (*_, last) = (kept for key, kept in host._index.items() if key.endswith(b"\x01"))
+    host._forget(last)
+    subject.submit(1, [1] * 9, max_new_tokens=1)
+    (load,) = subject.plan()["transfers"]
+    attention, states = subject.manager.get_block_ids("1")
+    assert load["blocks"] == [attention[0], states[0]]
+
+
+def test_the_first_step_behind_a_load_starts_from_the_state_that_it_brought() -> None:
+    subject = states_on_host([1] * 9)
+    subject.submit(1, [1] * 9, max_new_tokens=1)
+    (load,) = subject.plan()["transfers"]
+    subject.arrived(load["id"], True)
+    subject.answer({}, {})
+    assert computed(subject.plan()) == [(1, 8, 1)]
+    assert subject.states({1: 1})[1][0]["starts"] == load["blocks"][-1]
