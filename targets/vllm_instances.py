@@ -131,7 +131,7 @@ class Instance(VllmEngine):
 
 
 @dataclass(slots=True)
-class Asked:
+class _Asked:
     """What a user has asked for, and where it is now: "prefill", "decode", "proxy" (between)."""
 
     chain: TokenChain
@@ -185,7 +185,7 @@ class InstancePair:
         self.prefill = Instance(parts[0], mine + 1, 0, make_worker, enable_caching=caching)
         self.decode = Instance(parts[1], others + 1, mine, make_worker, enable_caching=caching)
         self._stops = stops
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, _Asked] = {}
         self._in_flight: deque[_Step] = deque()
         self._num_plans = 0
         self._transfer_ids, self._places = count(), count()
@@ -203,7 +203,7 @@ class InstancePair:
     ) -> None:
         """A request comes to the prefill instance."""
         chain = TokenChain.from_extra_keys(tokens, extra_keys)
-        self._asked[request_id] = Asked(chain, max_new_tokens, priority)
+        self._asked[request_id] = _Asked(chain, max_new_tokens, priority)
         params = self._when_asked(request_id)
         self.prefill.add(request_id, chain, 1, priority, params)
 

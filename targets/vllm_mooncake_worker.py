@@ -34,7 +34,14 @@ from poolproof.targets.installed_vllm import engine_module
 from poolproof.targets.quiet_logs import only_our_faults
 from poolproof.targets.virtual_loop import VirtualLoop
 
-__all__ = ["BlockRange", "MooncakeWorker", "SendingSocket", "Socket", "Write", "mooncake_worker_of"]
+__all__ = [
+    "BlockRange",
+    "EngineWrite",
+    "MooncakeWorker",
+    "SendingSocket",
+    "Socket",
+    "mooncake_worker_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class BlockRange:
 
 
 @dataclass(slots=True)
-class Write:
+class EngineWrite:
     """A call of the transfer engine: what it moves, and the rest of the worker's own function."""
 
     ranges: tuple[BlockRange, ...]
@@ -202,7 +209,7 @@ class MooncakeWorker(mooncake_connector.MooncakeConnectorWorker, HandedOver):  #
 
     def __init__(self, config: Any, engine_id: str, cache: Any) -> None:
         super().__init__(config, engine_id, cache)
-        self.writes: list[Write] = []
+        self.writes: list[EngineWrite] = []
 
     @property
     def loop(self) -> VirtualLoop:
@@ -258,7 +265,7 @@ class MooncakeWorker(mooncake_connector.MooncakeConnectorWorker, HandedOver):  #
             self.loop.call_soon(lambda: future.set_result(func(*args)))
             self.loop.run()
 
-        self.writes.append(Write(ranges, finish))
+        self.writes.append(EngineWrite(ranges, finish))
 
 
 def _caches_of(cache: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl.tp_mapping import TPMappi
 from poolproof.contract.adapter_fault import HandedOver
 from poolproof.targets.quiet_logs import only_our_faults
 
-__all__ = ["Message", "Move", "NixlAgent", "nixl_worker_of"]
+__all__ = ["Message", "NixlAgent", "NixlMove", "nixl_worker_of"]
 
 _NOW = 1_000.0
 """What the clock says: later than 0, when no heartbeat was sent yet."""
@@ -63,7 +63,7 @@ for _module in _MODULES:
 
 
 @dataclass(slots=True)
-class Move:
+class NixlMove:
     """Blocks that are moved to the peer's: `told` is what the peer of who began it hears then."""
 
     sources: tuple[int, ...]
@@ -89,14 +89,14 @@ class NixlAgent(HandedOver):
     def __init__(self) -> None:
         self.peer: NixlAgent | None = None
         self.on_message: Callable[[], None] = lambda: None
-        self.moves: list[Move] = []
+        self.moves: list[NixlMove] = []
         self.letters: list[Message] = []
         self.messages: list[bytes] = []
         self.heartbeats: set[str] = set()
-        self._moves: dict[int, Move] = {}
+        self._moves: dict[int, NixlMove] = {}
         self._num_moves = 0
 
-    def end(self, move: Move, *, is_done: bool) -> None:
+    def end(self, move: NixlMove, *, is_done: bool) -> None:
         """A move is over; of one that has failed the peer hears nothing."""
         move.state = "DONE" if is_done else "ERR"
         if is_done:
@@ -114,7 +114,7 @@ class NixlAgent(HandedOver):
         mine, others = tuple(map(int, own)), tuple(map(int, remote))
         sides = (others, mine) if kind == "READ" else (mine, others)
         self._num_moves += 1
-        self._moves[self._num_moves] = Move(*sides, notif_msg)
+        self._moves[self._num_moves] = NixlMove(*sides, notif_msg)
         return self._num_moves
 
     def transfer(self, handle: int) -> None:
