@@ -393,7 +393,10 @@ class EngineSession:
             if e.due
         }
         may_come = self.profile.cancelled_outputs != "none"
-        late = {e.part.request_id: model.late(e) for e in executed if may_come}
+        # What is sampled behind the other parts is nobody's, though another instance may be given
+        # tokens for their requests in the same step.
+        ours = [e for e in executed if not e.part.discards]
+        late = {e.part.request_id: model.late(e) for e in ours if may_come}
         may_end = model.live if self.profile.failed_loads == "may-end-requests" else ()
         self.invariants.report(outputs_are_due(outputs, due, late, may_end))
         given = {request_id: got for request_id, got, _ in outputs}
@@ -404,7 +407,7 @@ class EngineSession:
             if ends and not got and request_id in may_end:
                 self.facts.add("a request ended because its load had failed")
                 model.end(model.requests[request_id])
-        for e in executed:
+        for e in ours:
             request_id = e.part.request_id
             model.deliver(e, given.get(request_id, ()), len(drafts.get(request_id, ())))
 

@@ -41,14 +41,21 @@ def unreadable_answer(call: object, why: str) -> Violation:
 def plan_names_live_requests(
     plan: EnginePlan, known: Collection[int], live: Collection[int]
 ) -> Violation | None:
-    """A violation of PLAN in a step for a request that is unknown, has ended or comes twice."""
+    """A violation of PLAN in a step for a request that is unknown, has ended or comes twice.
+
+    Two instances may compute a request in one step, one of them for nobody.
+    """
     seen: set[int] = set()
+    ours = {part.request_id for part in plan.parts if not part.discards}
+    told = [part for part in plan.parts if not (part.discards and part.request_id in ours)]
     for part in plan.parts:
         number, name = part.request_id, sequence_name(part.request_id)
         if number not in known:
             return _wrong(f"the step computes tokens of request {number}, which nobody submitted")
         if number not in live:
             return _wrong(f"the step computes tokens of request {name}, which has ended")
+    for part in told:
+        number, name = part.request_id, sequence_name(part.request_id)
         if number in seen:
             return _wrong(f"the step computes tokens of request {name} twice")
         seen.add(number)

@@ -277,7 +277,7 @@ class EngineModel:
             tokens.append(self._unknown)
             self._unknown -= 1
         is_stale = part.request_id in step.preempted
-        if part.request_id not in step.samples:
+        if part.discards or part.request_id not in step.samples:
             return Executed(part, first, tuple(tokens), (), (), False, 0, was_live, is_stale)
         accepted = min(answer.num_accepted, len(drafts))
         sampled = (*drafts[:accepted], answer.token)

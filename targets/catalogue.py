@@ -107,7 +107,8 @@ _VLLM = (
     ("vllm-manager", "its KVCacheManager, in several layouts", "manager"),
     ("vllm-engine", "its schedulers, in several set-ups, over a simulated worker", "engine"),
     ("vllm-connectors", "the same with its KV connectors, over simulated transfers", "engine"),
-    ("vllm-nixl", "a prefill and a decode instance of it, with its NIXL connector", "engine"),
+    ("vllm-nixl", "a prefill and a decode instance of it, with its NIXL connectors", "engine"),
+    ("vllm-mooncake", "such a pair with its Mooncake connector", "engine"),
     ("vllm-drop-in", "Poolproof's manager under its schedulers", "engine"),
     (
         "vllm-hybrid",

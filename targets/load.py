@@ -79,6 +79,7 @@ from poolproof.targets.vllm_fork import fork_target
 from poolproof.targets.vllm_hybrid import installed_vllm_hybrid
 from poolproof.targets.vllm_hybrid_connectors import installed_vllm_hybrid_connectors
 from poolproof.targets.vllm_manager_target import impl_kv_cache_manager, installed_vllm_manager
+from poolproof.targets.vllm_mooncake import installed_vllm_mooncake
 from poolproof.targets.vllm_nixl import installed_vllm_nixl
 from poolproof.targets.vllm_pool_parts import (
     has_index_shape,
@@ -270,6 +271,7 @@ BUILT_INS: dict[str, Callable[[str, Mapping[str, Any]], Target]] = {
     "vllm-manager": installed_vllm_manager,
     "vllm-engine": installed_vllm_engine,
     "vllm-connectors": installed_vllm_connectors,
+    "vllm-mooncake": installed_vllm_mooncake,
     "vllm-nixl": installed_vllm_nixl,
     "vllm-lmcache": installed_vllm_lmcache,
     "vllm-drop-in": installed_vllm_drop_in,

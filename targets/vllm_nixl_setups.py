@@ -1,88 +1,71 @@
-"""The set-ups of a prefill instance and a decode instance of vLLM with its NIXL connector.
+"""The set-ups of a prefill instance and a decode instance of vLLM with its NIXL connectors.
 
-Both instances are started alike but for their roles. Nothing of vLLM is imported here.
+Nothing of vLLM is imported here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from poolproof.contract.engine_profile import EngineProfile
-from poolproof.contract.manager_profile import CacheGroup
-from poolproof.targets.vllm_engine_setups import BLOCK_SIZE, ConnectorSetup, EngineSetup
+from poolproof.targets.vllm_engine_setups import ConnectorSetup, EngineSetup
+from poolproof.targets.vllm_instance_setups import CHUNKS, FULL_AND_SLIDING, PairSetup
 
-__all__ = ["NIXL_NOTES", "NIXL_SETUPS", "NIXL_WORKER", "NixlSetup"]
-
-NIXL_WORKER = "poolproof.targets.vllm_nixl_worker"
+__all__ = ["NIXL_NOTES", "NIXL_SETUPS", "NixlSetup"]
 
 _HEARTBEATS_IN_EACH_STEP = 5
 """Seconds of a lease: a sixth of them, rounded down, is how long vLLM's scheduler lies still
 between two heartbeats."""
 
-_INSTANCES = 2
-
 
 @dataclass(frozen=True)
-class NixlSetup:
-    """How both instances are started, and what may go wrong between them.
+class NixlSetup(PairSetup):
+    """A pair that reads or, where it `pushes`, writes.
 
-    A read may fail where `reads_fail`. With `proxy_is_late` what stands between the instances may
-    keep a request longer than its lease lasts.
+    With `proxy_is_late` what stands between the instances may keep a request longer than its lease
+    lasts.
     """
 
-    shape: EngineSetup
-    reads_fail: bool = False
     proxy_is_late: bool = False
+    pushes: bool = False
 
-    @property
-    def name(self) -> str:
-        """As it is chosen."""
-        return self.shape.name
-
-    def instance(self, role: str) -> EngineSetup:
-        """How the instance of that role is started."""
-        connector = ConnectorSetup(
-            "NixlConnector",
+    def connector(self, role: str) -> ConnectorSetup:
+        """Either of vLLM's NIXL connectors."""
+        return ConnectorSetup(
+            "NixlPushConnector" if self.pushes else "NixlConnector",
             "nixl",
             {"kv_lease_duration": _HEARTBEATS_IN_EACH_STEP},
             {"kv_role": role, "kv_load_failure_policy": "recompute"},
         )
-        return replace(self.shape, connector=connector)
-
-    def profile(self) -> EngineProfile:
-        """What is promised of the steps of both together."""
-        one = self.shape.profile()
-        return replace(
-            one,
-            instances=_INSTANCES,
-            max_batch_tokens=_INSTANCES * one.max_batch_tokens,
-            max_running=_INSTANCES * one.max_running,
-            transfers="may-fail" if self.reads_fail else "never-fail",
-            # A read is let in only if a step of drafts fits behind it: of a prompt that fills all
-            # blocks but these the decode instance never reads anything.
-            spare_tokens=BLOCK_SIZE if one.draft_tokens else 0,
-        )
 
 
-_SLIDING = CacheGroup("sliding", 0, 6)
-_CHUNKS = {"long_prefill_token_threshold": 3}
+def _both_ways(name: str) -> tuple[NixlSetup, ...]:
+    """The set-ups of `NixlConnector` or, with another name, of `NixlPushConnector`."""
+    pushes = name == "push"
 
-NIXL_SETUPS = (
-    NixlSetup(EngineSetup("pull")),
-    NixlSetup(EngineSetup("pull+chunks", arguments=_CHUNKS, max_batch_tokens=8)),
-    NixlSetup(EngineSetup("pull+async", is_async=True)),
-    NixlSetup(EngineSetup("pull+priority", policy="priority")),
-    NixlSetup(EngineSetup("pull+async+drafts", draft_tokens=2, drafter="ngram_gpu", is_async=True)),
-    NixlSetup(EngineSetup("pull+sliding", (CacheGroup(), _SLIDING))),
-    NixlSetup(EngineSetup("pull+failures"), reads_fail=True),
-    NixlSetup(EngineSetup("pull+failures+async", is_async=True), reads_fail=True),
-    NixlSetup(EngineSetup("pull+failures+sliding", (CacheGroup(), _SLIDING)), reads_fail=True),
-    NixlSetup(EngineSetup("pull+late-proxy"), proxy_is_late=True),
-)
+    def setup(shape: EngineSetup, *, fails: bool = False, is_late: bool = False) -> NixlSetup:
+        return NixlSetup(shape, moves_fail=fails, proxy_is_late=is_late, pushes=pushes)
+
+    return (
+        setup(EngineSetup(name)),
+        setup(EngineSetup(f"{name}+chunks", arguments=CHUNKS, max_batch_tokens=8)),
+        setup(EngineSetup(f"{name}+async", is_async=True)),
+        setup(EngineSetup(f"{name}+priority", policy="priority")),
+        setup(
+            EngineSetup(f"{name}+async+drafts", draft_tokens=2, drafter="ngram_gpu", is_async=True)
+        ),
+        setup(EngineSetup(f"{name}+sliding", FULL_AND_SLIDING)),
+        setup(EngineSetup(f"{name}+failures"), fails=True),
+        setup(EngineSetup(f"{name}+failures+async", is_async=True), fails=True),
+        setup(EngineSetup(f"{name}+failures+sliding", FULL_AND_SLIDING), fails=True),
+        setup(EngineSetup(f"{name}+late-proxy"), is_late=True),
+    )
+
+
+NIXL_SETUPS = (*_both_ways("pull"), *_both_ways("push"))
 
 NIXL_NOTES = (
-    "two schedulers with NixlConnector, and the pull workers of both: vLLM's own",
+    "two schedulers with a NIXL connector, and the workers of both: vLLM's own",
     "NIXL itself, the proxy between the instances, the clock of leases: simulated",
-    "push, bidirectional transfers, host buffers, several ranks, recurrent states: not driven",
+    "bidirectional transfers, host buffers, several ranks, recurrent states: not driven",
 )
 """What the adapter stands in for, and what it leaves out."""

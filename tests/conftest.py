@@ -65,6 +65,12 @@ def campaigns() -> ModuleType:
     return _module_beside("campaign_samples")
 
 
+@pytest.fixture(scope="session")
+def pairs() -> ModuleType:
+    """The module `vllm_pairs.py`."""
+    return _module_beside("vllm_pairs")
+
+
 def _module_beside(stem: str) -> ModuleType:
     """A module of this folder; tests are no package, so it is loaded by its path."""
     import importlib.util

@@ -138,6 +138,16 @@ def test_another_instance_samples_behind_a_prompt() -> None:
     assert session.last.outputs == [(0, (5,), False)]
 
 
+def test_two_instances_may_compute_a_request_in_one_step() -> None:
+    """Its user is given once what one of them samples, and it goes on from there."""
+    both = computing(entry(count=4, blocks=(1,), discards=True), entry(count=4, blocks=(5,)))
+    behind = computing(entry(first=4, blocks=(5, 6)))
+    session = scripted(both, behind, instances=2)
+    for command in (submit(), STEP, STEP):
+        assert session.step(command) is None
+    assert session.last.outputs == [(0, (5,), False)]
+
+
 @pytest.mark.parametrize(
     ("plans", "outputs", "invariant"),
     [

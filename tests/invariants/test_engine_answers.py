@@ -77,6 +77,14 @@ def test_a_plan_of_live_requests_is_accepted() -> None:
     assert plan_names_live_requests(plan, {0, 1, 2}, {0, 2}) is None
 
 
+def test_another_instance_may_compute_a_request_for_nobody() -> None:
+    for_nobody = replace(part(0), discards=True)
+    plan = EnginePlan((for_nobody, part(0)))
+    assert plan_names_live_requests(plan, {0}, {0}) is None
+    violation = plan_names_live_requests(EnginePlan((for_nobody, for_nobody)), {0}, {0})
+    assert said(violation, "PLAN") == "the step computes tokens of request A twice"
+
+
 @pytest.mark.parametrize(
     ("plan", "sentence"),
     [

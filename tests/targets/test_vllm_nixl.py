@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from poolproof.contract.trace import read_trace
-from poolproof.harness.engine_driver import EngineCampaign
 from poolproof.harness.replay import start_session
 from poolproof.targets.vllm_nixl import vllm_nixl_layouts
 
 pytestmark = pytest.mark.vllm
 
 FINDINGS = Path(__file__).resolve().parents[2] / "docs" / "findings"
-MOVES = {"a load arrived", "a store arrived"}
 
 
 @pytest.fixture(scope="module")
@@ -23,38 +21,29 @@ def layouts():
 
 
 @pytest.fixture(scope="module")
-def parts(layouts):
+def parts(layouts, pairs):
     """vLLM's modules of the connector."""
     assert layouts
     from vllm.distributed.kv_transfer.kv_connector.v1.nixl import (
         base_scheduler,
         base_worker,
         pull_scheduler,
+        push_scheduler,
+        push_worker,
     )
     from vllm.v1.core.kv_cache_manager import KVCacheBlocks
     from vllm.v1.core.sched.scheduler import Scheduler
 
     return {
+        "pairs": pairs,
         "scheduler": pull_scheduler.NixlPullConnectorScheduler,
         "any scheduler": base_scheduler.NixlBaseConnectorScheduler,
         "worker": base_worker.NixlBaseConnectorWorker,
+        "push scheduler": push_scheduler.NixlPushConnectorScheduler,
+        "push worker": push_worker.NixlPushConnectorWorker,
         "blocks": KVCacheBlocks,
         "vllm": Scheduler,
     }
-
-
-def runs_of(layout, numbers):
-    campaign = EngineCampaign(layout.name, layout.make, layout.profile, layout.block_size)
-    return [campaign.run(number) for number in numbers]
-
-
-def first_finding(layout, numbers):
-    """The violation of the first run that fails; None where all hold."""
-    for number in numbers:
-        (result,) = runs_of(layout, [number])
-        if result.trace is not None:
-            return result.trace.violation
-    return None
 
 
 HOLD = [
@@ -65,14 +54,19 @@ HOLD = [
     "pull+async+drafts",
     "pull+failures",
     "pull+failures+async",
+    "push",
+    "push+chunks",
+    "push+async",
+    "push+priority",
+    "push+async+drafts",
 ]
 
 
 @pytest.mark.parametrize("name", HOLD)
-def test_what_is_pulled_is_right(layouts, name):
-    results = runs_of(layouts[name], range(20))
+def test_what_is_moved_is_right(layouts, pairs, name):
+    results = pairs.runs_of(layouts[name], range(20))
     assert [result.trace for result in results if result.trace is not None] == []
-    assert set().union(*(result.facts for result in results)) >= MOVES
+    assert set().union(*(result.facts for result in results)) >= pairs.MOVES
 
 
 def test_blocks_are_halved_between_the_instances(layouts):
@@ -120,18 +114,40 @@ def test_a_request_that_a_proxy_drops_costs_its_lease(layouts):
     assert (pair.unfinished(), pair.num_free()) == ([], 8)
 
 
+def test_a_registration_is_on_its_way_before_blocks_are_pushed(layouts):
+    pair = layouts["push"].make(9, True)
+    pair.submit(1, [1, 2, 3, 4, 5], max_new_tokens=2)
+    pair.plan()
+    pair.answer({}, {})
+    for _ in range(2):
+        (letter,) = pair.plan().transfers
+        assert letter.blocks == ()
+        pair.answer({}, {})
+        pair.arrived(letter.transfer_id, True)
+    (store,) = pair.plan().transfers
+    pair.arrived(store.transfer_id, True)
+    pair.answer({}, {})
+    (load,) = pair.plan().transfers
+    assert (store.blocks, load.blocks, load.is_load) == ((1, 2), (5, 6), True)
+
+
 # The last token of a prompt is computed once more, and its window begins a token earlier than what
-# was kept; a proxy that keeps a request longer than its lease.
+# was kept; a proxy that keeps a request longer than its lease; a decode instance that nobody tells
+# of a write that failed, or that will never begin.
 @pytest.mark.parametrize(
     ("name", "invariant", "words"),
     [
         ("pull+sliding", "PLAN", "has the null block"),
         ("pull+failures+sliding", "PLAN", "has the null block"),
         ("pull+late-proxy", "DATA", "KV that was computed for request"),
+        ("push+sliding", "PLAN", "has the null block"),
+        ("push+failures", "LIVE", "are waiting, nothing is in flight"),
+        ("push+failures+async", "LIVE", "are waiting, nothing is in flight"),
+        ("push+late-proxy", "LIVE", "are waiting, nothing is in flight"),
     ],
 )
-def test_what_is_found(layouts, name, invariant, words):
-    found = first_finding(layouts[name], range(12))
+def test_what_is_found(layouts, pairs, name, invariant, words):
+    found = pairs.first_finding(layouts[name], range(12))
     assert found.invariant == invariant
     assert words in found.sentence
 
@@ -147,10 +163,12 @@ def test_a_recorded_finding_shows_again(layouts, name, invariant):
     assert last.invariant == invariant
 
 
-def test_nothing_is_found_where_the_last_token_is_left_to_the_decoder(layouts, parts, monkeypatch):
+def test_nothing_is_found_where_the_last_token_is_left_to_the_decoder(
+    layouts, parts, pairs, monkeypatch
+):
     """As vLLM does for recurrent states: the window is kept for the token that is computed."""
     monkeypatch.setattr(parts["any scheduler"], "_prefill_backoff", lambda _: 1)
-    assert first_finding(layouts["pull+sliding"], range(20)) is None
+    assert pairs.first_finding(layouts["pull+sliding"], range(20)) is None
 
 
 # Each of these plants one bug in vLLM's own classes.
@@ -168,28 +186,11 @@ def frees_at_once(parts, patch):
 
     patch.setattr(cls, "request_finished", free)
     # Nobody hears of the end of a read, which would end the engine first.
-    patch.setattr(parts["vllm"], "_update_from_kv_xfer_finished", _without_sent(parts["vllm"]))
-
-
-def _without_sent(cls):
-    update = cls._update_from_kv_xfer_finished
-
-    def updated(self, output):
-        output.finished_sending = set()
-        update(self, output)
-
-    return updated
+    parts["pairs"].hear_nothing_of_sent(parts["vllm"], patch)
 
 
 def computes_before_the_read_ends(parts, patch):
-    cls = parts["scheduler"]
-    matched = cls.get_num_new_matched_tokens
-
-    def at_once(self, request, num_computed_tokens):
-        count, _ = matched(self, request, num_computed_tokens)
-        return max(0, min(count, request.num_tokens - 1 - num_computed_tokens)), False
-
-    patch.setattr(cls, "get_num_new_matched_tokens", at_once)
+    parts["pairs"].compute_before_anything_comes(parts["scheduler"], patch)
 
 
 def reads_a_block_too_few(parts, patch):
@@ -246,6 +247,79 @@ def takes_a_failed_read_as_done(parts, patch):
     patch.setattr(parts["worker"], "_handle_failed_transfer", nothing)
 
 
+def pushes_to_whom_has_registered_last(parts, patch):
+    """It takes any registration for that of a request."""
+
+    def any_of_them(self, request_id):
+        del request_id
+        waiting = self._pending_d_registrations
+        return waiting.popitem()[1] if waiting else None
+
+    def any_blocks(self, request_id):
+        del request_id
+        waiting = self._push_finished_blocks
+        return waiting.popitem() if waiting else None
+
+    patch.setattr(parts["push worker"], "_pop_matching_registration", any_of_them)
+    patch.setattr(parts["push worker"], "_pop_matching_finished_blocks", any_blocks)
+
+
+def pushes_over_and_forgets_who_waits(parts, patch):
+    """A registration that comes before its blocks is dropped."""
+    cls = parts["push worker"]
+    handle = cls._handle_push_reg_notif
+
+    def handled(self, notif):
+        handle(self, notif)
+        self._pending_d_registrations.clear()
+        self._push_finished_blocks.clear()
+
+    patch.setattr(cls, "_handle_push_reg_notif", handled)
+
+
+def gives_back_what_it_is_pushing(parts, patch):
+    """A write is taken as done when it has begun."""
+    cls = parts["push worker"]
+    pop = cls._pop_done_transfers
+
+    def done(self, transfers):
+        if transfers is not self._sending_transfers:
+            return pop(self, transfers)
+        ended = set(transfers)
+        transfers.clear()
+        return ended, set()
+
+    patch.setattr(cls, "_pop_done_transfers", done)
+
+
+def registers_blocks_that_it_has(parts, patch):
+    """Blocks of the prefix cache are pushed over as well, from the wrong end of the prompt."""
+    cls = parts["push worker"]
+
+    def front(self, decode_block_ids, prefill_block_ids, **_):
+        pairs = zip(decode_block_ids, prefill_block_ids, strict=True)
+        return decode_block_ids, [theirs[: len(own)] for own, theirs in pairs]
+
+    patch.setattr(cls, "_apply_prefix_caching", front)
+
+
+def computes_before_anything_is_pushed(parts, patch):
+    parts["pairs"].compute_before_anything_comes(parts["push scheduler"], patch)
+
+
+def keeps_what_it_has_pushed(parts, patch):
+    """Nobody says that a write has ended, and no lease ends it."""
+    patch.setattr(parts["push worker"], "_reap_expired_send_leases", lambda *_: None)
+    results = parts["push worker"].get_transfer_results
+
+    def said(self):
+        answer = results(self)
+        answer.finished_sending.clear()
+        return answer
+
+    patch.setattr(parts["push worker"], "get_transfer_results", said)
+
+
 def keeps_what_its_lease_has_ended_for(parts, patch):
     patch.setattr(parts["worker"], "_reap_expired_send_leases", lambda *_: None)
 
@@ -259,13 +333,20 @@ PLANTED = [
     (frees_while_a_read_is_in_flight, "pull", "DATA"),
     (takes_a_failed_read_as_done, "pull+failures", "DATA"),
     (keeps_what_its_lease_has_ended_for, "pull", "LEAK"),
+    (pushes_to_whom_has_registered_last, "push", "DATA"),
+    (pushes_over_and_forgets_who_waits, "push", "LIVE"),
+    (gives_back_what_it_is_pushing, "push", "DATA"),
+    (registers_blocks_that_it_has, "push", "DATA"),
+    (computes_before_anything_is_pushed, "push", "DATA"),
+    (keeps_what_it_has_pushed, "push", "LIVE"),
+    (keeps_what_its_lease_has_ended_for, "push", "LEAK"),
 ]
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted[0].__name__)
-def test_a_planted_fault_is_found(layouts, parts, monkeypatch, planted):
+def test_a_planted_fault_is_found(layouts, parts, pairs, monkeypatch, planted):
     plant, name, invariant = planted
     plant(parts, monkeypatch)
-    found = first_finding(layouts[name], range(120))
+    found = pairs.first_finding(layouts[name], range(200))
     assert found is not None
     assert found.invariant == invariant
