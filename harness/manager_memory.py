@@ -252,13 +252,15 @@ class ManagerMemory:
 
         If that one is taken in place of a carrier that is shared, a free block more is needed.
         """
-        pool, count = self._model.pool, 0
+        pool, slots, count = self._model.pool, self.device.slots, 0
         for group, kind, size in self._groups:
-            holders = self._holders(group, 0 if kind.is_state else size - 1)
-            for entry in self._model.hit_entries(group, cached):
-                key = self._model.key(sequence, group, entry)
-                if not any(block in pool.free for block in pool.lookup(key)):
-                    count += any(block in pool.free for block in holders.get(key, ()))
+            entries = self._model.hit_entries(group, cached)
+            keys = [self._model.key(sequence, group, entry) for entry in entries]
+            kept = [key for key in keys if pool.free.keys().isdisjoint(pool.lookup(key))]
+            if kept:
+                last = 0 if kind.is_state else size - 1
+                held_free = {slots[block][last] for block in pool.free}
+                count += sum(key in held_free for key in kept)
         return count
 
     def _holders(self, group: int, slot: int) -> dict[Content, list[int]]:

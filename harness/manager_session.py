@@ -71,7 +71,11 @@ class ManagerSession:
     Each answer, the tables of the sequence that a command is about and what a forward pass reads
     are judged every time; all tables, counters and orders at one command in `check_every`. None:
     at each in pools of up to 64 blocks; in larger ones seldom enough that the cost of a command
-    does not grow with the pool, and in between the number of free blocks.
+    does not grow with the pool, and in between the number of free blocks. Tables that a target may
+    change by itself are followed at each command; with `follows_seldom` only where the number of
+    free blocks is not what the model knows, and beside the other checks. What such a session finds
+    counts if one that follows always finds something too: who is followed late may have taken what
+    the model believes to be in use.
     `names` may be those of earlier sessions, whose prefixes need no new ones then. `invariants` are
     those that count, all unless stated.
 
@@ -90,6 +94,7 @@ class ManagerSession:
         *,
         enable_caching: bool = True,
         check_every: int | None = None,
+        follows_seldom: bool = False,
         names: ContentNames | None = None,
         invariants: EveryInvariant | None = None,
     ) -> None:
@@ -113,6 +118,7 @@ class ManagerSession:
         self._full = FullCheck(target, self.can, pool, []) if sees("num_free") else None
         self._num_free_host = target.num_free_host if sees("num_free_host") else None
         self._appoint()
+        self._follows_each = self.tables.may_change and not follows_seldom
 
     def _appoint(self) -> None:
         """Appoint the judge that applies each command and judges its answer."""
@@ -165,7 +171,7 @@ class ManagerSession:
             if not number % self._check_every or (calls.refused and self._checks_refusals):
                 self._check(command)
             else:
-                if self.tables.may_change:
+                if self._follows_each:
                     self.follow(command)
                 if self._num_free is not None:
                     self._check_count(command, self._num_free)

@@ -315,3 +315,61 @@ def test_where_misses_pass_it_is_tried_out_how_often_a_prompt_has_to_come(num_pr
     assert played(Late, "many prompts", hits="sound") is not None
     monkeypatch.setattr(manager_production, "_MOST_TIMES", -1)
     assert (played(Late, "many prompts", hits="sound") is None) == (num_prior > 0)
+
+
+class _GoesOver(CleanManager):
+    """At an admission the first sequence goes over to a free block that holds what its own does."""
+
+    def _admit(self, sequence, num_tokens):
+        granted = super()._admit(sequence, num_tokens)
+        first = self.sequences[0]
+        carriers = self.pool.index.get(self._key(first, 0), ())
+        spare = next((block for block in carriers if not self.pool.ref_count(block)), None)
+        if spare is not None:
+            self.pool.touch([spare])
+            self.pool.free(first.table[:1])
+            first.table[0] = spare
+        return granted
+
+
+class _LosesABlock(_GoesOver):
+    """The third sequence has a block of the first besides."""
+
+    def _admit(self, sequence, num_tokens):
+        granted = super()._admit(sequence, num_tokens)
+        if sequence.seq_id == 2:
+            sequence.table[-1] = self.sequences[0].table[0]
+        return granted
+
+
+BY_CONTENT = ManagerProfile(index="content", tables="merged")
+
+
+def takes_what_was_left(_run=None):
+    """Two equal prompts in one step, one ends; the other goes over, and all blocks are used."""
+    yield from (prompt(0, 1, 2, 3, 4, 5), prompt(1, 1, 2, 3, 4, 5), Step(), Finish(1))
+    yield prompt(2, 9)
+    yield prompt(3, *range(20, 20 + 4 * 97))
+
+
+class _OneScript(ManagerProductionCampaign):
+    def plans(self):
+        return {"goes over": manager_production.Plan(takes_what_was_left, lambda _: 100)}
+
+
+def by_content(cls):
+    return lambda num_blocks, on: cls(num_blocks, 4, enable_caching=on, rules=BY_CONTENT)
+
+
+@pytest.mark.parametrize("follows_seldom", [False, True])
+def test_who_is_followed_seldom_may_have_left_what_is_believed_to_be_in_use(follows_seldom):
+    target = by_content(_GoesOver)(100, True)
+    session = ManagerSession(target, BY_CONTENT, 100, 4, follows_seldom=follows_seldom)
+    violations = [session.step(command) for command in takes_what_was_left()]
+    assert any(violations) == follows_seldom
+
+
+def test_a_run_that_fails_where_tables_are_followed_seldom_counts_if_it_fails_again():
+    assert _OneScript("goes over", by_content(_GoesOver), BY_CONTENT, 4).run(0).trace is None
+    found = _OneScript("loses", by_content(_LosesABlock), BY_CONTENT, 4).run(0).trace
+    assert len(found.commands) == 5
