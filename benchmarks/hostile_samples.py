@@ -303,7 +303,7 @@ def _filled(path: Path, settings: CampaignSettings) -> None:
     )  # fmt: skip
     with CampaignFolder(path, settings) as held:
         held.begin_session("0/0")
-        held.record(News(pack(range(5)), tapes), state, status, [waiting])
+        held.record([News(pack(range(5)), tapes)], state, status, [waiting])
         held.add_finding(finding)
         held.add_finding(form, finding)
         held.record_examination(waiting)

@@ -4,7 +4,7 @@
   the processor time that carries one there and back: in the coordinator's process, in the one
   beside it, and in the actor.
 - Merging: a report with a thousand new states, and one without any; the same with the record on
-  disk; and telling a worker what a thousand others found.
+  disk, alone and together with others; and telling a worker what a thousand others found.
 - A worker: the time until it is ready, on a node that has nothing running, and its memory.
 
 The cluster is two nodes in processes of this machine, so no figure holds a network. Run in
@@ -221,7 +221,7 @@ def merging(repeats: int) -> dict[str, float]:
                 news = merge(state, report)
                 merged = time.process_time() - began
                 began, wall = time.process_time(), time.monotonic()
-                folder.record(news, state, status)
+                folder.record([news], state, status)
                 recorded = time.process_time() - began
                 found.setdefault(f"merge ms, {name}", []).append(merged)
                 found.setdefault(f"record ms, {name}", []).append(recorded)
@@ -229,6 +229,26 @@ def merging(repeats: int) -> dict[str, float]:
                     time.monotonic() - wall
                 )
     return {name: 1e3 * statistics.median(values) for name, values in found.items()}
+
+
+def recording_together(repeats: int) -> dict[str, float]:
+    """Milliseconds of wall time of one transaction for so many reports of ten new states each."""
+    found: dict[str, float] = {}
+    status = CampaignStatus(target=TARGET, level="pool", scope="", activity="running")
+    for together in (1, 10, 100):
+        with (
+            tempfile.TemporaryDirectory() as place,
+            CampaignFolder(Path(place), SETTINGS) as folder,
+        ):
+            state, seconds = CampaignState(), []
+            for repeat in range(repeats):
+                numbers = range(repeat * together, (repeat + 1) * together)
+                news = [merge(state, made_report(number * 10, 10)) for number in numbers]
+                began = time.monotonic()
+                folder.record(news, state, status)
+                seconds.append(time.monotonic() - began)
+        found[f"record ms of wall time, reports together: {together}"] = statistics.median(seconds)
+    return {name: 1e3 * value for name, value in found.items()}
 
 
 def telling(repeats: int) -> dict[str, float]:
@@ -253,7 +273,8 @@ def main() -> int:
     if importlib.util.find_spec("ray") is None:
         print("left out: there is no Ray here; make ray, and run this in .venv-ray")
         return 0
-    figures = merging(options.orders) | telling(options.orders)
+    figures = merging(options.orders) | recording_together(options.orders)
+    figures |= telling(options.orders)
     with cluster() as address:
         figures |= start_and_memory(address)
         figures |= carrying(address, options.orders)

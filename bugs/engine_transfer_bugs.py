@@ -6,6 +6,7 @@ unusual state, failures that pass for success, and a tier that counts otherwise 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from poolproof.bugs.clean_engine import OffloadingEngine
@@ -265,6 +266,15 @@ class CountsFromTheStart(Engine):
 
     def _num_on_host(self, request: LiveRequest, num_cached: int) -> int:  # noqa: ARG002 - told nothing of it
         return super()._num_on_host(request, 0)
+
+    def _on_host(
+        self, request: LiveRequest, entries: Iterable[tuple[int, int]]
+    ) -> tuple[list[int], list[bytes]]:
+        """The blocks that the table has, and the keys that are known, of which there are fewer."""
+        table, keys = _table(self, request), request.block_hashes
+        wanted = [entry for _, entry in entries]
+        blocks = [table[entry] for entry in wanted if entry < len(table)]
+        return blocks, [keys[entry] for entry in wanted if entry < len(keys)]
 
 
 @plant(

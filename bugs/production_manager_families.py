@@ -809,6 +809,8 @@ FAMILIES: dict[str, Family] = {
         Family("the last blocks", "parents", _last_blocks, [1, 2, 4, 16, 64]),
         Family("place instead of parent", "parents", _place_for_parent, [()]),
         Family("the first tokens", "long prompts", _first_tokens, [64, 512, 1_024, 3_000]),
+        Family("the first tokens of a long prompt", "far tokens", _first_tokens, [],
+               [20_000, 32_768, 65_536]),
         Family("cut texts", "extra keys", cut_texts,
                [("salt", 8), ("salt", 64), ("lora", 16), ("image", 32), ("image", -16)]),
         Family("both ends of texts", "extra keys", ends_of_texts, [4, 16, 64, 128, 500]),

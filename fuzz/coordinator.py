@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from poolproof.fuzz.findings import (
@@ -31,7 +31,7 @@ from poolproof.fuzz.messages import CorpusTape, WorkerOrder, WorkerReport
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.state_numbers import pack
 from poolproof.fuzz.status import CampaignStatus, CurvePoint, with_point
-from poolproof.fuzz.workers import LostWorker, Workers
+from poolproof.fuzz.workers import Arrival, LostWorker, Workers
 from poolproof.harness.ending_signals import signals_wait
 
 __all__ = ["Campaign", "CampaignBudget"]
@@ -142,6 +142,8 @@ class Campaign:
         self._caution: dict[int, int] = {}
         self._losses_of: dict[str, int] = {}
         self._recent: deque[tuple[float, int]] = deque(maxlen=40)
+        self._unrecorded: list[News] = []
+        self._unrecorded_runs: list[Pending] = []
 
     def run(self) -> CampaignStatus:
         """Run until the budget is spent or KeyboardInterrupt; return the last status."""
@@ -151,9 +153,7 @@ class Campaign:
                 activity_now = "minimising"
                 if self._is_driving():
                     activity_now = "running"
-                    for arrival in self._workers.wait(_WAIT_S):
-                        del self._outstanding[arrival.worker]
-                        self._take_in(arrival.worker, arrival.result)
+                    self._take_in_all(self._workers.wait(_WAIT_S))
                     # Workers go on before a failing run is looked at, which takes its time.
                     self._hand_out()
                 self._examine_one()
@@ -162,7 +162,7 @@ class Campaign:
         except KeyboardInterrupt:
             activity = "interrupted"
         self._update(activity)
-        self._folder.record(News(), self.state, self._status)
+        self._record(activity)
         return self._status
 
     def _is_driving(self) -> bool:
@@ -244,10 +244,22 @@ class Campaign:
 
     # Reports
 
+    def _take_in_all(self, arrivals: Iterable[Arrival]) -> None:
+        """Take in what came together and record it; what came before an error is kept."""
+        try:
+            for arrival in arrivals:
+                del self._outstanding[arrival.worker]
+                self._take_in(arrival.worker, arrival.result)
+        finally:
+            if self._unrecorded:
+                self._record()
+
     def _take_in(self, worker: int, result: WorkerReport | LostWorker) -> None:
         if isinstance(result, LostWorker):
             self._times_lost[worker] = self._times_lost.get(worker, 0) + 1
             self._caution[worker] = min(8, self._caution.get(worker, 0) + 3)
+            if self._unrecorded:  # to look into a loss takes its time
+                self._record()
             self._take_in_loss(result)
             return
         self._caution[worker] = max(0, self._caution.get(worker, 0) - 1)
@@ -281,7 +293,7 @@ class Campaign:
         self._keep(News(), pending)
 
     def _keep(self, news: News, pending: list[Pending]) -> None:
-        """Record at once, except kinds of which there are enough."""
+        """Keep what a report brought, except kinds of which there are enough, to record it."""
         wanted = []
         for failing in pending:
             kind = kind_of(failing.trace)
@@ -292,8 +304,19 @@ class Campaign:
             self._steps_at_news = self.state.num_steps
         self._note_point()
         self._waiting.extend(wanted)
-        self._refresh("running")
-        self._folder.record(news, self.state, self._status, wanted)
+        self._unrecorded.append(news)
+        self._unrecorded_runs.extend(wanted)
+
+    def _record(self, activity: str = "running") -> None:
+        """Record what came together in one transaction, so that the disk is waited for once.
+
+        A thousand workers report a thousand times a second (docs/ray.md).
+        """
+        self._refresh(activity)
+        with signals_wait():  # or else what was recorded is recorded again
+            runs, self._unrecorded_runs = self._unrecorded_runs, []
+            reports, self._unrecorded = self._unrecorded, []
+            self._folder.record(reports, self.state, self._status, runs)
 
     # Failing runs
 
@@ -361,8 +384,7 @@ class Campaign:
                 self._findings.append(finding)
                 self._open[finding.fingerprint] = True
                 self._steps_at_news = self.state.num_steps
-                self._refresh("running")
-                self._folder.record(News(), self.state, self._status)
+                self._record()
                 self._say(finding)
 
     def _is_open(self, finding: CampaignFinding) -> bool:

@@ -154,23 +154,16 @@ class CampaignFolder:
 
     def record(
         self,
-        news: News,
+        reports: Iterable[News],
         state: CampaignState,
         status: CampaignStatus,
         pending: Iterable[Pending] = (),
     ) -> None:
-        """Add what a report brought: everything or, if the process is killed, nothing of it."""
+        """Add what reports brought: everything or, if the process is killed, nothing of it."""
         with self._explained(), self._database as database:
             database.execute("BEGIN IMMEDIATE")
-            if news.states:
-                database.execute("INSERT INTO states (packed) VALUES (?)", (news.states,))
-            database.executemany(
-                "INSERT OR IGNORE INTO tapes VALUES (?, ?, ?, ?, ?)",
-                [(name_of(t.tape), t.tape, t.states, t.num_steps, t.origin) for t in news.tapes],
-            )
-            database.executemany(
-                "DELETE FROM tapes WHERE name = ?", [(name,) for name in news.dropped]
-            )
+            for news in reports:  # in their order: one may drop a tape that another brought
+                self._add(news)
             database.executemany(
                 "INSERT OR IGNORE INTO pending VALUES (?, ?, ?, ?, ?, ?)",
                 [
@@ -180,6 +173,16 @@ class CampaignFolder:
             )
             self._set("progress", progress_of(state))
             self._set("status", status.to_json())
+
+    def _add(self, news: News) -> None:
+        database = self._database
+        if news.states:
+            database.execute("INSERT INTO states (packed) VALUES (?)", (news.states,))
+        database.executemany(
+            "INSERT OR IGNORE INTO tapes VALUES (?, ?, ?, ?, ?)",
+            [(name_of(t.tape), t.tape, t.states, t.num_steps, t.origin) for t in news.tapes],
+        )
+        database.executemany("DELETE FROM tapes WHERE name = ?", [(name,) for name in news.dropped])
 
     def settle_pending(
         self, pending: Pending, finding: CampaignFinding, known: CampaignFinding | None = None
@@ -454,7 +457,7 @@ def merge_folder(
     state.facts |= other.facts
     state.facts_required |= other.facts_required
     num_findings = _merge_findings(own, findings, read_forms(path, damage))
-    own.record(News(pack(sorted(states)), tapes), state, status, pending)
+    own.record([News(pack(sorted(states)), tapes)], state, status, pending)
     return Merged(len(states), len(tapes), num_findings, damage)
 
 

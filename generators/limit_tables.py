@@ -141,11 +141,15 @@ def _manager_rows() -> list[Row]:
         ("blocks, usual runs", lambda _: _range(blocks)),
         _manager_row(
             "blocks for each cache group, production sizes",
-            lambda sizes: _range(plan.num_blocks(sizes) for plan in SCRIPTS.values()),
+            lambda sizes: _range(filter(None, (p.num_blocks(sizes) for p in SCRIPTS.values()))),
         ),
         _manager_row(
             "blocks of a long prompt, up to",
             lambda sizes: f"{SCRIPTS['long prompts'].num_blocks(sizes):,}",
+        ),
+        _manager_row(
+            "tokens of a prompt behind which another begins to differ",
+            lambda sizes: f"{sizes.num_far_tokens:,}" if sizes.num_far_tokens else "-",
         ),
         ("tokens of a block", lambda _: _range(_block_sizes(ManagerLayout, ManagerProfile()))),
         ("token ids", lambda _: f"0 to {LARGEST_TOKEN:,}"),

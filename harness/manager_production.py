@@ -75,7 +75,8 @@ class ManagerSizes:
     num_blocks: of the largest pools. num_prompts: different prompts that are cached, and as many
     asked for. num_giant_steps: see `ConfusablePrompts.of_bases`. num_sequences and num_references:
     alive at once, and in one block. num_repeats: refusals, preemptions, cuts and swaps in one run.
-    num_depths: see `ConfusablePrompts.of_depths`. num_commands: of a long run. Each script is
+    num_depths: see `ConfusablePrompts.of_depths`. num_far_tokens: so many are equal in prompts that
+    differ behind them; 0: there are none. num_commands: of a long run. Each script is
     played `rounds` times, with other tokens and lengths; of the layouts of one manager each plays
     one script in `every`, from the `first` on, which is at most `most_shares`.
     """
@@ -87,6 +88,7 @@ class ManagerSizes:
     num_references: int = 300
     num_repeats: int = 300
     num_depths: int = 130
+    num_far_tokens: int = 0
     num_commands: int = 10_000
     rounds: int = 1
     first: int = 0
@@ -94,8 +96,13 @@ class ManagerSizes:
     most_shares: int = 4
 
     def scripts_for(self, profile: ManagerProfile) -> list[str]:
-        """The names of the scripts that mean something under the profile, in their order."""
-        names = [name for name, plan in SCRIPTS.items() if plan.is_for(profile)]
+        """The names of the scripts that mean something under the profile, in their order.
+
+        Of those that need no blocks at these sizes there are none.
+        """
+        names = [
+            name for name, plan in SCRIPTS.items() if plan.is_for(profile) and plan.num_blocks(self)
+        ]
         return names[self.first % self.every :: self.every]
 
     def runs(self, profile: ManagerProfile) -> range:
@@ -262,6 +269,15 @@ def depths(run: ManagerScript) -> Iterator[Command]:
     # A quarter of the pool: two prompts are cached, and a third is computed beside them.
     most = run.most_tokens // run.unit // 4
     for confusion in run.confusable.of_depths(most, run.sizes.num_depths):
+        yield from run.cache(confusion.cached)
+        yield from run.ask(confusion.asked)
+
+
+def far_tokens(run: ManagerScript) -> Iterator[Command]:
+    """A prompt that is another one for as many tokens as are counted in 16 bits, and more."""
+    far = run.sizes.num_far_tokens
+    if far + 3 * run.unit <= run.most_tokens:
+        confusion = run.confusable.of_far_tokens(far)
         yield from run.cache(confusion.cached)
         yield from run.ask(confusion.asked)
 
@@ -934,6 +950,12 @@ SCRIPTS: dict[str, Plan] = {
     "short parents": Plan(short_parents, lambda sizes: 4 * sizes.num_prompts, is_for=_has_cache),
     "chunks": Plan(chunks, lambda _: 1_400),
     "churn": Plan(churn, lambda sizes: sizes.num_blocks),
+    # Enough for one prompt in blocks of 4 tokens.
+    "far tokens": Plan(
+        far_tokens,
+        lambda sizes: sizes.num_far_tokens and sizes.num_far_tokens // 4 + 64,
+        is_for=_has_cache,
+    ),
 }
 """By name, those that find most of what is known first."""
 

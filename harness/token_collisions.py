@@ -195,6 +195,12 @@ class ConfusablePrompts:
                 pair = self.prompt(*head, x, z), self.prompt(*head, y, v)
                 yield Confusion("a parent behind a long head", pair, (self.prompt(*head, x, v),))
 
+    def of_far_tokens(self, num_tokens: int) -> Confusion:
+        """Two prompts that are equal for at least so many tokens, and differ behind them."""
+        head = [self.block() for _ in range(-(-num_tokens // self._size))]
+        pair = self.prompt(*head, self.block()), self.prompt(*head, self.block())
+        return Confusion("the first tokens alone", pair[:1], pair[1:])
+
     def of_short_parents(self, count: int) -> Confusion:
         """`count` parents with one child, asked for behind `count` others: cut parent hashes."""
         child = self.block()

@@ -260,9 +260,15 @@ class MooncakeWorker(mooncake_connector.MooncakeConnectorWorker, HandedOver):  #
             for source, target, length in zip(sources, targets, lengths, strict=True)
         )
 
+        def carry_out() -> None:
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # as an executor hands it to who waits
+                future.set_exception(error)
+
         def finish(is_done: bool) -> None:
             self.engine.result = 0 if is_done else -1
-            self.loop.call_soon(lambda: future.set_result(func(*args)))
+            self.loop.call_soon(carry_out)
             self.loop.run()
 
         self.writes.append(EngineWrite(ranges, finish))

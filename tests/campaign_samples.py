@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from poolproof.fuzz.folder import CampaignFolder
-from poolproof.fuzz.merge import CampaignState, News
+from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus, CurvePoint, FindingLine
 
@@ -58,4 +58,4 @@ def write_folder(path: Path, last: CampaignStatus | None) -> None:
     """A folder that was left with this status and no end of its session."""
     with CampaignFolder(path, SETTINGS) as folder:
         if last is not None:
-            folder.record(News(), CampaignState(), last)
+            folder.record((), CampaignState(), last)

@@ -88,7 +88,7 @@ def test_a_member_is_refused_at_its_level_under_any_seed(variant, seed):
 @pytest.mark.some(4)
 @pytest.mark.parametrize("variant", FIRST_OF_EACH, ids=by_name)
 def test_the_first_of_a_family_is_refused_in_the_same_way_and_so_is_a_replay(variant):
-    trace = failure_of(variant, "quick", script=variant.script)
+    trace = failure_of(variant, variant.depth, script=variant.script)
     assert trace is not None
     again = replay(trace, lambda n, on: variant.cls(n, 4, enable_caching=on))
     assert again.violation is not None

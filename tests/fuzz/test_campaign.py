@@ -87,11 +87,11 @@ def test_a_failing_run_that_was_not_minimised_in_time_is_taken_up(tmp_path, run_
     other = tmp_path / "other"
     with CampaignFolder(other, PLANTED) as folder:
         from poolproof.fuzz.findings import Pending
-        from poolproof.fuzz.merge import CampaignState, News
+        from poolproof.fuzz.merge import CampaignState
 
         status = read_status(tmp_path)[1]
         left = Pending(first.trace, first.tape, 7, 0.5)
-        folder.record(News(), CampaignState(), status, [left])
+        folder.record((), CampaignState(), status, [left])
     with CampaignFolder(other, PLANTED) as folder:
         _, _, said = run_campaign(PLANTED, folder, CampaignBudget(steps=1))
         assert folder.pending() == []

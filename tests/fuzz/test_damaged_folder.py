@@ -49,7 +49,7 @@ def campaign(tmp_path):
     with CampaignFolder(path, SETTINGS) as folder:
         state = CampaignState(num_steps=900, num_runs=9)
         pending = Pending(TRACE, b"tape", 70, 0.9)
-        folder.record(News(pack([0, 1]), tapes), state, STATUS, [pending])
+        folder.record([News(pack([0, 1]), tapes)], state, STATUS, [pending])
         folder.add_finding(finding("f-00000001"))
         folder.add_finding(finding("f-00000002"))
     return path
@@ -143,7 +143,7 @@ def test_a_file_that_was_cut_short_is_read_as_far_as_it_goes(campaign):
     # So large that what stands behind it is on pages of its own.
     with CampaignFolder(campaign, SETTINGS) as folder:
         tape = CorpusTape(bytes(200_000), pack([5]), 9, "fresh")
-        folder.record(News(pack([5]), (tape,)), CampaignState(), STATUS)
+        folder.record([News(pack([5]), (tape,))], CampaignState(), STATUS)
     file = campaign / DATABASE
     file.write_bytes(file.read_bytes()[:-100_000])
     assert len(read_findings(campaign)) == 2

@@ -13,7 +13,7 @@ from poolproof.contract.violation import Severity, Violation
 from poolproof.fuzz.coordinator import CampaignBudget
 from poolproof.fuzz.findings import CampaignFinding, Pending, alike, line_of
 from poolproof.fuzz.folder import CampaignFolder, merge_folder, read_forms
-from poolproof.fuzz.merge import CampaignState, News
+from poolproof.fuzz.merge import CampaignState
 from poolproof.fuzz.settings import CampaignSettings
 from poolproof.fuzz.status import CampaignStatus, FindingLine
 from poolproof.fuzz.symptom import symptom_of
@@ -142,7 +142,7 @@ def test_a_finding_of_an_earlier_session_that_was_mended_absorbs_nothing(tmp_pat
     with CampaignFolder(other, PLANTED) as folder:
         folder.add_finding(mended)
         pending = Pending(found.trace, found.tape, 7, 0.5)
-        folder.record(News(), CampaignState(), STATUS, [pending])
+        folder.record((), CampaignState(), STATUS, [pending])
     with CampaignFolder(other, PLANTED) as folder:
         again = run_campaign(PLANTED, folder, CampaignBudget(steps=1))[2]
     assert found.fingerprint in {finding.fingerprint for finding in again}
@@ -151,7 +151,7 @@ def test_a_finding_of_an_earlier_session_that_was_mended_absorbs_nothing(tmp_pat
 def test_merging_makes_forms_of_what_shows_a_known_symptom(tmp_path):
     known, same, form = (finding_of(f"f-{n}", trace_of(), n) for n in (1, 2, 3))
     with CampaignFolder(tmp_path / "theirs", PLANTED) as theirs:
-        theirs.record(News(), CampaignState(), STATUS)
+        theirs.record((), CampaignState(), STATUS)
         theirs.add_finding(same)
         theirs.add_finding(form, same)
     with CampaignFolder(tmp_path / "mine", PLANTED) as mine:

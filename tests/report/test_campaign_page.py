@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from poolproof.fuzz.folder import CampaignFolder, FolderError
-from poolproof.fuzz.merge import CampaignState, News
+from poolproof.fuzz.merge import CampaignState
 from poolproof.report.campaign_document import CAMPAIGN
 from poolproof.report.campaign_lines import PlainDisplay
 from poolproof.report.campaign_record import CampaignRecord, read_record
@@ -346,7 +346,7 @@ def test_a_campaign_is_shown_from_where_nothing_can_be_written(
 ):
     path = tmp_path / "read # only?"
     held = CampaignFolder(path, campaigns.SETTINGS)
-    held.record(News(), CampaignState(), campaigns.status())
+    held.record((), CampaignState(), campaigns.status())
     kept = tmp_path / "as it was"
     if was_killed:
         shutil.copytree(path, kept)

@@ -224,3 +224,16 @@ def test_a_planted_fault_is_found(layouts, parts, pairs, monkeypatch, planted):
     found = pairs.first_finding(layouts[name], range(120))
     assert found is not None
     assert found.invariant == invariant
+
+
+def test_what_a_write_raises_is_for_the_worker_that_waits_for_it(layouts, parts, monkeypatch):
+    """Without an answer the decode instance would wait for its blocks, and nobody heard why."""
+
+    def breaks(*_arguments):
+        raise RuntimeError("the write broke")
+
+    monkeypatch.setattr(parts["worker"], "_send_blocks", breaks)
+    pair = layouts["pair"].make(9, True)
+    pair.submit(1, [1, 2, 3, 4, 5], max_new_tokens=1)
+    computed = [part for plan in drive(pair, 30) for part in plan.parts if not part.discards]
+    assert [(part.first, part.count) for part in computed] == [(0, 5)]
