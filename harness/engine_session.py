@@ -227,7 +227,8 @@ class EngineSession:
     def _judge_plan(self, plan: EnginePlan) -> None:
         model, report = self.model, self.invariants.report
         live = model.live.keys() | self._lingering.keys()
-        report(plan_names_live_requests(plan, model.requests.keys(), live))
+        known, instances = model.requests.keys(), self.profile.instances
+        report(plan_names_live_requests(plan, known, live, instances))
         chains = [model.requests[part.request_id].chain for part in plan.parts]
         report(plan_keeps_limits(plan, self.profile, {chain.lora for chain in chains} - {None}))
         begun = [number for number, request in model.live.items() if request.began]

@@ -6,6 +6,7 @@ answer that cannot be read at all is worded as CRASH.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from poolproof.contract.content import TokenChain
@@ -39,26 +40,23 @@ def unreadable_answer(call: object, why: str) -> Violation:
 
 
 def plan_names_live_requests(
-    plan: EnginePlan, known: Collection[int], live: Collection[int]
+    plan: EnginePlan, known: Collection[int], live: Collection[int], num_instances: int = 1
 ) -> Violation | None:
     """A violation of PLAN in a step for a request that is unknown, has ended or comes twice.
 
-    Two instances may compute a request in one step, one of them for nobody.
+    Several instances may compute a request in one step, all but one of them for nobody.
     """
-    seen: set[int] = set()
-    ours = {part.request_id for part in plan.parts if not part.discards}
-    told = [part for part in plan.parts if not (part.discards and part.request_id in ours)]
+    most_discarded = max(1, num_instances - 1)
+    times = Counter((part.request_id, part.discards) for part in plan.parts)
     for part in plan.parts:
         number, name = part.request_id, sequence_name(part.request_id)
         if number not in known:
             return _wrong(f"the step computes tokens of request {number}, which nobody submitted")
         if number not in live:
             return _wrong(f"the step computes tokens of request {name}, which has ended")
-    for part in told:
-        number, name = part.request_id, sequence_name(part.request_id)
-        if number in seen:
+        if times[number, False] > 1 or times[number, True] > most_discarded:
             return _wrong(f"the step computes tokens of request {name} twice")
-        seen.add(number)
+    seen = {part.request_id for part in plan.parts}
     for number in plan.preempted:
         if number not in known:
             return _wrong(f"request {number} is preempted, which nobody submitted")

@@ -77,12 +77,14 @@ def test_a_plan_of_live_requests_is_accepted() -> None:
     assert plan_names_live_requests(plan, {0, 1, 2}, {0, 2}) is None
 
 
-def test_another_instance_may_compute_a_request_for_nobody() -> None:
-    for_nobody = replace(part(0), discards=True)
-    plan = EnginePlan((for_nobody, part(0)))
-    assert plan_names_live_requests(plan, {0}, {0}) is None
-    violation = plan_names_live_requests(EnginePlan((for_nobody, for_nobody)), {0}, {0})
-    assert said(violation, "PLAN") == "the step computes tokens of request A twice"
+@pytest.mark.parametrize("num_instances", [2, 3, 5])
+def test_all_instances_but_one_may_compute_a_request_for_nobody(num_instances: int) -> None:
+    others = (replace(part(0), discards=True),) * (num_instances - 1)
+    plan = EnginePlan((*others, part(0)))
+    assert plan_names_live_requests(plan, {0}, {0}, num_instances) is None
+    for parts in ((*others, others[0]), (*others, others[0], part(0)), (part(0), part(0))):
+        violation = plan_names_live_requests(EnginePlan(parts), {0}, {0}, num_instances)
+        assert said(violation, "PLAN") == "the step computes tokens of request A twice"
 
 
 @pytest.mark.parametrize(
