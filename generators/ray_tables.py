@@ -87,8 +87,8 @@ def ray_at_scale() -> str:
     said = (
         f"A report a second from each: with a transaction for each report a coordinator would be "
         f"busy all the time with {alone:,} workers, {disk / (each + disk):.0%} of it in "
-        f"transactions; with one for what came together it is with {most:,}. First out of breath "
-        f"is {first} at {limits[first]:,}."
+        f"transactions; with one for what came together, with {most:,}. First out of breath is "
+        f"{first} at {limits[first]:,}."
     )
     lines += ["", said]
     return "\n".join(lines) + "\n"
