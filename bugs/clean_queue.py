@@ -89,6 +89,15 @@ class CleanQueue:
             node = node.next
         return order
 
+    def holds(self, block_id: int) -> bool:
+        """Whether a block is queued."""
+        return self.nodes[block_id].next is not None
+
+    def last(self) -> int | None:
+        """The block at the tail, None if the queue is empty."""
+        last = self.tail.previous
+        return None if last is None or last is self.head else last.block_id
+
     def free_neighbours(self, block_id: int) -> tuple[int | None, int | None] | None:
         """The blocks before and after; None inside is an end, None a block without links."""
         node = self.nodes[block_id]

@@ -72,10 +72,20 @@ class _Scattering(CleanPool):
     def _take_from_queue(self, count: int) -> list[int]:
         if count > self.num_free():
             return super()._take_from_queue(count)  # which raises
-        taken = self._random.sample(self.free_order(), count)
-        for block_id in taken:
-            self.queue.remove(block_id)
-        return taken
+        if self.num_free() < self.num_blocks // 4 + count:
+            taken = self._random.sample(self.free_order(), count)
+            for block_id in taken:
+                self.queue.remove(block_id)
+            return taken
+        return [self._take_one() for _ in range(count)]
+
+    def _take_one(self) -> int:
+        """A free block, by drawing until it is one: quick while many are free."""
+        block_id = self._random.randrange(self.num_blocks)
+        while not self.queue.holds(block_id):
+            block_id = self._random.randrange(self.num_blocks)
+        self.queue.remove(block_id)
+        return block_id
 
 
 class _Forgetting(CleanPool):
@@ -87,8 +97,9 @@ class _Forgetting(CleanPool):
         taken = super().allocate(n)
         self._calls += 1
         if self._calls % 3 == 0:
-            for block_id in self.free_order()[-1:]:
-                self._drop_hash(block_id)
+            last = self.queue.last()
+            if last is not None:
+                self._drop_hash(last)
         return taken
 
 

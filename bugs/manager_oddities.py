@@ -181,7 +181,7 @@ class RegainingManager(CleanManager):
         self.former_keys: dict[int, Key] = {}
 
     def _grow(self, sequence: CleanSequence, first_new: int) -> Copies:
-        keys = {block: self.pool.block_hash(block) for block in self.pool.free_order()}
+        keys = list(self.pool.hashes)
         before = len(sequence.table)
         copies = super()._grow(sequence, first_new)
         for block in sequence.table[before:]:
