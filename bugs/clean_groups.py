@@ -308,6 +308,11 @@ class CleanHybridManager:
         """How many tokens every group has cached, and the tables of that length."""
         caching = self.parts[0].enable_caching
         most = self.parts[0]._most_cached(sequences[0]) if caching else 0
+        for part, sequence in zip(self.parts, sequences, strict=True):
+            # A part with full attention has nothing behind its first gap, which spares long prompts
+            # the search for a length that it cannot have.
+            if most and part.kind.is_full:
+                most = min(most, part._num_found(sequence, most) * part.block_size)
         for length in range(most - most % self.alignment, 0, -self.alignment):
             hits = [
                 part._hits_of(sequence, length // part.block_size)

@@ -179,9 +179,19 @@ class ManagerSteps:
 
     def _hits_of(self, sequence: CleanSequence, num_entries: int) -> list[int] | None:
         """The table entries of a cached prefix of that length, or None if it is not cached."""
-        hits = [self._find(sequence, entry) for entry in range(num_entries)]
-        found = [block for block in hits if block is not None]
-        return found if len(found) == num_entries else None
+        hits: list[int] = []
+        for entry in range(num_entries):
+            block = self._find(sequence, entry)
+            if block is None:
+                return None
+            hits.append(block)
+        return hits
+
+    def _num_found(self, sequence: CleanSequence, most: int) -> int:
+        """How many of the first entries are cached, of those within so many tokens."""
+        most_entries = most // self.block_size
+        entries = range(most_entries)
+        return next((e for e in entries if self._find(sequence, e) is None), most_entries)
 
     def _most_cached(self, sequence: CleanSequence) -> int:
         return len(sequence.tokens) - (self.rules.full_hit == "recompute-token")
