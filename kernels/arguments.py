@@ -18,6 +18,7 @@ from poolproof.kernels.batch import FP8_DTYPES, PagedBatch
 __all__ = [
     "HEAD_SIZES",
     "KernelArgumentError",
+    "check_latent_shapes",
     "check_shapes",
     "check_values",
     "require",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 HEAD_SIZES = range(16, 257)
+LATENT_SIZES = range(16, 513)
 BLOCK_SIZES = range(1, 257)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int32, torch.int64)
@@ -71,21 +73,74 @@ def require_strides(name: str, value: Tensor) -> None:
     )
 
 
-def check_shapes(batch: PagedBatch, out: Tensor | None = None) -> None:
+def check_shapes(batch: PagedBatch, out: Tensor | None = None, lse: Tensor | None = None) -> None:
     """Check shapes, types, strides, devices and options. Raises KernelArgumentError."""
     _check_tensors(batch)
     _check_cache(batch)
     _check_options(batch)
+    _check_results(batch, out, lse)
+
+
+def _check_results(batch: PagedBatch, out: Tensor | None, lse: Tensor | None) -> None:
+    """Check where the results go. Raises KernelArgumentError."""
     if out is not None:
         require_tensor("out", out, ("num_tokens", "num_heads", "head_size"), [batch.query.dtype])
         require(
-            out.shape == batch.query.shape,
+            out.shape == batch.out_shape,
             "out",
             f"of shape {tuple(out.shape)}",
-            f"of the query's shape {tuple(batch.query.shape)}",
+            f"of shape {tuple(batch.out_shape)}, a row of values for each row of the query",
         )
         require_strides("out", out)
-    _check_devices(batch, out)
+    if lse is not None:
+        require_tensor("lse", lse, ("num_tokens", "num_heads"), [torch.float32])
+        require(
+            lse.shape == batch.query.shape[:2],
+            "lse",
+            f"of shape {tuple(lse.shape)}",
+            f"of shape {tuple(batch.query.shape[:2])}, one for each token and head of the query",
+        )
+    _check_devices(batch, {"out": out, "lse": lse})
+
+
+def check_latent_shapes(
+    batch: PagedBatch, out: Tensor | None = None, lse: Tensor | None = None
+) -> None:
+    """The same for a cache whose values are the first elements of its keys (MLA, absorbed).
+
+    Raises KernelArgumentError.
+    """
+    _check_tensors(batch)
+    head_size, value_size = batch.query.shape[2], batch.value_size
+    require(
+        batch.key_cache.shape[3] == head_size,
+        "key_cache",
+        f"of head size {batch.key_cache.shape[3]}",
+        f"of the query's head size, {head_size}",
+    )
+    require(batch.num_kv_heads == 1, "key_cache", f"of {batch.num_kv_heads} heads", "of one head")
+    require(
+        batch.is_latent and batch.value_cache.stride() == batch.key_cache.stride(),
+        "value_cache",
+        "memory of its own",
+        "the first elements of key_cache: key_cache[..., :value_size]",
+    )
+    require(
+        value_size in LATENT_SIZES and 0 <= head_size - value_size <= LATENT_SIZES[-1] // 2,
+        "value_cache",
+        f"of {value_size} elements of {head_size}",
+        f"of {LATENT_SIZES[0]} to {LATENT_SIZES[-1]} latent elements in front of at most "
+        f"{LATENT_SIZES[-1] // 2} rotary ones",
+    )
+    require(
+        batch.block_size in BLOCK_SIZES,
+        "key_cache",
+        f"of block size {batch.block_size}",
+        f"of a block size from {BLOCK_SIZES[0]} to {BLOCK_SIZES[-1]}",
+    )
+    require(batch.options.alibi_slopes is None, "alibi_slopes", "a tensor", "None with latent keys")
+    _check_options(batch)
+    _check_results(batch, out, lse)
 
 
 def _check_tensors(batch: PagedBatch) -> None:
@@ -187,11 +242,11 @@ def _check_options(batch: PagedBatch) -> None:
         )
 
 
-def _check_devices(batch: PagedBatch, out: Tensor | None) -> None:
+def _check_devices(batch: PagedBatch, results: dict[str, Tensor | None]) -> None:
     device = batch.query.device
     options = batch.options
     others = {name: getattr(batch, name) for name in batch.__slots__[1:6]}
-    others |= {"alibi_slopes": options.alibi_slopes, "sinks": options.sinks, "out": out}
+    others |= {"alibi_slopes": options.alibi_slopes, "sinks": options.sinks, **results}
     for name, tensor in others.items():
         require(
             tensor is None or tensor.device == device,

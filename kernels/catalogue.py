@@ -54,6 +54,9 @@ _OURS = "poolproof.kernels.target"
 _PEERS = "poolproof.kernels.peers"
 BUILT_INS: dict[str, BuiltIn] = {
     "paged": BuiltIn("our Triton kernels", ("torch", "triton"), _OURS, "paged_target"),
+    "paged-mla": BuiltIn(
+        "our Triton kernels of MLA over latent keys", ("torch", "triton"), _OURS, "paged_mla_target"
+    ),
     "paged-write": BuiltIn("our cache write", ("torch", "triton"), _FUNCTIONS, "write_target"),
     "paged-copy": BuiltIn("our block copy", ("torch", "triton"), _FUNCTIONS, "copy_target"),
     "paged-swap": BuiltIn("our swap of blocks", ("torch", "triton"), _FUNCTIONS, "swap_target"),

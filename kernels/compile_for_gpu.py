@@ -29,6 +29,7 @@ def compiled_kernels() -> Iterator[tuple[str, int]]:
     from poolproof.kernels.paged.block_copy import copy_rows
     from poolproof.kernels.paged.cache_write import write_tokens
     from poolproof.kernels.paged.decode import decode_splits, merge_splits
+    from poolproof.kernels.paged.latent import latent_sizes, latent_splits, latent_tiles
     from poolproof.kernels.paged.prefill import prefill_tiles
 
     for gpu in SHARED_KIB:
@@ -43,10 +44,15 @@ def compiled_kernels() -> Iterator[tuple[str, int]]:
             decode = {"num_warps": sizes.decode_warps, "num_stages": sizes.decode_stages}
             prefill = {"num_warps": sizes.prefill_warps, "num_stages": sizes.prefill_stages}
             split = {"SPLIT": sizes.split, "TILE": sizes.keys, "MERGED": sizes.merged}
+            latent = latent_sizes(dtype, gpu)
+            rows = {"ROWS": latent.rows, "TILE": latent.keys, "SPLIT": latent.split}
+            threads = {"num_warps": latent.num_warps, "num_stages": latent.num_stages}
             for kernel, cut, options in (
                 (decode_splits, split, decode),
                 (merge_splits, split, {}),
                 (prefill_tiles, {"ROWS": sizes.rows, "TILE": sizes.prefill_keys}, prefill),
+                (latent_splits, rows, threads),
+                (latent_tiles, rows, threads),
                 (write_tokens, {}, {}),
             ):
                 size = _compile(kernel, gpu, tensors, cut, options)
@@ -57,12 +63,22 @@ def compiled_kernels() -> Iterator[tuple[str, int]]:
 
 SIZES: dict[str, Any] = {
     "HAS_WINDOW": True, "HAS_SOFTCAP": True, "HAS_SLOPES": True, "HAS_SINKS": True, "CAUSAL": True,
+    "HAS_LSE": True,
     "GROUP": 8, "GROUP_PADDED": 16, "HEAD_SIZE": HEAD_SIZE, "HEAD_PADDED": HEAD_SIZE,
     "BLOCK_SIZE": 16, "IN_FLOAT32": False, "BY_FLOAT32": False, "HEADS_PADDED": 8, "SCALED": True,
+    "LATENT": 512, "LATENT_PADDED": 512, "ROTARY": 64, "ROTARY_PADDED": 64,
 }  # fmt: skip
-FLOATS = {"alibi_slopes", "sinks", "maxima", "totals", "weighted_sums"}
+FLOATS = {"alibi_slopes", "sinks", "maxima", "totals", "weighted_sums", "lse"}
 SCALARS = {"scale", "softcap", "value_scale", "inverse_scale", "largest"}
-LONG = {"first_rows", "tile_ends", "tile_sequences", "slots", "source_ids", "destination_ids"}
+LONG = {
+    "first_rows",
+    "first_partials",
+    "tile_ends",
+    "tile_sequences",
+    "slots",
+    "source_ids",
+    "destination_ids",
+}
 
 
 def _compile(

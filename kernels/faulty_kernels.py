@@ -4,9 +4,9 @@ The sources of `kernels.paged` are read, changed and run as modules of another n
 correct kernels hold no trace of any fault. A change whose old text does not occur in the source
 exactly as often as it says is an error: the kernel would be correct.
 
-Faults of the arithmetic, of indexing, of masks, and of the kernels that fill a cache; those that
-begin at a size are in `faulty_families.py`. Then those that every certification must catch first,
-and the search.
+Faults of the arithmetic, of indexing, of masks, of log-sum-exps, of latent keys, and of the kernels
+that fill a cache; those that begin at a size are in `faulty_families.py`. Then those that every
+certification must catch first, and the search.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from poolproof.kernels.faulty_families import FAMILIES
 from poolproof.kernels.functions.faulty import FUNCTION_FAULTS, catch_function
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.grammar import draw_case
-from poolproof.kernels.target import KernelTarget, Storage
+from poolproof.kernels.target import MLA_DECLARATION, KernelTarget, Storage, returning_lse
 from poolproof.kernels.torch_lse import LSE_FAMILIES
 from poolproof.kernels.torch_mla import MLA_FAMILIES
 
@@ -39,6 +39,8 @@ __all__ = [
     "CANARIES",
     "FAULTY_KERNELS",
     "INDEXING_FAULTS",
+    "LATENT_FAULTS",
+    "LSE_FAULTS",
     "MASK_FAULTS",
     "SOFTMAX_FAULTS",
     "STORAGE_FAULTS",
@@ -51,7 +53,7 @@ __all__ = [
 
 PACKAGE = "poolproof.kernels.paged"
 # Whoever imports another comes after it.
-MODULES = ("tile", "decode", "prefill", "attention", "cache_write", "block_copy")
+MODULES = ("tile", "decode", "prefill", "attention", "latent", "cache_write", "block_copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +88,15 @@ class FaultyKernel:
             modules["block_copy"].copy_blocks,
             modules["block_copy"].swap_blocks,
         )
+        is_latent = any(change.module == "latent" for change in self.changes)
         return KernelTarget(
             name=f"faulty kernel {self.id}",
-            attend=modules["attention"].paged_attention,
-            declaration=Declaration(out=True),
+            attend=returning_lse(
+                modules["latent"].paged_latent_attention
+                if is_latent
+                else modules["attention"].paged_attention
+            ),
+            declaration=MLA_DECLARATION if is_latent else strict(),
             source=self.title,
             uses_triton=True,
             storage=storage,
@@ -599,7 +606,127 @@ STORAGE_FAULTS = (
 )  # fmt: skip
 
 
-_OURS = (*SOFTMAX_FAULTS, *INDEXING_FAULTS, *MASK_FAULTS, *STORAGE_FAULTS)
+LSE_FAULTS = (
+    FaultyKernel(
+        "E1",
+        "the sink does not count in the log-sum-exp",
+        "",
+        DENSE,
+        (Change("tile", "    saw_nothing = maximum",
+                "    saw = maximum + tl.log2(total)\n    saw_nothing = maximum"),
+         Change("tile", "(maximum + tl.log2(sums)) / LOG2_E", "saw / LOG2_E")),
+    ),
+    FaultyKernel(
+        "E2",
+        "the log-sum-exp is to the base 2",
+        "",
+        DENSE,
+        (Change("tile", "(maximum + tl.log2(sums)) / LOG2_E", "maximum + tl.log2(sums)"),),
+    ),
+    FaultyKernel(
+        "E3",
+        "the log-sum-exp of a query without keys is 0",
+        "",
+        ("empty rows",),
+        (Change("tile", 'lse = tl.where(saw_nothing, float("-inf"),',
+                "lse = tl.where(saw_nothing, 0.0,"),),
+    ),
+    FaultyKernel(
+        "E4",
+        "the log-sum-exps of a prompt are stored as those of the first head",
+        "",
+        DENSE,
+        (Change("prefill", "lse + rows * stride_lse + heads * stride_lse_head",
+                "lse + rows * stride_lse + heads // 8 * stride_lse_head"),),
+    ),
+    FaultyKernel(
+        "E5",
+        "the maximum is left out of the log-sum-exp",
+        "",
+        (*DENSE, "split keys"),
+        (Change("tile", "(maximum + tl.log2(sums)) / LOG2_E", "tl.log2(sums) / LOG2_E"),),
+    ),
+)  # fmt: skip
+
+
+LATENT_FAULTS = (
+    FaultyKernel(
+        "A1",
+        "the rotary part of latent keys does not count",
+        "",
+        DENSE,
+        (Change("latent", "if ROTARY > 0:", "if ROTARY > 1024:"),),
+    ),
+    FaultyKernel(
+        "A2",
+        "the rotary part is read from the begin of a latent key",
+        "",
+        DENSE,
+        (Change("latent", "key_cache + LATENT, table", "key_cache, table"),),
+    ),
+    FaultyKernel(
+        "A3",
+        "the rows of a tile are taken head by head and not query by query",
+        "",
+        DENSE,
+        (Change("latent", "return rows // num_heads, rows % num_heads, rows < num_rows",
+                "return rows % query_length, rows // query_length, rows < num_rows"),
+         Change("latent", "row_positions = length - query_length + queries",
+                "row_positions = length - query_length + queries // num_heads", 2)),
+    ),
+    FaultyKernel(
+        "A4",
+        "splits of drafts see the keys of later drafts",
+        "",
+        DENSE,
+        (Change("latent", "positions[None, :] <= positions_of_rows[:, None]",
+                "positions[None, :] < end"),),
+    ),
+    FaultyKernel(
+        "A5",
+        "the partial results of two sequences share their place",
+        "",
+        DENSE,
+        (Change("latent", "partial = tl.load(first_partials + sequence).to(tl.int64) + queries",
+                "partial = tl.load(first_partials + sequence).to(tl.int64) // 4 + queries"),),
+    ),
+    FaultyKernel(
+        "A6",
+        "a window over latent keys begins where that of the last query of its tile does",
+        "",
+        DENSE,
+        (Change("latent", "tl.min(row_positions, axis=0) - window + 1",
+                "tl.max(row_positions, axis=0) - window + 1"),
+         Change("latent", "tl.min(queries, axis=0) - window + 1",
+                "tl.max(queries, axis=0) - window + 1")),
+    ),
+    FaultyKernel(
+        "A7",
+        "the scale of fp8 is dropped from latent values",
+        "",
+        DENSE,
+        (Change("latent", "options.value_scale", "1.0", 2),),
+    ),
+    FaultyKernel(
+        "A8",
+        "each draft is merged as far as the last one sees",
+        "",
+        DENSE,
+        (Change("latent", "lengths = torch.minimum(lengths, seen.clamp(min=0))",
+                "lengths = torch.minimum(lengths, seen.clamp(min=1) // sizes.split * sizes.split)"),
+         ),
+    ),
+)  # fmt: skip
+
+
+_OURS = (
+    *SOFTMAX_FAULTS,
+    *INDEXING_FAULTS,
+    *MASK_FAULTS,
+    *STORAGE_FAULTS,
+    *LSE_FAULTS,
+    *LATENT_FAULTS,
+)
 _TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES)
 
 FAULTY_KERNELS: dict[str, FaultyKernel | FaultOfFamily] = {
@@ -652,4 +779,4 @@ def catch(faulty: FaultyKernel | FaultOfFamily, seed: int = 0) -> Caught:
 
 def strict() -> Declaration:
     """What our own kernels promise: everything."""
-    return Declaration(out=True)
+    return Declaration(out=True, lse="e")

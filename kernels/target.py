@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from poolproof.kernels.serving.manager_engine import ServedManager
 
 __all__ = [
+    "MLA_DECLARATION",
     "Attention",
     "BadOutputError",
     "KernelTarget",
     "Storage",
     "gather_target",
+    "paged_mla_target",
     "paged_target",
+    "returning_lse",
 ]
 
 Attention = Callable[..., Any]
@@ -144,14 +147,55 @@ def paged_target(device: str) -> KernelTarget:
 
     return KernelTarget(
         name="paged",
-        attend=paged_attention,
-        declaration=Declaration(out=True),
+        attend=returning_lse(paged_attention),
+        declaration=Declaration(out=True, lse="e"),
         version=f"triton {triton.__version__}",
         source="poolproof.kernels.paged",
         device=device,
         uses_triton=True,
         storage=Storage(reshape_and_cache, copy_blocks, swap_blocks),
     )
+
+
+MLA_DECLARATION = Declaration(
+    # Rotary embeddings say where a token is; slopes would say it a second time.
+    features=("sliding_window", "softcap", "sinks", "non_causal", "fp8"),
+    head_sizes=(24, 40, 80, 576),
+    value_sizes=(16, 32, 64, 512),
+    latent=True,
+    lse="e",
+    out=True,
+)
+"""What our kernels over latent keys support; they promise everything."""
+
+
+def paged_mla_target(device: str) -> KernelTarget:
+    """Our Triton kernels over latent keys; interpreted on a CPU, compiled on a GPU."""
+    import triton
+
+    from poolproof.kernels.paged.latent import paged_latent_attention
+
+    return KernelTarget(
+        name="paged-mla",
+        attend=returning_lse(paged_latent_attention),
+        declaration=MLA_DECLARATION,
+        version=f"triton {triton.__version__}",
+        source="poolproof.kernels.paged.latent",
+        device=device,
+        uses_triton=True,
+    )
+
+
+def returning_lse(attend: Attention) -> Attention:
+    """Attention that fills in log-sum-exps, as one that returns them beside its output."""
+
+    def attendreturning_lse(
+        query: Tensor, *tensors: Tensor, **options: Any
+    ) -> tuple[Tensor, Tensor]:
+        lse = query.new_empty(query.shape[:2], dtype=torch.float32)
+        return attend(query, *tensors, lse=lse, **options), lse
+
+    return attendreturning_lse
 
 
 def gather_target(device: str) -> KernelTarget:

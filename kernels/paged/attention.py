@@ -19,7 +19,15 @@ from poolproof.kernels.interpreter import is_interpreted
 from poolproof.kernels.paged.decode import decode_splits, merge_splits
 from poolproof.kernels.paged.prefill import prefill_tiles
 
-__all__ = ["TileSizes", "paged_attention", "tile_sizes"]
+__all__ = [
+    "INTERPRETED",
+    "Results",
+    "TileSizes",
+    "capability",
+    "check_device",
+    "paged_attention",
+    "tile_sizes",
+]
 
 # Decided where the kernels were defined, and not again.
 INTERPRETED = is_interpreted()
@@ -66,7 +74,7 @@ def tile_sizes(head_size: int, dtype: torch.dtype, capability: int = 0) -> TileS
     return TileSizes(keys=64, split=512, rows=64, prefill_keys=64, prefill_warps=4)
 
 
-def _capability(device: torch.device) -> int:
+def capability(device: torch.device) -> int:
     """The compute capability of a GPU, as 90 for 9.0; 0 where nothing is compiled."""
     if INTERPRETED:
         return 0
@@ -83,6 +91,7 @@ def paged_attention(
     query_lengths: Tensor,
     *,
     out: Tensor | None = None,
+    lse: Tensor | None = None,
     values_checked: bool = False,
     max_kv_length: int | None = None,
     max_query_length: int | None = None,
@@ -100,6 +109,8 @@ def paged_attention(
         kv_lengths: (num_sequences,), tokens in the cache, the new ones included.
         query_lengths: (num_sequences,), how many of those are new.
         out: where the result goes; every row is written, with zeros where no key is seen.
+        lse: (num_tokens, num_heads) in float32, where the logarithm of each softmax's sum goes, the
+            sink included, in base e; minus infinity where no key is seen.
         values_checked: lengths and ids are known to be right and are not read back from the
             device. With wrong ones the kernel reads memory that is not the cache's.
         max_kv_length: an upper bound of `kv_lengths`, where it is known.
@@ -119,32 +130,54 @@ def paged_attention(
         query_lengths=query_lengths,
         options=AttentionOptions(**options),
     )
-    check_shapes(batch, out)
+    check_shapes(batch, out, lse)
     if not values_checked:
         check_values(batch)
+    check_device(query)
+    result = torch.empty_like(query) if out is None else out
+    if query.shape[0]:
+        sizes = sizes or tile_sizes(query.shape[2], query.dtype, capability(query.device))
+        room = batch.block_tables.shape[1] * batch.block_size
+        if not values_checked:
+            max_kv_length, max_query_length = int(kv_lengths.max()), int(query_lengths.max())
+        longest = room if max_kv_length is None else min(max_kv_length, room)
+        _launch(batch, Results(result, lse), sizes, longest, max_query_length)
+    return result
+
+
+def check_device(query: Tensor) -> None:
+    """Whether a tensor is where the kernels run. Raises KernelArgumentError."""
     if query.device.type != ("cpu" if INTERPRETED else "cuda"):
         raise KernelArgumentError(
             f"query is on {query.device}; it must be on "
             + ("cpu, because TRITON_INTERPRET=1" if INTERPRETED else "a CUDA device")
         )
-    result = torch.empty_like(query) if out is None else out
-    if query.shape[0]:
-        sizes = sizes or tile_sizes(query.shape[2], query.dtype, _capability(query.device))
-        room = batch.block_tables.shape[1] * batch.block_size
-        if not values_checked:
-            max_kv_length, max_query_length = int(kv_lengths.max()), int(query_lengths.max())
-        longest = room if max_kv_length is None else min(max_kv_length, room)
-        _launch(batch, result, sizes, longest, max_query_length)
-    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Where output and log-sum-exps go; the latter None where nobody asks for them."""
+
+    out: Tensor
+    lse: Tensor | None
+
+    @property
+    def lse_strides(self) -> tuple[int, int]:
+        """From a token to the next, and from a head to the next."""
+        return (0, 0) if self.lse is None else (self.lse.stride(0), self.lse.stride(1))
 
 
 def _launch(
-    batch: PagedBatch, out: Tensor, sizes: TileSizes, longest: int, max_query_length: int | None
+    batch: PagedBatch,
+    results: Results,
+    sizes: TileSizes,
+    longest: int,
+    max_query_length: int | None,
 ) -> None:
     first_rows = torch.cumsum(batch.query_lengths, 0, dtype=torch.int64) - batch.query_lengths
-    _decode(batch, out, sizes, first_rows, max(1, -(-longest // sizes.split)))
+    _decode(batch, results, sizes, first_rows, max(1, -(-longest // sizes.split)))
     if max_query_length != 1:
-        _prefill(batch, out, sizes, first_rows)
+        _prefill(batch, results, sizes, first_rows)
 
 
 def _common(batch: PagedBatch, keys: int) -> dict[str, Any]:
@@ -171,9 +204,9 @@ def _strides(batch: PagedBatch) -> tuple[int, ...]:
 
 
 def _decode(
-    batch: PagedBatch, out: Tensor, sizes: TileSizes, first_rows: Tensor, num_splits: int
+    batch: PagedBatch, results: Results, sizes: TileSizes, first_rows: Tensor, num_splits: int
 ) -> None:
-    options, query = batch.options, batch.query
+    options, query, out = batch.options, batch.query, results.out
     num_sequences, (num_heads, head_size) = len(first_rows), query.shape[1:]
     space = {"dtype": torch.float32, "device": query.device}
     maxima = torch.empty((num_sequences, num_heads, num_splits), **space)
@@ -191,15 +224,17 @@ def _decode(
     )  # fmt: skip
     merge_splits[num_sequences, num_heads](
         maxima, totals, weighted_sums, batch.kv_lengths, batch.query_lengths, first_rows,
-        options.sinks, out, options.value_scale, *out.stride()[:2], num_splits,
-        common["window"], HAS_WINDOW=common["HAS_WINDOW"], HAS_SINKS=options.sinks is not None,
+        options.sinks, out, results.lse, options.value_scale, *out.stride()[:2],
+        *results.lse_strides, num_splits, common["window"], HAS_WINDOW=common["HAS_WINDOW"],
+        HAS_SINKS=options.sinks is not None, HAS_LSE=results.lse is not None,
         HEAD_SIZE=head_size, HEAD_PADDED=common["HEAD_PADDED"], SPLIT=sizes.split,
         MERGED=sizes.merged, IN_FLOAT32=common["IN_FLOAT32"],
     )  # fmt: skip
 
 
-def _prefill(batch: PagedBatch, out: Tensor, sizes: TileSizes, first_rows: Tensor) -> None:
+def _prefill(batch: PagedBatch, results: Results, sizes: TileSizes, first_rows: Tensor) -> None:
     options, query, lengths = batch.options, batch.query, batch.query_lengths
+    out = results.out
     group = batch.queries_per_kv_head
     rows = max(sizes.rows, triton.next_power_of_2(group))
     queries = rows // group
@@ -212,9 +247,10 @@ def _prefill(batch: PagedBatch, out: Tensor, sizes: TileSizes, first_rows: Tenso
     prefill_tiles[(most, batch.num_kv_heads)](
         query, batch.key_cache, batch.value_cache, batch.block_tables, batch.kv_lengths,
         batch.query_lengths, first_rows, tile_ends, tile_sequences, options.alibi_slopes,
-        options.sinks, out, options.scale * options.key_scale, options.softcap or 0.0,
-        options.value_scale, *_strides(batch), *out.stride()[:2], len(first_rows),
-        CAUSAL=options.causal, HAS_SINKS=options.sinks is not None, ROWS=rows,
+        options.sinks, out, results.lse, options.scale * options.key_scale, options.softcap or 0.0,
+        options.value_scale, *_strides(batch), *out.stride()[:2], *results.lse_strides,
+        len(first_rows), CAUSAL=options.causal, HAS_SINKS=options.sinks is not None,
+        HAS_LSE=results.lse is not None, ROWS=rows,
         num_warps=sizes.prefill_warps, num_stages=sizes.prefill_stages,
         **_common(batch, sizes.prefill_keys),
     )  # fmt: skip

@@ -130,13 +130,17 @@ def merge_splits(
     first_rows,
     sinks,
     out,
+    lse,
     value_scale,
     stride_out,
     stride_out_head,
+    stride_lse,
+    stride_lse_head,
     num_splits,
     window,
     HAS_WINDOW: tl.constexpr,
     HAS_SINKS: tl.constexpr,
+    HAS_LSE: tl.constexpr,
     HEAD_SIZE: tl.constexpr,
     HEAD_PADDED: tl.constexpr,
     SPLIT: tl.constexpr,
@@ -178,9 +182,12 @@ def merge_splits(
     sink = tl.zeros([1], tl.float32)
     if HAS_SINKS:
         sink += tl.load(sinks + head)
-    output = finish(
+    output, log_sum_exp = finish(
         maximum, total, weighted[None, :], sink, value_scale, out, HAS_SINKS, IN_FLOAT32
     )
     row = tl.load(first_rows + sequence).to(tl.int64)
     addresses = out + row * stride_out + head * stride_out_head + elements[None, :]
     tl.store(addresses, output, mask=is_element[None, :])
+    if HAS_LSE:
+        places = lse + row * stride_lse + head * stride_lse_head + tl.arange(0, 1)
+        tl.store(places, log_sum_exp)

@@ -27,6 +27,7 @@ def prefill_tiles(
     alibi_slopes,
     sinks,
     out,
+    lse,
     scale,
     softcap,
     value_scale,
@@ -41,6 +42,8 @@ def prefill_tiles(
     stride_table,
     stride_out,
     stride_out_head,
+    stride_lse,
+    stride_lse_head,
     num_sequences,
     window,
     CAUSAL: tl.constexpr,
@@ -48,6 +51,7 @@ def prefill_tiles(
     HAS_SOFTCAP: tl.constexpr,
     HAS_SLOPES: tl.constexpr,
     HAS_SINKS: tl.constexpr,
+    HAS_LSE: tl.constexpr,
     GROUP: tl.constexpr,
     HEAD_SIZE: tl.constexpr,
     HEAD_PADDED: tl.constexpr,
@@ -132,6 +136,10 @@ def prefill_tiles(
         CAUSAL, HAS_WINDOW, HAS_SOFTCAP, HAS_SLOPES, HEAD_SIZE, HEAD_PADDED, BLOCK_SIZE, TILE,
         BY_FLOAT32, IN_FLOAT32, WHOLE=False,
     )  # fmt: skip
-    output = finish(maximum, total, weighted, sink_scores, value_scale, out, HAS_SINKS, IN_FLOAT32)
+    output, log_sum_exps = finish(
+        maximum, total, weighted, sink_scores, value_scale, out, HAS_SINKS, IN_FLOAT32
+    )
     addresses = out + rows[:, None] * stride_out + heads[:, None] * stride_out_head
     tl.store(addresses + elements[None, :], output, mask=mask)
+    if HAS_LSE:
+        tl.store(lse + rows * stride_lse + heads * stride_lse_head, log_sum_exps, mask=is_row)

@@ -15,7 +15,16 @@ import triton.language as tl
 
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
-__all__ = ["add_tile", "attend_tiles", "finish", "load_tile", "scores_of", "to_bfloat16"]
+__all__ = [
+    "add_tile",
+    "attend_tiles",
+    "finish",
+    "load_tile",
+    "products_of",
+    "scaled",
+    "scores_of",
+    "to_bfloat16",
+]
 
 
 @triton.jit
@@ -149,24 +158,34 @@ def scores_of(
 
     In a WHOLE tile everything is visible.
     """
-    keys = keys.to(queries.dtype)
-    if IN_FLOAT32:
-        # The interpreter multiplies the bit patterns of bfloat16 (triton#11584).
-        scores = tl.dot(queries.to(tl.float32), tl.trans(keys.to(tl.float32)))
-    else:
-        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee")
-    if HAS_SOFTCAP:
-        # tanh that never divides infinity by infinity (vllm#56578).
-        doubled = tl.exp(2.0 * (scores * scale) / softcap)
-        scores = (softcap - 2.0 * softcap / (doubled + 1.0)) * LOG2_E
-    else:
-        scores = scores * (scale * LOG2_E)
+    products = products_of(queries, keys, IN_FLOAT32)
+    scores = scaled(products, scale, softcap, HAS_SOFTCAP)
     if HAS_SLOPES:
         distance = key_positions[None, :] - query_positions[:, None]
         scores += (slopes * LOG2_E)[:, None] * distance.to(tl.float32)
     if WHOLE:
         return scores
     return tl.where(visible, scores, float("-inf"))
+
+
+@triton.jit
+def products_of(queries, keys, IN_FLOAT32: tl.constexpr):
+    """Dot products of rows and the keys of a tile: (rows, tile) in float32."""
+    keys = keys.to(queries.dtype)
+    if IN_FLOAT32:
+        # The interpreter multiplies the bit patterns of bfloat16 (triton#11584).
+        return tl.dot(queries.to(tl.float32), tl.trans(keys.to(tl.float32)))
+    return tl.dot(queries, tl.trans(keys), input_precision="ieee")
+
+
+@triton.jit
+def scaled(scores, scale, softcap, HAS_SOFTCAP: tl.constexpr):
+    """Scores to the base 2 of dot products, without slopes."""
+    if HAS_SOFTCAP:
+        # tanh that never divides infinity by infinity (vllm#56578).
+        doubled = tl.exp(2.0 * (scores * scale) / softcap)
+        return (softcap - 2.0 * softcap / (doubled + 1.0)) * LOG2_E
+    return scores * (scale * LOG2_E)
 
 
 @triton.jit
@@ -204,14 +223,22 @@ def finish(
     HAS_SINKS: tl.constexpr,
     IN_FLOAT32: tl.constexpr,
 ):
-    """Rows of the output, in its type: weighted sums over totals; zeros where no key was seen."""
+    """Rows of the output, in its type, and their log-sum-exps, float32 in base e.
+
+    The output is weighted sums over totals. Where no key was seen it is zero, and the log-sum-exp
+    minus infinity, whatever the sink is: a merge with other keys gives it no weight.
+    """
+    saw_nothing = maximum == float("-inf")
     if HAS_SINKS:
         sinks = sinks * LOG2_E
         highest = tl.maximum(maximum, sinks)
         rescale = tl.exp2(maximum - highest)
         total = total * rescale + tl.exp2(sinks - highest)
         weighted = weighted * rescale[:, None]
-    output = weighted * value_scale / tl.where(total > 0, total, 1.0)[:, None]
+        maximum = highest
+    sums = tl.where(total > 0, total, 1.0)
+    output = weighted * value_scale / sums[:, None]
+    lse = tl.where(saw_nothing, float("-inf"), (maximum + tl.log2(sums)) / LOG2_E)
     if IN_FLOAT32:
         output = to_bfloat16(output)
-    return output.to(out.dtype.element_ty)
+    return output.to(out.dtype.element_ty), lse

@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from poolproof.kernels.arguments import KernelArgumentError, check_shapes, check_values
+from poolproof.kernels.arguments import (
+    KernelArgumentError,
+    check_latent_shapes,
+    check_shapes,
+    check_values,
+)
 from poolproof.kernels.batch import PagedBatch
 from poolproof.kernels.case import Case, build
 from poolproof.kernels.paged.attention import paged_attention
@@ -95,6 +100,65 @@ def test_a_tensor_on_another_device_is_refused():
 )
 def test_an_output_tensor_that_does_not_fit_is_refused(out, words):
     assert words in refusal(build(CASE), out)
+
+
+@pytest.mark.parametrize(
+    ("lse", "words"),
+    [
+        (torch.zeros(4, 4).double(), "lse is float64; it must be float32"),
+        (torch.zeros(4, 2), "lse is of shape (4, 2); it must be of shape (4, 4), one for each"),
+        (torch.zeros(16), "lse is of shape (16,); it must be of shape (num_tokens, num_heads)"),
+        (torch.zeros(4, 4, device="meta"), "lse is on meta; it must be on the query's device, cpu"),
+    ],
+)
+def test_log_sum_exps_that_do_not_fit_are_refused(lse, words):
+    with pytest.raises(KernelArgumentError) as refused:
+        check_shapes(build(CASE), lse=lse)
+    assert words in str(refused.value)
+
+
+LATENT = Case(
+    sequences=((1, 5), (3, 6)),
+    queries_per_kv_head=4,
+    head_size=24,
+    value_size=16,
+    latent=True,
+    block_size=4,
+)
+
+
+def latent_refusal(**changes) -> str:
+    batch = build(LATENT)
+    options = {name: changes.pop(name) for name in list(changes) if name in batch.options.__slots__}
+    changed = replace(batch, options=replace(batch.options, **options), **changes)
+    with pytest.raises(KernelArgumentError) as refused:
+        check_latent_shapes(changed)
+    return str(refused.value)
+
+
+def test_latent_values_in_memory_of_their_own_are_refused():
+    assert latent_refusal(value_cache=build(LATENT).value_cache.clone()) == (
+        "value_cache is memory of its own; it must be the first elements of key_cache: "
+        "key_cache[..., :value_size]"
+    )
+
+
+def test_latent_keys_under_several_heads_are_refused():
+    keys = torch.zeros(5, 4, 2, 24)
+    words = "key_cache is of 2 heads; it must be of one head"
+    assert latent_refusal(key_cache=keys, value_cache=keys[..., :16]) == words
+
+
+def test_a_latent_part_of_an_impossible_size_is_refused():
+    keys = torch.zeros(5, 4, 1, 24)
+    words = "value_cache is of 8 elements of 24; it must be of 16 to 512 latent elements"
+    assert latent_refusal(key_cache=keys, value_cache=keys[..., :8]).startswith(words)
+
+
+def test_slopes_with_latent_keys_are_refused():
+    assert latent_refusal(alibi_slopes=torch.zeros(4)) == (
+        "alibi_slopes is a tensor; it must be None with latent keys"
+    )
 
 
 def values_refused(batch: PagedBatch) -> str:

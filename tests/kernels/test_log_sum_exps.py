@@ -13,7 +13,8 @@ from poolproof.kernels.checks.catalogue import CHECKS
 from poolproof.kernels.load import load_kernel
 from poolproof.kernels.odd_kernels import odd_kernel
 from poolproof.kernels.oracle import dense_attention
-from poolproof.kernels.target import paged_target
+from poolproof.kernels.paged.attention import paged_attention
+from poolproof.kernels.target import gather_target, paged_target
 from poolproof.kernels.torch_lse import LSE_FAMILIES, TorchLse
 
 TWO_PARTS = Case(sequences=((1, 9), (3, 12)))
@@ -78,7 +79,7 @@ def test_who_has_no_form_without_a_mask_splits_decodes_alone():
 
 
 def test_who_returns_none_is_not_asked_for_one():
-    assert not CHECKS["split keys"].applies(paged_target("cpu"))
+    assert not CHECKS["split keys"].applies(gather_target("cpu"))
     assert CHECKS["split keys"].applies(TorchLse().target("t"))
 
 
@@ -97,6 +98,28 @@ def test_what_is_no_log_sum_exp_is_a_finding(result, words):
             return result(*super().__call__(*tensors, out=out, **options))
 
     assert words in outcome(Returns().target("r"), "dense", TWO_PARTS).wrong
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_ours_merge_to_the_whole(seed):
+    result = certify_check(paged_target("cpu"), "split keys", Depth.QUICK, seed, lambda case: None)
+    assert result.finding is None, result.finding.sentence
+    assert result.line.compared > 0
+
+
+def test_ours_fill_in_log_sum_exps_wherever_they_stand():
+    batch = build(Case(sequences=((1, 9), (3, 12), (1, 0)), queries_per_kv_head=2, sinks=True))
+    memory = torch.full((2, 8), math.nan)
+    lse = memory.T[1:6]
+    paged_attention(
+        *(getattr(batch, name) for name in batch.__slots__[:6]),
+        **batch.options.keywords(),
+        lse=lse,
+    )
+    expected = dense_attention(batch)
+    assert torch.allclose(lse[:4].double(), expected.lse[:4], atol=1e-5)
+    assert bool((lse[4] == -math.inf).all())
+    assert bool(memory[:, [0, 6, 7]].isnan().all())
 
 
 def test_each_family_has_four_variants_or_more():
