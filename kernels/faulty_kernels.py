@@ -28,6 +28,7 @@ from poolproof.kernels.checks.check import Outcome
 from poolproof.kernels.declaration import Declaration
 from poolproof.kernels.fault_family import FaultOfFamily
 from poolproof.kernels.faulty_families import FAMILIES
+from poolproof.kernels.faulty_quantised import QUANTISED_FAMILIES
 from poolproof.kernels.functions.faulty import FUNCTION_FAULTS, catch_function
 from poolproof.kernels.functions.target import FunctionTarget
 from poolproof.kernels.grammar import draw_case
@@ -600,7 +601,7 @@ STORAGE_FAULTS = (
 
 
 _OURS = (*SOFTMAX_FAULTS, *INDEXING_FAULTS, *MASK_FAULTS, *STORAGE_FAULTS)
-_TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES)
+_TORCH_FAMILIES = (*FAMILIES, *LSE_FAMILIES, *MLA_FAMILIES, *QUANTISED_FAMILIES)
 
 FAULTY_KERNELS: dict[str, FaultyKernel | FaultOfFamily] = {
     **{faulty.id: faulty for faulty in _OURS},
